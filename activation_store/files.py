@@ -1,0 +1,106 @@
+"""The one way this project puts an artefact on disk: whole or not at all, and with a hash that proves it."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
+
+from user_error import UserError
+
+PARTIAL_SUFFIX = ".partial"
+_HASH_BLOCK_BYTES = 1 << 20
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file beside `path` that takes its name only once the block ends without an exception.
+
+    The bytes are flushed to the disk before the rename and the folder after it, so a kill at any moment leaves
+    either the old file or the new one. On an exception the temporary file is removed.
+
+    Raises:
+        UserError: the folder cannot be made or written to, or the disk is full.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PARTIAL_SUFFIX, dir=path.parent)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException as error:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise UserError(f"{path} cannot be written: {error.strerror}") from error
+        raise
+    sync_folder(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` to `path`, whole or not at all."""
+    with atomic_file(path) as file:
+        file.write(content)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write `content` to `path` as UTF-8, whole or not at all."""
+    write_bytes(path, content.encode())
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write `content` as indented JSON; data classes, paths' strings and numpy values are understood."""
+    options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    write_bytes(path, orjson.dumps(content, option=options))
+
+
+def read_json(path: Path) -> object:
+    """Read a JSON file.
+
+    Raises:
+        UserError: the file is missing, unreadable or not JSON.
+    """
+    try:
+        return orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except orjson.JSONDecodeError as error:
+        raise UserError(f"{path} is not valid JSON ({error}): it is damaged or not the file it claims to be") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_HASH_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,38 @@
+"""The policies under study: one folder an agent, each exporting `Policy`, `Recurrent` and `RewardWrapper`."""
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from user_error import UserError
+
+REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
+
+
+def names() -> list[str]:
+    """Return the agents that can be trained: the folders of this package, in alphabetical order."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+
+
+def check_name(name: str) -> None:
+    """Refuse an agent that does not exist, without importing any.
+
+    Raises:
+        UserError: there is no such agent.
+    """
+    if name not in names():
+        raise UserError(f"there is no agent {name!r} in agent_zoo/; there are: {', '.join(names())}")
+
+
+def load(name: str) -> ModuleType:
+    """Import an agent.
+
+    Raises:
+        UserError: there is no such agent, or it lacks one of the classes it must export.
+    """
+    check_name(name)
+    module = importlib.import_module(f"agent_zoo.{name}")
+    missing = [required for required in REQUIRED_CLASSES if not hasattr(module, required)]
+    if missing:
+        raise UserError(f"agent_zoo/{name} lacks {', '.join(missing)}: an agent exports {', '.join(REQUIRED_CLASSES)}")
+    return module

@@ -1,0 +1,151 @@
+"""What every agent is: a policy that encodes and decodes, a memory between the two, and a reward.
+
+A policy's parts have fixed names, because hooks find them by name: `projection` is the last module of the encoder,
+`action_decoder` reads the tensor that is recorded as the activation, `critic` estimates the value.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import nmmo
+import torch
+from pettingzoo.utils.wrappers import BaseParallelWrapper
+from torch import nn
+
+from agent_zoo.distribution import ActionDistribution
+from agent_zoo.layers import ActionDecoder, Candidates
+from agent_zoo.observation import ObservationLayout, PackedObservation
+
+
+@dataclass(frozen=True)
+class LSTMState:
+    """The memory of B agents.
+
+    Attributes:
+        hidden: (layers, B, units).
+        cell: (layers, B, units).
+    """
+
+    hidden: torch.Tensor
+    cell: torch.Tensor
+
+    def take(self, agents: torch.Tensor) -> "LSTMState":
+        """Return the memory of the given agents, in their order."""
+        return LSTMState(self.hidden[:, agents], self.cell[:, agents])
+
+    def put(self, agents: torch.Tensor, state: "LSTMState") -> None:
+        """Overwrite the memory of the given agents in place."""
+        self.hidden[:, agents] = state.hidden
+        self.cell[:, agents] = state.cell
+
+    def clear(self, agents: torch.Tensor) -> None:
+        """Zero the memory of the given agents in place, as at the start of a life."""
+        self.hidden[:, agents] = 0
+        self.cell[:, agents] = 0
+
+
+class BasePolicy(nn.Module, ABC):
+    """Encoder, action decoder and critic; subclasses build `projection` and say how observations are encoded."""
+
+    projection: nn.Module
+
+    def __init__(self, layout: ObservationLayout, hidden_size: int):
+        super().__init__()
+        self.layout = layout
+        self.hidden_size = hidden_size
+        self.action_decoder = ActionDecoder(layout, hidden_size)
+        self.critic = nn.Linear(hidden_size, 1)
+
+    @abstractmethod
+    def encode_observations(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
+        """Return the encoder's output, (B, hidden), and what the action heads choose among."""
+
+    def decode_actions(
+        self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
+    ) -> tuple[ActionDistribution, torch.Tensor]:
+        """Return the distribution over actions and the value, (B,)."""
+        return self.action_decoder(hidden, candidates, observation), self.critic(hidden).squeeze(-1)
+
+
+class RecurrentPolicy(nn.Module):
+    """A policy with an LSTM between its encoder and its decoder."""
+
+    def __init__(self, policy: BasePolicy, layers: int):
+        super().__init__()
+        self.policy = policy
+        self.lstm = nn.LSTM(policy.hidden_size, policy.hidden_size, layers)
+        for name, parameter in self.lstm.named_parameters():
+            if name.startswith("weight"):
+                nn.init.orthogonal_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
+    def initial_state(self, agents: int) -> LSTMState:
+        """Return the empty memory of `agents` agents."""
+        shape = (self.lstm.num_layers, agents, self.lstm.hidden_size)
+        device = self.lstm.weight_hh_l0.device
+        return LSTMState(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
+
+    def forward(
+        self, observation: PackedObservation, state: LSTMState
+    ) -> tuple[ActionDistribution, torch.Tensor, LSTMState]:
+        """Play one tick of B agents: distribution over actions, value (B,), and the memory afterwards."""
+        encoded, candidates = self.policy.encode_observations(observation)  # (B, hidden)
+        output, (hidden, cell) = self.lstm(encoded.unsqueeze(0), (state.hidden, state.cell))
+        actions, value = self.policy.decode_actions(output.squeeze(0), candidates, observation)
+        return actions, value, LSTMState(hidden, cell)
+
+    def forward_segments(
+        self, observation: PackedObservation, lengths: torch.Tensor, state: LSTMState
+    ) -> tuple[ActionDistribution, torch.Tensor]:
+        """Replay S segments of consecutive ticks, each from its own starting memory.
+
+        Args:
+            observation: one segment's ticks after the other's, (sum of lengths) in all.
+            lengths: ticks of each segment, (S,) int64, longest first.
+            state: memory before each segment's first tick.
+
+        Returns:
+            The distribution over actions and the value (sum of lengths,), in the order of `observation`.
+        """
+        encoded, candidates = self.policy.encode_observations(observation)
+        order, batch_sizes = _tick_major(lengths)
+        packed = nn.utils.rnn.PackedSequence(encoded[order.to(encoded.device)], batch_sizes)
+        output, _ = self.lstm(packed, (state.hidden, state.cell))
+        hidden = torch.empty_like(output.data).index_copy(0, order.to(encoded.device), output.data)
+        return self.policy.decode_actions(hidden, candidates, observation)
+
+
+class BaseRewardWrapper(BaseParallelWrapper):
+    """What an agent is paid for, and what it may not do; the default is the task's own reward."""
+
+    def __init__(self, env: Any, game: nmmo.Env):
+        super().__init__(env)
+        self.game = game
+
+    def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one tick; living agents' rewards pass through `reward`."""
+        observations, rewards, terminated, truncated, infos = super().step(actions)
+        self.after_tick(actions, observations, terminated)
+        rewards = {
+            agent: rewards[agent] if died else self.reward(agent, rewards[agent]) for agent, died in terminated.items()
+        }
+        return observations, rewards, terminated, truncated, infos
+
+    def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
+        """Look at the world once after each tick, before `reward` is asked for each living agent."""
+
+    def reward(self, agent: int, task_reward: float) -> float:
+        """Return what a living agent is paid for this tick."""
+        return task_reward
+
+
+def _tick_major(lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Positions of segment-major rows in tick-major order, and how many segments reach each tick (both on the CPU)."""
+    lengths = lengths.cpu()
+    starts = torch.cumsum(lengths, 0) - lengths
+    ticks = torch.arange(int(lengths.max()))
+    reaches = ticks.unsqueeze(1) < lengths  # (ticks, S)
+    positions = starts + ticks.unsqueeze(1)
+    return positions[reaches], reaches.sum(dim=1)

@@ -1,0 +1,6 @@
+"""The start kit of the NeurIPS 2023 competition: the simplest agent, paid for health and for doing new things."""
+
+from agent_zoo.neurips23_start_kit.policy import Policy, Recurrent
+from agent_zoo.neurips23_start_kit.reward import RewardWrapper
+
+__all__ = ["Policy", "Recurrent", "RewardWrapper"]

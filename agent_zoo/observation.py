@@ -1,0 +1,208 @@
+"""What agents see, without the padding.
+
+The game hands out fixed tables: 100 entity rows, 12 inventory rows, 384 market rows, almost all of them zeros. Here
+only the used rows are kept, one agent's after the other's, with offsets that say whose they are. Every encoder, the
+rollout storage and the dumps work on this form.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+CandidateTable = Literal["entity", "inventory", "market"]
+
+
+@dataclass(frozen=True)
+class ActionHead:
+    """One discrete choice of the policy.
+
+    Attributes:
+        name: action and argument, for example `Attack.Target`.
+        size: number of options.
+        noop: the option that does nothing, always the last; None where there is none.
+        candidates: the table whose rows are the options before the no-op, for heads that point at rows.
+    """
+
+    name: str
+    size: int
+    noop: int | None
+    candidates: CandidateTable | None
+
+
+@dataclass(frozen=True)
+class ObservationLayout:
+    """Tables, columns, sizes and action heads of an environment: all that a policy must know to be built."""
+
+    tile_columns: tuple[str, ...]
+    entity_columns: tuple[str, ...]
+    item_columns: tuple[str, ...]
+    tiles: int
+    entities: int
+    inventory: int
+    market: int
+    materials: int
+    map_side: int
+    task_size: int
+    heads: tuple[ActionHead, ...]
+
+    @property
+    def view_side(self) -> int:
+        """Side of the square view, in tiles."""
+        return round(self.tiles**0.5)
+
+    @property
+    def mask_size(self) -> int:
+        """Options of all heads together."""
+        return sum(head.size for head in self.heads)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dictionaries and lists."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(content: dict[str, Any]) -> "ObservationLayout":
+        """Rebuild a layout from what `to_json` gave."""
+        columns = {name: tuple(content[name]) for name in ("tile_columns", "entity_columns", "item_columns")}
+        heads = tuple(ActionHead(**head) for head in content["heads"])
+        return ObservationLayout(**{**content, **columns, "heads": heads})
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """Used rows of a table for a batch of B agents.
+
+    Attributes:
+        values: (total rows, columns) int16.
+        counts: rows of each agent, (B,) int64.
+    """
+
+    values: torch.Tensor
+    counts: torch.Tensor
+
+    @property
+    def starts(self) -> torch.Tensor:
+        """Position of each agent's first row, (B,) int64."""
+        return torch.cumsum(self.counts, 0) - self.counts
+
+    @property
+    def owner(self) -> torch.Tensor:
+        """The agent that each row belongs to, (total rows,) int64."""
+        return torch.repeat_interleave(torch.arange(len(self.counts), device=self.counts.device), self.counts)
+
+    @property
+    def position(self) -> torch.Tensor:
+        """Index of each row in its agent's own table, (total rows,) int64."""
+        return torch.arange(len(self.values), device=self.values.device) - self.starts[self.owner]
+
+    def take(self, agents: torch.Tensor) -> "PackedRows":
+        """Return the rows of the given agents, (agents,) int64, in their order."""
+        counts = self.counts[agents]
+        first = torch.cumsum(counts, 0) - counts
+        shift = torch.repeat_interleave(self.starts[agents] - first, counts)
+        return PackedRows(self.values[torch.arange(len(shift), device=shift.device) + shift], counts)
+
+
+@dataclass(frozen=True)
+class PackedObservation:
+    """What B agents see.
+
+    Attributes:
+        material: of each tile in view, (B, tiles) uint8.
+        centre: row and column of the agent's own tile, (B, 2) int16.
+        agent_id: (B,) int16.
+        tick: (B,) int16.
+        entity: visible entities, the agent itself among them.
+        inventory: items carried.
+        market: items for sale.
+        task: embedding of the agent's task, (B, task size) float16.
+        legal: legality of every option of every head, as bits, (B, ceil(mask size / 8)) uint8.
+    """
+
+    material: torch.Tensor
+    centre: torch.Tensor
+    agent_id: torch.Tensor
+    tick: torch.Tensor
+    entity: PackedRows
+    inventory: PackedRows
+    market: PackedRows
+    task: torch.Tensor
+    legal: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.agent_id)
+
+    def take(self, agents: torch.Tensor) -> "PackedObservation":
+        """Return the observations of the given agents, (agents,) int64, in their order."""
+        taken: dict[str, Any] = {}
+        for column in fields(self):
+            value = getattr(self, column.name)
+            taken[column.name] = value.take(agents) if isinstance(value, PackedRows) else value[agents]
+        return PackedObservation(**taken)
+
+    def to(self, device: torch.device) -> "PackedObservation":
+        """Return the same observations on another device."""
+        moved: dict[str, Any] = {}
+        for column in fields(self):
+            value = getattr(self, column.name)
+            if isinstance(value, PackedRows):
+                moved[column.name] = PackedRows(value.values.to(device), value.counts.to(device))
+            else:
+                moved[column.name] = value.to(device)
+        return PackedObservation(**moved)
+
+    @staticmethod
+    def concatenate(parts: "Sequence[PackedObservation]") -> "PackedObservation":
+        """Join batches of agents."""
+        joined: dict[str, Any] = {}
+        for column in fields(PackedObservation):
+            values = [getattr(part, column.name) for part in parts]
+            if isinstance(values[0], PackedRows):
+                rows = torch.cat([value.values for value in values])
+                joined[column.name] = PackedRows(rows, torch.cat([value.counts for value in values]))
+            else:
+                joined[column.name] = torch.cat(values)
+        return PackedObservation(**joined)
+
+
+def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservation:
+    """Keep the used rows of a batch of observations.
+
+    Args:
+        observations: (B,) structured array with the fields of Neural MMO's observation, none of a dead agent.
+        layout: the environment's layout.
+    """
+    tile = observations["Tile"]
+    middle = layout.tiles // 2
+    return PackedObservation(
+        material=torch.from_numpy(tile[:, :, 2].astype(np.uint8)),
+        centre=torch.from_numpy(tile[:, middle, :2].copy()),
+        agent_id=torch.from_numpy(observations["AgentId"].astype(np.int16).ravel()),
+        tick=torch.from_numpy(observations["CurrentTick"].astype(np.int16).ravel()),
+        entity=_used_rows(observations["Entity"]),
+        inventory=_used_rows(observations["Inventory"]),
+        market=_used_rows(observations["Market"]),
+        task=torch.from_numpy(observations["Task"].copy()),
+        legal=torch.from_numpy(np.packbits(_legal_options(observations["ActionTargets"], layout), axis=1)),
+    )
+
+
+def legal_options(observation: PackedObservation, layout: ObservationLayout) -> torch.Tensor:
+    """Unpack the legality of every option, (B, mask size) bool; heads stand one after the other."""
+    shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=observation.legal.device)
+    bits = (observation.legal.unsqueeze(-1) >> shifts) & 1  # (B, bytes, 8)
+    return bits.flatten(1)[:, : layout.mask_size].bool()
+
+
+def _used_rows(table: np.ndarray) -> PackedRows:
+    """Keep the rows whose id, column 0, is not zero: (B, rows, columns) -> packed."""
+    used = table[:, :, 0] != 0
+    return PackedRows(torch.from_numpy(table[used]), torch.from_numpy(used.sum(axis=1)))
+
+
+def _legal_options(targets: np.ndarray, layout: ObservationLayout) -> np.ndarray:
+    """Join the masks of all heads: (B,) structured -> (B, mask size) int8."""
+    parts = (head.name.split(".") for head in layout.heads)
+    return np.concatenate([targets[action][argument] for action, argument in parts], axis=1)

@@ -1,0 +1,41 @@
+"""What every stage script does around its own work: parse the command line, and turn bad input into one line.
+
+Exit codes: 0 done, 2 bad input (one line on standard error), 130 interrupted by Ctrl-C.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+from user_error import UserError
+
+Arguments = TypeVar("Arguments")
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def parse(arguments_type: type[Arguments], description: str | None, **options: Any) -> Arguments:
+    """Read the command line into a data class; `--cluster-dir` and `--cluster_dir` mean the same.
+
+    `options` go on to `tyro.cli`, for example `default` or `args`.
+    """
+    import tyro
+
+    return tyro.cli(arguments_type, description=description, config=(tyro.conf.FlagCreatePairsOff,), **options)
+
+
+def run(main: Callable[[], None]) -> NoReturn:
+    """Run a stage's `main` and end the process with the exit code that its outcome calls for."""
+    try:
+        main()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+    except BrokenPipeError:  # as in `train.py --help | head`
+        os._exit(0)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(EXIT_INTERRUPTED)
+    sys.exit(0)

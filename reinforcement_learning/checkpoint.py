@@ -1,0 +1,157 @@
+"""A trained policy in one file that anyone can open safely: weights as safetensors, all else in its header as text."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+import agent_zoo
+from activation_store.files import write_bytes
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.observation import ObservationLayout
+from user_error import UserError
+
+FORMAT_VERSION = 1
+SUFFIX = ".safetensors"
+_HEADER_KEY = "nmmo_interpretability"
+_WEIGHTS_HASH_KEY = "weights_sha256"
+_PICKLE_STARTS = (b"PK\x03\x04", b"\x80")
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """All that rebuilds an agent beside its weights.
+
+    Attributes:
+        agent: folder in agent_zoo/.
+        policy_arguments: of the agent's `Policy`, beside the layout.
+        recurrent_arguments: of the agent's `Recurrent`, beside the policy.
+        layout: observations and actions.
+        task: the curriculum and the embedding's size, as in the settings; the encoder's name.
+        environment: the world that it was trained in, as in the settings.
+        steps: agent-steps trained.
+        seed: of the training run.
+        versions: of the packages that made it.
+    """
+
+    agent: str
+    policy_arguments: dict[str, Any]
+    recurrent_arguments: dict[str, Any]
+    layout: ObservationLayout
+    task: dict[str, Any]
+    environment: dict[str, Any]
+    steps: int
+    seed: int
+    versions: dict[str, str]
+
+    def to_header(self) -> str:
+        """Return the info as JSON text."""
+        content = {**vars(self), "layout": self.layout.to_json(), "format_version": FORMAT_VERSION}
+        return json.dumps(content, sort_keys=True)
+
+    @staticmethod
+    def from_header(text: str, path: Path) -> "CheckpointInfo":
+        """Read the info back.
+
+        Raises:
+            UserError: it is of another format version, or damaged.
+        """
+        try:
+            content = json.loads(text)
+            version = content.pop("format_version")
+            if version != FORMAT_VERSION:
+                raise UserError(f"{path} has format version {version}; this version reads {FORMAT_VERSION}")
+            return CheckpointInfo(**{**content, "layout": ObservationLayout.from_json(content["layout"])})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(f"{path} has a damaged header ({error}): copy the checkpoint again") from None
+
+
+def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
+    """Build the agent's network with fresh weights."""
+    agent = agent_zoo.load(info.agent)
+    return agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
+
+
+def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -> None:
+    """Write a checkpoint, whole or not at all."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
+    header = {_HEADER_KEY: info.to_header(), _WEIGHTS_HASH_KEY: _weights_sha256(tensors)}
+    write_bytes(path, safetensors.torch.save(tensors, metadata=header))
+
+
+def read_info(path: Path) -> CheckpointInfo:
+    """Read a checkpoint's header only.
+
+    Raises:
+        UserError: as `load_checkpoint`, but the weights are not looked at.
+    """
+    return CheckpointInfo.from_header(_open(path)[_HEADER_KEY], path)
+
+
+def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
+    """Rebuild the agent from a checkpoint, ready to run on the CPU.
+
+    Raises:
+        UserError: the file is missing, a pickle, truncated, altered, of another version, or its weights do not fit
+            the agent of that name in this version.
+    """
+    header = _open(path)
+    info = CheckpointInfo.from_header(header[_HEADER_KEY], path)
+    tensors = safetensors.torch.load(path.read_bytes())
+    if _weights_sha256(tensors) != header[_WEIGHTS_HASH_KEY]:
+        raise UserError(f"{path} is damaged: its weights do not have the hash in its header; copy the checkpoint again")
+    policy = build_policy(info)
+    try:
+        policy.load_state_dict(tensors)
+    except RuntimeError:
+        raise UserError(
+            f"{path} does not fit the agent {info.agent!r} of this version: it was made by another architecture"
+        ) from None
+    return policy.eval(), info
+
+
+def copy_checkpoint(source: Path, target: Path) -> None:
+    """Copy a checkpoint, whole or not at all."""
+    write_bytes(target, source.read_bytes())
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder, by name."""
+    return sorted(folder.glob(f"*{SUFFIX}"))
+
+
+def _open(path: Path) -> dict[str, str]:
+    """Read the header's text entries, refusing what is not one of our checkpoints."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4)
+    except FileNotFoundError:
+        raise UserError(f"there is no checkpoint {path}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    if start.startswith(_PICKLE_STARTS):
+        raise UserError(
+            f"{path} is a pickle: opening it would run whatever code it holds, so it is refused; "
+            "save the weights as safetensors instead"
+        )
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+    except safetensors.SafetensorError as error:
+        raise UserError(f"{path} is not a whole safetensors file ({error}): copy the checkpoint again") from None
+    if missing := {_HEADER_KEY, _WEIGHTS_HASH_KEY} - header.keys():
+        raise UserError(f"{path} was not saved by this project: its header lacks {', '.join(sorted(missing))}")
+    return header
+
+
+def _weights_sha256(tensors: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

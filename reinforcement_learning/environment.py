@@ -1,0 +1,185 @@
+"""One world of Neural MMO as PufferLib runs it: seeded episodes, tasks as code, the agent's reward, life statistics.
+
+Every episode starts from a seed that depends only on the world's first seed and the episode's number, so an episode
+can be run again without those before it.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import nmmo
+import numpy as np
+import pufferlib.emulation
+from nmmo.core.config import Config
+from pettingzoo.utils.wrappers import BaseParallelWrapper
+
+import agent_zoo
+from agent_zoo.observation import ActionHead, ObservationLayout
+from reinforcement_learning.game_config import game_config
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.task_encoder import encode_task
+from reinforcement_learning.tasks import curriculum, draw_tasks
+
+_CANDIDATES = {"Target": "entity", "InventoryItem": "inventory", "MarketItem": "market"}
+_PARENT_CHECK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Life:
+    """How one agent's life ended: what `EpisodeStatistics` reports when it does."""
+
+    agent_id: int
+    ticks: int
+    total_reward: float
+    died: bool
+    task: str
+    task_progress: float
+
+
+class SeededEpisodes(BaseParallelWrapper):
+    """Gives each episode its own seed, map and tasks, and ends it early when few agents are left."""
+
+    def __init__(self, env: nmmo.Env, settings: EnvironmentSettings, task: TaskSettings):
+        super().__init__(env)
+        self.game = env
+        self.settings = settings
+        self.specs = curriculum(task.curriculum, settings.horizon)
+        for spec in self.specs:
+            spec.embedding = encode_task(spec, task.embedding_size)
+        self.first_seed = 0
+        self.episode = -1
+        self.map_number = 0
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        """Start the next episode; a seed starts the sequence of episodes anew."""
+        if seed is not None:
+            self.first_seed, self.episode = seed, -1
+        self.episode += 1
+        random = np.random.default_rng([self.first_seed, self.episode])
+        self.map_number = int(random.integers(self.settings.num_maps)) + 1
+        tasks = draw_tasks(self.specs, self.game.possible_agents, random)
+        self._forget_last_episode()
+        return super().reset(
+            seed=int(random.integers(2**31)), options={"map_id": self.map_number, "make_task_fn": lambda: tasks}
+        )
+
+    def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one tick."""
+        observations, rewards, terminated, truncated, infos = super().step(actions)
+        if len(self.agents) <= self.settings.early_stop_agents:
+            truncated = {agent: not terminated[agent] for agent in terminated}
+            self.agents = []
+        return observations, rewards, terminated, truncated, infos
+
+    def _forget_last_episode(self) -> None:
+        """Clear what Neural MMO 2.1.2 carries over from one episode to the next.
+
+        The event log serves the last episode's ticks under the new ones' numbers, and the path cache serves paths
+        around another map's obstacles.
+        """
+        realm = self.game.realm
+        realm.event_log._data_by_tick.clear()
+        realm.event_log._last_tick = 0
+        realm.map.pathfinding_cache.clear()
+
+
+class EpisodeStatistics(BaseParallelWrapper):
+    """Adds up each life's reward and reports every life that ended this tick as `{"lives": [...]}`."""
+
+    def __init__(self, env: BaseParallelWrapper, game: nmmo.Env):
+        super().__init__(env)
+        self.game = game
+        self._total_reward: dict[int, float] = {}
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        """Start the next episode."""
+        self._total_reward = dict.fromkeys(self.game.possible_agents, 0.0)
+        observations, _ = super().reset(seed=seed, options=options)
+        return observations, {}
+
+    def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one tick."""
+        observations, rewards, terminated, truncated, _ = super().step(actions)
+        for agent, reward in rewards.items():
+            self._total_reward[agent] += reward
+        ended = [agent for agent in terminated if terminated[agent] or truncated[agent]]
+        infos = {"lives": [self._life(agent, terminated[agent]) for agent in ended]} if ended else {}
+        return observations, rewards, terminated, truncated, infos
+
+    def _life(self, agent: int, died: bool) -> Life:
+        entity = self.game.dead_this_tick[agent] if died else self.game.realm.players[agent]
+        task = self.game.agent_task_map[agent][0]
+        return Life(
+            agent_id=agent,
+            ticks=int(entity.history.time_alive.val),
+            total_reward=float(self._total_reward[agent]),
+            died=died,
+            task=task.spec_name,
+            task_progress=float(task.progress_info["max_progress"]),
+        )
+
+
+def make_environment(
+    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path
+) -> pufferlib.emulation.PettingZooPufferEnv:
+    """Build one world as PufferLib runs it; `maps` is a finished folder from `ensure_maps`."""
+    _outlive_nobody()
+    logging.getLogger().setLevel(logging.ERROR)
+    game = nmmo.Env(game_config(settings, task.embedding_size, maps))
+    episodes = SeededEpisodes(game, settings, task)
+    rewarded = agent_zoo.load(agent).RewardWrapper(episodes, game)
+    return pufferlib.emulation.PettingZooPufferEnv(env=EpisodeStatistics(rewarded, game))
+
+
+def observation_layout(env: pufferlib.emulation.PettingZooPufferEnv) -> ObservationLayout:
+    """Read from the environment what its observations hold and which actions it takes."""
+    from nmmo.core.tile import TileState
+    from nmmo.entity.entity import EntityState
+    from nmmo.systems.item import ItemState
+
+    space = env.env_single_observation_space
+    return ObservationLayout(
+        tile_columns=tuple(TileState.State.attr_name_to_col),
+        entity_columns=tuple(EntityState.State.attr_name_to_col),
+        item_columns=tuple(ItemState.State.attr_name_to_col),
+        tiles=space["Tile"].shape[0],
+        entities=space["Entity"].shape[0],
+        inventory=space["Inventory"].shape[0],
+        market=space["Market"].shape[0],
+        materials=Config.MAP_N_TILE,
+        map_side=env.env.game.config.MAP_SIZE,
+        task_size=space["Task"].shape[0],
+        heads=_action_heads(env),
+    )
+
+
+def _action_heads(env: pufferlib.emulation.PettingZooPufferEnv) -> tuple[ActionHead, ...]:
+    """The heads in the order in which PufferLib flattens them (alphabetical)."""
+    heads = []
+    for action, arguments in env.env_single_action_space.items():
+        for argument, space in arguments.items():
+            candidates = _CANDIDATES.get(argument)
+            has_noop = candidates is not None or argument == "Direction"
+            heads.append(ActionHead(f"{action}.{argument}", int(space.n), int(space.n) - 1 if has_noop else None, candidates))
+    return tuple(heads)
+
+
+def _outlive_nobody() -> None:
+    """In a worker process, leave Ctrl-C to the parent and end when the parent is gone."""
+    if multiprocessing.parent_process() is None:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_CHECK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

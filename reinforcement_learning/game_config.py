@@ -1,0 +1,45 @@
+"""Neural MMO's own configuration for our environment settings."""
+
+from pathlib import Path
+
+import nmmo.core.config as nc
+
+from reinforcement_learning.settings import EnvironmentSettings
+
+MAP_BORDER = 16
+# Neural MMO's own densities: 64 resource clusters and 256 single resources on 128 x 128 tiles.
+_TILES_PER_CLUSTER = 128 * 128 // 64
+_TILES_PER_SINGLE_RESOURCE = 128 * 128 // 256
+
+
+class GameConfig(
+    nc.Medium, nc.Terrain, nc.Resource, nc.Combat, nc.NPC, nc.Progression, nc.Item, nc.Equipment, nc.Profession,
+    nc.Exchange,
+):  # fmt: skip
+    """All systems of the game but communication."""
+
+
+def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: Path | None = None) -> GameConfig:
+    """Translate our settings; `maps` is a folder of finished maps, which the game then only reads."""
+    tiles = settings.map_size**2
+    config = GameConfig()
+    values = {
+        "PROVIDE_ACTION_TARGETS": True,
+        "PROVIDE_NOOP_ACTION_TARGET": True,
+        "PLAYER_N": settings.num_agents,
+        "NPC_N": settings.num_npcs,
+        "HORIZON": settings.horizon,
+        "COMBAT_SPAWN_IMMUNITY": settings.spawn_immunity,
+        "RESOURCE_RESILIENT_POPULATION": settings.resilient_population,
+        "TASK_EMBED_DIM": task_embedding_size,
+        "MAP_N": settings.num_maps,
+        "MAP_CENTER": settings.map_size,
+        "MAP_SIZE": settings.map_size + 2 * MAP_BORDER,
+        "PROGRESSION_SPAWN_CLUSTERS": max(1, tiles // _TILES_PER_CLUSTER),
+        "PROGRESSION_SPAWN_UNIFORMS": max(1, tiles // _TILES_PER_SINGLE_RESOURCE),
+        "MAP_FORCE_GENERATION": False,
+        "PATH_MAPS": str((maps or settings.maps_dir).resolve()),
+    }
+    for name, value in values.items():
+        config.set(name, value)
+    return config

@@ -1,0 +1,259 @@
+"""Plays worlds with a recurrent policy and keeps what learning needs, and nothing of agents that are not alive.
+
+A slot is one agent's place in one world. In each tick a slot is *present* if its agent lives and sees something, and
+*acting* if it also chooses an action: at an episode's cut-off agents are present but act no more. The memory of a slot
+is zeroed whenever it is not acting, so every life starts from nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from agent_zoo.base import LSTMState, RecurrentPolicy
+from agent_zoo.distribution import ActionDistribution
+from agent_zoo.observation import ObservationLayout, PackedObservation, pack
+from reinforcement_learning.advantages import generalized_advantages
+from reinforcement_learning.environment import Life
+from reinforcement_learning.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the policy made of one tick of all worlds.
+
+    Attributes:
+        present: slots that saw something, in order, (P,) int64.
+        acting: which slots chose an action, (slots,) bool.
+        observation: what the present slots saw.
+        state: the memory of the present slots before the tick.
+        next_state: the memory of the present slots after the tick.
+        distribution: over the present slots' actions.
+        value: of the present slots, (P,) float32 on the CPU.
+    """
+
+    present: np.ndarray
+    acting: np.ndarray
+    observation: PackedObservation
+    state: LSTMState
+    next_state: LSTMState
+    distribution: ActionDistribution
+    value: np.ndarray
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What the worlds sent this tick, over all slots: rewards of the last actions and who is present and acting."""
+
+    observations: np.ndarray
+    reward: np.ndarray
+    present: np.ndarray
+    acting: np.ndarray
+    lives: list[Life]
+
+
+class Player:
+    """Steps vectorised worlds with one policy, keeping each slot's memory."""
+
+    def __init__(self, worlds: Any, policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch):
+        self.worlds = worlds
+        self.policy = policy
+        self.layout = layout
+        self.device = next(policy.parameters()).device
+        self.slots = worlds.agents_per_batch
+        self.stopwatch = stopwatch
+        self.memory = policy.initial_state(self.slots)
+        self.arrival: Arrival
+
+    def reset(self, seeds: list[int]) -> None:
+        """Start every world from its first seed."""
+        self.memory = self.policy.initial_state(self.slots)
+        with self.stopwatch.time("environment"):
+            self.worlds.async_reset(seeds)
+            self._receive()
+
+    @torch.no_grad()
+    def decide(self) -> Decision:
+        """Run the policy on what the worlds sent, leaving the memory as it is."""
+        arrival = self.arrival
+        present = np.flatnonzero(arrival.present)
+        with self.stopwatch.time("copying"):
+            observation = pack(arrival.observations[present], self.layout)
+        with self.stopwatch.time("inference"):
+            state = self.memory.take(torch.from_numpy(present).to(self.device))
+            distribution, value, next_state = self.policy(observation.to(self.device), state)
+        return Decision(present, arrival.acting, observation, state, next_state, distribution, value.cpu().numpy())
+
+    def act(self, decision: Decision, actions: np.ndarray) -> None:
+        """Remember what the decision left in memory, and play one tick.
+
+        Args:
+            decision: made from the worlds' current observations.
+            actions: (slots, heads) int64; rows of slots that are not acting are ignored.
+        """
+        self.memory.put(torch.from_numpy(decision.present).to(self.device), decision.next_state)
+        self.memory.clear(torch.from_numpy(np.flatnonzero(~decision.acting)).to(self.device))
+        with self.stopwatch.time("environment"):
+            self.worlds.send(actions)
+            self._receive()
+
+    def _receive(self) -> None:
+        observations, reward, terminal, truncated, infos, _, mask = self.worlds.recv()
+        dtype = self.worlds.emulated.emulated_observation_dtype
+        present = mask.astype(bool) & ~terminal.astype(bool)
+        self.arrival = Arrival(
+            observations=np.asarray(observations).view(dtype)[:, 0],
+            reward=reward.copy(),
+            present=present,
+            acting=present & ~truncated.astype(bool),
+            lives=[life for info in infos for life in info.get("lives", ())],
+        )
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Decisions of living agents, grouped in segments of consecutive ticks of one life. M decisions, S segments.
+
+    Attributes:
+        observation: M observations, in the order in which they were made.
+        action: (M, heads) int64.
+        log_probability: of the options taken, summed over heads, (M,) float32.
+        value: (M,) float32.
+        advantage: (M,) float32.
+        order: decisions sorted by segment, in each by tick, (M,) int64.
+        lengths: ticks of each segment, (S,) int64.
+        state: memory before each segment's first tick.
+        lives: lives that ended.
+        ticks: ticks played in each world.
+    """
+
+    observation: PackedObservation
+    action: torch.Tensor
+    log_probability: torch.Tensor
+    value: torch.Tensor
+    advantage: torch.Tensor
+    order: torch.Tensor
+    lengths: torch.Tensor
+    state: LSTMState
+    lives: list[Life]
+    ticks: int
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+class RolloutCollector:
+    """Plays until enough decisions are made, then hands them over as one `Rollout`."""
+
+    def __init__(self, player: Player, generator: torch.Generator, horizon: int, gamma: float, gae_lambda: float):
+        """Collect with the given player.
+
+        Args:
+            player: steps the worlds.
+            generator: randomness of the actions.
+            horizon: longest segment, in ticks.
+            gamma: discount per tick.
+            gae_lambda: of generalised advantage estimation.
+        """
+        self.player = player
+        self.generator = generator
+        self.horizon = horizon
+        self.gamma = gamma
+        self.gae_lambda = gae_lambda
+
+    def collect(self, decisions: int, on_tick: Callable[[int], None]) -> Rollout:
+        """Play until at least `decisions` decisions are made.
+
+        Args:
+            decisions: agent-steps to collect; the last tick is finished in every world.
+            on_tick: called with the agent-steps so far after each tick; may raise to stop.
+        """
+        tape = _Tape(self.player.slots, self.horizon)
+        while tape.decisions < decisions:
+            decision = self.player.decide()
+            with self.player.stopwatch.time("inference"):
+                chosen = decision.distribution.sample(self.generator)  # (P, heads)
+                log_probability = decision.distribution.log_probability(chosen).sum(dim=1)  # (P,)
+            actions = np.zeros((self.player.slots, chosen.shape[1]), dtype=np.int64)
+            actions[decision.present] = chosen.cpu().numpy()
+            self.player.act(decision, actions)
+            with self.player.stopwatch.time("copying"):
+                tape.record(decision, chosen.cpu(), log_probability.cpu(), self.player.arrival)
+            on_tick(tape.decisions)
+        return tape.finish(self.player.decide(), self.gamma, self.gae_lambda)
+
+
+class _Tape:
+    """What one rollout has recorded so far."""
+
+    def __init__(self, slots: int, horizon: int):
+        self.horizon = horizon
+        self.decisions = 0
+        self._segments = 0
+        self._segment = np.full(slots, -1)  # each slot's current segment
+        self._length = np.zeros(slots, dtype=np.int64)  # ticks in each slot's current segment
+        self._was_acting = np.zeros(slots, dtype=bool)
+        self._observations: list[PackedObservation] = []
+        self._actions: list[torch.Tensor] = []
+        self._log_probabilities: list[torch.Tensor] = []
+        self._states: list[LSTMState] = []
+        self._segment_of: list[np.ndarray] = []
+        self._value: list[np.ndarray] = []
+        self._reward: list[np.ndarray] = []
+        self._acting: list[np.ndarray] = []
+        self._lives: list[Life] = []
+
+    def record(self, decision: Decision, action: torch.Tensor, log_probability: torch.Tensor, after: Arrival) -> None:
+        acting_among_present = torch.from_numpy(np.flatnonzero(decision.acting[decision.present]))
+        self._start_segments(decision)
+        acting = np.flatnonzero(decision.acting)
+        self._length[acting] += 1
+        self._segment_of.append(self._segment[acting])
+        self._was_acting = decision.acting
+        self._observations.append(decision.observation.take(acting_among_present))
+        self._actions.append(action[acting_among_present])
+        self._log_probabilities.append(log_probability[acting_among_present])
+        self._value.append(_over_slots(decision))
+        self._acting.append(decision.acting)
+        self._reward.append(after.reward)
+        self._lives.extend(after.lives)
+        self.decisions += len(acting)
+
+    def finish(self, last: Decision, gamma: float, gae_lambda: float) -> Rollout:
+        acting = np.stack(self._acting)  # (T, slots)
+        value = np.stack([*self._value, _over_slots(last)])  # (T + 1, slots)
+        still_acting = np.concatenate([acting, last.acting[None]])
+        advantage = generalized_advantages(np.stack(self._reward), value, still_acting, gamma, gae_lambda)
+        segment_of = torch.from_numpy(np.concatenate(self._segment_of))
+        return Rollout(
+            observation=PackedObservation.concatenate(self._observations),
+            action=torch.cat(self._actions),
+            log_probability=torch.cat(self._log_probabilities),
+            value=torch.from_numpy(value[:-1][acting]),
+            advantage=torch.from_numpy(advantage[acting]),
+            order=torch.argsort(segment_of, stable=True),
+            lengths=torch.bincount(segment_of),
+            state=LSTMState(
+                torch.cat([state.hidden for state in self._states], dim=1),
+                torch.cat([state.cell for state in self._states], dim=1),
+            ),
+            lives=self._lives,
+            ticks=len(acting),
+        )
+
+    def _start_segments(self, decision: Decision) -> None:
+        starts = decision.acting & (~self._was_acting | (self._length == self.horizon))
+        slots = np.flatnonzero(starts)
+        self._segment[slots] = self._segments + np.arange(len(slots))
+        self._length[slots] = 0
+        self._segments += len(slots)
+        self._states.append(decision.state.take(torch.from_numpy(np.flatnonzero(starts[decision.present]))))
+
+
+def _over_slots(decision: Decision) -> np.ndarray:
+    """Values of all slots, 0 where nobody is present, (slots,) float32."""
+    value = np.zeros(len(decision.acting), dtype=np.float32)
+    value[decision.present] = decision.value
+    return value

@@ -1,0 +1,38 @@
+"""Describes a task to the policy as numbers, without any download.
+
+The structural encoder adds up one fixed random direction for each part of a task: the predicate, each argument's name
+and value. Tasks that share parts share directions, so what is learnt for one helps with its relatives; a number's
+direction is scaled by its logarithm, so 5 and 20 of the same thing differ by degree, not by kind.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from nmmo.task.task_spec import TaskSpec
+
+NAME = "structural"
+
+
+def encode_task(spec: TaskSpec, size: int) -> np.ndarray:
+    """Return the embedding of a task, (size,) float16, of unit length; equal on every machine and in every process."""
+    total = np.zeros(size)
+    for token, weight in _parts(spec):
+        total += weight * _direction(token, size)
+    return (total / np.linalg.norm(total)).astype(np.float16)
+
+
+def _parts(spec: TaskSpec) -> Iterator[tuple[str, float]]:
+    yield f"predicate={spec.eval_fn.__name__}", 1.0
+    for name, value in sorted(spec.eval_fn_kwargs.items()):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            yield f"{name}={getattr(value, '__name__', value)}", 1.0
+        else:
+            yield f"{name}", 0.25 * math.log1p(value)
+
+
+def _direction(token: str, size: int) -> np.ndarray:
+    """A random direction of expected length one that depends on the token alone."""
+    seed = int.from_bytes(hashlib.sha256(token.encode()).digest()[:8])
+    return np.random.default_rng(seed).standard_normal(size) / math.sqrt(size)

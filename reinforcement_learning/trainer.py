@@ -1,0 +1,199 @@
+"""Trains one agent: collect, learn, report, until the steps are used up or somebody stops it."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from agent_zoo.base import RecurrentPolicy
+from reinforcement_learning.checkpoint import CheckpointInfo, build_policy, save_checkpoint
+from reinforcement_learning.environment import Life, observation_layout
+from reinforcement_learning.ppo import update
+from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
+from reinforcement_learning.run_folder import RunFolder
+from reinforcement_learning.settings import Settings
+from reinforcement_learning.stop_signal import StopSignal
+from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.task_encoder import NAME as TASK_ENCODER
+from reinforcement_learning.tracking import Tracker
+from reinforcement_learning.vectorization import make_worlds, world_seeds
+from reinforcement_learning.versions import versions
+from user_error import UserError
+
+Metrics = dict[str, float]
+
+
+class _Stopped(Exception):
+    """Training was asked to stop; raised between two ticks or minibatches."""
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What training tells while it runs.
+
+    Attributes:
+        on_update: called with the metrics of each update.
+        on_progress: called with agent-steps so far, after each tick.
+    """
+
+    on_update: Callable[[Metrics], None]
+    on_progress: Callable[[int], None]
+
+
+def train(
+    name: str, agent: str, settings: Settings, maps: Path, run: RunFolder, tracker: Tracker, reports: Reports,
+    stop: StopSignal,
+) -> Path:  # fmt: skip
+    """Train an agent and return its last checkpoint, also when stopped early.
+
+    Args:
+        name: of the policy.
+        agent: folder in agent_zoo/.
+        settings: all of them, checked.
+        maps: a finished folder from `ensure_maps`.
+        run: where metrics and checkpoints go.
+        tracker: mirror of the metrics.
+        reports: what to call on progress.
+        stop: looked at between ticks and between minibatches.
+
+    Raises:
+        UserError: the loss stopped being a finite number.
+    """
+    seeds = np.random.SeedSequence(settings.train.seed).generate_state(3)
+    torch.manual_seed(int(seeds[0]))
+    worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps)
+    try:
+        return _Training(name, agent, settings, worlds, run, tracker, reports, stop, seeds).run_to_end()
+    finally:
+        worlds.close()
+
+
+class _Training:
+    def __init__(
+        self, name: str, agent: str, settings: Settings, worlds: Any, run: RunFolder, tracker: Tracker,
+        reports: Reports, stop: StopSignal, seeds: np.ndarray,
+    ):  # fmt: skip
+        self.name, self.settings, self.run, self.tracker = name, settings, run, tracker
+        self.reports, self.stop = reports, stop
+        self.info = CheckpointInfo(
+            agent=agent,
+            policy_arguments={"hidden_size": settings.policy.hidden_size},
+            recurrent_arguments={"layers": settings.policy.lstm_layers},
+            layout=observation_layout(worlds.driver_env),
+            task={**asdict(settings.task), "encoder": TASK_ENCODER},
+            environment={**asdict(settings.env), "maps_dir": str(settings.env.maps_dir)},
+            steps=0,
+            seed=settings.train.seed,
+            versions=versions(),
+        )
+        device = pick_device(settings.train.device)
+        self.policy: RecurrentPolicy = build_policy(self.info).to(device)
+        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=settings.train.learning_rate, eps=1e-5)
+        self.stopwatch = Stopwatch()
+        self.player = Player(worlds, self.policy, self.info.layout, self.stopwatch)
+        self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
+        self.collector = RolloutCollector(
+            self.player,
+            torch.Generator(device).manual_seed(int(seeds[2])),
+            settings.train.bptt_horizon,
+            settings.train.gamma,
+            settings.train.gae_lambda,
+        )
+        self.steps = 0
+        self.updates = 0
+
+    def run_to_end(self) -> Path:
+        total = self.settings.train.total_agent_steps
+        latest = self._save()
+        saved = 0
+        try:
+            self.player.reset(world_seeds(self.settings.train.seed, self.settings.rollout.num_envs))
+            while self.steps < total:
+                self._update()
+                reached = min(self.settings.train.num_checkpoints * self.steps // total, self.settings.train.num_checkpoints)
+                if reached > saved:
+                    latest, saved = self._save(), reached
+        except _Stopped:
+            latest = self._save()
+        return latest
+
+    def _update(self) -> None:
+        train = self.settings.train
+        start = perf_counter()
+        if train.anneal_learning_rate:
+            for group in self.optimizer.param_groups:
+                group["lr"] = train.learning_rate * max(0.0, 1 - self.steps / train.total_agent_steps)
+        learning_rate = self.optimizer.param_groups[0]["lr"]
+        rollout = self.collector.collect(train.batch_size, self._on_tick)
+        with self.stopwatch.time("learning"):
+            losses = update(
+                self.policy, self.optimizer, rollout, train, self.minibatch_generator, self._raise_if_stopped
+            )
+        self.steps += len(rollout)
+        self.updates += 1
+        metrics = {
+            "agent_steps": self.steps,
+            "update": self.updates,
+            "learning_rate": learning_rate,
+            **{f"loss/{key}": value for key, value in asdict(losses).items()},
+            "loss/explained_variance": explained_variance(rollout),
+            **speed(len(rollout), perf_counter() - start, self.stopwatch.lap()),
+            **life_statistics(rollout.lives),
+        }
+        self.run.append_metrics(metrics)
+        self.tracker.log(metrics)
+        self.reports.on_update(metrics)
+
+    def _on_tick(self, decisions: int) -> None:
+        self.reports.on_progress(self.steps + decisions)
+        self._raise_if_stopped()
+
+    def _raise_if_stopped(self) -> None:
+        if self.stop:
+            raise _Stopped
+
+    def _save(self) -> Path:
+        path = self.run.checkpoint_path(self.name, self.steps)
+        save_checkpoint(path, self.policy, CheckpointInfo(**{**vars(self.info), "steps": self.steps}))
+        return path
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of that name; `auto` takes a GPU if there is one.
+
+    Raises:
+        UserError: a GPU was asked for and there is none.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("device cuda was asked for, but torch finds no GPU: use --device cpu or auto")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def speed(decisions: int, seconds: float, phases: dict[str, float]) -> Metrics:
+    """Agent-steps per second, and the share of the time that each phase took."""
+    shares = {f"time/{phase}": spent / seconds for phase, spent in sorted(phases.items())}
+    return {"agent_steps_per_second": decisions / seconds, **shares}
+
+
+def explained_variance(rollout: Rollout) -> float:
+    """Share of the variance of the returns that the value estimate explains; at most 1, 0 for a constant."""
+    returns = rollout.advantage + rollout.value
+    variance = returns.var(correction=0)
+    return float(1 - rollout.advantage.var(correction=0) / variance) if variance > 0 else 0.0
+
+
+def life_statistics(lives: list[Life]) -> Metrics:
+    """Averages over the lives that ended; nothing if none did."""
+    if not lives:
+        return {}
+    return {
+        "lives/ended": len(lives),
+        "lives/ticks": float(np.mean([life.ticks for life in lives])),
+        "lives/total_reward": float(np.mean([life.total_reward for life in lives])),
+        "lives/task_progress": float(np.mean([life.task_progress for life in lives])),
+        "lives/died": float(np.mean([life.died for life in lives])),
+    }

@@ -1,0 +1,40 @@
+"""Many worlds at once, through PufferLib: in this process, or spread over worker processes."""
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pufferlib.vector
+
+from reinforcement_learning.environment import make_environment
+from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings, check_workers
+
+
+def make_worlds(agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path) -> Any:
+    """Start the worlds of a rollout and return PufferLib's vectorised environment; close it when done.
+
+    Raises:
+        UserError: the worlds cannot be shared evenly among the workers.
+    """
+    check_workers(rollout)
+    creator = functools.partial(make_environment, agent, env, task, maps)
+    if rollout.vectorization == "serial":
+        return pufferlib.vector.make(creator, num_envs=rollout.num_envs, backend=pufferlib.vector.Serial)
+    return pufferlib.vector.make(
+        creator,
+        num_envs=rollout.num_envs,
+        num_workers=rollout.num_workers or _workers_that_fit(rollout.num_envs),
+        backend=pufferlib.vector.Multiprocessing,
+    )
+
+
+def world_seeds(seed: int, worlds: int) -> list[int]:
+    """First seeds of the worlds of a run: independent of each other, and of those of runs with other seeds."""
+    return [int(state) for state in np.random.SeedSequence(seed).generate_state(worlds)]
+
+
+def _workers_that_fit(worlds: int) -> int:
+    cores = len(os.sched_getaffinity(0))
+    return max(workers for workers in range(1, min(cores, worlds) + 1) if worlds % workers == 0)
