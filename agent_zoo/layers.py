@@ -65,9 +65,9 @@ class RowFeatures(nn.Module):
         self.size = categories + len(others)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Rows (R, columns) int16 -> features (R, size) float32."""
+        """Rows (R, columns) int16 -> features (R, size) floats."""
         category = (values[:, self.category_column].long() - self.first_category).clamp(0, self.categories - 1)
-        one_hot = functional.one_hot(category, self.categories).float()
+        one_hot = functional.one_hot(category, self.categories).to(self.scale.dtype)
         return torch.cat([one_hot, values[:, self.other_columns] / self.scale], dim=1)
 
 

@@ -48,7 +48,7 @@ class Policy(BasePolicy):
             mean_over_table(entities, no_entity, observation.entity, self.layout.entities),
             mean_over_table(inventory, no_item, observation.inventory, self.layout.inventory),
             mean_over_table(market, no_item, observation.market, self.layout.market),
-            functional.relu(self.task_encoder(observation.task.float())),
+            functional.relu(self.task_encoder(observation.task.to(self.task_encoder.weight.dtype))),
         ]
         candidates = Candidates(
             rows={"entity": observation.entity, "inventory": observation.inventory, "market": observation.market},

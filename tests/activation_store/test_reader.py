@@ -1,0 +1,304 @@
+"""Whatever a dump has suffered, the reader says so in one line, or returns what was written."""
+
+import dataclasses
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from activation_store.files import write_json
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import METADATA_FILE, RECORDS_FILE, DumpFile, DumpMetadata
+from tests.planted import planted_dump, with_ticks, write_planted
+from user_error import UserError
+
+FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+Change = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    planted = planted_dump(agents=2, episodes=1, ticks=6, layers={"action_decoder": 4, "lstm_cell": 2})
+    return write_planted(tmp_path_factory.mktemp("dumps") / "whole", planted)
+
+
+@pytest.fixture
+def dump(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "dump"))
+
+
+def one_line(folder: Path, **options: Any) -> str:
+    """Return the message with which reading fails."""
+    with pytest.raises(UserError) as caught:
+        read_dump(folder, **options)
+    message = str(caught.value)
+    assert "\n" not in message and len(message) < 700
+    return message
+
+
+def sign(folder: Path, **changes: Any) -> None:
+    """Make the metadata vouch for whatever the records file holds now."""
+    metadata = DumpMetadata.from_json(orjson.loads((folder / METADATA_FILE).read_bytes()), "metadata")
+    content = (folder / RECORDS_FILE).read_bytes()
+    proof = DumpFile(hashlib.sha256(content).hexdigest(), len(content))
+    signed = dataclasses.replace(metadata, files={RECORDS_FILE: proof}, **changes)
+    write_json(folder / METADATA_FILE, signed.to_json())
+
+
+def rewrite_records(folder: Path, change: Change, which: int = 2) -> None:
+    """Change one record of the file and sign it."""
+    records = orjson.loads((folder / RECORDS_FILE).read_bytes())
+    change(records[which])
+    lines = [orjson.dumps(record) for record in records]
+    (folder / RECORDS_FILE).write_bytes(b"[\n" + b",\n".join(lines) + b"\n]\n")
+    sign(folder)
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    assert "nowhere does not exist" in one_line(tmp_path / "nowhere")
+
+
+def test_a_file_in_place_of_the_folder(dump: Path) -> None:
+    assert "is not a folder" in one_line(dump / RECORDS_FILE)
+
+
+def test_a_folder_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("")
+    assert "is not an activation dump" in one_line(tmp_path)
+
+
+def test_interrupted_extraction(dump: Path) -> None:
+    (dump / METADATA_FILE).unlink()
+    assert "interrupted" in one_line(dump)
+    (dump / RECORDS_FILE).rename(dump / f".{RECORDS_FILE}.x.partial")
+    assert "interrupted" in one_line(dump)
+
+
+def test_missing_records(dump: Path) -> None:
+    (dump / RECORDS_FILE).unlink()
+    assert f"lacks {RECORDS_FILE}" in one_line(dump)
+
+
+def test_empty_dump(tmp_path: Path) -> None:
+    planted = planted_dump(agents=1, ticks=5)
+    empty = dataclasses.replace(planted, records=planted.records.take(np.arange(0)))
+    assert "empty dump (0 records)" in one_line(write_planted(tmp_path / "dump", empty))
+
+
+def test_every_truncation_is_found(dump: Path) -> None:
+    content = (dump / RECORDS_FILE).read_bytes()
+    for size in {*range(0, len(content), 997), len(content) - 1}:
+        (dump / RECORDS_FILE).write_bytes(content[:size])
+        assert f"is truncated: {size} of {len(content)} bytes" in one_line(dump)
+
+
+def test_appended_bytes_are_found(dump: Path) -> None:
+    with open(dump / RECORDS_FILE, "ab") as file:
+        file.write(b" ")
+    assert "copy or extract it again" in one_line(dump)
+
+
+@FUZZ
+@given(data=st.data())
+def test_every_flipped_byte_of_the_records_is_found(dump: Path, whole: Path, data: st.DataObject) -> None:
+    content = bytearray((whole / RECORDS_FILE).read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    (dump / RECORDS_FILE).write_bytes(content)
+    assert "does not match its SHA-256" in one_line(dump)
+
+
+def test_every_flipped_byte_and_truncation_of_the_metadata_is_found_or_harmless(dump: Path, whole: Path) -> None:
+    content = (whole / METADATA_FILE).read_bytes()
+    truth = read_metadata(whole)
+    for position in range(len(content)):
+        flipped = bytearray(content)
+        flipped[position] ^= 1 << (position % 8)
+        for damaged in (flipped, content[:position]):
+            (dump / METADATA_FILE).write_bytes(damaged)
+            try:
+                assert read_metadata(dump) == truth
+            except UserError as error:
+                assert METADATA_FILE in str(error)
+
+
+def test_unknown_schema_version(dump: Path) -> None:
+    sign(dump, schema_version=99)
+    assert "has schema version '99'; this toolkit reads 1" in one_line(dump)
+
+
+def test_edited_metadata(dump: Path) -> None:
+    metadata = orjson.loads((dump / METADATA_FILE).read_bytes())
+    write_json(dump / METADATA_FILE, {**metadata, "policy": "another"})
+    assert "checksum" in one_line(dump)
+
+
+@FUZZ
+@given(key=st.sampled_from([field.name for field in dataclasses.fields(DumpMetadata)]), junk=JUNK)
+def test_signed_junk_in_the_metadata_is_refused_or_harmless(dump: Path, whole: Path, key: str, junk: Any) -> None:
+    metadata = orjson.loads((whole / METADATA_FILE).read_bytes())
+    rest = {name: value for name, value in metadata.items() if name != "checksum"}
+    try:
+        junk = orjson.loads(orjson.dumps(junk))
+        changed = orjson.dumps({**rest, key: junk}, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return
+    write_json(dump / METADATA_FILE, {**rest, key: junk, "checksum": hashlib.sha256(changed).hexdigest()})
+    try:
+        read_dump(dump)
+    except UserError as error:
+        assert "\n" not in str(error)
+    else:
+        assert key in {"agent", "checkpoint_sha256", "steps_trained", "environment", "combat_status_ticks", "seed",
+                       "episodes", "versions"}  # fmt: skip
+
+
+def test_deeply_nested_metadata(dump: Path) -> None:
+    metadata = orjson.loads((dump / METADATA_FILE).read_bytes())
+    nested = orjson.dumps({**metadata, "episodes": "HERE"}).replace(b'"HERE"', b"[" * 900 + b"]" * 900)
+    (dump / METADATA_FILE).write_bytes(nested)
+    assert METADATA_FILE in one_line(dump)
+
+
+def test_counts_that_could_not_fit_allocate_nothing(dump: Path) -> None:
+    sign(dump, records=10**15)
+    assert "is too small for the" in one_line(dump)
+    sign(dump, records=12, lives=2, layers={"action_decoder": 10**12})
+    assert "is too small for the" in one_line(dump)
+
+
+@pytest.mark.parametrize("counts", [{"records": 5}, {"lives": 1}])
+def test_counts_that_lie(dump: Path, counts: dict[str, int]) -> None:
+    sign(dump, **counts)
+    message = one_line(dump)
+    assert "counts" in message
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["step", "env_id", "agent_id", "episode", "tick", "policy", "reward", "value", "action", "log_probability",
+     "activation", "activations", "observation"],
+)  # fmt: skip
+def test_a_record_that_lacks_a_key(dump: Path, key: str) -> None:
+    rewrite_records(dump, lambda record: record.pop(key))
+    message = one_line(dump)
+    assert f"line 4: {key} is missing" in message
+
+
+@pytest.mark.parametrize("key", ["Tile", "Entity", "Inventory", "CurrentTick"])
+def test_an_observation_that_lacks_a_key(dump: Path, key: str) -> None:
+    rewrite_records(dump, lambda record: record["observation"].pop(key))
+    assert f"{key} is missing" in one_line(dump)
+
+
+def put(key: str, value: Any) -> Change:
+    return lambda record: record.update({key: value})
+
+
+def put_observation(key: str, value: Any) -> Change:
+    return lambda record: record["observation"].update({key: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("activation", [1.0, 2.0]), "action_decoder is not a list of 4 numbers"),
+        (put("activation", [1.0, 2.0, "3", 4.0]), "something else than numbers"),
+        (put("activation", [1.0, 2.0, True, 4.0]), "something else than numbers"),
+        (put("activation", [1.0, 2.0, 1e300, 4.0]), "beyond float32"),
+        (put("activations", {"lstm_cell": [[1.0], [2.0]]}), "something else than numbers"),
+        (put("activations", [1, 2]), "should be inside a JSON object"),
+        (put("reward", None), "something else than numbers"),
+        (put("step", 1.5), "step is not a 64-bit integer"),
+        (put("step", 2**64 - 1), "step is not a 64-bit integer"),
+        (put("env_id", "0"), "env_id is missing or is not an integer"),
+        (put("tick", 0), "does not come after"),
+        (put("policy", "another"), "the metadata names 'planted'"),
+        (put("action", [0] * 11), "action is not a list of 12 numbers"),
+        (put("action", [3] + [0] * 11), "Attack.Style is 3, it has 3 choices"),
+        (put_observation("Tile", [[1, 2, 3]]), "Tile has 1 rows instead of 225"),
+        (put_observation("Tile", [[1, 2]] * 225), "a row of observation Tile is not a list of 3"),
+        (put_observation("Tile", [[1, 2, 40_000]] * 225), "beyond int16"),
+        (put_observation("Entity", [[0.5] * 31]), "something else than integers"),
+        (put_observation("Entity", ["x" * 31]), "a row of observation Entity is not a list"),
+        (put_observation("CurrentTick", [77]), "CurrentTick differs from tick"),
+    ],
+)
+def test_a_record_of_the_wrong_shape(dump: Path, change: Change, message: str) -> None:
+    rewrite_records(dump, change)
+    assert message in one_line(dump)
+
+
+@FUZZ
+@given(key=st.sampled_from(["step", "env_id", "tick", "reward", "action", "activation", "activations", "observation"]),
+       junk=JUNK)  # fmt: skip
+def test_signed_junk_in_a_record_is_refused_or_harmless(dump: Path, whole: Path, key: str, junk: Any) -> None:
+    shutil.copytree(whole, dump, dirs_exist_ok=True)
+    try:
+        rewrite_records(dump, lambda record: record.update({key: orjson.loads(orjson.dumps(junk))}))
+    except orjson.JSONEncodeError:
+        return
+    try:
+        assert np.isfinite(read_dump(dump).reward).all()
+    except UserError as error:
+        assert "\n" not in str(error)
+
+
+@FUZZ
+@given(start=st.sampled_from([b"", b"[", b"[\n", b'[\n{"step":0,"env_id":0,"agent_id":1,"episode":0,"tick":0,"']),
+       junk=st.binary(max_size=40), end=st.sampled_from([b"", b"\n]\n", b"}\n]\n"]))  # fmt: skip
+def test_signed_junk_in_place_of_the_records(dump: Path, start: bytes, junk: bytes, end: bytes) -> None:
+    (dump / RECORDS_FILE).write_bytes(start + junk + b" " * 2000 + end)
+    sign(dump, records=1, lives=1)
+    message = one_line(dump)
+    assert "one record a line" in message or "line 2" in message
+
+
+@pytest.mark.parametrize("change", [lambda text: text.replace(b",\n", b", "), lambda text: text[1:],
+                                    lambda text: text[:-2], lambda text: text + b"[]",
+                                    lambda text: text.replace(b"\n]", b",\n]"),
+                                    lambda text: text.replace(b",\n{", b",\n{]", 1)])  # fmt: skip
+def test_another_layout(dump: Path, change: Callable[[bytes], bytes]) -> None:
+    (dump / RECORDS_FILE).write_bytes(change((dump / RECORDS_FILE).read_bytes()))
+    sign(dump)
+    message = one_line(dump)
+    assert "one record a line" in message or "not valid JSON" in message
+
+
+def test_records_of_a_life_in_the_wrong_order(dump: Path) -> None:
+    lines = (dump / RECORDS_FILE).read_bytes().splitlines()
+    lines[1], lines[3] = lines[3], lines[1]
+    (dump / RECORDS_FILE).write_bytes(b"\n".join(lines) + b"\n")
+    sign(dump)
+    assert "does not come after" in one_line(dump)
+
+
+def test_a_record_that_was_not_written_by_the_writer_is_read_all_the_same(dump: Path, whole: Path) -> None:
+    def reorder(record: dict[str, Any]) -> None:
+        record["step"] = record.pop("step")
+
+    rewrite_records(dump, reorder, which=0)
+    np.testing.assert_array_equal(read_dump(dump, subsample=2).tick, read_dump(whole, subsample=2).tick)
+
+
+def test_negative_ticks_are_read(tmp_path: Path) -> None:
+    planted = planted_dump(agents=1, episodes=1, ticks=6)
+    shifted = with_ticks(planted, planted.records.tick - 3)
+    folder = write_planted(tmp_path / "dump", shifted)
+    np.testing.assert_array_equal(read_dump(folder).tick, shifted.records.tick)
+
+
+@pytest.mark.parametrize("options", [{"subsample": 0}, {"subsample": -1}, {"layers": ["nothing"]}])
+def test_impossible_requests(dump: Path, options: dict[str, Any]) -> None:
+    assert "subsample" in one_line(dump, **options) or "no layer" in one_line(dump, **options)

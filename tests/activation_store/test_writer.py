@@ -1,0 +1,128 @@
+"""The writer refuses what would make a dump that lies, and leaves nothing half-written behind."""
+
+import dataclasses
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.reader import read_metadata
+from activation_store.schema import METADATA_FILE, RECORDS_FILE, Records
+from activation_store.writer import DumpWriter
+from tests.planted import Planted, planted_dump, planted_metadata, write_planted
+from user_error import UserError
+
+
+@pytest.fixture(scope="module")
+def planted() -> Planted:
+    return planted_dump(agents=2, episodes=1, ticks=12)
+
+
+def spoil(records: Records, name: str, value: float) -> Records:
+    spoiled = np.array(getattr(records, name))
+    spoiled[..., -1] = value
+    return dataclasses.replace(records, **{name: spoiled})
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["reward", "value", "log_probability", "activations"])
+def test_numbers_that_json_cannot_hold_are_refused(tmp_path: Path, planted: Planted, name: str, value: float) -> None:
+    if name == "activations":
+        layer = planted.records.activations["action_decoder"].copy()
+        layer[3, 2] = value
+        records = dataclasses.replace(planted.records, activations={"action_decoder": layer})
+    else:
+        records = spoil(planted.records, name, value)
+    with pytest.raises(UserError, match="NaN or infinite"), DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.write(records)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exception_leaves_the_folder_as_it_was(tmp_path: Path, planted: Planted) -> None:
+    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path / "dump", planted.metadata) as writer:
+        writer.write(planted.records)
+        raise KeyboardInterrupt
+    assert list((tmp_path / "dump").iterdir()) == []
+    write_planted(tmp_path / "dump", planted)
+
+
+@pytest.mark.parametrize("name", [RECORDS_FILE, METADATA_FILE])
+def test_a_folder_that_holds_a_dump_is_refused(tmp_path: Path, planted: Planted, name: str) -> None:
+    (tmp_path / name).write_text("kept")
+    with pytest.raises(UserError, match="already holds a dump"), DumpWriter(tmp_path, planted.metadata):
+        pytest.fail("the block must not run")
+    assert (tmp_path / name).read_text() == "kept"
+
+
+def test_a_dump_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, planted: Planted) -> None:
+    with pytest.raises(UserError, match="already holds a dump"), DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.write(planted.records)
+        (tmp_path / RECORDS_FILE).write_text("another extraction's")
+    assert (tmp_path / RECORDS_FILE).read_text() == "another extraction's"
+    assert [path.name for path in tmp_path.iterdir()] == [RECORDS_FILE]
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, planted: Planted) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"), DumpWriter(tmp_path / "file" / "dump", planted.metadata):
+        pytest.fail("the block must not run")
+
+
+def test_leaving_the_block_finishes_the_dump(tmp_path: Path, planted: Planted) -> None:
+    with DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.write(planted.records)
+    assert read_metadata(tmp_path).episodes == []
+
+
+def test_nothing_is_written_after_the_end(tmp_path: Path, planted: Planted) -> None:
+    with DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.close([])
+        with pytest.raises(ValueError, match="not open"):
+            writer.write(planted.records)
+        with pytest.raises(ValueError, match="not open"):
+            writer.close([])
+
+
+def test_ticks_of_a_life_must_rise(tmp_path: Path, planted: Planted) -> None:
+    with pytest.raises(ValueError, match="does not come after"), DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.write(planted.records)
+        writer.write(planted.records)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"layers": {"action_decoder": 15}},
+        {"layers": {"action_decoder": 16, "lstm_cell": 4}},
+        {"entity_columns": ("id", "npc_type")},
+        {"action_heads": planted_metadata().action_heads[:3]},
+    ],
+)
+def test_records_must_have_the_declared_shape(tmp_path: Path, planted: Planted, changes: dict[str, object]) -> None:
+    metadata = dataclasses.replace(planted.metadata, **changes)
+    with pytest.raises(ValueError, match="the metadata declares"), DumpWriter(tmp_path, metadata) as writer:
+        writer.write(planted.records)
+
+
+def test_actions_must_lie_in_their_heads(tmp_path: Path, planted: Planted) -> None:
+    with pytest.raises(ValueError, match="outside its head"), DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.write(spoil(planted.records, "action", 13))
+
+
+def test_senseless_metadata_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="names no layer"):
+        DumpWriter(tmp_path, dataclasses.replace(planted_metadata(), layers={}))
+
+
+def test_memory_does_not_follow_the_number_of_records(tmp_path: Path, planted: Planted) -> None:
+    def peak(batches: int) -> int:
+        tracemalloc.start()
+        with DumpWriter(tmp_path / str(batches), planted.metadata) as writer:
+            for i in range(batches):
+                writer.write(dataclasses.replace(planted.records, tick=planted.records.tick + 100 * i))
+        _, highest = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return highest
+
+    assert peak(60) < 1.5 * peak(6)

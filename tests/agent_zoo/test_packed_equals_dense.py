@@ -1,0 +1,99 @@
+"""Encoding only the used rows is the same function as encoding every row, and has the same gradients."""
+
+import numpy as np
+import pytest
+import torch
+
+import agent_zoo
+from agent_zoo.observation import ObservationLayout, legal_options, pack
+from tests.dense_reference import dense_forward
+
+
+@pytest.fixture
+def policy(layout: ObservationLayout):
+    torch.manual_seed(0)
+    return agent_zoo.load("neurips23_start_kit").Policy(layout, hidden_size=32).double()
+
+
+def tables_of(seen: np.ndarray, layout: ObservationLayout) -> dict[str, torch.Tensor]:
+    names = ("Tile", "Entity", "Inventory", "Market", "Task", "AgentId")
+    tables = {name: torch.from_numpy(seen[name].copy()) for name in names}
+    legal = [seen["ActionTargets"][a][b] for a, b in (head.name.split(".") for head in layout.heads)]
+    return {**tables, "ActionTargets": torch.from_numpy(np.concatenate(legal, axis=1)).bool()}
+
+
+def packed_forward(policy, seen: np.ndarray, layout: ObservationLayout) -> tuple[torch.Tensor, torch.Tensor]:
+    """Encoder output, and log-probabilities scattered to where the dense network has them."""
+    observation = pack(seen, layout)
+    encoded, candidates = policy.encode_observations(observation)
+    distribution = policy.action_decoder(encoded, candidates, observation)
+    columns = []
+    for head, log_probability in zip(layout.heads, distribution.log_probabilities, strict=True):
+        if head.candidates:
+            padding = log_probability.new_full((len(seen), head.size - log_probability.shape[1]), -1e9)
+            log_probability = torch.cat([log_probability[:, :-1], padding, log_probability[:, -1:]], dim=1)
+        columns.append(log_probability)
+    return encoded, torch.cat(columns, dim=1)
+
+
+def test_observations_have_every_kind_of_row(seen: np.ndarray) -> None:
+    for table in ("Entity", "Inventory", "Market"):
+        used = seen[table][:, :, 0] != 0
+        assert used.any(), f"no used row of {table}: the comparison would prove nothing"
+        assert (np.diff(used.astype(int), axis=1) <= 0).all(), f"used rows of {table} do not come first"
+
+
+def test_outputs_and_gradients_are_equal(policy, seen: np.ndarray, layout: ObservationLayout) -> None:
+    tables = tables_of(seen, layout)
+    legal = tables["ActionTargets"]
+    weights = torch.randn(legal.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    gradients = []
+    outputs = []
+    for encoded, log_probability in (packed_forward(policy, seen, layout), dense_forward(policy, tables)):
+        policy.zero_grad()
+        (encoded.square().sum() + (weights * log_probability)[legal].sum()).backward()
+        outputs.append((encoded, log_probability[legal]))
+        gradients.append({name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None})
+    for packed, dense in zip(*outputs, strict=True):
+        torch.testing.assert_close(packed, dense, rtol=1e-9, atol=1e-9)
+    assert gradients[0].keys() == gradients[1].keys()
+    assert {name.split(".")[0] for name in gradients[0]} >= {"tile_convolution", "entity_encoder", "item_encoder"}
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-7, atol=1e-7, msg=name)
+
+
+def test_view_is_centred_on_the_agent(seen: np.ndarray) -> None:
+    """Tile positions relative to the agent are the same for everyone, so only materials need encoding."""
+    relative = seen["Tile"][:, :, :2] - seen["Tile"][:, 112:113, :2]
+    rows, columns = np.divmod(np.arange(225), 15)
+    assert (relative == np.stack([rows - 7, columns - 7], axis=1)).all()
+
+
+def test_legal_options_survive_packing(seen: np.ndarray, layout: ObservationLayout) -> None:
+    expected = tables_of(seen, layout)["ActionTargets"]
+    assert torch.equal(legal_options(pack(seen, layout), layout), expected)
+
+
+def test_taking_some_agents_keeps_their_rows(seen: np.ndarray, layout: ObservationLayout) -> None:
+    chosen = torch.tensor([7, 3, 3, 0])
+    taken, alone = pack(seen, layout).take(chosen), pack(seen[chosen.numpy()], layout)
+    for table in ("entity", "inventory", "market"):
+        assert torch.equal(getattr(taken, table).values, getattr(alone, table).values)
+        assert torch.equal(getattr(taken, table).counts, getattr(alone, table).counts)
+    assert torch.equal(taken.legal, alone.legal) and torch.equal(taken.material, alone.material)
+
+
+def test_sampled_actions_are_legal_and_follow_the_probabilities(policy, seen, layout) -> None:
+    one = np.repeat(seen[len(seen) // 2 : len(seen) // 2 + 1], 20_000)
+    observation = pack(one, layout)
+    with torch.no_grad():
+        encoded, candidates = policy.encode_observations(observation)
+        distribution = policy.action_decoder(encoded, candidates, observation)
+        actions = distribution.sample(torch.Generator().manual_seed(0))
+    legal = legal_options(observation, layout)[0].split([head.size for head in layout.heads])
+    direction = [head.name for head in layout.heads].index("Move.Direction")
+    for column, allowed in enumerate(legal):
+        assert allowed[actions[:, column]].all()
+    expected = distribution.log_probabilities[direction][0].exp()
+    observed = torch.bincount(actions[:, direction], minlength=5) / len(actions)
+    torch.testing.assert_close(observed.double(), expected, atol=0.015, rtol=0)

@@ -1,0 +1,70 @@
+"""Fixtures on the real game: small maps, few agents, everything else as users meet it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.environment import make_environment, observation_layout
+from reinforcement_learning.maps import ensure_maps
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+
+AGENT = "neurips23_start_kit"
+
+
+@pytest.fixture(scope="session")
+def small_world(tmp_path_factory: pytest.TempPathFactory) -> EnvironmentSettings:
+    """A 32 x 32 map with 16 agents and 16 NPCs."""
+    return EnvironmentSettings(
+        num_agents=16, num_npcs=16, map_size=32, num_maps=2, horizon=64, early_stop_agents=0, resilient_population=0,
+        maps_dir=tmp_path_factory.mktemp("maps"),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def task() -> TaskSettings:
+    return TaskSettings(embedding_size=16)
+
+
+@pytest.fixture(scope="session")
+def maps(small_world: EnvironmentSettings) -> Path:
+    return ensure_maps(small_world)
+
+
+@pytest.fixture
+def world(small_world: EnvironmentSettings, task: TaskSettings, maps: Path):
+    """One world as PufferLib runs it."""
+    return make_environment(AGENT, small_world, task, maps)
+
+
+@pytest.fixture(scope="session")
+def layout(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> ObservationLayout:
+    return observation_layout(make_environment(AGENT, small_world, task, maps))
+
+
+@pytest.fixture(scope="session")
+def seen(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> np.ndarray:
+    """Observations of living agents that act at random among what is legal, (about 500,) structured."""
+    world = make_environment(AGENT, small_world, task, maps)
+    layout = observation_layout(world)
+    random = np.random.default_rng(0)
+    collected = []
+    world.reset(seed=5)
+    alive = np.ones(small_world.num_agents, dtype=bool)
+    while not world.done and len(collected) < 50:
+        observations = world.obs.view(world.obs_dtype)[:, 0]
+        collected.append(observations[alive].copy())
+        _, _, died, cut_off, _ = world.step(random_legal_actions(observations, layout, random))
+        alive = np.array([not died[agent] and not cut_off[agent] for agent in world.possible_agents])
+    return np.concatenate(collected)
+
+
+def random_legal_actions(observations: np.ndarray, layout: ObservationLayout, random: np.random.Generator) -> np.ndarray:
+    """Draw a legal option in every head, (agents, heads) int64; agents that see nothing get zeros."""
+    actions = np.zeros((len(observations), len(layout.heads)), dtype=np.int64)
+    for column, head in enumerate(layout.heads):
+        action, argument = head.name.split(".")
+        legal = observations["ActionTargets"][action][argument]
+        actions[:, column] = np.argmax(random.random(legal.shape) * legal, axis=1)
+    return actions
