@@ -23,7 +23,8 @@ def parse(arguments_type: type[Arguments], description: str | None, **options: A
     """
     import tyro
 
-    return tyro.cli(arguments_type, description=description, config=(tyro.conf.FlagCreatePairsOff,), **options)
+    markers = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
+    return tyro.cli(arguments_type, description=description, config=markers, **options)
 
 
 def run(main: Callable[[], None]) -> NoReturn:

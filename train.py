@@ -7,9 +7,11 @@
 The policy ends up as policies/NAME.safetensors, metrics and all checkpoints in runs/NAME/.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -65,13 +67,20 @@ def parse(arguments: Sequence[str]) -> Arguments:
     return parsed
 
 
+def choose_name(arguments: Arguments) -> str:
+    """Return the policy's name, refusing one that is no file name or is taken."""
+    name = arguments.name or f"{arguments.agent}_{datetime.now(UTC):%Y%m%d_%H%M%S}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
+    if (arguments.policies_dir / f"{name}.safetensors").exists():
+        raise UserError(f"{arguments.policies_dir / name}.safetensors already exists: choose another name with -n")
+    return name
+
+
 def main() -> None:
     """Parse, generate maps, train, and say where the policy lies."""
     arguments = parse(sys.argv[1:])
-    name = arguments.name or default_name(arguments.agent)
-    policy_path = arguments.policies_dir / f"{name}.safetensors"
-    if policy_path.exists():
-        raise UserError(f"{policy_path} already exists: choose another name with -n")
+    name = choose_name(arguments)
 
     from reinforcement_learning.checkpoint import copy_checkpoint
     from reinforcement_learning.maps import ensure_maps
@@ -91,6 +100,7 @@ def main() -> None:
     with StopSignal() as stop, TrainingView(settings.train.total_agent_steps) as view:
         checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop)
         tracker.finish()
+    policy_path = arguments.policies_dir / f"{name}.safetensors"
     copy_checkpoint(checkpoint, policy_path)
     print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
     print(f"metrics and checkpoints: {run.folder}")

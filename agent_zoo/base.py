@@ -84,7 +84,7 @@ class RecurrentPolicy(nn.Module):
     def initial_state(self, agents: int) -> LSTMState:
         """Return the empty memory of `agents` agents."""
         shape = (self.lstm.num_layers, agents, self.lstm.hidden_size)
-        device = self.lstm.weight_hh_l0.device
+        device = next(self.lstm.parameters()).device
         return LSTMState(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
 
     def forward(

@@ -53,6 +53,9 @@ class Candidates:
 class RowFeatures(nn.Module):
     """Turns table rows into numbers of about equal size: one column as one-hot, the others divided by their scale."""
 
+    other_columns: torch.Tensor
+    scale: torch.Tensor
+
     def __init__(self, columns: tuple[str, ...], category: str, categories: int, first: int, scales: Mapping[str, int]):
         super().__init__()
         self.category_column = columns.index(category)

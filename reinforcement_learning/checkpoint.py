@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,12 @@ import agent_zoo
 from activation_store.files import write_bytes
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.settings import Settings
+from reinforcement_learning.versions import versions
 from user_error import UserError
 
 FORMAT_VERSION = 1
+TASK_ENCODER = "structural"
 SUFFIX = ".safetensors"
 _HEADER_KEY = "nmmo_interpretability"
 _WEIGHTS_HASH_KEY = "weights_sha256"
@@ -33,7 +36,7 @@ class CheckpointInfo:
         recurrent_arguments: of the agent's `Recurrent`, beside the policy.
         layout: observations and actions.
         task: the curriculum and the embedding's size, as in the settings; the encoder's name.
-        environment: the world that it was trained in, as in the settings.
+        environment: the world that it was trained in, as in the settings, without the folder of its maps.
         steps: agent-steps trained.
         seed: of the training run.
         versions: of the packages that made it.
@@ -69,6 +72,22 @@ class CheckpointInfo:
             return CheckpointInfo(**{**content, "layout": ObservationLayout.from_json(content["layout"])})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{path} has a damaged header ({error}): copy the checkpoint again") from None
+
+
+def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) -> CheckpointInfo:
+    """Describe an agent that these settings would train, before its first step."""
+    world = {name: value for name, value in asdict(settings.env).items() if name != "maps_dir"}
+    return CheckpointInfo(
+        agent=agent,
+        policy_arguments={"hidden_size": settings.policy.hidden_size},
+        recurrent_arguments={"layers": settings.policy.lstm_layers},
+        layout=layout,
+        task={**asdict(settings.task), "encoder": TASK_ENCODER},
+        environment=world,
+        steps=0,
+        seed=settings.train.seed,
+        versions=versions(),
+    )
 
 
 def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
@@ -128,7 +147,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 def _open(path: Path) -> dict[str, str]:
     """Read the header's text entries, refusing what is not one of our checkpoints."""
     try:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             start = file.read(4)
     except FileNotFoundError:
         raise UserError(f"there is no checkpoint {path}") from None

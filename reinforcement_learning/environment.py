@@ -20,13 +20,13 @@ from nmmo.core.config import Config
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 import agent_zoo
-from agent_zoo.observation import ActionHead, ObservationLayout
+from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
 from reinforcement_learning.game_config import game_config
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.task_encoder import encode_task
 from reinforcement_learning.tasks import curriculum, draw_tasks
 
-_CANDIDATES = {"Target": "entity", "InventoryItem": "inventory", "MarketItem": "market"}
+_CANDIDATES: dict[str, CandidateTable] = {"Target": "entity", "InventoryItem": "inventory", "MarketItem": "market"}
 _PARENT_CHECK_SECONDS = 2.0
 
 
@@ -42,6 +42,21 @@ class Life:
     task_progress: float
 
 
+@dataclass(frozen=True)
+class Episode:
+    """One episode of one world: what rebuilds it.
+
+    Attributes:
+        first_seed: of the world's whole sequence of episodes.
+        number: of the episode in that sequence, from 0.
+        map_number: of the map that it is played on, from 1.
+    """
+
+    first_seed: int
+    number: int
+    map_number: int
+
+
 class SeededEpisodes(BaseParallelWrapper):
     """Gives each episode its own seed, map and tasks, and ends it early when few agents are left."""
 
@@ -52,22 +67,22 @@ class SeededEpisodes(BaseParallelWrapper):
         self.specs = curriculum(task.curriculum, settings.horizon)
         for spec in self.specs:
             spec.embedding = encode_task(spec, task.embedding_size)
-        self.first_seed = 0
-        self.episode = -1
-        self.map_number = 0
+        self.episode = Episode(first_seed=0, number=-1, map_number=0)
+        self.agents: list[int] = []
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start the next episode; a seed starts the sequence of episodes anew."""
-        if seed is not None:
-            self.first_seed, self.episode = seed, -1
-        self.episode += 1
-        random = np.random.default_rng([self.first_seed, self.episode])
-        self.map_number = int(random.integers(self.settings.num_maps)) + 1
+        first_seed = self.episode.first_seed if seed is None else seed
+        number = self.episode.number + 1 if seed is None else 0
+        random = np.random.default_rng([first_seed, number])
+        self.episode = Episode(first_seed, number, map_number=int(random.integers(self.settings.num_maps)) + 1)
         tasks = draw_tasks(self.specs, self.game.possible_agents, random)
         self._forget_last_episode()
-        return super().reset(
-            seed=int(random.integers(2**31)), options={"map_id": self.map_number, "make_task_fn": lambda: tasks}
+        observations, _ = super().reset(
+            seed=int(random.integers(2**31)),
+            options={"map_id": self.episode.map_number, "make_task_fn": lambda: tasks},
         )
+        return observations, {"episode": self.episode}
 
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
         """Play one tick."""
@@ -90,7 +105,7 @@ class SeededEpisodes(BaseParallelWrapper):
 
 
 class EpisodeStatistics(BaseParallelWrapper):
-    """Adds up each life's reward and reports every life that ended this tick as `{"lives": [...]}`."""
+    """Adds up each life's reward, and reports the lives that ended in a tick as `{"lives": [...]}`."""
 
     def __init__(self, env: BaseParallelWrapper, game: nmmo.Env):
         super().__init__(env)
@@ -100,8 +115,7 @@ class EpisodeStatistics(BaseParallelWrapper):
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start the next episode."""
         self._total_reward = dict.fromkeys(self.game.possible_agents, 0.0)
-        observations, _ = super().reset(seed=seed, options=options)
-        return observations, {}
+        return super().reset(seed=seed, options=options)
 
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
         """Play one tick."""
@@ -166,7 +180,8 @@ def _action_heads(env: pufferlib.emulation.PettingZooPufferEnv) -> tuple[ActionH
         for argument, space in arguments.items():
             candidates = _CANDIDATES.get(argument)
             has_noop = candidates is not None or argument == "Direction"
-            heads.append(ActionHead(f"{action}.{argument}", int(space.n), int(space.n) - 1 if has_noop else None, candidates))
+            size = int(space.n)
+            heads.append(ActionHead(f"{action}.{argument}", size, size - 1 if has_noop else None, candidates))
     return tuple(heads)
 
 

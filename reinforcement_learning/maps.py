@@ -47,7 +47,7 @@ def ensure_maps(settings: EnvironmentSettings, progress: Progress = no_progress)
             partial.mkdir(exist_ok=True)
             _generate(settings, partial, progress)
             write_json(partial / DESCRIPTION_FILE, description)
-            os.rename(partial, folder)
+            partial.rename(folder)
             sync_folder(settings.maps_dir)
     return folder
 
@@ -104,4 +104,4 @@ def _generate_one(settings: EnvironmentSettings, folder: Path, number: int) -> N
     scratch.mkdir(exist_ok=True)
     Save.as_numpy(tiles, str(scratch))
     Save.fractal(fractal, str(scratch))
-    os.rename(scratch, folder / f"map{number}")
+    scratch.rename(folder / f"map{number}")

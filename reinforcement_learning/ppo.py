@@ -61,25 +61,20 @@ def update(
         on_minibatch: called before each minibatch; may raise to stop.
 
     Raises:
-        UserError: the loss is not a finite number; the policy is left as it was before that minibatch.
+        UserError: the loss or its gradient is not finite; the policy is left as it was before that minibatch.
     """
     steps = []
     for _ in range(settings.update_epochs):
         for minibatch in minibatches(rollout, settings, generator):
             on_minibatch()
             loss, step = _losses(policy, rollout, minibatch, settings)
-            if not torch.isfinite(loss):
-                raise UserError(
-                    f"training stopped: the loss became {loss.item()} (policy {step['policy']}, value {step['value']}); "
-                    "the last checkpoint is good; try a lower --train.learning-rate"
-                )
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), settings.max_gradient_norm)
-            if not torch.isfinite(norm):
+            if not torch.isfinite(loss + norm):
                 raise UserError(
-                    "training stopped: the gradient is not a finite number; "
-                    "the last checkpoint is good; try a lower --train.learning-rate"
+                    f"training stopped: loss {loss.item()} or gradient norm {norm.item()} is not a finite number "
+                    f"({step}); the last checkpoint is good; try a lower --train.learning-rate"
                 )
             optimizer.step()
             steps.append({**step, "gradient_norm": norm.item()})

@@ -16,7 +16,7 @@ from agent_zoo.base import LSTMState, RecurrentPolicy
 from agent_zoo.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from reinforcement_learning.advantages import generalized_advantages
-from reinforcement_learning.environment import Life
+from reinforcement_learning.environment import Episode, Life
 from reinforcement_learning.stopwatch import Stopwatch
 
 
@@ -45,13 +45,23 @@ class Decision:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What the worlds sent this tick, over all slots: rewards of the last actions and who is present and acting."""
+    """What the worlds sent this tick, over all slots.
+
+    Attributes:
+        observations: the game's padded observations, (slots,) structured; overwritten by the next tick.
+        reward: of the last actions, (slots,) float32.
+        present: (slots,) bool.
+        acting: (slots,) bool.
+        lives: that ended.
+        episodes: that began.
+    """
 
     observations: np.ndarray
     reward: np.ndarray
     present: np.ndarray
     acting: np.ndarray
     lives: list[Life]
+    episodes: list[Episode]
 
 
 class Player:
@@ -109,6 +119,7 @@ class Player:
             present=present,
             acting=present & ~truncated.astype(bool),
             lives=[life for info in infos for life in info.get("lives", ())],
+            episodes=[info["episode"] for info in infos if "episode" in info],
         )
 
 

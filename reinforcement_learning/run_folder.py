@@ -37,7 +37,7 @@ class RunFolder:
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Add one line to the metrics."""
         line = orjson.dumps(metrics, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
-        with open(self.folder / METRICS_FILE, "ab") as file:
+        with (self.folder / METRICS_FILE).open("ab") as file:
             file.write(line)
 
     def checkpoint_path(self, name: str, steps: int) -> Path:

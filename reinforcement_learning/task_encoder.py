@@ -12,8 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 from nmmo.task.task_spec import TaskSpec
 
-NAME = "structural"
-
 
 def encode_task(spec: TaskSpec, size: int) -> np.ndarray:
     """Return the embedding of a task, (size,) float16, of unit length; equal on every machine and in every process."""

@@ -48,9 +48,7 @@ def _survive(horizon: int) -> TaskSpec:
 
 
 def _count(event: str, number: int, weight: float) -> TaskSpec:
-    return TaskSpec(
-        eval_fn=predicates.CountEvent, eval_fn_kwargs={"event": event, "N": number}, sampling_weight=weight
-    )
+    return TaskSpec(eval_fn=predicates.CountEvent, eval_fn_kwargs={"event": event, "N": number}, sampling_weight=weight)
 
 
 def _basic() -> list[TaskSpec]:

@@ -1,7 +1,8 @@
 """What long work shows while it runs: live bars on a terminal, plain lines elsewhere."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from time import perf_counter
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -40,6 +41,25 @@ def counted_progress(description: str) -> Iterator[ProgressCallback]:
             bar.update(task, completed=done, total=total)
 
         yield show
+
+
+@contextlib.contextmanager
+def extraction_progress(episodes: int) -> Iterator[Callable[[int, int], None]]:
+    """Show episodes begun and records per second; yields a callback that takes (episodes begun, records so far)."""
+    console = Console()
+    start = perf_counter()
+    with progress_bar(console) as bar:
+        task = bar.add_task("episodes", total=episodes)
+        written = 0
+
+        def show(begun: int, records: int) -> None:
+            nonlocal written
+            written = records
+            speed = records / (perf_counter() - start)
+            bar.update(task, completed=begun - 1, description=f"episodes ({records:,} records, {speed:,.0f}/s)")
+
+        yield show
+    console.print(f"{written:,} records in {perf_counter() - start:.0f} s", highlight=False)
 
 
 class TrainingView:

@@ -1,7 +1,7 @@
 """Trains one agent: collect, learn, report, until the steps are used up or somebody stops it."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
-from reinforcement_learning.checkpoint import CheckpointInfo, build_policy, save_checkpoint
+from reinforcement_learning.checkpoint import build_policy, save_checkpoint, untrained_info
+from reinforcement_learning.device import pick_device
 from reinforcement_learning.environment import Life, observation_layout
 from reinforcement_learning.ppo import update
 from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
@@ -18,11 +19,8 @@ from reinforcement_learning.run_folder import RunFolder
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.stop_signal import StopSignal
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.task_encoder import NAME as TASK_ENCODER
 from reinforcement_learning.tracking import Tracker
 from reinforcement_learning.vectorization import make_worlds, world_seeds
-from reinforcement_learning.versions import versions
-from user_error import UserError
 
 Metrics = dict[str, float]
 
@@ -79,17 +77,7 @@ class _Training:
     ):  # fmt: skip
         self.name, self.settings, self.run, self.tracker = name, settings, run, tracker
         self.reports, self.stop = reports, stop
-        self.info = CheckpointInfo(
-            agent=agent,
-            policy_arguments={"hidden_size": settings.policy.hidden_size},
-            recurrent_arguments={"layers": settings.policy.lstm_layers},
-            layout=observation_layout(worlds.driver_env),
-            task={**asdict(settings.task), "encoder": TASK_ENCODER},
-            environment={**asdict(settings.env), "maps_dir": str(settings.env.maps_dir)},
-            steps=0,
-            seed=settings.train.seed,
-            versions=versions(),
-        )
+        self.info = untrained_info(agent, settings, observation_layout(worlds.driver_env))
         device = pick_device(settings.train.device)
         self.policy: RecurrentPolicy = build_policy(self.info).to(device)
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=settings.train.learning_rate, eps=1e-5)
@@ -114,7 +102,7 @@ class _Training:
             self.player.reset(world_seeds(self.settings.train.seed, self.settings.rollout.num_envs))
             while self.steps < total:
                 self._update()
-                reached = min(self.settings.train.num_checkpoints * self.steps // total, self.settings.train.num_checkpoints)
+                reached = self.settings.train.num_checkpoints * min(self.steps, total) // total
                 if reached > saved:
                     latest, saved = self._save(), reached
         except _Stopped:
@@ -158,19 +146,8 @@ class _Training:
 
     def _save(self) -> Path:
         path = self.run.checkpoint_path(self.name, self.steps)
-        save_checkpoint(path, self.policy, CheckpointInfo(**{**vars(self.info), "steps": self.steps}))
+        save_checkpoint(path, self.policy, replace(self.info, steps=self.steps))
         return path
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device of that name; `auto` takes a GPU if there is one.
-
-    Raises:
-        UserError: a GPU was asked for and there is none.
-    """
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device cuda was asked for, but torch finds no GPU: use --device cpu or auto")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def speed(decisions: int, seconds: float, phases: dict[str, float]) -> Metrics:

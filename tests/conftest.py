@@ -60,7 +60,9 @@ def seen(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> np
     return np.concatenate(collected)
 
 
-def random_legal_actions(observations: np.ndarray, layout: ObservationLayout, random: np.random.Generator) -> np.ndarray:
+def random_legal_actions(
+    observations: np.ndarray, layout: ObservationLayout, random: np.random.Generator
+) -> np.ndarray:
     """Draw a legal option in every head, (agents, heads) int64; agents that see nothing get zeros."""
     actions = np.zeros((len(observations), len(layout.heads)), dtype=np.int64)
     for column, head in enumerate(layout.heads):

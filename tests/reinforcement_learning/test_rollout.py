@@ -1,4 +1,4 @@
-"""What a rollout keeps: living agents only, memory from nothing at each life, segments that replay to the same thing."""
+"""What a rollout keeps: living agents only, memory from nothing at each life, segments that replay exactly."""
 
 import numpy as np
 import pytest
