@@ -22,7 +22,7 @@ FORMAT_VERSION = 1
 TASK_ENCODER = "structural"
 SUFFIX = ".safetensors"
 _HEADER_KEY = "nmmo_interpretability"
-_WEIGHTS_HASH_KEY = "weights_sha256"
+_HASH_KEY = "sha256"
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80")
 
 
@@ -99,7 +99,7 @@ def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
 def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -> None:
     """Write a checkpoint, whole or not at all."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
-    header = {_HEADER_KEY: info.to_header(), _WEIGHTS_HASH_KEY: _weights_sha256(tensors)}
+    header = {_HEADER_KEY: info.to_header(), _HASH_KEY: _sha256(info.to_header(), tensors)}
     write_bytes(path, safetensors.torch.save(tensors, metadata=header))
 
 
@@ -120,14 +120,14 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
             the agent of that name in this version.
     """
     header = _open(path)
-    info = CheckpointInfo.from_header(header[_HEADER_KEY], path)
     tensors = safetensors.torch.load(path.read_bytes())
-    if _weights_sha256(tensors) != header[_WEIGHTS_HASH_KEY]:
-        raise UserError(f"{path} is damaged: its weights do not have the hash in its header; copy the checkpoint again")
-    policy = build_policy(info)
+    if _sha256(header[_HEADER_KEY], tensors) != header[_HASH_KEY]:
+        raise UserError(f"{path} is damaged: its content does not have the hash it was saved with; copy it again")
+    info = CheckpointInfo.from_header(header[_HEADER_KEY], path)
     try:
+        policy = build_policy(info)
         policy.load_state_dict(tensors)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise UserError(
             f"{path} does not fit the agent {info.agent!r} of this version: it was made by another architecture"
         ) from None
@@ -163,13 +163,13 @@ def _open(path: Path) -> dict[str, str]:
             header = file.metadata() or {}
     except safetensors.SafetensorError as error:
         raise UserError(f"{path} is not a whole safetensors file ({error}): copy the checkpoint again") from None
-    if missing := {_HEADER_KEY, _WEIGHTS_HASH_KEY} - header.keys():
+    if missing := {_HEADER_KEY, _HASH_KEY} - header.keys():
         raise UserError(f"{path} was not saved by this project: its header lacks {', '.join(sorted(missing))}")
     return header
 
 
-def _weights_sha256(tensors: dict[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256()
+def _sha256(header: str, tensors: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256(header.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())

@@ -186,10 +186,11 @@ def _action_heads(env: pufferlib.emulation.PettingZooPufferEnv) -> tuple[ActionH
 
 
 def _outlive_nobody() -> None:
-    """In a worker process, leave Ctrl-C to the parent and end when the parent is gone."""
+    """In a worker process, leave Ctrl-C to the parent, and end when the parent says so or is gone."""
     if multiprocessing.parent_process() is None:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would inherit the parent's handler
     parent = os.getppid()
 
     def watch() -> None:

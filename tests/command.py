@@ -1,0 +1,38 @@
+"""Runs the stage scripts as users do."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(script: str, *arguments: object, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run a stage script from the project's root and return what it printed and its exit code."""
+    return subprocess.run(
+        [sys.executable, script, *map(str, arguments)],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+
+
+def start(script: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a stage script in a session of its own, as a shell would, with its output in a pipe."""
+    return subprocess.Popen(
+        [sys.executable, script, *map(str, arguments)],
+        cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+
+
+def assert_refused(result: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """Check that a script ended with exit code 2 and one line that holds all `parts`."""
+    assert result.returncode == 2, result.stdout + result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
+    for part in parts:
+        assert part in lines[0]

@@ -1,0 +1,89 @@
+"""Settings: what config.yaml may say, and what is refused, naming the key, the value and what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from reinforcement_learning.settings import Settings, TrainSettings, check_training, load_settings
+from user_error import UserError
+
+SHIPPED = Path(__file__).parents[2] / "config.yaml"
+
+
+def load(tmp_path: Path, text: str, agent: str = "anyone", debug: bool = False) -> Settings:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return load_settings(path, agent, debug)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_shipped_file_is_valid(debug: bool) -> None:
+    check_training(load_settings(SHIPPED, "neurips23_start_kit", debug))
+
+
+def test_numbers_as_people_write_them(tmp_path: Path) -> None:
+    train = load(tmp_path, "train: {learning_rate: 1e-4, total_agent_steps: 3_000_000, batch_size: 3e4}").train
+    assert (train.learning_rate, train.total_agent_steps, train.batch_size) == (0.0001, 3_000_000, 30_000)
+    assert type(train.batch_size) is int
+
+
+def test_precedence_file_agent_debug(tmp_path: Path) -> None:
+    text = """
+    train: {gamma: 0.5, learning_rate: 1e-3, seed: 7}
+    agents: {mine: {train: {gamma: 0.6, learning_rate: 2e-3}}}
+    debug: {train: {gamma: 0.7}}
+    """
+    plain, mine, debug = (load(tmp_path, text, *choice).train for choice in (("x",), ("mine",), ("mine", True)))
+    assert (plain.gamma, mine.gamma, debug.gamma) == (0.5, 0.6, 0.7)
+    assert (plain.learning_rate, mine.learning_rate, debug.learning_rate) == (1e-3, 2e-3, 2e-3)
+    assert (plain.seed, mine.seed, debug.seed) == (7, 7, 7)
+    assert plain.clip_coefficient == TrainSettings().clip_coefficient
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("train: {gamma: 2}", ("train.gamma", "2", "less than or equal to 1")),
+        ("train: {learning_rate: -1e-4}", ("train.learning_rate", "-1e-4", "greater than 0")),
+        ("train: {learning_rate: .nan}", ("train.learning_rate", "nan")),
+        ("train: {batch_sise: 3}", ("unknown setting train.batch_sise", "batch_size")),
+        ("trian: {}", ("unknown setting trian", "train")),
+        ("env: {num_agents: many}", ("env.num_agents", "'many'")),
+        ("env: {num_agents: true}", ("env.num_agents", "True", "number")),
+        ("env: {num_agents: 3.5}", ("env.num_agents", "3.5", "integer")),
+        ("env: {map_size: 33}", ("env.map_size", "33", "multiple of 8")),
+        ("rollout: {vectorization: quantum}", ("rollout.vectorization", "quantum", "serial")),
+        ("env: 3", ("env", "3", "key: value")),
+        ("agents: {anyone: {train: {gamma: 2}}}", ("train.gamma", "2")),
+        ("a: [", ("not valid YAML",)),
+    ],
+)
+def test_refused_naming_key_value_and_what_is_allowed(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:
+    with pytest.raises(UserError) as error:
+        load(tmp_path, text)
+    message = str(error.value)
+    assert "\n" not in message and "config.yaml" in message
+    for part in parts:
+        assert part in message
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
+        load_settings(tmp_path / "nowhere.yaml", "anyone")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("train: {batch_size: 1000, minibatch_rows: 128, bptt_horizon: 8}", ("1000", "128 x 8 = 1024")),
+        ("train: {total_agent_steps: 100}", ("100", "32768")),
+        ("env: {num_agents: 8, early_stop_agents: 8}", ("early_stop_agents 8", "num_agents 8")),
+        ("rollout: {num_envs: 5, num_workers: 2}", ("num_envs 5", "num_workers 2")),
+    ],
+)
+def test_impossible_combinations_name_both_numbers(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:
+    settings = load(tmp_path, text)
+    with pytest.raises(UserError) as error:
+        check_training(settings)
+    for part in parts:
+        assert part in str(error.value)

@@ -1,0 +1,118 @@
+"""train.py as users run it, on the real game in a small world."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from reinforcement_learning.checkpoint import load_checkpoint
+from tests.command import assert_refused, run, start
+
+SMALL = (
+    "--debug", "--no-track", "--env.num-agents", "16", "--env.num-npcs", "16", "--env.num-maps", "2",
+    "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--train.total-agent-steps", "2048",
+)  # fmt: skip
+
+
+def folders(tmp_path: Path) -> tuple[object, ...]:
+    return (
+        "--policies-dir", tmp_path / "policies", "--runs-dir", tmp_path / "runs", "--env.maps-dir", tmp_path / "maps",
+    )  # fmt: skip
+
+
+def metrics_of(run_folder: Path) -> list[dict[str, float]]:
+    """Metrics without those that depend on the clock."""
+    lines = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+    return [
+        {key: value for key, value in line.items() if not key.startswith("time/") and "per_second" not in key}
+        for line in lines
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `train.py -n first` has run."""
+    folder = tmp_path_factory.mktemp("trained")
+    result = run("train.py", *SMALL, "-n", "first", *folders(folder))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "first.safetensors" in result.stdout
+    assert result.stderr == ""
+    return folder
+
+
+def test_leaves_a_policy_metrics_settings_and_checkpoints(trained: Path) -> None:
+    policy, info = load_checkpoint(trained / "policies" / "first.safetensors")
+    assert info.agent == "neurips23_start_kit" and info.steps >= 2048
+    metrics = metrics_of(trained / "runs" / "first")
+    assert [line["update"] for line in metrics] == [1, 2] and metrics[-1]["agent_steps"] == info.steps
+    assert metrics[-1]["lives/ticks"] > 1 and metrics[-1]["loss/entropy"] > 0
+    settings = json.loads((trained / "runs" / "first" / "settings.json").read_text())
+    assert settings["settings"]["train"]["batch_size"] == 1024
+    steps = [load_checkpoint(path)[1].steps for path in sorted((trained / "runs/first/checkpoints").iterdir())]
+    assert steps == [0, metrics[0]["agent_steps"], metrics[1]["agent_steps"]]
+    untrained = load_checkpoint(sorted((trained / "runs/first/checkpoints").iterdir())[0])[0]
+    assert any((a != b).any() for a, b in zip(untrained.parameters(), policy.parameters(), strict=True))
+
+
+def test_same_seed_same_metrics_another_seed_others(trained: Path) -> None:
+    for name, seed in (("second", 1), ("third", 2)):
+        result = run("train.py", *SMALL, "-n", name, "--train.seed", seed, *folders(trained))
+        assert result.returncode == 0, result.stderr
+    first, second, third = (metrics_of(trained / "runs" / name) for name in ("first", "second", "third"))
+    assert first == second
+    assert first != third
+
+
+@pytest.mark.parametrize("vectorization", ["serial", "multiprocessing"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_a_policy_that_loads(trained: Path, vectorization: str, number: int, code: int) -> None:
+    name = f"stopped_{vectorization}_{code}"
+    forever = ("--train.total-agent-steps", "10_000_000", "--rollout.vectorization", vectorization)
+    with start("train.py", *SMALL, *forever, "-n", name, *folders(trained)) as process:
+        assert process.stdout
+        output = process.stdout.readline()
+        while "agent-steps" not in output.splitlines()[-1]:
+            output += process.stdout.readline()
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)  # Ctrl-C reaches the whole group
+        output += process.stdout.read()
+    assert process.returncode == code, output
+    assert "Traceback" not in output
+    _, info = load_checkpoint(trained / "policies" / f"{name}.safetensors")
+    assert 1024 <= info.steps < 10_000_000
+
+
+def test_refuses_a_name_that_is_taken(trained: Path) -> None:
+    assert_refused(run("train.py", *SMALL, "-n", "first", *folders(trained)), "first.safetensors already exists", "-n")
+    (trained / "policies" / "first.safetensors").rename(trained / "moved.safetensors")
+    assert_refused(run("train.py", *SMALL, "-n", "first", *folders(trained)), "already holds a run", "-n")
+    (trained / "moved.safetensors").rename(trained / "policies" / "first.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("-a", "nobody"), ("no agent 'nobody'", "neurips23_start_kit")),
+        (("--config", "nowhere.yaml"), ("nowhere.yaml does not exist",)),
+        (("--train.gamma", "2"), ("train.gamma = 2.0", "less than or equal to 1")),
+        (("--train.batch-size", "1000"), ("1000", "1024")),
+        (("-n", "../escape"), ("cannot name a file",)),
+        (("--train.device", "cuda"), ("torch finds no GPU",)),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    import torch
+
+    if "cuda" in arguments and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    result = run("train.py", "--no-track", *folders(tmp_path), *arguments)
+    assert_refused(result, *parts)
+    assert list(tmp_path.iterdir()) == [], "something was left behind"
+
+
+def test_help_shows_every_default() -> None:
+    result = run("train.py", "--help")
+    assert result.returncode == 0
+    for text in ("--train.learning-rate", "0.00015", "--env.num-agents", "128", "-a STR", "--no-track"):
+        assert text in result.stdout
