@@ -83,6 +83,7 @@ def main() -> None:
     name = choose_name(arguments)
 
     from reinforcement_learning.checkpoint import copy_checkpoint
+    from reinforcement_learning.device import pick_device
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.run_folder import RunFolder
     from reinforcement_learning.stop_signal import StopSignal
@@ -92,6 +93,7 @@ def main() -> None:
     from reinforcement_learning.versions import versions
 
     settings = arguments.settings
+    pick_device(settings.train.device)  # refuses a GPU that is not there, before anything is written
     run = RunFolder(arguments.runs_dir / name)
     run.write_settings(arguments.agent, settings, versions())
     with counted_progress("generating maps") as progress:
