@@ -39,10 +39,9 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fchmod(file.fileno(), 0o666 & ~_umask())
             os.fsync(file.fileno())
-        os.replace(name, path)
+        Path(name).replace(path)
     except BaseException as error:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+        Path(name).unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             raise UserError(f"{path} cannot be written: {error.strerror}") from error
         raise
@@ -85,7 +84,7 @@ def read_json(path: Path) -> object:
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes as 64 hexadecimal digits."""
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         while block := file.read(_HASH_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()

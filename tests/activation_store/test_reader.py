@@ -105,7 +105,7 @@ def test_every_truncation_is_found(dump: Path) -> None:
 
 
 def test_appended_bytes_are_found(dump: Path) -> None:
-    with open(dump / RECORDS_FILE, "ab") as file:
+    with (dump / RECORDS_FILE).open("ab") as file:
         file.write(b" ")
     assert "copy or extract it again" in one_line(dump)
 

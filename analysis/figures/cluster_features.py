@@ -1,0 +1,61 @@
+"""What sets each cluster apart: a heat map of effect sizes."""
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+
+from analysis.features import FEATURE_NAMES
+from analysis.figures.style import EFFECT_MAP, new_figure, style, title
+from analysis.summary import ClusterSummary, format_number
+
+_CLUSTERS_AT_MOST = 60
+_LARGE_EFFECT = 0.8
+_COLOUR_LIMIT = 3.0
+_DARK_CELL = 0.6
+
+
+def cluster_features(clusters: tuple[ClusterSummary, ...], heading: str) -> Figure:
+    """Draw Cohen's d of each cluster and feature against random windows, with its value in each cell.
+
+    Beside a cluster's size stand the confounds that are low, if any. The largest clusters are drawn where there are
+    too many to read.
+
+    Args:
+        clusters: largest first.
+        heading: what the figure shows, for its title.
+    """
+    shown = clusters[:_CLUSTERS_AT_MOST]
+    with style():
+        figure = new_figure(11, 2.8 + 0.3 * max(3, len(shown)))
+        axes = figure.add_subplot()
+        more = f"; the {len(shown)} largest of {len(clusters)} clusters" if len(shown) < len(clusters) else ""
+        text = f"Cohen's d of each cluster against random windows of lives{more}"
+        axes.set_title(title(heading, text, 100), pad=10)
+        if not shown:
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_visible(False)
+            message = "No cluster was found: every record is noise, so there is nothing to compare."
+            axes.text(0.5, 0.5, message, ha="center", va="center", fontsize=11, transform=axes.transAxes)
+            return figure
+        effects = np.array([[effect.d_baseline for effect in cluster.effects] for cluster in shown])
+        limit = float(np.clip(np.abs(effects).max(), _LARGE_EFFECT, _COLOUR_LIMIT))
+        image = axes.imshow(np.clip(effects, -limit, limit), cmap=EFFECT_MAP, vmin=-limit, vmax=limit, aspect="auto")
+        _write_values(image, effects, limit)
+        axes.set_xticks(range(len(FEATURE_NAMES)), FEATURE_NAMES, rotation=40, ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(len(shown)), [_describe(cluster) for cluster in shown])
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        extend = "both" if np.abs(effects).max() > limit else "neither"
+        figure.colorbar(image, ax=axes, extend=extend, label="Cohen's d", fraction=0.03, pad=0.02, aspect=30)
+    return figure
+
+
+def _write_values(image: AxesImage, effects: np.ndarray, limit: float) -> None:
+    for (row, column), value in np.ndenumerate(effects):
+        colour = "white" if abs(value) > _DARK_CELL * limit else "black"
+        image.axes.text(column, row, format_number(value), ha="center", va="center", fontsize=8, color=colour)
+
+
+def _describe(cluster: ClusterSummary) -> str:
+    low = f"  LOW {', '.join(cluster.low)}" if cluster.low else ""
+    return f"cluster {cluster.label}  (n = {cluster.records:,}){low}"

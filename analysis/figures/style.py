@@ -1,0 +1,69 @@
+"""One look for every figure: colours that colour-blind readers tell apart, and text that is never cut off."""
+
+import textwrap
+from contextlib import AbstractContextManager
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
+
+NOISE_COLOUR = "#c4c4c4"
+VALUE_MAP = "viridis_r"
+EFFECT_MAP = "RdBu_r"
+
+# Petroff 2021, "Accessible color sequences for data visualization", arXiv:2107.02270, without the two greys, which
+# would pass for noise.
+_GREYS = {"#94a4a2", "#717581"}
+_COLOURS = [colour for colour in map(to_hex, matplotlib.color_sequences["petroff10"]) if colour not in _GREYS]
+_MARGIN = 0.08
+_MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
+_RC = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.titlesize": 12,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+}
+MANY_POINTS = 20_000
+"""Above this many points, vector formats should hold them as an image."""
+
+
+def style() -> AbstractContextManager[None]:
+    """Return a context in which figures take the common look."""
+    return matplotlib.rc_context(_RC)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure, size in inches, that makes room for its own labels."""
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=_MARGIN, h_pad=_MARGIN))
+
+
+def cluster_colour(cluster: int) -> str:
+    """Return a cluster's colour; after eight clusters colours come again, with another marker."""
+    return _COLOURS[cluster % len(_COLOURS)]
+
+
+def cluster_marker(cluster: int) -> str:
+    """Return a cluster's marker."""
+    return _MARKERS[(cluster // len(_COLOURS)) % len(_MARKERS)]
+
+
+def point_area(points: int) -> float:
+    """Return a marker area, in square points, at which a scatter of so many points stays readable."""
+    return float(np.clip(12_000 / max(points, 1), 1.5, 22.0))
+
+
+def title(heading: str, text: str, width: int) -> str:
+    """Return a heading and, on a new line, what the figure tells, wrapped to `width`; dollar signs stay as they are."""
+    return "\n".join(textwrap.fill(part.replace("$", r"\$"), width) for part in (heading, text))
+
+
+def few_ticks() -> MaxNLocator:
+    """Return a locator for small colour bars."""
+    return MaxNLocator(nbins=4)

@@ -1,0 +1,71 @@
+"""Lives: one agent in one episode, from spawn to death. Whatever follows time stays inside one of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from activation_store.schema import LIFE_KEY, Records
+
+
+@dataclass(frozen=True)
+class Lives:
+    """Which life each record belongs to, and the order of ticks within it. B records, L lives.
+
+    Attributes:
+        index: the life of each record, (B,) int64 in [0, L).
+        order: records sorted by life, then tick, (B,) int64; life i owns order[starts[i] : starts[i] + lengths[i]].
+        starts: (L,) int64.
+        lengths: records in each life, (L,) int64.
+    """
+
+    index: np.ndarray
+    order: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def index_in_order(self) -> np.ndarray:
+        """The life at each place of `order`, (B,) int64, never falling."""
+        return self.index[self.order]
+
+
+def lives_of(records: Records) -> Lives:
+    """Find the lives among records, which may come in any order."""
+    key = np.stack([getattr(records, name) for name in LIFE_KEY], axis=1)
+    _, index, lengths = np.unique(key, axis=0, return_inverse=True, return_counts=True)
+    order = np.lexsort((records.tick, index))
+    return Lives(index, order, np.cumsum(lengths) - lengths, lengths)
+
+
+def rolling_mean(values: np.ndarray, lives: Lives, window: int = 5) -> np.ndarray:
+    """Average each record with its neighbours in the same life, half a window to either side, in order of ticks.
+
+    At the ends of a life the average is over the neighbours that exist.
+
+    Args:
+        values: (B, columns).
+        window: records, odd.
+
+    Returns:
+        (B, columns) float64, in the order of `values`.
+
+    Raises:
+        ValueError: the window is even or below 1.
+    """
+    if window < 1 or window % 2 == 0:
+        raise ValueError(f"the window is {window}: it must be odd, so that it has a centre")
+    ordered = values[lives.order].astype(np.float64)
+    life = lives.index_in_order
+    total, count = ordered.copy(), np.ones(len(ordered))
+    for shift in range(1, window // 2 + 1):
+        same_life = life[shift:] == life[:-shift]
+        total[shift:] += np.where(same_life[:, None], ordered[:-shift], 0.0)
+        total[:-shift] += np.where(same_life[:, None], ordered[shift:], 0.0)
+        count[shift:] += same_life
+        count[:-shift] += same_life
+    means = np.empty_like(total)
+    means[lives.order] = total / count[:, None]
+    return means

@@ -1,0 +1,107 @@
+"""extract_activations.py as users run it, and its dump through the analysis: the pipeline on the real game."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from activation_store.reader import read_dump, read_metadata
+from tests.command import assert_refused, run
+
+WORLD = (
+    "--env.num-agents", "16", "--env.num-npcs", "16", "--env.num-maps", "2", "--env.horizon", "64",
+    "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--train.total-agent-steps", "1024",
+    "--train.num-checkpoints", "1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with policies/tiny.safetensors, its maps and its dump of two episodes."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    trained = run(
+        "train.py", "--debug", "--no-track", "-n", "tiny", *WORLD, "--policies-dir", folder / "policies",
+        "--runs-dir", folder / "runs", "--env.maps-dir", folder / "maps",
+    )  # fmt: skip
+    assert trained.returncode == 0, trained.stderr
+    extracted = extract(folder, "pve", "-p", "tiny", "-n", 2)
+    assert extracted.returncode == 0, extracted.stderr
+    assert str(folder / "activation_data" / "tiny") in extracted.stdout.replace("\n", "")
+    return folder
+
+
+def extract(folder: Path, *arguments: object):
+    return run(
+        "extract_activations.py", *arguments, "-o", folder / "activation_data",
+        "--policies-dir", folder / "policies", "--maps-dir", folder / "maps",
+    )  # fmt: skip
+
+
+def test_dump_says_what_it_holds(folder: Path) -> None:
+    metadata, records = (read(folder / "activation_data" / "tiny") for read in (read_metadata, read_dump))
+    assert metadata.policy == "tiny" and metadata.layers == {"action_decoder": 256}
+    assert metadata.steps_trained >= 1024 and len(metadata.checkpoint_sha256 or "") == 64
+    assert len(metadata.episodes) == 2 and metadata.records == len(records) > 200
+    lives = set(zip(records.env_id.tolist(), records.agent_id.tolist(), records.episode.tolist(), strict=True))
+    assert metadata.lives == len(lives) == 32
+    # Training ends episodes early and makes some agents hardy; what is studied is the game as it is.
+    assert metadata.environment["early_stop_agents"] == 0 and metadata.environment["resilient_population"] == 0
+
+
+def test_the_analysis_takes_the_dump(folder: Path) -> None:
+    results = folder / "analysis_results"
+    done = run("analyze_activations.py", folder / "activation_data" / "tiny", "--subsample", 2, "--output-dir", results)
+    assert done.returncode == 0, done.stderr
+    (analysis,) = results.iterdir()
+    for name in ("umap_scatter.png", "cluster_features.png", "umap_metric_scatter.png", "summary.txt", "run.json"):
+        assert (analysis / name).stat().st_size > 0
+
+
+def test_max_steps_stops_in_mid_episode(folder: Path) -> None:
+    assert extract(folder, "pve", "-p", "tiny", "--max-steps", 3, "-o", folder / "short").returncode == 0
+    (dump,) = [each for each in (folder / "short", folder / "activation_data") if (each / "tiny").is_dir()][:1]
+    assert read_dump(dump / "tiny").tick.max() == 2
+
+
+def test_list_shows_policies_and_what_is_wrong_with_them(folder: Path) -> None:
+    (folder / "policies" / "broken.safetensors").write_bytes(b"\x80\x04.")
+    result = extract(folder, "--list")
+    (folder / "policies" / "broken.safetensors").unlink()
+    assert result.returncode == 0
+    assert "tiny" in result.stdout and "neurips23_start_kit" in result.stdout
+    assert "broken" in result.stdout and "pickle" in result.stdout
+
+
+def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
+    result = run("extract_activations.py", "--smoke-test", "--policies-dir", tmp_path / "none")
+    assert result.returncode == 0, result.stderr
+    assert "smoke test passed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ((), ("pve -p NAME", "--list", "--smoke-test")),
+        (("pve",), ("pve -p NAME",)),
+        (("pve", "-p", "nobody"), ("nobody.safetensors",)),
+        (("pve", "-p", "tiny", "--layers", "attention"), ("no layer 'attention'", "lstm_cell")),
+        (("pve", "-p", "tiny", "-n", "0"), ("--episodes 0",)),
+        (("pve", "-p", "tiny"), ("already holds a dump", "activation_data/tiny")),
+    ],
+)
+def test_bad_input_is_one_line(folder: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    before = sorted(folder.rglob("*"))
+    assert_refused(extract(folder, *arguments), *parts)
+    assert sorted(folder.rglob("*")) == before, "something was left behind"
+
+
+def test_an_empty_policies_folder_is_said_to_be_empty(tmp_path: Path) -> None:
+    assert_refused(run("extract_activations.py", "--list", "--policies-dir", tmp_path), "no policy", "train.py")
+
+
+@pytest.mark.parametrize("cut", [10, 5_000])
+def test_a_truncated_policy_is_refused(folder: Path, tmp_path: Path, cut: int) -> None:
+    shutil.copytree(folder / "policies", tmp_path / "policies")
+    path = tmp_path / "policies" / "tiny.safetensors"
+    path.write_bytes(path.read_bytes()[:-cut])
+    assert_refused(extract(tmp_path, "pve", "-p", "tiny"), "tiny.safetensors")
