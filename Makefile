@@ -39,7 +39,8 @@ demo: setup
 	$(RUN) train.py --debug --no-track -n $(DEMO_NAME) --policies-dir $(DEMO)/policies --runs-dir $(DEMO)/runs \
 		--env.num-agents 64 --env.map-size 64 --train.total-agent-steps 65_536 --train.learning-rate 5e-4
 	$(RUN) extract_activations.py pve -p $(DEMO_NAME) -n 2 --policies-dir $(DEMO)/policies -o $(DEMO)/activation_data
-	$(RUN) analyze_activations.py $(DEMO)/activation_data/$(DEMO_NAME) --subsample 2 --output-dir $(DEMO)/analysis_results
+	$(RUN) analyze_activations.py $(DEMO)/activation_data/$(DEMO_NAME) --subsample 2 \
+		--hdbscan-min-cluster 60 --output-dir $(DEMO)/analysis_results
 
 test: setup
 	$(RUN) -m pytest

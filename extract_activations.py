@@ -122,6 +122,7 @@ def smoke_test(arguments: Arguments) -> None:
 def extract_policy(arguments: Arguments) -> None:
     """Play episodes with a trained policy and write its dump."""
     from activation_store.files import sha256
+    from activation_store.writer import refuse_existing_dump
     from reinforcement_learning.checkpoint import SUFFIX, load_checkpoint
     from reinforcement_learning.device import pick_device
     from reinforcement_learning.extraction import Plan, Subject, extract
@@ -130,6 +131,8 @@ def extract_policy(arguments: Arguments) -> None:
     from reinforcement_learning.terminal import counted_progress, extraction_progress
 
     assert arguments.policy is not None  # checked
+    folder = arguments.output / arguments.policy
+    refuse_existing_dump(folder)
     path = arguments.policies_dir / f"{arguments.policy}{SUFFIX}"
     policy, info = load_checkpoint(path)
     # Training ends episodes early and makes some agents hardy; what is studied is the game as it is.
@@ -141,7 +144,6 @@ def extract_policy(arguments: Arguments) -> None:
     subject = Subject(arguments.policy, policy.to(pick_device(arguments.device)), info, sha256(path))
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(env, progress)
-    folder = arguments.output / arguments.policy
     with extraction_progress(plan.episodes) as on_tick:
         extract(subject, plan, maps, folder, on_tick)
     print(f"dump: {folder}")

@@ -58,7 +58,7 @@ class DumpWriter:
         Raises:
             UserError: the folder already holds a dump, whole or interrupted, or cannot be written to.
         """
-        self._refuse_existing_dump()
+        refuse_existing_dump(self._folder)
         self._file = self._stack.enter_context(atomic_file(self._folder / RECORDS_FILE))
         self._open = True
         self._append(b"[")
@@ -100,7 +100,7 @@ class DumpWriter:
         if not self._open:
             raise ValueError("the dump is not open for writing")
         self._append(b"\n]\n")
-        self._refuse_existing_dump()
+        refuse_existing_dump(self._folder)
         self._open = False
         self._stack.close()
         proof = DumpFile(self._digest.hexdigest(), self._bytes)
@@ -125,10 +125,12 @@ class DumpWriter:
                 raise ValueError(f"tick {tick} of life {life} does not come after tick {self._last_tick[life]}")
             self._last_tick[life] = tick
 
-    def _refuse_existing_dump(self) -> None:
-        for name in (METADATA_FILE, RECORDS_FILE):
-            if (self._folder / name).exists():
-                raise UserError(f"{self._folder} already holds a dump ({name}): choose another or delete it first")
+
+def refuse_existing_dump(folder: Path) -> None:
+    """Raise `UserError` where a folder already holds a dump, whole or interrupted."""
+    for name in (METADATA_FILE, RECORDS_FILE):
+        if (folder / name).exists():
+            raise UserError(f"{folder} already holds a dump ({name}): choose another or delete it first")
 
 
 def _check_shapes(records: Records, metadata: DumpMetadata) -> None:

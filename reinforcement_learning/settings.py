@@ -113,8 +113,9 @@ class RolloutSettings(_OneLineErrors):
 
     num_envs: Positive = 8
     """Worlds that run side by side."""
-    vectorization: Literal["serial", "multiprocessing"] = "multiprocessing"
-    """serial: all worlds in this process (exactly repeatable); multiprocessing: spread over worker processes."""
+    vectorization: Literal["auto", "serial", "multiprocessing"] = "auto"
+    """serial: all worlds in this process; multiprocessing: spread over worker processes, which pays from about four
+    cores, as PufferLib's workers keep a core busy while they wait; auto: by the number of cores. Results are equal."""
     num_workers: Count = 0
     """Worker processes with multiprocessing; 0 takes the largest divisor of num_envs that the cores allow."""
 

@@ -11,6 +11,8 @@ import pufferlib.vector
 from reinforcement_learning.environment import make_environment
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings, check_workers
 
+FEWEST_CORES_FOR_PROCESSES = 4
+
 
 def make_worlds(agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path) -> Any:
     """Start the worlds of a rollout and return PufferLib's vectorised environment; close it when done.
@@ -20,7 +22,7 @@ def make_worlds(agent: str, env: EnvironmentSettings, task: TaskSettings, rollou
     """
     check_workers(rollout)
     creator = functools.partial(make_environment, agent, env, task, maps)
-    if rollout.vectorization == "serial":
+    if not _in_processes(rollout):
         return pufferlib.vector.make(creator, num_envs=rollout.num_envs, backend=pufferlib.vector.Serial)
     return pufferlib.vector.make(
         creator,
@@ -35,6 +37,15 @@ def world_seeds(seed: int, worlds: int) -> list[int]:
     return [int(state) for state in np.random.SeedSequence(seed).generate_state(worlds)]
 
 
+def _in_processes(rollout: RolloutSettings) -> bool:
+    if rollout.vectorization == "auto":
+        return rollout.num_envs > 1 and _cores() >= FEWEST_CORES_FOR_PROCESSES
+    return rollout.vectorization == "multiprocessing"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
 def _workers_that_fit(worlds: int) -> int:
-    cores = len(os.sched_getaffinity(0))
-    return max(workers for workers in range(1, min(cores, worlds) + 1) if worlds % workers == 0)
+    return max(workers for workers in range(1, min(_cores(), worlds) + 1) if worlds % workers == 0)

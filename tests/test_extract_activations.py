@@ -1,6 +1,7 @@
 """extract_activations.py as users run it, and its dump through the analysis: the pipeline on the real game."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def extract(folder: Path, *arguments: object):
+def extract(folder: Path, *arguments: object, output: Path | None = None) -> subprocess.CompletedProcess[str]:
     return run(
-        "extract_activations.py", *arguments, "-o", folder / "activation_data",
+        "extract_activations.py", *arguments, "-o", output or folder / "activation_data",
         "--policies-dir", folder / "policies", "--maps-dir", folder / "maps",
     )  # fmt: skip
 
@@ -58,9 +59,9 @@ def test_the_analysis_takes_the_dump(folder: Path) -> None:
 
 
 def test_max_steps_stops_in_mid_episode(folder: Path) -> None:
-    assert extract(folder, "pve", "-p", "tiny", "--max-steps", 3, "-o", folder / "short").returncode == 0
-    (dump,) = [each for each in (folder / "short", folder / "activation_data") if (each / "tiny").is_dir()][:1]
-    assert read_dump(dump / "tiny").tick.max() == 2
+    result = extract(folder, "pve", "-p", "tiny", "--max-steps", 3, output=folder / "short")
+    assert result.returncode == 0, result.stderr
+    assert read_dump(folder / "short" / "tiny").tick.max() == 2
 
 
 def test_list_shows_policies_and_what_is_wrong_with_them(folder: Path) -> None:
