@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import tyro
 
 import command_line
+from activation_store.schema import check_layers
 from user_error import UserError
 
 SMOKE_TEST_AGENT = "neurips23_start_kit"
@@ -50,6 +51,11 @@ class Arguments:
     smoke_test: bool = False
     """Record an untrained policy on a small map for a few ticks, read the dump back, and end."""
 
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        """The layers to record."""
+        return tuple(name.strip() for name in self.layers.split(","))
+
 
 def main() -> None:
     """Parse, and list, test or extract."""
@@ -70,6 +76,7 @@ def check(arguments: Arguments) -> None:
             raise UserError(f"{name} {value} must be at least 1")
     if arguments.seed < 0:
         raise UserError(f"--seed {arguments.seed} must not be negative")
+    check_layers(arguments.layer_names)
     if arguments.list or arguments.smoke_test:
         return
     if arguments.mode is None or arguments.policy is None:
@@ -139,8 +146,7 @@ def extract_policy(arguments: Arguments) -> None:
     world = {**info.environment, "early_stop_agents": 0, "resilient_population": 0.0, "maps_dir": arguments.maps_dir}
     env = EnvironmentSettings(**world)
     task = TaskSettings(**{key: value for key, value in info.task.items() if key != "encoder"})
-    layers = tuple(name.strip() for name in arguments.layers.split(","))
-    plan = Plan(arguments.episodes, arguments.max_steps, arguments.seed, layers, env, task)
+    plan = Plan(arguments.episodes, arguments.max_steps, arguments.seed, arguments.layer_names, env, task)
     subject = Subject(arguments.policy, policy.to(pick_device(arguments.device)), info, sha256(path))
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(env, progress)

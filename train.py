@@ -82,6 +82,7 @@ def main() -> None:
     arguments = parse(sys.argv[1:])
     name = choose_name(arguments)
 
+    from activation_store.files import make_folder
     from reinforcement_learning.checkpoint import copy_checkpoint
     from reinforcement_learning.device import pick_device
     from reinforcement_learning.maps import ensure_maps
@@ -94,6 +95,8 @@ def main() -> None:
 
     settings = arguments.settings
     pick_device(settings.train.device)  # refuses a GPU that is not there, before anything is written
+    for folder in (arguments.policies_dir, arguments.runs_dir, settings.env.maps_dir):
+        make_folder(folder)
     run = RunFolder(arguments.runs_dir / name)
     run.write_settings(arguments.agent, settings, versions())
     with counted_progress("generating maps") as progress:

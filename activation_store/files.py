@@ -48,6 +48,20 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, if it is not there.
+
+    Raises:
+        UserError: it cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"the folder {folder} cannot be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"the folder {folder} cannot be written to: permission denied")
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write `content` to `path`, whole or not at all."""
     with atomic_file(path) as file:

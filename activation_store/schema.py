@@ -1,7 +1,7 @@
 """What a dump of activations holds: the contract between the stages that run the game and those that read it."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -22,6 +22,13 @@ LIFE_KEY = ("env_id", "agent_id", "episode")
 
 TILES_IN_VIEW = 225
 TILE_COLUMNS = ("row", "col", "material")
+
+
+def check_layers(names: Iterable[str]) -> None:
+    """Raise `UserError` where a layer of that name cannot be recorded."""
+    for name in names:
+        if name not in LAYERS:
+            raise UserError(f"there is no layer {name!r}; there are: {', '.join(LAYERS)}")
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import nn
 
-from activation_store.schema import ACTION_DECODER, LAYERS
+from activation_store.schema import ACTION_DECODER, check_layers
 from agent_zoo.base import RecurrentPolicy
-from user_error import UserError
 
 Captured = dict[str, torch.Tensor]
 
@@ -27,6 +26,7 @@ def capture(policy: RecurrentPolicy, layers: Sequence[str]) -> Iterator[Captured
     Raises:
         UserError: there is no layer of that name.
     """
+    check_layers(layers)
     captured: Captured = {}
     with contextlib.ExitStack() as hooks:
         for layer in layers:
@@ -41,13 +41,11 @@ def layer_units(policy: RecurrentPolicy, layers: Sequence[str]) -> dict[str, int
     Raises:
         UserError: there is no layer of that name.
     """
-    for layer in layers:
-        _check(layer)
+    check_layers(layers)
     return dict.fromkeys(layers, policy.policy.hidden_size)
 
 
 def _attach(policy: RecurrentPolicy, layer: str, captured: Captured) -> torch.utils.hooks.RemovableHandle:
-    _check(layer)
     if layer == ACTION_DECODER:
 
         def keep_input(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
@@ -69,8 +67,3 @@ _READERS: dict[str, Callable[..., torch.Tensor]] = {
     "lstm_hidden": lambda output: output[1][0][-1],
     "lstm_cell": lambda output: output[1][1][-1],
 }
-
-
-def _check(layer: str) -> None:
-    if layer not in LAYERS:
-        raise UserError(f"there is no layer {layer!r}; there are: {', '.join(LAYERS)}")

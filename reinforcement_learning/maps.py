@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 from filelock import FileLock
 
-from activation_store.files import sync_folder, write_json
+from activation_store.files import make_folder, sync_folder, write_json
 from reinforcement_learning.settings import LARGEST_NUM_MAPS, EnvironmentSettings
 
 Progress = Callable[[int, int], None]
@@ -40,7 +40,7 @@ def ensure_maps(settings: EnvironmentSettings, progress: Progress = no_progress)
     folder = settings.maps_dir / f"{settings.map_size}x{settings.map_size}_{settings.num_maps}_{digest}"
     if folder.is_dir():
         return folder
-    settings.maps_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(settings.maps_dir)
     with FileLock(f"{folder}.lock"):
         if not folder.is_dir():
             partial = folder.with_name(f"{folder.name}.partial")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import orjson
 
-from activation_store.files import write_json
+from activation_store.files import make_folder, write_json
 from reinforcement_learning.checkpoint import SUFFIX
 from reinforcement_learning.settings import Settings
 from user_error import UserError
@@ -22,12 +22,12 @@ class RunFolder:
         """Create the folder.
 
         Raises:
-            UserError: it already holds a run.
+            UserError: it already holds a run, or cannot be made.
         """
         self.folder = folder
-        if folder.exists() and any(folder.iterdir()):
+        make_folder(folder)
+        if any(folder.iterdir()):
             raise UserError(f"{folder} already holds a run: choose another name with -n, or remove the folder")
-        folder.mkdir(parents=True, exist_ok=True)
 
     def write_settings(self, agent: str, settings: Settings, versions: dict[str, str]) -> None:
         """Keep what the run was asked to do, and with which packages."""

@@ -111,6 +111,14 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts
     assert list(tmp_path.iterdir()) == [], "something was left behind"
 
 
+@pytest.mark.parametrize("option", ["--policies-dir", "--runs-dir", "--env.maps-dir"])
+def test_a_folder_that_cannot_be_made_is_named_before_training(tmp_path: Path, option: str) -> None:
+    (tmp_path / "file").touch()
+    result = run("train.py", *SMALL, *folders(tmp_path), option, tmp_path / "file" / "inside")
+    assert_refused(result, "file/inside cannot be made")
+    assert not (tmp_path / "runs" / "first").exists()
+
+
 def test_help_shows_every_default() -> None:
     result = run("train.py", "--help")
     assert result.returncode == 0
