@@ -89,12 +89,14 @@ def main() -> None:
     from reinforcement_learning.run_folder import RunFolder
     from reinforcement_learning.stop_signal import StopSignal
     from reinforcement_learning.terminal import TrainingView, counted_progress
-    from reinforcement_learning.tracking import NoTracker, WandbTracker
+    from reinforcement_learning.tracking import NoTracker, WandbTracker, check_login
     from reinforcement_learning.trainer import train
     from reinforcement_learning.versions import versions
 
     settings = arguments.settings
     pick_device(settings.train.device)  # refuses a GPU that is not there, before anything is written
+    if arguments.track:
+        check_login(settings.wandb)
     for folder in (arguments.policies_dir, arguments.runs_dir, settings.env.maps_dir):
         make_folder(folder)
     run = RunFolder(arguments.runs_dir / name)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-import safetensors.torch
 import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as tensors_to_bytes
 
 import agent_zoo
 from activation_store.files import write_bytes
@@ -100,7 +101,7 @@ def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -
     """Write a checkpoint, whole or not at all."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
     header = {_HEADER_KEY: info.to_header(), _HASH_KEY: _sha256(info.to_header(), tensors)}
-    write_bytes(path, safetensors.torch.save(tensors, metadata=header))
+    write_bytes(path, tensors_to_bytes(tensors, metadata=header))
 
 
 def read_info(path: Path) -> CheckpointInfo:
@@ -120,7 +121,7 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
             the agent of that name in this version.
     """
     header = _open(path)
-    tensors = safetensors.torch.load(path.read_bytes())
+    tensors = load_tensors(path.read_bytes())
     if _sha256(header[_HEADER_KEY], tensors) != header[_HASH_KEY]:
         raise UserError(f"{path} is damaged: its content does not have the hash it was saved with; copy it again")
     info = CheckpointInfo.from_header(header[_HEADER_KEY], path)
@@ -153,15 +154,16 @@ def _open(path: Path) -> dict[str, str]:
         raise UserError(f"there is no checkpoint {path}") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    if start.startswith(_PICKLE_STARTS):
-        raise UserError(
-            f"{path} is a pickle: opening it would run whatever code it holds, so it is refused; "
-            "save the weights as safetensors instead"
-        )
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
     except safetensors.SafetensorError as error:
+        # Only now: a good file starts with its header's length, which may begin with the same byte as a pickle.
+        if start.startswith(_PICKLE_STARTS):
+            raise UserError(
+                f"{path} is a pickle: opening it would run whatever code it holds, so it is refused; "
+                "save the weights as safetensors instead"
+            ) from None
         raise UserError(f"{path} is not a whole safetensors file ({error}): copy the checkpoint again") from None
     if missing := {_HEADER_KEY, _HASH_KEY} - header.keys():
         raise UserError(f"{path} was not saved by this project: its header lacks {', '.join(sorted(missing))}")

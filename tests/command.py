@@ -26,7 +26,8 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
+    return {**kept, "PYTHONUNBUFFERED": "1", "COLUMNS": "200", "NETRC": os.devnull}
 
 
 def assert_refused(result: subprocess.CompletedProcess[str], *parts: str) -> None:

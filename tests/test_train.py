@@ -111,6 +111,22 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts
     assert list(tmp_path.iterdir()) == [], "something was left behind"
 
 
+def test_metrics_are_mirrored_to_wandb_files_when_offline(tmp_path: Path) -> None:
+    online = tuple(argument for argument in SMALL if argument != "--no-track")
+    result = run("train.py", *online, "--wandb.mode", "offline", "-n", "mirrored", *folders(tmp_path))
+    assert result.returncode == 0, result.stderr
+    (mirror,) = (tmp_path / "runs" / "mirrored" / "wandb").glob("offline-run-*/run-*.wandb")
+    assert mirror.stat().st_size > 0
+    assert len(metrics_of(tmp_path / "runs" / "mirrored")) == 2
+
+
+def test_mirroring_online_without_a_login_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    result = run("train.py", "--debug", *folders(tmp_path))
+    assert result.returncode == 2
+    assert "--no-track" in result.stderr.splitlines()[-1] and "Traceback" not in result.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("option", ["--policies-dir", "--runs-dir", "--env.maps-dir"])
 def test_a_folder_that_cannot_be_made_is_named_before_training(tmp_path: Path, option: str) -> None:
     (tmp_path / "file").touch()

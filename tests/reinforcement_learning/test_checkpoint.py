@@ -30,7 +30,7 @@ def path(subject, tmp_path: Path) -> Path:
     return path
 
 
-def refused(path: Path) -> str:
+def check_refused(path: Path) -> str:
     with pytest.raises(UserError) as error:
         load_checkpoint(path)
     message = str(error.value)
@@ -58,10 +58,10 @@ def test_every_flipped_byte_and_every_truncation_is_refused(path: Path) -> None:
         changed = bytearray(whole)
         changed[place] ^= 1 << int(random.integers(8))
         path.write_bytes(changed)
-        refused(path)
+        check_refused(path)
     for length in [0, 3, 7, 8, 100, 8 + header_length, len(whole) - 1]:
         path.write_bytes(whole[:length])
-        refused(path)
+        check_refused(path)
 
 
 def test_a_pickle_is_refused_and_its_code_does_not_run(tmp_path: Path) -> None:
@@ -77,19 +77,30 @@ def test_a_pickle_is_refused_and_its_code_does_not_run(tmp_path: Path) -> None:
     ):
         path = tmp_path / f"{name}.safetensors"
         save(path)
-        assert "is a pickle" in refused(path)
+        assert "is a pickle" in check_refused(path)
     assert not touched.exists()
 
 
-def test_a_foreign_file_of_the_same_format_is_refused(tmp_path: Path) -> None:
+def test_a_good_file_that_starts_like_a_pickle_is_read(subject, path: Path) -> None:
+    """A file starts with its header's length, little end first: one in 32 lengths starts with a pickle's byte."""
+    for padding in range(256):
+        info = replace(subject.info, versions={"padding": "x" * padding})
+        save_checkpoint(path, subject.policy, info)
+        if path.read_bytes().startswith(b"\x80"):
+            break
+    assert path.read_bytes().startswith(b"\x80")
+    assert load_checkpoint(path)[1] == info
+
+
+def test_a_foreign_file_of_the_same_format_is_check_refused(tmp_path: Path) -> None:
     path = tmp_path / "foreign.safetensors"
     safetensors.torch.save_file({"weight": torch.zeros(3)}, path)
-    assert "not saved by this project" in refused(path)
+    assert "not saved by this project" in check_refused(path)
 
 
 def test_weights_of_another_architecture_are_refused(subject, path: Path) -> None:
     save_checkpoint(path, subject.policy, replace(subject.info, policy_arguments={"hidden_size": 24}))
-    assert "another architecture" in refused(path)
+    assert "another architecture" in check_refused(path)
 
 
 def test_an_agent_that_is_not_here_is_refused(subject, path: Path) -> None:
@@ -99,4 +110,4 @@ def test_an_agent_that_is_not_here_is_refused(subject, path: Path) -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    assert "there is no checkpoint" in refused(tmp_path / "nope.safetensors")
+    assert "there is no checkpoint" in check_refused(tmp_path / "nope.safetensors")
