@@ -169,7 +169,7 @@ class ActionDecoder(nn.Module):
     ) -> ActionDistribution:
         """Hidden state (B, hidden) -> distribution over legal options."""
         legal = legal_options(observation, self.layout).split([head.size for head in self.layout.heads], dim=1)
-        widths = {table: int(rows.counts.max()) for table, rows in candidates.rows.items()}
+        widths = {table: rows.most for table, rows in candidates.rows.items()}
         owners = {table: rows.owner for table, rows in candidates.rows.items()}
         positions = {table: rows.position for table, rows in candidates.rows.items()}
         logits, options = [], []

@@ -83,6 +83,11 @@ class PackedRows:
     counts: torch.Tensor
 
     @property
+    def most(self) -> int:
+        """Rows of the agent that has most of them; 0 without agents."""
+        return int(self.counts.max()) if len(self.counts) else 0
+
+    @property
     def starts(self) -> torch.Tensor:
         """Position of each agent's first row, (B,) int64."""
         return torch.cumsum(self.counts, 0) - self.counts

@@ -57,12 +57,20 @@ def test_leaves_a_policy_metrics_settings_and_checkpoints(trained: Path) -> None
 
 
 def test_same_seed_same_metrics_another_seed_others(trained: Path) -> None:
-    for name, seed in (("second", 1), ("third", 2)):
-        result = run("train.py", *SMALL, "-n", name, "--train.seed", seed, *folders(trained))
+    for name, seed, vectorization in (
+        ("second", 1, "serial"),
+        ("third", 2, "serial"),
+        ("spread", 1, "multiprocessing"),
+    ):
+        how = ("--train.seed", seed, "--rollout.vectorization", vectorization)
+        result = run("train.py", *SMALL, "-n", name, *how, *folders(trained))
         assert result.returncode == 0, result.stderr
-    first, second, third = (metrics_of(trained / "runs" / name) for name in ("first", "second", "third"))
+    first, second, third, spread = (
+        metrics_of(trained / "runs" / name) for name in ("first", "second", "third", "spread")
+    )
     assert first == second
     assert first != third
+    assert first == spread, "worlds in worker processes play otherwise"
 
 
 @pytest.mark.parametrize("vectorization", ["serial", "multiprocessing"])

@@ -97,3 +97,13 @@ def test_sampled_actions_are_legal_and_follow_the_probabilities(policy, seen, la
     expected = distribution.log_probabilities[direction][0].exp()
     observed = torch.bincount(actions[:, direction], minlength=5) / len(actions)
     torch.testing.assert_close(observed.double(), expected, atol=0.015, rtol=0)
+
+
+def test_nobody_alive_is_no_error(layout: ObservationLayout, seen: np.ndarray) -> None:
+    """In the tick in which the last agent of all worlds dies, there is nobody to decide for."""
+    module = agent_zoo.load("neurips23_start_kit")
+    policy = module.Recurrent(module.Policy(layout, hidden_size=16))
+    with torch.no_grad():
+        distribution, value, state = policy(pack(seen[:0], layout), policy.initial_state(0))
+        actions = distribution.sample(torch.Generator())
+    assert actions.shape == (0, len(layout.heads)) and len(value) == 0 and state.hidden.shape == (1, 0, 16)

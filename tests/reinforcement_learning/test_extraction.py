@@ -1,6 +1,7 @@
 """A dump against the game that made it: every feature, action, probability and reward, at every tick of an episode."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nmmo.core.action as game_action
@@ -181,6 +182,16 @@ def test_same_seed_same_dump_and_another_seed_another(witnessed, subject, plan, 
     digest = read_metadata(folder).files
     assert read_metadata(tmp_path / "again").files == digest
     assert read_metadata(tmp_path / "other").files != digest
+
+
+def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path: Path) -> None:
+    """Two agents that know nothing starve long before the horizon; the tick after has nobody to decide for."""
+    env = replace(small_world, num_agents=2, horizon=1000)
+    clueless = untrained_subject(AGENT, Settings(env=env, task=task), maps, seed=0)
+    extract(clueless, Plan(3, None, 3, ("action_decoder",), env, task), maps, tmp_path / "dump", lambda *_: None)
+    records = read_dump(tmp_path / "dump")
+    assert sorted(set(records.episode.tolist())) == [0, 1, 2]
+    assert records.tick.max() < 500
 
 
 def test_an_episode_can_be_recorded_without_those_before_it(witnessed) -> None:
