@@ -114,8 +114,8 @@ class RolloutSettings(_OneLineErrors):
     num_envs: Positive = 8
     """Worlds that run side by side."""
     vectorization: Literal["auto", "serial", "multiprocessing"] = "auto"
-    """serial: all worlds in this process; multiprocessing: spread over worker processes, which pays from about four
-    cores, as PufferLib's workers keep a core busy while they wait; auto: by the number of cores. Results are equal."""
+    """serial: all worlds in this process; multiprocessing: spread over worker processes, each of which keeps a core
+    busy; auto: multiprocessing where there are at least four cores. Results are equal."""
     num_workers: Count = 0
     """Worker processes with multiprocessing; 0 takes the largest divisor of num_envs that the cores allow."""
 

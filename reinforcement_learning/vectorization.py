@@ -2,6 +2,7 @@
 
 import functools
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,40 @@ import pufferlib.vector
 
 from reinforcement_learning.environment import make_environment
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings, check_workers
+from user_error import UserError
 
 FEWEST_CORES_FOR_PROCESSES = 4
+_POLL_SECONDS = 0.0002
+_LIVENESS_SECONDS = 1.0
+
+
+class WatchedMultiprocessing(pufferlib.vector.Multiprocessing):
+    """PufferLib's worker processes, waited for without keeping a core busy, and noticed when one of them is gone.
+
+    PufferLib itself would wait for a dead worker for ever.
+    """
+
+    def recv(self) -> Any:
+        """Wait for all workers and return what their worlds sent.
+
+        Raises:
+            UserError: a worker process has ended.
+        """
+        next_check = time.monotonic() + _LIVENESS_SECONDS
+        while (self.buf.semaphores < pufferlib.vector.MAIN).any():
+            time.sleep(_POLL_SECONDS)
+            if time.monotonic() > next_check:
+                self._check_workers()
+                next_check = time.monotonic() + _LIVENESS_SECONDS
+        return super().recv()
+
+    def _check_workers(self) -> None:
+        for number, process in enumerate(self.processes):
+            if not process.is_alive():
+                raise UserError(
+                    f"worker process {number} ended (exit code {process.exitcode}; -9 usually means that memory ran "
+                    "out): the last checkpoint is good; try fewer --rollout.num-envs"
+                )
 
 
 def make_worlds(agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path) -> Any:
@@ -28,7 +61,7 @@ def make_worlds(agent: str, env: EnvironmentSettings, task: TaskSettings, rollou
         creator,
         num_envs=rollout.num_envs,
         num_workers=rollout.num_workers or _workers_that_fit(rollout.num_envs),
-        backend=pufferlib.vector.Multiprocessing,
+        backend=WatchedMultiprocessing,
     )
 
 

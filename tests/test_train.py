@@ -5,6 +5,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from reinforcement_learning.checkpoint import load_checkpoint
@@ -89,6 +90,23 @@ def test_a_signal_leaves_a_policy_that_loads(trained: Path, vectorization: str, 
     assert "Traceback" not in output
     _, info = load_checkpoint(trained / "policies" / f"{name}.safetensors")
     assert 1024 <= info.steps < 10_000_000
+
+
+def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Path) -> None:
+    arguments = ("--rollout.vectorization", "multiprocessing", "--rollout.num-workers", "2", "-n", "bereft")
+    with start("train.py", *SMALL, *arguments, "--train.total-agent-steps", 10_000_000, *folders(trained)) as process:
+        assert process.stdout
+        while "agent-steps" not in process.stdout.readline():
+            pass
+        workers = psutil.Process(process.pid).children()
+        assert len(workers) == 2
+        workers[0].kill()
+        output = process.stdout.read()
+    assert process.returncode == 2
+    assert "worker process 0 ended (exit code -9" in output and "Traceback" not in output
+    checkpoints = sorted((trained / "runs" / "bereft" / "checkpoints").iterdir())
+    assert load_checkpoint(checkpoints[-1])[1].agent == "neurips23_start_kit"
+    assert not psutil.pid_exists(workers[1].pid) or workers[1].status() == psutil.STATUS_ZOMBIE
 
 
 def test_refuses_a_name_that_is_taken(trained: Path) -> None:
