@@ -111,9 +111,10 @@ class RecurrentPolicy(nn.Module):
         """
         encoded, candidates = self.policy.encode_observations(observation)
         order, batch_sizes = _tick_major(lengths)
-        packed = nn.utils.rnn.PackedSequence(encoded[order.to(encoded.device)], batch_sizes)
+        order = order.to(encoded.device)
+        packed = nn.utils.rnn.PackedSequence(encoded.index_select(0, order), batch_sizes)
         output, _ = self.lstm(packed, (state.hidden, state.cell))
-        hidden = torch.empty_like(output.data).index_copy(0, order.to(encoded.device), output.data)
+        hidden = torch.empty_like(output.data).index_copy(0, order, output.data)
         return self.policy.decode_actions(hidden, candidates, observation)
 
 

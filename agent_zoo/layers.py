@@ -182,7 +182,9 @@ class ActionDecoder(nn.Module):
                 continue
             width, owner = widths[head.candidates], owners[head.candidates]
             query = projected / projected.shape[1] ** 0.5
-            row_scores = (query[owner] * candidates.keys[head.candidates]).sum(dim=1)  # (total rows,)
+            # Not query[owner]: torch's threads would add up its gradients in an order that differs from run to run.
+            row_query = query.index_select(0, owner)  # (total rows, hidden)
+            row_scores = (row_query * candidates.keys[head.candidates]).sum(dim=1)  # (total rows,)
             scores = row_scores.new_zeros(len(hidden), width)
             scores = scores.index_put((owner, positions[head.candidates]), row_scores)  # (B, width)
             logits.append(torch.cat([scores, (query @ self.noop_keys[name]).unsqueeze(1)], dim=1))
