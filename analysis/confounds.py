@@ -1,29 +1,31 @@
-"""Does a cluster mark a behaviour, or only a time of the game, a single life or a single agent?"""
+"""Does a cluster mark a behaviour, or only a time of the game, a place on the map, a single life or a single agent?"""
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special, stats
 
-from activation_store.schema import Records
+from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW, Records
 from analysis.lives import Lives
 
 LOW = 0.5
 """Evenness below this is flagged."""
 
-CONFOUNDS = ("tick", "life", "agent")
-TICK_BINS = 20
+CONFOUNDS = ("tick", "row", "column", "life", "agent")
+QUANTILES = 20
 
 
 @dataclass(frozen=True)
 class Evenness:
-    """How evenly clusters spread over times, lives and agents, (clusters,) each.
+    """How evenly clusters spread over times, rows and columns of the map, lives and agents, (clusters,) each.
 
     1 is as evenly as records drawn at random from the dump, 0 is all in one place, NaN where the dump has one place
     only and nothing can be told.
     """
 
     tick: np.ndarray
+    row: np.ndarray
+    column: np.ndarray
     life: np.ndarray
     agent: np.ndarray
 
@@ -82,16 +84,19 @@ def evenness(member: np.ndarray, category: np.ndarray) -> float:
     return min(1.0, entropy(np.bincount(category[member])) / possible)
 
 
-def tick_bins(tick: np.ndarray, bins: int = TICK_BINS) -> np.ndarray:
-    """Sort records into `bins` quantiles of the whole dump's ticks, (B,) int64; equal ticks share a bin."""
-    edges = np.quantile(tick, np.linspace(0, 1, bins + 1)[1:-1])
-    return np.searchsorted(edges, tick, side="left")
+def quantile_bins(values: np.ndarray, bins: int = QUANTILES) -> np.ndarray:
+    """Sort records into `bins` quantiles of the whole dump's values, (B,) int64; equal values share a bin."""
+    edges = np.quantile(values, np.linspace(0, 1, bins + 1)[1:-1])
+    return np.searchsorted(edges, values, side="left")
 
 
 def confound_evenness(records: Records, lives: Lives, labels: np.ndarray) -> Evenness:
-    """Measure every cluster's evenness over quantiles of the tick, over lives and over agent ids."""
+    """Measure every cluster's evenness over quantiles of the tick and of the map position, lives and agent ids."""
+    own_tile = records.tile[:, TILES_IN_VIEW // 2]  # the agent stands in the middle of its view
     categories = {
-        "tick": tick_bins(records.tick),
+        "tick": quantile_bins(records.tick),
+        "row": quantile_bins(own_tile[:, TILE_COLUMNS.index("row")]),
+        "column": quantile_bins(own_tile[:, TILE_COLUMNS.index("col")]),
         "life": lives.index,
         "agent": np.unique(records.agent_id, return_inverse=True)[1],
     }

@@ -31,7 +31,7 @@ class FeatureEffect:
 
 @dataclass(frozen=True)
 class Confound:
-    """How evenly a cluster spreads over times, lives or agents (0 to 1), and "OK", "LOW" or "n/a"."""
+    """How evenly a cluster spreads over times, places, lives or agents (0 to 1), and "OK", "LOW" or "n/a"."""
 
     name: str
     evenness: float
@@ -178,8 +178,8 @@ def _explanation() -> list[str]:
     return [
         "d is Cohen's d: difference of means over the pooled standard deviation of records; first against random",
         "windows of lives with as many records, then (in brackets) against all records outside the cluster.",
-        "Evenness compares a cluster's spread over ticks, lives and agents with that of as many random records:",
-        f"1 is as even, below {LOW} is LOW, which means that the cluster may mark a time, a life or an agent.",
+        "Evenness compares a cluster's spread over ticks, map rows and columns, lives and agents with that of as many",
+        f"random records: 1 is as even, below {LOW} is LOW: the cluster may mark a time, a place, a life or an agent.",
     ]
 
 

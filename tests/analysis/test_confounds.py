@@ -1,4 +1,4 @@
-"""A cluster that marks a time, a life or an agent is flagged; one that is spread like the dump is not."""
+"""A cluster that marks a time, a place, a life or an agent is flagged; one spread like the dump is not."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.confounds import LOW, TICK_BINS, confound_evenness, evenness, expected_entropy, tick_bins
+from analysis.confounds import CONFOUNDS, LOW, QUANTILES, confound_evenness, evenness, expected_entropy, quantile_bins
 from analysis.lives import lives_of
 from tests.planted import planted_dump
 
@@ -43,24 +43,31 @@ def test_one_place_tells_nothing() -> None:
     assert np.isnan(evenness(np.arange(50) < 1, np.arange(50)))
 
 
-def test_tick_bins_are_flat_over_the_whole_dump() -> None:
+def test_quantile_bins_are_flat_over_the_whole_dump() -> None:
     tick = np.random.default_rng(0).exponential(200, 20_000).astype(np.int64)
-    counts = np.bincount(tick_bins(tick), minlength=TICK_BINS)
-    assert len(counts) == TICK_BINS and counts.min() > 0.8 * len(tick) / TICK_BINS
+    counts = np.bincount(quantile_bins(tick), minlength=QUANTILES)
+    assert len(counts) == QUANTILES and counts.min() > 0.8 * len(tick) / QUANTILES
     for value in np.unique(tick)[:20]:
-        assert len(np.unique(tick_bins(tick)[tick == value])) == 1
+        assert len(np.unique(quantile_bins(tick)[tick == value])) == 1
 
 
 def test_planted_confounds_are_told_apart() -> None:
     records = planted_dump(agents=40, episodes=2, ticks=60).records
-    lives = lives_of(records)
-    early, one_life, one_agent = records.tick < 3, lives.index == 5, records.agent_id == 9
-    spread = np.random.default_rng(0).random(len(records)) < 0.1
-    found = [
-        confound_evenness(records, lives, np.where(member, 0, -1)) for member in (early, one_life, one_agent, spread)
+    random = np.random.default_rng(0)
+    tile = records.tile.copy()
+    tile[:, 112, :2] = random.integers(16, 80, (len(records), 2))  # everyone anywhere
+    records, lives = dataclasses.replace(records, tile=tile), lives_of(records)
+    expected = [
+        (records.tick < 3, {"tick"}),
+        (tile[:, 112, 0] < 20, {"row"}),
+        (tile[:, 112, 1] > 75, {"column"}),
+        (lives.index == 5, {"life", "agent"}),
+        (records.agent_id == 9, {"life", "agent"}),
+        (random.random(len(records)) < 0.1, set()),
     ]
-    low = [{name for name in ("tick", "life", "agent") if getattr(each, name)[0] < LOW} for each in found]
-    assert low == [{"tick"}, {"life", "agent"}, {"life", "agent"}, set()]
+    for member, names in expected:
+        found = confound_evenness(records, lives, np.where(member, 0, -1))
+        assert {name for name in CONFOUNDS if getattr(found, name)[0] < LOW} == names
 
 
 def test_each_cluster_has_its_own_row() -> None:
