@@ -74,7 +74,7 @@ def update(
             if not torch.isfinite(loss + norm):
                 raise UserError(
                     f"training stopped: loss {loss.item()} or gradient norm {norm.item()} is not a finite number "
-                    f"({step}); the last checkpoint is good; try a lower --train.learning-rate"
+                    f"({step}); the last checkpoint is good, try a lower --train.learning-rate"
                 )
             optimizer.step()
             steps.append({**step, "gradient_norm": norm.item()})

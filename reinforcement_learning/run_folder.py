@@ -40,6 +40,11 @@ class RunFolder:
         with (self.folder / METRICS_FILE).open("ab") as file:
             file.write(line)
 
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.folder / CHECKPOINTS_FOLDER
+
     def checkpoint_path(self, name: str, steps: int) -> Path:
         """Return where the checkpoint after `steps` agent-steps belongs."""
-        return self.folder / CHECKPOINTS_FOLDER / f"{name}_{steps:010d}{SUFFIX}"
+        return self.checkpoints / f"{name}_{steps:010d}{SUFFIX}"

@@ -21,6 +21,7 @@ from reinforcement_learning.stop_signal import StopSignal
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.tracking import Tracker
 from reinforcement_learning.vectorization import make_worlds, world_seeds
+from user_error import UserError
 
 Metrics = dict[str, float]
 
@@ -59,13 +60,15 @@ def train(
         stop: looked at between ticks and between minibatches.
 
     Raises:
-        UserError: the loss stopped being a finite number.
+        UserError: the loss stopped being a finite number, or a worker process ended.
     """
     seeds = np.random.SeedSequence(settings.train.seed).generate_state(3)
     torch.manual_seed(int(seeds[0]))
     worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps)
     try:
         return _Training(name, agent, settings, worlds, run, tracker, reports, stop, seeds).run_to_end()
+    except UserError as error:
+        raise UserError(f"{error}; checkpoints so far: {run.checkpoints}") from None
     finally:
         worlds.close()
 

@@ -43,7 +43,7 @@ class WatchedMultiprocessing(pufferlib.vector.Multiprocessing):
             if not process.is_alive():
                 raise UserError(
                     f"worker process {number} ended (exit code {process.exitcode}; -9 usually means that memory ran "
-                    "out): the last checkpoint is good; try fewer --rollout.num-envs"
+                    "out): the last checkpoint is good, try fewer --rollout.num-envs"
                 )
 
 

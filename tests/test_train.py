@@ -104,6 +104,7 @@ def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Pa
         output = process.stdout.read()
     assert process.returncode == 2
     assert "worker process 0 ended (exit code -9" in output and "Traceback" not in output
+    assert str(trained / "runs" / "bereft" / "checkpoints") in output
     checkpoints = sorted((trained / "runs" / "bereft" / "checkpoints").iterdir())
     assert load_checkpoint(checkpoints[-1])[1].agent == "neurips23_start_kit"
     assert not psutil.pid_exists(workers[1].pid) or workers[1].status() == psutil.STATUS_ZOMBIE
