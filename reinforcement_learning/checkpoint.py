@@ -23,7 +23,6 @@ FORMAT_VERSION = 1
 TASK_ENCODER = "structural"
 SUFFIX = ".safetensors"
 _HEADER_KEY = "nmmo_interpretability"
-_HASH_KEY = "sha256"
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80")
 
 
@@ -100,7 +99,9 @@ def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
 def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -> None:
     """Write a checkpoint, whole or not at all."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
-    header = {_HEADER_KEY: info.to_header(), _HASH_KEY: _sha256(info.to_header(), tensors)}
+    text = info.to_header()
+    # One entry only: safetensors writes several in random order, and the same policy should be the same file.
+    header = {_HEADER_KEY: json.dumps({"info": text, "sha256": _sha256(text, tensors)})}
     write_bytes(path, tensors_to_bytes(tensors, metadata=header))
 
 
@@ -110,7 +111,8 @@ def read_info(path: Path) -> CheckpointInfo:
     Raises:
         UserError: as `load_checkpoint`, but the weights are not looked at.
     """
-    return CheckpointInfo.from_header(_open(path)[_HEADER_KEY], path)
+    text, _ = _open(path)
+    return CheckpointInfo.from_header(text, path)
 
 
 def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
@@ -120,11 +122,11 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
         UserError: the file is missing, a pickle, truncated, altered, of another version, or its weights do not fit
             the agent of that name in this version.
     """
-    header = _open(path)
+    text, sha256 = _open(path)
     tensors = load_tensors(path.read_bytes())
-    if _sha256(header[_HEADER_KEY], tensors) != header[_HASH_KEY]:
+    if _sha256(text, tensors) != sha256:
         raise UserError(f"{path} is damaged: its content does not have the hash it was saved with; copy it again")
-    info = CheckpointInfo.from_header(header[_HEADER_KEY], path)
+    info = CheckpointInfo.from_header(text, path)
     try:
         policy = build_policy(info)
         policy.load_state_dict(tensors)
@@ -145,8 +147,8 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
-def _open(path: Path) -> dict[str, str]:
-    """Read the header's text entries, refusing what is not one of our checkpoints."""
+def _open(path: Path) -> tuple[str, str]:
+    """Read the info's text and the hash from the header, refusing what is not one of our checkpoints."""
     try:
         with path.open("rb") as file:
             start = file.read(4)
@@ -165,9 +167,13 @@ def _open(path: Path) -> dict[str, str]:
                 "save the weights as safetensors instead"
             ) from None
         raise UserError(f"{path} is not a whole safetensors file ({error}): copy the checkpoint again") from None
-    if missing := {_HEADER_KEY, _HASH_KEY} - header.keys():
-        raise UserError(f"{path} was not saved by this project: its header lacks {', '.join(sorted(missing))}")
-    return header
+    if _HEADER_KEY not in header:
+        raise UserError(f"{path} was not saved by this project: its header lacks {_HEADER_KEY}")
+    try:
+        entry = json.loads(header[_HEADER_KEY])
+        return str(entry["info"]), str(entry["sha256"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} has a damaged header ({error}): copy the checkpoint again") from None
 
 
 def _sha256(header: str, tensors: dict[str, torch.Tensor]) -> str:

@@ -49,6 +49,14 @@ def test_the_same_policy_comes_back(subject, path: Path, seen: np.ndarray, layou
     assert torch.equal(ours[1], theirs[1]) and torch.equal(ours[2].cell, theirs[2].cell)
 
 
+def test_the_same_policy_is_the_same_file(subject, path: Path) -> None:
+    contents = {path.read_bytes()}
+    for _ in range(8):
+        save_checkpoint(path, subject.policy, replace(subject.info, steps=123))
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
+
+
 def test_every_flipped_byte_and_every_truncation_is_refused(path: Path) -> None:
     whole = path.read_bytes()
     random = np.random.default_rng(0)
