@@ -61,13 +61,6 @@ class RaggedRows:
         positions = np.repeat(self.offsets[:-1][records] - offsets[:-1], counts) + np.arange(offsets[-1])
         return RaggedRows(self.values[positions], offsets)
 
-    @staticmethod
-    def concatenate(parts: "list[RaggedRows]") -> "RaggedRows":
-        """Join the rows of several batches of records."""
-        counts = np.concatenate([part.counts for part in parts])
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        return RaggedRows(np.concatenate([part.values for part in parts]), offsets)
-
 
 @dataclass(frozen=True)
 class Records:
@@ -116,20 +109,6 @@ class Records:
             else:
                 taken[column.name] = value.take(records) if isinstance(value, RaggedRows) else value[records]
         return Records(**taken)
-
-    @staticmethod
-    def concatenate(parts: "list[Records]") -> "Records":
-        """Join several batches of records; all must hold the same layers."""
-        joined: dict[str, Any] = {}
-        for column in fields(Records):
-            values = [getattr(part, column.name) for part in parts]
-            if isinstance(values[0], dict):
-                joined[column.name] = {layer: np.concatenate([value[layer] for value in values]) for layer in values[0]}
-            elif isinstance(values[0], RaggedRows):
-                joined[column.name] = RaggedRows.concatenate(values)
-            else:
-                joined[column.name] = np.concatenate(values)
-        return Records(**joined)
 
 
 _STRICT = ConfigDict(strict=True, extra="forbid")

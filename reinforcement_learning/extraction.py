@@ -70,9 +70,7 @@ def untrained_subject(agent: str, settings: Settings, maps: Path, seed: int) -> 
     return Subject(f"untrained_{agent}", build_policy(info).eval(), info, sha256=None)
 
 
-def extract(
-    subject: Subject, plan: Plan, maps: Path, folder: Path, on_tick: Callable[[int, int], None]
-) -> DumpMetadata:
+def extract(subject: Subject, plan: Plan, maps: Path, folder: Path, on_tick: Callable[[int, int], None]) -> None:
     """Play, and write the dump.
 
     Args:
@@ -81,9 +79,6 @@ def extract(
         maps: a finished folder from `ensure_maps`.
         folder: of the dump; must not hold one yet.
         on_tick: called after each tick with (episodes begun, records so far).
-
-    Returns:
-        What the dump's metadata was before counts and hashes were added.
 
     Raises:
         UserError: the folder already holds a dump, a layer does not exist, or an activation is not finite.
@@ -97,7 +92,6 @@ def extract(
             writer.close(episodes)
     finally:
         worlds.close()
-    return metadata
 
 
 def _record(

@@ -137,7 +137,6 @@ class Rollout:
         lengths: ticks of each segment, (S,) int64.
         state: memory before each segment's first tick.
         lives: lives that ended.
-        ticks: ticks played in each world.
     """
 
     observation: PackedObservation
@@ -149,7 +148,6 @@ class Rollout:
     lengths: torch.Tensor
     state: LSTMState
     lives: list[Life]
-    ticks: int
 
     def __len__(self) -> int:
         return len(self.action)
@@ -251,7 +249,6 @@ class _Tape:
                 torch.cat([state.cell for state in self._states], dim=1),
             ),
             lives=self._lives,
-            ticks=len(acting),
         )
 
     def _start_segments(self, decision: Decision) -> None:
