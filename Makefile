@@ -26,7 +26,7 @@ setup: .venv/.ready
 
 .venv/.ready: pyproject.toml | $(filter .uv/%,$(UV))
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
-	$(UV) sync --quiet --python "$(PYTHON)"
+	$(UV) sync --quiet --all-extras --python "$(PYTHON)"
 	@touch $@
 
 .uv/bin/uv:
