@@ -69,22 +69,23 @@ class BasePolicy(nn.Module, ABC):
 
 
 class RecurrentPolicy(nn.Module):
-    """A policy with an LSTM between its encoder and its decoder."""
+    """A policy with an LSTM of any number of layers between its encoder and its decoder; with none it is feed-forward."""
 
     def __init__(self, policy: BasePolicy, layers: int):
         super().__init__()
         self.policy = policy
-        self.lstm = nn.LSTM(policy.hidden_size, policy.hidden_size, layers)
-        for name, parameter in self.lstm.named_parameters():
+        self.layers = layers
+        self.lstm = nn.LSTM(policy.hidden_size, policy.hidden_size, layers) if layers else None
+        for name, parameter in self.lstm.named_parameters() if self.lstm else ():
             if name.startswith("weight"):
                 nn.init.orthogonal_(parameter)
             else:
                 nn.init.zeros_(parameter)
 
     def initial_state(self, agents: int) -> LSTMState:
-        """Return the empty memory of `agents` agents."""
-        shape = (self.lstm.num_layers, agents, self.lstm.hidden_size)
-        device = next(self.lstm.parameters()).device
+        """Return the empty memory of `agents` agents; that of a feed-forward policy has no layers."""
+        shape = (self.layers, agents, self.policy.hidden_size)
+        device = next(self.parameters()).device
         return LSTMState(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
 
     def forward(
@@ -92,6 +93,8 @@ class RecurrentPolicy(nn.Module):
     ) -> tuple[ActionDistribution, torch.Tensor, LSTMState]:
         """Play one tick of B agents: distribution over actions, value (B,), and the memory afterwards."""
         encoded, candidates = self.policy.encode_observations(observation)  # (B, hidden)
+        if self.lstm is None:
+            return *self.policy.decode_actions(encoded, candidates, observation), state
         output, (hidden, cell) = self.lstm(encoded.unsqueeze(0), (state.hidden, state.cell))
         actions, value = self.policy.decode_actions(output.squeeze(0), candidates, observation)
         return actions, value, LSTMState(hidden, cell)
@@ -110,6 +113,8 @@ class RecurrentPolicy(nn.Module):
             The distribution over actions and the value (sum of lengths,), in the order of `observation`.
         """
         encoded, candidates = self.policy.encode_observations(observation)
+        if self.lstm is None:
+            return self.policy.decode_actions(encoded, candidates, observation)
         order, batch_sizes = _tick_major(lengths)
         order = order.to(encoded.device)
         packed = nn.utils.rnn.PackedSequence(encoded.index_select(0, order), batch_sizes)
@@ -125,14 +130,27 @@ class BaseRewardWrapper(BaseParallelWrapper):
         super().__init__(env)
         self.game = game
 
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        """Start an episode; every agent's first choices pass through `restrict`."""
+        observations, infos = super().reset(seed=seed, options=options)
+        for observation in observations.values():
+            self.restrict(observation)
+        return observations, infos
+
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
-        """Play one tick; living agents' rewards pass through `reward`."""
+        """Play one tick; living agents' rewards pass through `reward`, their next choices through `restrict`."""
         observations, rewards, terminated, truncated, infos = super().step(actions)
         self.after_tick(actions, observations, terminated)
+        for agent, died in terminated.items():
+            if not died:
+                self.restrict(observations[agent])
         rewards = {
             agent: rewards[agent] if died else self.reward(agent, rewards[agent]) for agent, died in terminated.items()
         }
         return observations, rewards, terminated, truncated, infos
+
+    def restrict(self, observation: dict) -> None:
+        """Make options illegal that the agent is not to choose, in a living agent's `ActionTargets`, in place."""
 
     def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
         """Look at the world once after each tick, before `reward` is asked for each living agent."""

@@ -20,11 +20,9 @@ from agent_zoo.observation import (
     legal_options,
 )
 
-NPC_TYPES = 5  # -1 immortal, 0 player, 1 passive, 2 neutral, 3 aggressive
-ITEM_TYPES = 18  # 0 none, 1 gold, 2 to 17 the game's items
 # Typical magnitudes, so that a linear layer sees columns of about the same size; what is not named is a level or a
 # small count.
-_ENTITY_SCALES = {
+ENTITY_SCALES = {
     "id": 128, "row": 160, "col": 160, "damage": 100, "time_alive": 1024, "item_level": 50, "attacker_id": 128,
     "latest_combat_tick": 1024, "gold": 100, "health": 100, "food": 100, "water": 100,
 }  # fmt: skip
@@ -50,38 +48,90 @@ class Candidates:
     keys: Mapping[CandidateTable, torch.Tensor]
 
 
+@dataclass(frozen=True)
+class Category:
+    """Values of a column that stand for kinds or identities; those outside the range count as its nearest end.
+
+    Attributes:
+        first: the smallest value.
+        count: different values.
+    """
+
+    first: int
+    count: int
+
+    def index(self, values: torch.Tensor) -> torch.Tensor:
+        """Values of any shape -> their place in the range, int64."""
+        return (values.long() - self.first).clamp(0, self.count - 1)
+
+
+NPC_TYPE = Category(first=-1, count=5)  # -1 immortal, 0 player, 1 passive, 2 neutral, 3 aggressive
+ITEM_TYPE = Category(first=0, count=18)  # 0 none, 1 gold, 2 to 17 the game's items
+ENTITY_ID = Category(first=-512, count=1024)  # players count up from 1, NPCs down from -1; 0 is nobody
+MESSAGE = Category(first=0, count=128)
+
+
 class RowFeatures(nn.Module):
-    """Turns table rows into numbers of about equal size: one column as one-hot, the others divided by their scale."""
+    """Turns table rows into numbers of about equal size: categories as one-hot, the others divided by their scale."""
 
     other_columns: torch.Tensor
     scale: torch.Tensor
 
-    def __init__(self, columns: tuple[str, ...], category: str, categories: int, first: int, scales: Mapping[str, int]):
+    def __init__(self, columns: tuple[str, ...], categories: Mapping[str, Category], scales: Mapping[str, int]):
         super().__init__()
-        self.category_column = columns.index(category)
-        self.categories = categories
-        self.first_category = first
-        others = [index for index, name in enumerate(columns) if name != category]
+        self.categories = [(columns.index(name), category) for name, category in categories.items()]
+        others = [index for index, name in enumerate(columns) if name not in categories]
         self.register_buffer("other_columns", torch.tensor(others), persistent=False)
         scale = [scales.get(name, _EXPERIENCE_SCALE if name.endswith("_exp") else _LEVEL_SCALE) for name in columns]
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float32)[others], persistent=False)
-        self.size = categories + len(others)
+        self.size = len(others) + sum(self._category_size(category) for category in categories.values())
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Rows (R, columns) int16 -> features (R, size) floats."""
-        category = (values[:, self.category_column].long() - self.first_category).clamp(0, self.categories - 1)
-        one_hot = functional.one_hot(category, self.categories).to(self.scale.dtype)
-        return torch.cat([one_hot, values[:, self.other_columns] / self.scale], dim=1)
+        parts = [
+            self._category(place, category.index(values[:, column]))
+            for place, (column, category) in enumerate(self.categories)
+        ]
+        return torch.cat([*parts, values[:, self.other_columns] / self.scale], dim=1)
+
+    def _category_size(self, category: Category) -> int:
+        return category.count
+
+    def _category(self, place: int, index: torch.Tensor) -> torch.Tensor:
+        return functional.one_hot(index, self.categories[place][1].count).to(self.scale.dtype)
+
+
+class EmbeddedRowFeatures(RowFeatures):
+    """As `RowFeatures`, with a learnt vector for each value of a category."""
+
+    def __init__(
+        self, columns: tuple[str, ...], categories: Mapping[str, Category], scales: Mapping[str, int], units: int
+    ):
+        self.units = units
+        super().__init__(columns, categories, scales)
+        self.embeddings = nn.ModuleList(nn.Embedding(category.count, units) for category in categories.values())
+
+    def _category_size(self, category: Category) -> int:
+        return self.units
+
+    def _category(self, place: int, index: torch.Tensor) -> torch.Tensor:
+        # Not embedding(index): on the CPU torch's threads would add up its gradients in an order that changes.
+        return self.embeddings[place].weight.index_select(0, index)
 
 
 def entity_features(layout: ObservationLayout) -> RowFeatures:
     """Features of entity rows: the kind of entity as one-hot, 30 scaled columns."""
-    return RowFeatures(layout.entity_columns, "npc_type", NPC_TYPES, -1, _ENTITY_SCALES)
+    return RowFeatures(layout.entity_columns, {"npc_type": NPC_TYPE}, ENTITY_SCALES)
 
 
 def item_features(layout: ObservationLayout) -> RowFeatures:
     """Features of inventory and market rows: the kind of item as one-hot, 15 scaled columns."""
-    return RowFeatures(layout.item_columns, "type_id", ITEM_TYPES, 0, _ITEM_SCALES)
+    return RowFeatures(layout.item_columns, {"type_id": ITEM_TYPE}, _ITEM_SCALES)
+
+
+def padding_row(rows: PackedRows) -> torch.Tensor:
+    """Return one padding row of a table, (1, columns)."""
+    return rows.values.new_zeros(1, rows.values.shape[1])
 
 
 def mean_over_table(embedded: torch.Tensor, padding: torch.Tensor, rows: PackedRows, table_size: int) -> torch.Tensor:
@@ -116,34 +166,56 @@ def own_rows(observation: PackedObservation) -> torch.Tensor:
 
 
 class TileConvolution(nn.Module):
-    """First convolution over embedded tiles, without embedding each tile.
+    """First convolution over tiles that are described by vectors, without describing each tile.
 
-    Every tile is the concatenation of the embeddings of its row and column relative to the agent, which are the same
-    for every agent, and of its material. A convolution is linear, so the positions add a constant map, and the
-    materials can be convolved as one-hot planes with kernel and embedding multiplied beforehand: the same function
-    with a sixth of the multiplications.
+    A tile's vector joins what depends on its place in the view, which is the same for every agent, and what depends
+    on its material, of which there are few. A convolution is linear, so the places add a constant map, and the
+    materials can be convolved as one-hot planes with kernel and vectors multiplied beforehand: the same function with
+    a fraction of the multiplications.
     """
 
-    def __init__(self, layout: ObservationLayout, embedding_size: int, channels: int, kernel_size: int = 3):
+    def __init__(
+        self, layout: ObservationLayout, place_units: int, material_units: int, channels: int, kernel_size: int = 3
+    ):
         super().__init__()
         self.side = layout.view_side
         self.materials = layout.materials
-        self.material = nn.Embedding(layout.materials, embedding_size)
-        self.row = nn.Embedding(self.side, embedding_size)
-        self.column = nn.Embedding(self.side, embedding_size)
-        self.convolution = nn.Conv2d(3 * embedding_size, channels, kernel_size)
+        self.place_units = place_units
+        self.convolution = nn.Conv2d(place_units + material_units, channels, kernel_size)
 
-    def forward(self, material: torch.Tensor) -> torch.Tensor:
-        """Materials in view (B, tiles) uint8 -> (B, channels, side - 2, side - 2), as the plain convolution gives."""
-        row_kernel, column_kernel, material_kernel = self.convolution.weight.chunk(3, dim=1)
-        planes = functional.one_hot(material.long(), self.materials).to(self.convolution.weight.dtype)
-        planes = planes.view(-1, self.side, self.side, self.materials).permute(0, 3, 1, 2)  # (B, materials, 15, 15)
-        kernel = torch.einsum("oekl,me->omkl", material_kernel, self.material.weight)
-        rows = self.row.weight.T.unsqueeze(2).expand(-1, -1, self.side)  # (embedding, 15, 15)
-        columns = self.column.weight.T.unsqueeze(1).expand(-1, self.side, -1)
-        position_kernel = torch.cat([row_kernel, column_kernel], dim=1)
-        position = functional.conv2d(torch.cat([rows, columns]).unsqueeze(0), position_kernel, self.convolution.bias)
-        return functional.conv2d(planes, kernel) + position
+    def forward(self, material: torch.Tensor, vectors: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """Convolve as if every tile were described.
+
+        Args:
+            material: of the tiles in view, (B, tiles) uint8.
+            vectors: description of each material, (materials, material units).
+            places: description of each place in the view, (place units, side, side).
+
+        Returns:
+            (B, channels, side - 2, side - 2) for a kernel of three.
+        """
+        weight, bias = self.convolution.weight, self.convolution.bias
+        place_kernel, material_kernel = weight[:, : self.place_units], weight[:, self.place_units :]
+        planes = functional.one_hot(material.long(), self.materials).to(weight.dtype)
+        planes = planes.view(-1, self.side, self.side, self.materials).permute(0, 3, 1, 2)  # (B, materials, side, side)
+        convolved = functional.conv2d(planes, torch.einsum("oekl,me->omkl", material_kernel, vectors), bias)
+        if self.place_units == 0:
+            return convolved
+        return convolved + functional.conv2d(places.unsqueeze(0), place_kernel)
+
+
+def scaled_places(side: int) -> torch.Tensor:
+    """Row and column of each place in a view relative to its middle, from -1 to 1: (2, side, side)."""
+    along = torch.linspace(-1, 1, side)
+    return torch.stack(torch.meshgrid(along, along, indexing="ij"))
+
+
+def initialize_orthogonally(module: nn.Module, gain: float = 2**0.5) -> None:
+    """Give every linear layer and convolution inside a module orthogonal weights and no bias."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Conv2d):
+            nn.init.orthogonal_(part.weight, gain)
+            nn.init.zeros_(part.bias)
 
 
 class ActionDecoder(nn.Module):

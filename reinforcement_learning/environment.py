@@ -64,7 +64,7 @@ class SeededEpisodes(BaseParallelWrapper):
         super().__init__(env)
         self.game = env
         self.settings = settings
-        self.specs = curriculum(task.curriculum, settings.horizon)
+        self.specs = curriculum(task, settings)
         for spec in self.specs:
             spec.embedding = encode_task(spec, task.embedding_size)
         self.episode = Episode(first_seed=0, number=-1, map_number=0)

@@ -87,8 +87,11 @@ class TaskSettings(_OneLineErrors):
 
     section: ClassVar[str] = "task"
 
-    curriculum: Literal["training", "survival"] = "training"
-    """Tasks that are drawn for each agent at the start of each episode; see reinforcement_learning/tasks.py."""
+    curriculum: Literal["training", "evaluation", "survival"] = "training"
+    """Tasks that are drawn for each agent at the start of each episode: a broad mix, the 63 held-out tasks that policies
+    are scored on, or nothing but staying alive."""
+    only: str | None = None
+    """Give every agent this one task of the curriculum: its number, its name, or a part that no other name has."""
     embedding_size: Annotated[int, BeforeValidator(_number), Field(ge=8, le=4096)] = 128
     """Numbers that describe a task to the policy."""
 
@@ -101,8 +104,8 @@ class PolicySettings(_OneLineErrors):
 
     hidden_size: Positive = 256
     """Units of each encoder's output, of the LSTM and of the tensor that the action heads read."""
-    lstm_layers: Positive = 1
-    """Layers of the LSTM."""
+    lstm_layers: Count = 1
+    """Layers of the LSTM; 0 makes a feed-forward policy."""
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -1,8 +1,9 @@
 """Describes a task to the policy as numbers, without any download.
 
 The structural encoder adds up one fixed random direction for each part of a task: the predicate, each argument's name
-and value. Tasks that share parts share directions, so what is learnt for one helps with its relatives; a number's
-direction is scaled by its logarithm, so 5 and 20 of the same thing differ by degree, not by kind.
+and value. Tasks that share parts share directions, so what is learnt for one helps with its relatives. A number is
+described by waves over its logarithm, as positions are in transformers (Vaswani et al. 2017, section 3.5): 5 and 6 of a
+thing are nearly the same, 5 and 50 are not.
 """
 
 import hashlib
@@ -11,6 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 from nmmo.task.task_spec import TaskSpec
+
+_FREQUENCIES = (1, 2, 4, 8)  # radians for each factor of e
 
 
 def encode_task(spec: TaskSpec, size: int) -> np.ndarray:
@@ -27,7 +30,10 @@ def _parts(spec: TaskSpec) -> Iterator[tuple[str, float]]:
         if isinstance(value, bool) or not isinstance(value, int | float):
             yield f"{name}={getattr(value, '__name__', value)}", 1.0
         else:
-            yield f"{name}", 0.25 * math.log1p(value)
+            for frequency in _FREQUENCIES:
+                angle = frequency * math.log1p(value)
+                yield f"cos {frequency} {name}", math.cos(angle) / math.sqrt(len(_FREQUENCIES))
+                yield f"sin {frequency} {name}", math.sin(angle) / math.sqrt(len(_FREQUENCIES))
 
 
 def _direction(token: str, size: int) -> np.ndarray:

@@ -7,33 +7,50 @@ game's own predicates, and handed to `Env.reset`.
 from collections.abc import Sequence
 
 import numpy as np
-from nmmo.systems import item as nmmo_item
-from nmmo.systems import skill as nmmo_skill
-from nmmo.task import base_predicates as predicates
 from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec, make_task_from_spec
 
-COMBAT_SKILLS = (nmmo_skill.Melee, nmmo_skill.Range, nmmo_skill.Mage)
-HARVEST_SKILLS = (
-    nmmo_skill.Fishing, nmmo_skill.Herbalism, nmmo_skill.Prospecting, nmmo_skill.Carving, nmmo_skill.Alchemy,
-)  # fmt: skip
-ARMOUR = (nmmo_item.Hat, nmmo_item.Top, nmmo_item.Bottom)
-WEAPONS = (nmmo_item.Spear, nmmo_item.Bow, nmmo_item.Wand)
-TOOLS = (nmmo_item.Rod, nmmo_item.Gloves, nmmo_item.Pickaxe, nmmo_item.Axe, nmmo_item.Chisel)
-AMMUNITION = (nmmo_item.Whetstone, nmmo_item.Arrow, nmmo_item.Runes)
-CONSUMABLES = (nmmo_item.Ration, nmmo_item.Potion)
+from reinforcement_learning.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.training_tasks import survival_tasks, training_tasks
+from user_error import UserError
+
+_NAMES_SHOWN = 8
 
 
-def curriculum(name: str, horizon: int) -> list[TaskSpec]:
-    """Return the tasks of a curriculum; each is drawn with a probability proportional to its sampling weight.
+def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
+    """Return the tasks that agents are given; each is drawn with a probability proportional to its sampling weight.
 
-    Args:
-        name: `training` (a broad mix) or `survival` (stay alive, nothing else).
-        horizon: ticks of an episode, the length of the survival task.
+    Raises:
+        UserError: `task.only` names no task of the curriculum, or several.
     """
-    if name == "survival":
-        return [_survive(horizon)]
-    return [_survive(horizon), *_basic(), *_explore(), *_combat(), *_skills(), *_items(), *_market()]
+    if task.curriculum == "survival":
+        specs = survival_tasks([env.horizon])
+    elif task.curriculum == "evaluation":
+        specs = evaluation_tasks()
+    else:
+        specs = training_tasks(env.map_size)
+    return specs if task.only is None else [find_task(specs, task.only)]
+
+
+def find_task(specs: Sequence[TaskSpec], wanted: str) -> TaskSpec:
+    """Return the task of that number (from 0), of that name, or the only one whose name contains the text.
+
+    Raises:
+        UserError: there is none, or there are several; the message shows names.
+    """
+    if wanted.isdecimal():
+        if int(wanted) < len(specs):
+            return specs[int(wanted)]
+        raise UserError(f"there is no task number {wanted}: the curriculum has {len(specs)}, numbered from 0")
+    found = [spec for spec in specs if spec.name == wanted] or [
+        spec for spec in specs if wanted.lower() in spec.name.lower()
+    ]
+    if len(found) == 1:
+        return found[0]
+    names = [spec.name for spec in found or specs]
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (f" and {len(names) - _NAMES_SHOWN} more" * (len(names) > _NAMES_SHOWN))
+    raise UserError(f"{len(found) or 'no'} tasks of the curriculum contain {wanted!r}; name one of: {shown}")
 
 
 def draw_tasks(specs: Sequence[TaskSpec], agents: Sequence[int], random: np.random.Generator) -> list[Task]:
@@ -41,94 +58,3 @@ def draw_tasks(specs: Sequence[TaskSpec], agents: Sequence[int], random: np.rand
     weights = np.array([spec.sampling_weight for spec in specs])
     drawn = random.choice(len(specs), size=len(agents), p=weights / weights.sum())
     return make_task_from_spec(list(agents), [specs[index] for index in drawn])
-
-
-def _survive(horizon: int) -> TaskSpec:
-    return TaskSpec(eval_fn=predicates.TickGE, eval_fn_kwargs={"num_tick": horizon}, sampling_weight=10)
-
-
-def _count(event: str, number: int, weight: float) -> TaskSpec:
-    return TaskSpec(eval_fn=predicates.CountEvent, eval_fn_kwargs={"event": event, "N": number}, sampling_weight=weight)
-
-
-def _basic() -> list[TaskSpec]:
-    return [_count(event, number, 5) for event in ("EAT_FOOD", "DRINK_WATER") for number in (5, 10, 20)]
-
-
-def _explore() -> list[TaskSpec]:
-    distances = [
-        TaskSpec(eval_fn=predicates.DistanceTraveled, eval_fn_kwargs={"dist": distance}, sampling_weight=2)
-        for distance in (8, 16, 32, 64)
-    ]
-    return distances + [_count("GO_FARTHEST", number, 2) for number in (8, 16, 32)]
-
-
-def _combat() -> list[TaskSpec]:
-    hits = [
-        TaskSpec(eval_fn=predicates.ScoreHit, eval_fn_kwargs={"combat_style": skill, "N": number}, sampling_weight=1)
-        for skill in COMBAT_SKILLS
-        for number in (5, 20)
-    ]
-    kills = [
-        TaskSpec(
-            eval_fn=predicates.DefeatEntity,
-            eval_fn_kwargs={"agent_type": kind, "level": level, "num_agent": number},
-            sampling_weight=1,
-        )
-        for kind in ("player", "npc")
-        for level in (1, 3)
-        for number in (1, 5)
-    ]
-    return hits + kills
-
-
-def _skills() -> list[TaskSpec]:
-    return [
-        TaskSpec(
-            eval_fn=predicates.AttainSkill,
-            eval_fn_kwargs={"skill": skill, "level": level, "num_agent": 1},
-            sampling_weight=1,
-        )
-        for skill in COMBAT_SKILLS + HARVEST_SKILLS
-        for level in (2, 5)
-    ]
-
-
-def _items() -> list[TaskSpec]:
-    owned = ARMOUR + WEAPONS + TOOLS
-    equip = [
-        TaskSpec(
-            eval_fn=predicates.EquipItem,
-            eval_fn_kwargs={"item": item, "level": 1, "num_agent": 1},
-            sampling_weight=0.5,
-        )
-        for item in owned + AMMUNITION
-    ]
-    harvest = [
-        TaskSpec(
-            eval_fn=predicates.HarvestItem,
-            eval_fn_kwargs={"item": item, "level": 1, "quantity": number},
-            sampling_weight=0.5,
-        )
-        for item in AMMUNITION + CONSUMABLES
-        for number in (1, 5)
-    ]
-    consume = [
-        TaskSpec(
-            eval_fn=predicates.ConsumeItem,
-            eval_fn_kwargs={"item": item, "level": 1, "quantity": number},
-            sampling_weight=0.5,
-        )
-        for item in CONSUMABLES
-        for number in (1, 5)
-    ]
-    return equip + harvest + consume
-
-
-def _market() -> list[TaskSpec]:
-    gold = [
-        TaskSpec(eval_fn=function, eval_fn_kwargs={"amount": amount}, sampling_weight=1)
-        for function in (predicates.HoardGold, predicates.EarnGold)
-        for amount in (5, 20)
-    ]
-    return gold + [_count(event, number, 1) for event in ("LIST_ITEM", "BUY_ITEM") for number in (1, 5)]

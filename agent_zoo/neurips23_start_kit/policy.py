@@ -5,8 +5,16 @@ from torch import nn
 from torch.nn import functional
 
 from agent_zoo.base import BasePolicy, RecurrentPolicy
-from agent_zoo.layers import Candidates, TileConvolution, entity_features, item_features, mean_over_table, own_rows
-from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
+from agent_zoo.layers import (
+    Candidates,
+    TileConvolution,
+    entity_features,
+    item_features,
+    mean_over_table,
+    own_rows,
+    padding_row,
+)
+from agent_zoo.observation import ObservationLayout, PackedObservation
 
 TILE_EMBEDDING = 32
 TILE_CHANNELS = (32, 8)
@@ -18,7 +26,11 @@ class Policy(BasePolicy):
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
         super().__init__(layout, hidden_size)
         first, second = TILE_CHANNELS
-        self.tile_convolution = TileConvolution(layout, TILE_EMBEDDING, first)
+        self.side = layout.view_side
+        self.material = nn.Embedding(layout.materials, TILE_EMBEDDING)
+        self.row = nn.Embedding(self.side, TILE_EMBEDDING)
+        self.column = nn.Embedding(self.side, TILE_EMBEDDING)
+        self.tile_convolution = TileConvolution(layout, 2 * TILE_EMBEDDING, TILE_EMBEDDING, first)
         self.tile_encoder = nn.Sequential(
             nn.ReLU(),
             nn.Conv2d(first, second, 3),
@@ -40,10 +52,10 @@ class Policy(BasePolicy):
         entities = self._embed_entities(observation.entity.values)
         inventory = self._embed_items(observation.inventory.values)
         market = self._embed_items(observation.market.values)
-        no_entity = self._embed_entities(_padding_row(observation.entity))[0]  # (hidden,)
-        no_item = self._embed_items(_padding_row(observation.inventory))[0]
+        no_entity = self._embed_entities(padding_row(observation.entity))[0]  # (hidden,)
+        no_item = self._embed_items(padding_row(observation.inventory))[0]
         parts = [
-            self.tile_encoder(self.tile_convolution(observation.material)),
+            self.tile_encoder(self.tile_convolution(observation.material, self.material.weight, self.places())),
             functional.relu(self.self_encoder(self.entity_features(own_rows(observation)))),
             mean_over_table(entities, no_entity, observation.entity, self.layout.entities),
             mean_over_table(inventory, no_item, observation.inventory, self.layout.inventory),
@@ -55,6 +67,12 @@ class Policy(BasePolicy):
             keys={"entity": entities, "inventory": inventory, "market": market},
         )
         return self.projection(torch.cat(parts, dim=1)), candidates
+
+    def places(self) -> torch.Tensor:
+        """Describe each place in view by the embeddings of its row and column, (2 embeddings, side, side)."""
+        rows = self.row.weight.T.unsqueeze(2).expand(-1, -1, self.side)  # (embedding, side, side)
+        columns = self.column.weight.T.unsqueeze(1).expand(-1, self.side, -1)
+        return torch.cat([rows, columns])
 
     def _embed_entities(self, values: torch.Tensor) -> torch.Tensor:
         return functional.relu(self.entity_encoder(self.entity_features(values)))
@@ -68,7 +86,3 @@ class Recurrent(RecurrentPolicy):
 
     def __init__(self, policy: Policy, layers: int = 1):
         super().__init__(policy, layers)
-
-
-def _padding_row(rows: PackedRows) -> torch.Tensor:
-    return rows.values.new_zeros(1, rows.values.shape[1])

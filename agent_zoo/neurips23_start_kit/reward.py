@@ -3,15 +3,13 @@
 from typing import Any
 
 import nmmo
-from nmmo.lib.event_log import EventState
 
 from agent_zoo.base import BaseRewardWrapper
+from agent_zoo.rewards import NewEvents
 
 HEALTH_BONUS = 0.03
 NEW_EVENT_BONUS = 0.01
 NEW_EVENTS_PAID_A_TICK = 3
-_COLUMN = EventState.State.attr_name_to_col
-_IDENTITY = (_COLUMN["event"], _COLUMN["type"], _COLUMN["level"])
 
 
 class RewardWrapper(BaseRewardWrapper):
@@ -22,17 +20,16 @@ class RewardWrapper(BaseRewardWrapper):
 
     def __init__(self, env: Any, game: nmmo.Env):
         super().__init__(env, game)
-        self._known_events: dict[int, set[tuple[int, ...]]] = {}
-        self._new_events: dict[int, int] = {}
+        self.new_events = NewEvents(game)
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start an episode."""
-        self._known_events = {agent: set() for agent in self.game.possible_agents}
+        self.new_events.start_episode()
         return super().reset(seed=seed, options=options)
 
     def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
         """Count each agent's new kinds of events, and forbid the prices just asked."""
-        self._count_new_events()
+        self.new_events.count()
         for agent, action in actions.items():
             if agent in died and not died[agent]:
                 self._forbid_same_price(action["Sell"], observations[agent]["ActionTargets"]["Sell"])
@@ -43,18 +40,8 @@ class RewardWrapper(BaseRewardWrapper):
         return (
             task_reward
             + HEALTH_BONUS * healthier
-            + NEW_EVENT_BONUS * min(self._new_events[agent], NEW_EVENTS_PAID_A_TICK)
+            + NEW_EVENT_BONUS * min(self.new_events.of(agent), NEW_EVENTS_PAID_A_TICK)
         )
-
-    def _count_new_events(self) -> None:
-        self._new_events = dict.fromkeys(self._known_events, 0)
-        realm = self.game.realm
-        for row in realm.event_log.get_data(tick=realm.tick):
-            known = self._known_events.get(row[_COLUMN["ent_id"]])
-            identity = tuple(int(row[column]) for column in _IDENTITY)
-            if known is not None and identity not in known:
-                known.add(identity)
-                self._new_events[row[_COLUMN["ent_id"]]] += 1
 
     @staticmethod
     def _forbid_same_price(offer: dict, legal: dict) -> None:

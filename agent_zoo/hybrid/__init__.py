@@ -1,0 +1,6 @@
+"""hybrid: takeru's network with a memory, paid as yaofeng is."""
+
+from agent_zoo.hybrid.policy import Policy, Recurrent
+from agent_zoo.yaofeng.reward import RewardWrapper
+
+__all__ = ["Policy", "Recurrent", "RewardWrapper"]

@@ -1,0 +1,13 @@
+"""takeru's network with an LSTM."""
+
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.takeru.policy import Policy
+
+__all__ = ["Policy", "Recurrent"]
+
+
+class Recurrent(RecurrentPolicy):
+    """One LSTM layer unless asked otherwise."""
+
+    def __init__(self, policy: Policy, layers: int = 1):
+        super().__init__(policy, layers)

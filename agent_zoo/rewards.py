@@ -1,0 +1,59 @@
+"""Building blocks of rewards and restrictions that several agents share."""
+
+import nmmo
+import numpy as np
+from nmmo.entity.entity import EntityState
+from nmmo.lib.event_log import EventState
+
+_EVENT = EventState.State.attr_name_to_col
+_IDENTITY = (_EVENT["event"], _EVENT["type"], _EVENT["level"])
+_NPC_TYPE = EntityState.State.attr_name_to_col["npc_type"]
+_PASSIVE = 1
+_GIVING = (("Give", "InventoryItem"), ("Give", "Target"), ("GiveGold", "Target"))
+
+
+class NewEvents:
+    """Counts, tick by tick, what each agent did for the first time in its life.
+
+    Events are the same if they agree in their kind, in what they concern (a skill, an item, an opponent) and in its
+    level.
+    """
+
+    def __init__(self, game: nmmo.Env):
+        self.game = game
+        self._known: dict[int, set[tuple[int, ...]]] = {}
+        self._new: dict[int, int] = {}
+
+    def start_episode(self) -> None:
+        """Forget everything."""
+        self._known = {agent: set() for agent in self.game.possible_agents}
+        self._new = {}
+
+    def count(self) -> None:
+        """Read the events of the tick just played."""
+        realm = self.game.realm
+        self._new = {}
+        for row in realm.event_log.get_data(tick=realm.tick):
+            agent = int(row[_EVENT["ent_id"]])
+            known = self._known.get(agent)
+            identity = tuple(int(row[column]) for column in _IDENTITY)
+            if known is not None and identity not in known:
+                known.add(identity)
+                self._new[agent] = self._new.get(agent, 0) + 1
+
+    def of(self, agent: int) -> int:
+        """Return how many kinds of events were new to the agent in the tick just played."""
+        return self._new.get(agent, 0)
+
+
+def forbid_giving(observation: dict) -> None:
+    """Leave only the no-op, which is last, in every choice that gives items or gold away."""
+    for action, argument in _GIVING:
+        observation["ActionTargets"][action][argument][:-1] = 0
+
+
+def forbid_attacking_dangerous_npcs(observation: dict) -> None:
+    """Make NPCs that fight back, neutral and aggressive ones, no targets of attacks."""
+    target = observation["ActionTargets"]["Attack"]["Target"]
+    target[np.flatnonzero(observation["Entity"][:, _NPC_TYPE] > _PASSIVE)] = 0
+    target[-1] = not target[:-1].any()  # as in the game: the no-op is legal only where there is no target

@@ -1,0 +1,127 @@
+"""yaofeng's network: normalised perceptrons on entities and items, two LSTM layers, orthogonal weights."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from agent_zoo.base import BasePolicy, RecurrentPolicy
+from agent_zoo.distribution import ActionDistribution
+from agent_zoo.layers import (
+    ENTITY_ID,
+    ENTITY_SCALES,
+    Candidates,
+    EmbeddedRowFeatures,
+    TileConvolution,
+    initialize_orthogonally,
+    item_features,
+    mean_over_table,
+    own_rows,
+    padding_row,
+    scaled_places,
+)
+from agent_zoo.observation import ObservationLayout, PackedObservation
+
+MATERIAL_EMBEDDING = 62  # 64 with the scaled row and column
+TILE_CHANNELS = (32, 8)
+IDENTITY_EMBEDDING = 64
+IDENTITIES = {"id": ENTITY_ID, "attacker_id": ENTITY_ID}
+ACTION_GAIN = 0.01  # nearly equal probabilities before training
+
+
+class Policy(BasePolicy):
+    """Concatenates tiles, the agent's own row, the mean of each table and the task; its heads read rectified units."""
+
+    scaled_places: torch.Tensor
+
+    def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
+        super().__init__(layout, hidden_size)
+        first, second = TILE_CHANNELS
+        self.material = nn.Embedding(layout.materials, MATERIAL_EMBEDDING)
+        # The residual block reads a tile's material only, so it runs once a material instead of once a tile.
+        self.material_block = _Residual(MATERIAL_EMBEDDING)
+        self.register_buffer("scaled_places", scaled_places(layout.view_side), persistent=False)
+        self.tile_convolution = TileConvolution(layout, 2, MATERIAL_EMBEDDING, first)
+        self.tile_encoder = nn.Sequential(
+            nn.ReLU(),
+            nn.Conv2d(first, second, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(second * (layout.view_side - 4) ** 2, hidden_size),
+            nn.ReLU(),
+        )
+        self.entity_features = EmbeddedRowFeatures(layout.entity_columns, IDENTITIES, ENTITY_SCALES, IDENTITY_EMBEDDING)
+        self.item_features = item_features(layout)
+        self.self_encoder = _perceptron(self.entity_features.size, hidden_size)
+        self.entity_encoder = _perceptron(self.entity_features.size, hidden_size)
+        self.item_encoder = _perceptron(self.item_features.size, hidden_size)
+        self.task_encoder = nn.Linear(layout.task_size, hidden_size)
+        self.projection = nn.Linear(6 * hidden_size, hidden_size)
+        initialize_orthogonally(self)
+        initialize_orthogonally(self.action_decoder, ACTION_GAIN)
+        initialize_orthogonally(self.critic, 1.0)
+
+    def encode_observations(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
+        """Return the encoder's output, (B, hidden), and what the action heads choose among."""
+        entities = self.entity_encoder(self.entity_features(observation.entity.values))
+        inventory = self.item_encoder(self.item_features(observation.inventory.values))
+        market = self.item_encoder(self.item_features(observation.market.values))
+        no_entity = self.entity_encoder(self.entity_features(padding_row(observation.entity)))[0]  # (hidden,)
+        no_item = self.item_encoder(self.item_features(padding_row(observation.inventory)))[0]
+        parts = [
+            self.tile_encoder(self.tile_convolution(observation.material, self.material_vectors(), self.places())),
+            self.self_encoder(self.entity_features(own_rows(observation))),
+            mean_over_table(entities, no_entity, observation.entity, self.layout.entities),
+            mean_over_table(inventory, no_item, observation.inventory, self.layout.inventory),
+            mean_over_table(market, no_item, observation.market, self.layout.market),
+            functional.relu(self.task_encoder(observation.task.to(self.task_encoder.weight.dtype))),
+        ]
+        candidates = Candidates(
+            rows={"entity": observation.entity, "inventory": observation.inventory, "market": observation.market},
+            keys={"entity": entities, "inventory": inventory, "market": market},
+        )
+        return self.projection(torch.cat(parts, dim=1)), candidates
+
+    def decode_actions(
+        self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
+    ) -> tuple[ActionDistribution, torch.Tensor]:
+        """Return the distribution over actions and the value, (B,), both of the rectified hidden state."""
+        return super().decode_actions(functional.relu(hidden), candidates, observation)
+
+    def material_vectors(self) -> torch.Tensor:
+        """Describe each material, (materials, embedding)."""
+        return self.material_block(self.material.weight)
+
+    def places(self) -> torch.Tensor:
+        """Describe each place in view by its scaled row and column, (2, side, side)."""
+        return self.scaled_places
+
+
+class Recurrent(RecurrentPolicy):
+    """Two LSTM layers unless asked otherwise."""
+
+    def __init__(self, policy: Policy, layers: int = 2):
+        super().__init__(policy, layers)
+
+
+class _Residual(nn.Module):
+    """x + f(x), with layer normalisation."""
+
+    def __init__(self, units: int):
+        super().__init__()
+        self.block = nn.Sequential(
+            nn.LayerNorm(units), nn.Linear(units, units), nn.ReLU(), nn.LayerNorm(units), nn.Linear(units, units)
+        )
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return values + self.block(values)
+
+
+def _perceptron(inputs: int, units: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(inputs, units),
+        nn.LayerNorm(units),
+        nn.ReLU(),
+        nn.Linear(units, units),
+        nn.LayerNorm(units),
+        nn.ReLU(),
+    )
