@@ -3,6 +3,7 @@
     python train.py --debug --no-track           # about a minute on two cores: does everything work?
     python train.py -a neurips23_start_kit       # the settings of config.yaml
     python train.py -n my_run --train.learning-rate 1e-4
+    python train.py --resume runs/my_run         # go on where it was stopped or killed
 
 The policy ends up as policies/NAME.safetensors, metrics and all checkpoints in runs/NAME/.
 """
@@ -10,7 +11,7 @@ The policy ends up as policies/NAME.safetensors, metrics and all checkpoints in 
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +20,7 @@ import tyro
 
 import agent_zoo
 import command_line
-from reinforcement_learning.settings import Settings, check_training, load_settings
+from reinforcement_learning.settings import Settings, check_resumed, check_training, load_settings, read_run_settings
 from user_error import UserError
 
 DEFAULT_AGENT = "neurips23_start_kit"
@@ -35,6 +36,8 @@ class Choice:
     """Apply the `debug` section of the settings file: a small world and few steps."""
     config: Path = Path("config.yaml")
     """Settings file."""
+    resume: Path | None = None
+    """Folder of a run to go on with, exactly as if it had not stopped; its own settings replace the settings file."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class Arguments(Choice):
 
     name: Annotated[str | None, tyro.conf.arg(aliases=["-n"])] = None
     """Name of the policy and of the run; by default the agent and the time."""
+    recurrence: bool = True
+    """Give the policy an LSTM; --no-recurrence is --policy.lstm-layers 0."""
     track: bool = True
     """Mirror the metrics on Weights & Biases."""
     policies_dir: Path = Path("policies")
@@ -60,11 +65,31 @@ def parse(arguments: Sequence[str]) -> Arguments:
         return_unknown_args=True,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
-    agent_zoo.check_name(choice.agent)
-    defaults = Arguments(settings=load_settings(choice.config, choice.agent, choice.debug))
+    defaults = _resumed_defaults(choice.resume) if choice.resume else _new_defaults(choice)
     parsed = command_line.parse(Arguments, __doc__, default=defaults, args=arguments)
+    if parsed.resume:
+        _check_resumed(defaults, parsed)
+    if not parsed.recurrence:
+        parsed = replace(parsed, settings=replace(parsed.settings, policy=replace(parsed.settings.policy, lstm_layers=0)))
     check_training(parsed.settings)
     return parsed
+
+
+def _new_defaults(choice: Choice) -> Arguments:
+    agent_zoo.check_name(choice.agent)
+    return Arguments(settings=load_settings(choice.config, choice.agent, choice.debug))
+
+
+def _resumed_defaults(folder: Path) -> Arguments:
+    agent, settings = read_run_settings(folder)
+    return Arguments(agent=agent, resume=folder, name=folder.name, runs_dir=folder.parent, settings=settings)
+
+
+def _check_resumed(before: Arguments, now: Arguments) -> None:
+    for option in ("agent", "name", "runs_dir", "debug", "recurrence"):
+        if getattr(before, option) != getattr(now, option):
+            raise UserError(f"--resume goes on with the run in {now.resume}: leave out --{option.replace('_', '-')}")
+    check_resumed(before.settings, now.settings)
 
 
 def choose_name(arguments: Arguments) -> str:
@@ -72,7 +97,7 @@ def choose_name(arguments: Arguments) -> str:
     name = arguments.name or f"{arguments.agent}_{datetime.now(UTC):%Y%m%d_%H%M%S}"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
-    if (arguments.policies_dir / f"{name}.safetensors").exists():
+    if not arguments.resume and (arguments.policies_dir / f"{name}.safetensors").exists():
         raise UserError(f"{arguments.policies_dir / name}.safetensors already exists: choose another name with -n")
     return name
 
@@ -91,6 +116,7 @@ def main() -> None:
     from reinforcement_learning.terminal import TrainingView, counted_progress
     from reinforcement_learning.tracking import NoTracker, WandbTracker, check_login
     from reinforcement_learning.trainer import train
+    from reinforcement_learning.training_state import TrainingState
     from reinforcement_learning.versions import versions
 
     settings = arguments.settings
@@ -99,13 +125,15 @@ def main() -> None:
         check_login(settings.wandb)
     for folder in (arguments.policies_dir, arguments.runs_dir, settings.env.maps_dir):
         make_folder(folder)
-    run = RunFolder(arguments.runs_dir / name)
+    run = RunFolder(arguments.resume) if arguments.resume else RunFolder.create(arguments.runs_dir / name)
+    state = TrainingState.load(run.state_path) if arguments.resume and run.state_path.exists() else None
+    run.keep_metrics(state.updates if state else 0)
     run.write_settings(arguments.agent, settings, versions())
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(settings.env, progress)
     tracker = WandbTracker(name, arguments.agent, settings, run.folder) if arguments.track else NoTracker()
     with StopSignal() as stop, TrainingView(settings.train.total_agent_steps) as view:
-        checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop)
+        checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop, state)
         tracker.finish()
     policy_path = arguments.policies_dir / f"{name}.safetensors"
     copy_checkpoint(checkpoint, policy_path)

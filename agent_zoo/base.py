@@ -30,6 +30,10 @@ class LSTMState:
     hidden: torch.Tensor
     cell: torch.Tensor
 
+    def to(self, device: torch.device) -> "LSTMState":
+        """Return the same memory on another device."""
+        return LSTMState(self.hidden.to(device), self.cell.to(device))
+
     def take(self, agents: torch.Tensor) -> "LSTMState":
         """Return the memory of the given agents, in their order."""
         return LSTMState(self.hidden[:, agents], self.cell[:, agents])

@@ -1,29 +1,22 @@
 """A trained policy in one file that anyone can open safely: weights as safetensors, all else in its header as text."""
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import safetensors
-import torch
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as tensors_to_bytes
 
 import agent_zoo
 from activation_store.files import write_bytes
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.settings import Settings
+from reinforcement_learning.tensor_file import read_tensors, read_text, write_tensors
 from reinforcement_learning.versions import versions
 from user_error import UserError
 
 FORMAT_VERSION = 1
 TASK_ENCODER = "structural"
 SUFFIX = ".safetensors"
-_HEADER_KEY = "nmmo_interpretability"
-_PICKLE_STARTS = (b"PK\x03\x04", b"\x80")
 
 
 @dataclass(frozen=True)
@@ -98,11 +91,7 @@ def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
 
 def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -> None:
     """Write a checkpoint, whole or not at all."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
-    text = info.to_header()
-    # One entry only: safetensors writes several in random order, and the same policy should be the same file.
-    header = {_HEADER_KEY: json.dumps({"info": text, "sha256": _sha256(text, tensors)})}
-    write_bytes(path, tensors_to_bytes(tensors, metadata=header))
+    write_tensors(path, policy.state_dict(), info.to_header())
 
 
 def read_info(path: Path) -> CheckpointInfo:
@@ -111,8 +100,7 @@ def read_info(path: Path) -> CheckpointInfo:
     Raises:
         UserError: as `load_checkpoint`, but the weights are not looked at.
     """
-    text, _ = _open(path)
-    return CheckpointInfo.from_header(text, path)
+    return CheckpointInfo.from_header(read_text(path), path)
 
 
 def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
@@ -122,10 +110,7 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
         UserError: the file is missing, a pickle, truncated, altered, of another version, or its weights do not fit
             the agent of that name in this version.
     """
-    text, sha256 = _open(path)
-    tensors = load_tensors(path.read_bytes())
-    if _sha256(text, tensors) != sha256:
-        raise UserError(f"{path} is damaged: its content does not have the hash it was saved with; copy it again")
+    tensors, text = read_tensors(path)
     info = CheckpointInfo.from_header(text, path)
     try:
         policy = build_policy(info)
@@ -145,40 +130,3 @@ def copy_checkpoint(source: Path, target: Path) -> None:
 def list_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder, by name."""
     return sorted(folder.glob(f"*{SUFFIX}"))
-
-
-def _open(path: Path) -> tuple[str, str]:
-    """Read the info's text and the hash from the header, refusing what is not one of our checkpoints."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except FileNotFoundError:
-        raise UserError(f"there is no checkpoint {path}") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-    except safetensors.SafetensorError as error:
-        # Only now: a good file starts with its header's length, which may begin with the same byte as a pickle.
-        if start.startswith(_PICKLE_STARTS):
-            raise UserError(
-                f"{path} is a pickle: opening it would run whatever code it holds, so it is refused; "
-                "save the weights as safetensors instead"
-            ) from None
-        raise UserError(f"{path} is not a whole safetensors file ({error}): copy the checkpoint again") from None
-    if _HEADER_KEY not in header:
-        raise UserError(f"{path} was not saved by this project: its header lacks {_HEADER_KEY}")
-    try:
-        entry = json.loads(header[_HEADER_KEY])
-        return str(entry["info"]), str(entry["sha256"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} has a damaged header ({error}): copy the checkpoint again") from None
-
-
-def _sha256(header: str, tensors: dict[str, torch.Tensor]) -> str:
-    digest = hashlib.sha256(header.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -57,6 +57,21 @@ class Episode:
     map_number: int
 
 
+@dataclass(frozen=True)
+class EpisodeStart:
+    """Where a world starts: in an episode of its sequence, after the actions already taken in it.
+
+    Attributes:
+        first_seed: of the world's whole sequence of episodes.
+        number: of the episode in that sequence, from 0.
+        actions: of each tick so far, (agents, heads).
+    """
+
+    first_seed: int
+    number: int = 0
+    actions: tuple[np.ndarray, ...] = ()
+
+
 class SeededEpisodes(BaseParallelWrapper):
     """Gives each episode its own seed, map and tasks, and ends it early when few agents are left."""
 
@@ -69,6 +84,10 @@ class SeededEpisodes(BaseParallelWrapper):
             spec.embedding = encode_task(spec, task.embedding_size)
         self.episode = Episode(first_seed=0, number=-1, map_number=0)
         self.agents: list[int] = []
+
+    def skip_to(self, first_seed: int, number: int) -> None:
+        """Let the next reset start the given episode."""
+        self.episode = Episode(first_seed, number - 1, map_number=0)
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start the next episode; a seed starts the sequence of episodes anew."""
@@ -139,16 +158,44 @@ class EpisodeStatistics(BaseParallelWrapper):
         )
 
 
+class World(pufferlib.emulation.PettingZooPufferEnv):
+    """One world as PufferLib runs it; its first reset takes it to where it is to start."""
+
+    def __init__(self, env: BaseParallelWrapper, episodes: SeededEpisodes, start: EpisodeStart | None):
+        super().__init__(env=env)
+        self.episodes = episodes
+        self.start = start
+
+    def reset(self, seed: int | None = None) -> tuple[dict, dict]:
+        """Start an episode, the first time in its middle if asked to; `seed` then says nothing new."""
+        if self.start is None:
+            return super().reset(seed=seed)
+        start, self.start = self.start, None
+        self.episodes.skip_to(start.first_seed, start.number)
+        observations, infos = super().reset()
+        for actions in start.actions:
+            super().step(actions.astype(self.single_action_space.dtype))
+        return observations, {} if start.actions else infos
+
+
 def make_environment(
-    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path
-) -> pufferlib.emulation.PettingZooPufferEnv:
-    """Build one world as PufferLib runs it; `maps` is a finished folder from `ensure_maps`."""
+    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path, start: EpisodeStart | None = None
+) -> World:
+    """Build one world as PufferLib runs it.
+
+    Args:
+        agent: whose reward is paid.
+        settings: the world.
+        task: what agents are asked to do.
+        maps: a finished folder from `ensure_maps`.
+        start: where its first reset takes it; by default the seed given to that reset decides.
+    """
     _outlive_nobody()
     logging.getLogger().setLevel(logging.ERROR)
     game = nmmo.Env(game_config(settings, task.embedding_size, maps))
     episodes = SeededEpisodes(game, settings, task)
     rewarded = agent_zoo.load(agent).RewardWrapper(episodes, game)
-    return pufferlib.emulation.PettingZooPufferEnv(env=EpisodeStatistics(rewarded, game))
+    return World(EpisodeStatistics(rewarded, game), episodes, start)
 
 
 def observation_layout(env: pufferlib.emulation.PettingZooPufferEnv) -> ObservationLayout:

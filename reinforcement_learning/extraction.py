@@ -18,7 +18,7 @@ from reinforcement_learning.game_config import GameConfig
 from reinforcement_learning.rollout import Decision, Player
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.vectorization import make_worlds, world_seeds
+from reinforcement_learning.vectorization import first_episodes, make_worlds
 from reinforcement_learning.versions import versions
 
 ONE_WORLD = RolloutSettings(num_envs=1, vectorization="serial")
@@ -84,7 +84,7 @@ def extract(subject: Subject, plan: Plan, maps: Path, folder: Path, on_tick: Cal
         UserError: the folder already holds a dump, a layer does not exist, or an activation is not finite.
     """
     metadata = _metadata(subject, plan)
-    worlds = make_worlds(subject.info.agent, plan.env, plan.task, ONE_WORLD, maps)
+    worlds = make_worlds(subject.info.agent, plan.env, plan.task, ONE_WORLD, maps, first_episodes(plan.seed, 1))
     try:
         player = Player(worlds, subject.policy, subject.info.layout, Stopwatch())
         with DumpWriter(folder, metadata) as writer, capture(subject.policy, plan.layers) as captured:
@@ -101,7 +101,7 @@ def _record(
     episodes: list[dict] = []
     records = step = 0
     generator = torch.Generator(player.device).manual_seed(plan.seed)
-    player.reset(world_seeds(plan.seed, worlds=1))
+    player.reset()
     while plan.max_steps is None or step < plan.max_steps:
         for episode in player.arrival.episodes:
             episodes.append(_episode(len(episodes), episode))

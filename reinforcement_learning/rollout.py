@@ -17,6 +17,7 @@ from agent_zoo.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from reinforcement_learning.advantages import generalized_advantages
 from reinforcement_learning.environment import Episode, Life
+from reinforcement_learning.episode_journal import EpisodeJournal
 from reinforcement_learning.stopwatch import Stopwatch
 
 
@@ -67,8 +68,21 @@ class Arrival:
 class Player:
     """Steps vectorised worlds with one policy, keeping each slot's memory."""
 
-    def __init__(self, worlds: Any, policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch):
+    def __init__(
+        self, worlds: Any, policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
+        journal: EpisodeJournal | None = None,
+    ):  # fmt: skip
+        """Play with the given policy.
+
+        Args:
+            worlds: PufferLib's vectorised environment.
+            policy: plays all agents.
+            layout: of the observations.
+            stopwatch: told where the time goes.
+            journal: told of every action, for who wants to rebuild the worlds.
+        """
         self.worlds = worlds
+        self.journal = journal
         self.policy = policy
         self.layout = layout
         self.device = next(policy.parameters()).device
@@ -77,11 +91,11 @@ class Player:
         self.memory = policy.initial_state(self.slots)
         self.arrival: Arrival
 
-    def reset(self, seeds: list[int]) -> None:
-        """Start every world from its first seed."""
+    def reset(self) -> None:
+        """Take every world to its start."""
         self.memory = self.policy.initial_state(self.slots)
         with self.stopwatch.time("environment"):
-            self.worlds.async_reset(seeds)
+            self.worlds.async_reset()
             self._receive()
 
     @torch.no_grad()
@@ -108,6 +122,8 @@ class Player:
         with self.stopwatch.time("environment"):
             self.worlds.send(actions)
             self._receive()
+        if self.journal:
+            self.journal.record(actions, self.arrival.episodes)
 
     def _receive(self) -> None:
         observations, reward, terminal, truncated, infos, _, mask = self.worlds.recv()

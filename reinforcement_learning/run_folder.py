@@ -1,38 +1,57 @@
-"""The folder of a training run: settings, one line of metrics an update, checkpoints."""
+"""The folder of a training run: settings, one line of metrics an update, checkpoints, and what resuming needs."""
 
 from dataclasses import asdict
 from pathlib import Path
 
 import orjson
+from filelock import FileLock, Timeout
 
-from activation_store.files import make_folder, write_json
+from activation_store.files import make_folder, write_bytes, write_json
 from reinforcement_learning.checkpoint import SUFFIX
-from reinforcement_learning.settings import Settings
+from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings
 from user_error import UserError
 
-SETTINGS_FILE = "settings.json"
 METRICS_FILE = "metrics.jsonl"
 CHECKPOINTS_FOLDER = "checkpoints"
+STATE_FILE = "training_state.safetensors"
+LOCK_FILE = ".lock"
 
 
 class RunFolder:
-    """Creates the folder and writes to it; `metrics.jsonl` is the record of truth, trackers only mirror it."""
+    """Where a run keeps its record; `metrics.jsonl` is the record of truth, trackers only mirror it.
+
+    One process at a time holds a run: the lock goes with the process.
+    """
 
     def __init__(self, folder: Path):
-        """Create the folder.
+        """Take hold of a folder that exists.
+
+        Raises:
+            UserError: another process holds it.
+        """
+        self.folder = folder
+        self._lock = FileLock(folder / LOCK_FILE)
+        try:
+            self._lock.acquire(blocking=False)
+        except Timeout:
+            raise UserError(f"another process is training in {folder}: wait for it, or choose another name") from None
+
+    @staticmethod
+    def create(folder: Path) -> "RunFolder":
+        """Make the folder of a new run.
 
         Raises:
             UserError: it already holds a run, or cannot be made.
         """
-        self.folder = folder
         make_folder(folder)
         if any(folder.iterdir()):
-            raise UserError(f"{folder} already holds a run: choose another name with -n, or remove the folder")
+            raise UserError(f"{folder} already holds a run: choose another name with -n, or go on with --resume")
+        return RunFolder(folder)
 
     def write_settings(self, agent: str, settings: Settings, versions: dict[str, str]) -> None:
         """Keep what the run was asked to do, and with which packages."""
         content = orjson.loads(orjson.dumps(asdict(settings), default=str))
-        write_json(self.folder / SETTINGS_FILE, {"agent": agent, "settings": content, "versions": versions})
+        write_json(self.folder / RUN_SETTINGS_FILE, {"agent": agent, "settings": content, "versions": versions})
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Add one line to the metrics."""
@@ -40,11 +59,27 @@ class RunFolder:
         with (self.folder / METRICS_FILE).open("ab") as file:
             file.write(line)
 
+    def keep_metrics(self, updates: int) -> None:
+        """Drop what was recorded after the given number of updates: a killed run may have written ahead."""
+        path = self.folder / METRICS_FILE
+        if path.exists():
+            lines = path.read_bytes().splitlines(keepends=True)
+            write_bytes(path, b"".join(lines[:updates]))
+
     @property
     def checkpoints(self) -> Path:
         """The folder of checkpoints."""
         return self.folder / CHECKPOINTS_FOLDER
 
+    @property
+    def state_path(self) -> Path:
+        """The file from which the run can go on."""
+        return self.folder / STATE_FILE
+
     def checkpoint_path(self, name: str, steps: int) -> Path:
         """Return where the checkpoint after `steps` agent-steps belongs."""
         return self.checkpoints / f"{name}_{steps:010d}{SUFFIX}"
+
+    def stopped_path(self, name: str) -> Path:
+        """Return where the policy of a run that was stopped belongs."""
+        return self.folder / f"{name}_stopped{SUFFIX}"

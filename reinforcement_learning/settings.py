@@ -14,9 +14,16 @@ import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from activation_store.files import read_json
 from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096
+RUN_SETTINGS_FILE = "settings.json"
+# These change where a run computes, how long it lasts or who watches, but not what the steps done so far would have been.
+CHANGEABLE_WHEN_RESUMED = (
+    "env.maps_dir", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps", "train.device",
+    "train.num_checkpoints", "wandb.project", "wandb.entity", "wandb.mode",
+)  # fmt: skip
 _OVERRIDES = ("agents", "debug")
 
 
@@ -146,7 +153,7 @@ class TrainSettings(_OneLineErrors):
     learning_rate: PositiveReal = 1.5e-4
     """Adam's step size at the start."""
     anneal_learning_rate: bool = True
-    """Whether the step size falls linearly to zero."""
+    """Whether the step size falls linearly to zero at the last agent-step."""
     gamma: Fraction = 0.99
     """Discount per tick."""
     gae_lambda: Fraction = 0.95
@@ -215,6 +222,24 @@ def load_settings(path: Path, agent: str, debug: bool = False) -> Settings:
         raise UserError(f"{path}: {error}") from None
 
 
+def read_run_settings(folder: Path) -> tuple[str, Settings]:
+    """Return the agent and the settings of the run in a folder.
+
+    Raises:
+        UserError: there is no run, or its settings are damaged or of another version.
+    """
+    path = folder / RUN_SETTINGS_FILE
+    if not path.exists():
+        raise UserError(f"{folder} holds no run to resume: it lacks {RUN_SETTINGS_FILE}")
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("agent"), str):
+        raise UserError(f"{path} does not name the agent: it is damaged or not the file it claims to be")
+    try:
+        return content["agent"], TypeAdapter(Settings).validate_python(content.get("settings"))
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
 def check_training(settings: Settings) -> None:
     """Refuse combinations that cannot work, before anything expensive starts.
 
@@ -239,6 +264,23 @@ def check_training(settings: Settings) -> None:
             "every episode would end at once"
         )
     check_workers(settings.rollout)
+
+
+def check_resumed(before: Settings, now: Settings) -> None:
+    """Refuse to go on with a run under settings that would make it another run.
+
+    Raises:
+        UserError: names the setting that was changed, with both values.
+    """
+    for section in fields(Settings):
+        for setting in fields(getattr(before, section.name)):
+            name = f"{section.name}.{setting.name}"
+            was, is_now = (getattr(getattr(each, section.name), setting.name) for each in (before, now))
+            if was != is_now and name not in CHANGEABLE_WHEN_RESUMED:
+                raise UserError(
+                    f"--resume: {name} was {was} and cannot become {is_now}; "
+                    f"what may change: {', '.join(CHANGEABLE_WHEN_RESUMED)}"
+                )
 
 
 def check_workers(rollout: RolloutSettings) -> None:

@@ -13,6 +13,7 @@ from agent_zoo.base import RecurrentPolicy
 from reinforcement_learning.checkpoint import build_policy, save_checkpoint, untrained_info
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.environment import Life, observation_layout
+from reinforcement_learning.episode_journal import EpisodeJournal
 from reinforcement_learning.ppo import update
 from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
 from reinforcement_learning.run_folder import RunFolder
@@ -20,7 +21,8 @@ from reinforcement_learning.settings import Settings
 from reinforcement_learning.stop_signal import StopSignal
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.tracking import Tracker
-from reinforcement_learning.vectorization import make_worlds, world_seeds
+from reinforcement_learning.training_state import TrainingState, optimizer_tensors, restore_optimizer
+from reinforcement_learning.vectorization import first_episodes, make_worlds
 from user_error import UserError
 
 Metrics = dict[str, float]
@@ -45,9 +47,9 @@ class Reports:
 
 def train(
     name: str, agent: str, settings: Settings, maps: Path, run: RunFolder, tracker: Tracker, reports: Reports,
-    stop: StopSignal,
+    stop: StopSignal, state: TrainingState | None = None,
 ) -> Path:  # fmt: skip
-    """Train an agent and return its last checkpoint, also when stopped early.
+    """Train an agent and return the policy's checkpoint, also when stopped early.
 
     Args:
         name: of the policy.
@@ -58,15 +60,19 @@ def train(
         tracker: mirror of the metrics.
         reports: what to call on progress.
         stop: looked at between ticks and between minibatches.
+        state: where a run goes on; by default it begins.
 
     Raises:
         UserError: the loss stopped being a finite number, or a worker process ended.
     """
     seeds = np.random.SeedSequence(settings.train.seed).generate_state(3)
     torch.manual_seed(int(seeds[0]))
-    worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps)
+    starts = state.worlds if state else first_episodes(settings.train.seed, settings.rollout.num_envs)
+    worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps, starts)
     try:
-        return _Training(name, agent, settings, worlds, run, tracker, reports, stop, seeds).run_to_end()
+        training = _Training(name, agent, settings, worlds, EpisodeJournal(starts), run, tracker, reports, stop, seeds)
+        training.start(state)
+        return training.run_to_end()
     except UserError as error:
         raise UserError(f"{error}; checkpoints so far: {run.checkpoints}") from None
     finally:
@@ -75,8 +81,8 @@ def train(
 
 class _Training:
     def __init__(
-        self, name: str, agent: str, settings: Settings, worlds: Any, run: RunFolder, tracker: Tracker,
-        reports: Reports, stop: StopSignal, seeds: np.ndarray,
+        self, name: str, agent: str, settings: Settings, worlds: Any, journal: EpisodeJournal, run: RunFolder,
+        tracker: Tracker, reports: Reports, stop: StopSignal, seeds: np.ndarray,
     ):  # fmt: skip
         self.name, self.settings, self.run, self.tracker = name, settings, run, tracker
         self.reports, self.stop = reports, stop
@@ -85,7 +91,8 @@ class _Training:
         self.policy: RecurrentPolicy = build_policy(self.info).to(device)
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=settings.train.learning_rate, eps=1e-5)
         self.stopwatch = Stopwatch()
-        self.player = Player(worlds, self.policy, self.info.layout, self.stopwatch)
+        self.journal = journal
+        self.player = Player(worlds, self.policy, self.info.layout, self.stopwatch, journal)
         self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
         self.collector = RolloutCollector(
             self.player,
@@ -97,20 +104,52 @@ class _Training:
         self.steps = 0
         self.updates = 0
 
+    def start(self, state: TrainingState | None) -> None:
+        """Take the worlds to their start, and all else to where the state says."""
+        self.player.reset()
+        if state is None:
+            self._save_checkpoint()
+            return
+        self.steps, self.updates = state.steps, state.updates
+        self.policy.load_state_dict(state.policy)
+        restore_optimizer(self.optimizer, state.optimizer)
+        everyone = torch.arange(self.player.slots, device=self.player.device)
+        self.player.memory.put(everyone, state.memory.to(self.player.device))
+        self.collector.generator.set_state(state.action_random)
+        self.minibatch_generator.set_state(state.minibatch_random)
+
     def run_to_end(self) -> Path:
-        total = self.settings.train.total_agent_steps
-        latest = self._save()
-        saved = 0
+        """Train until the steps are used up, or somebody stops it, and return the policy's checkpoint."""
+        train = self.settings.train
+        latest = self.run.checkpoint_path(self.name, self.steps)
         try:
-            self.player.reset(world_seeds(self.settings.train.seed, self.settings.rollout.num_envs))
-            while self.steps < total:
+            while self.steps < train.total_agent_steps:
+                reached = self._checkpoints_due()
                 self._update()
-                reached = self.settings.train.num_checkpoints * min(self.steps, total) // total
-                if reached > saved:
-                    latest, saved = self._save(), reached
+                if self._checkpoints_due() > reached:
+                    latest = self._save_checkpoint()
+                self._state().save(self.run.state_path)
         except _Stopped:
-            latest = self._save()
+            latest = self.run.stopped_path(self.name)
+            save_checkpoint(latest, self.policy, replace(self.info, steps=self.steps))
         return latest
+
+    def _checkpoints_due(self) -> int:
+        """Checkpoints that should exist by now, beside the untrained one."""
+        train = self.settings.train
+        return train.num_checkpoints * min(self.steps, train.total_agent_steps) // train.total_agent_steps
+
+    def _state(self) -> TrainingState:
+        return TrainingState(
+            steps=self.steps,
+            updates=self.updates,
+            policy=self.policy.state_dict(),
+            optimizer=optimizer_tensors(self.optimizer),
+            memory=self.player.memory,
+            action_random=self.collector.generator.get_state(),
+            minibatch_random=self.minibatch_generator.get_state(),
+            worlds=self.journal.starts(),
+        )
 
     def _update(self) -> None:
         train = self.settings.train
@@ -147,7 +186,7 @@ class _Training:
         if self.stop:
             raise _Stopped
 
-    def _save(self) -> Path:
+    def _save_checkpoint(self) -> Path:
         path = self.run.checkpoint_path(self.name, self.steps)
         save_checkpoint(path, self.policy, replace(self.info, steps=self.steps))
         return path

@@ -3,13 +3,14 @@
 import functools
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pufferlib.vector
 
-from reinforcement_learning.environment import make_environment
+from reinforcement_learning.environment import EpisodeStart, make_environment
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings, check_workers
 from user_error import UserError
 
@@ -47,27 +48,36 @@ class WatchedMultiprocessing(pufferlib.vector.Multiprocessing):
                 )
 
 
-def make_worlds(agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path) -> Any:
+def make_worlds(
+    agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path,
+    starts: Sequence[EpisodeStart],
+) -> Any:  # fmt: skip
     """Start the worlds of a rollout and return PufferLib's vectorised environment; close it when done.
+
+    Args:
+        agent: whose reward is paid.
+        env: the world.
+        task: what agents are asked to do.
+        rollout: how many worlds, and in which processes.
+        maps: a finished folder from `ensure_maps`.
+        starts: where the first reset takes each world.
 
     Raises:
         UserError: the worlds cannot be shared evenly among the workers.
     """
     check_workers(rollout)
-    creator = functools.partial(make_environment, agent, env, task, maps)
+    # Not pufferlib.vector.make: version 1.0.1 takes one creator for all worlds, not one for each.
+    creators = [functools.partial(make_environment, agent, env, task, maps, start) for start in starts]
+    no_arguments: tuple[list, list] = ([()] * len(creators), [{}] * len(creators))
     if not _in_processes(rollout):
-        return pufferlib.vector.make(creator, num_envs=rollout.num_envs, backend=pufferlib.vector.Serial)
-    return pufferlib.vector.make(
-        creator,
-        num_envs=rollout.num_envs,
-        num_workers=rollout.num_workers or _workers_that_fit(rollout.num_envs),
-        backend=WatchedMultiprocessing,
-    )
+        return pufferlib.vector.Serial(creators, *no_arguments, rollout.num_envs)
+    workers = rollout.num_workers or _workers_that_fit(rollout.num_envs)
+    return WatchedMultiprocessing(creators, *no_arguments, rollout.num_envs, num_workers=workers)
 
 
-def world_seeds(seed: int, worlds: int) -> list[int]:
-    """First seeds of the worlds of a run: independent of each other, and of those of runs with other seeds."""
-    return [int(state) for state in np.random.SeedSequence(seed).generate_state(worlds)]
+def first_episodes(seed: int, worlds: int) -> list[EpisodeStart]:
+    """Where the worlds of a run start: their seeds are independent of each other, and of those of other runs."""
+    return [EpisodeStart(int(state)) for state in np.random.SeedSequence(seed).generate_state(worlds)]
 
 
 def _in_processes(rollout: RolloutSettings) -> bool:

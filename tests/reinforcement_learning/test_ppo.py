@@ -12,7 +12,7 @@ from reinforcement_learning.ppo import minibatches, update
 from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.vectorization import make_worlds, world_seeds
+from reinforcement_learning.vectorization import first_episodes, make_worlds
 from tests.conftest import AGENT
 from user_error import UserError
 
@@ -26,9 +26,10 @@ def policy(small_world, task, maps):
 
 @pytest.fixture(scope="module")
 def rollout(policy, layout, small_world, task, maps) -> Rollout:
-    worlds = make_worlds(AGENT, small_world, task, RolloutSettings(num_envs=4, vectorization="serial"), maps)
+    rollout = RolloutSettings(num_envs=4, vectorization="serial")
+    worlds = make_worlds(AGENT, small_world, task, rollout, maps, first_episodes(0, 4))
     player = Player(worlds, policy, layout, Stopwatch())
-    player.reset(world_seeds(0, 4))
+    player.reset()
     collector = RolloutCollector(player, torch.Generator().manual_seed(0), SETTINGS.bptt_horizon, 0.99, 0.95)
     return collector.collect(SETTINGS.batch_size, on_tick=lambda _: None)
 

@@ -9,7 +9,7 @@ from agent_zoo.observation import legal_options
 from reinforcement_learning.rollout import Player, RolloutCollector
 from reinforcement_learning.settings import RolloutSettings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.vectorization import make_worlds, world_seeds
+from reinforcement_learning.vectorization import first_episodes, make_worlds
 from tests.conftest import AGENT
 
 HORIZON = 8
@@ -25,9 +25,10 @@ def policy(layout):
 @pytest.fixture(scope="module")
 def rollout(policy, layout, small_world, task, maps):
     """About 3,000 decisions in two worlds of 16 agents: several episodes, most agents die in them."""
-    worlds = make_worlds(AGENT, small_world, task, RolloutSettings(num_envs=2, vectorization="serial"), maps)
+    rollout = RolloutSettings(num_envs=2, vectorization="serial")
+    worlds = make_worlds(AGENT, small_world, task, rollout, maps, first_episodes(0, 2))
     player = Player(worlds, policy, layout, Stopwatch())
-    player.reset(world_seeds(0, 2))
+    player.reset()
     collector = RolloutCollector(player, torch.Generator().manual_seed(0), HORIZON, gamma=0.99, gae_lambda=0.95)
     yield collector.collect(3_000, on_tick=lambda _: None)
     worlds.close()

@@ -1,0 +1,112 @@
+"""All that a training run needs to go on exactly as if it had never stopped, between two updates.
+
+The state of a world of Neural MMO cannot be saved; but an episode follows from its seed and from the actions taken in
+it, so these are saved and played again.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from agent_zoo.base import LSTMState
+from reinforcement_learning.environment import EpisodeStart
+from reinforcement_learning.tensor_file import read_tensors, write_tensors
+from user_error import UserError
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Everything that changes while training, between two updates.
+
+    Attributes:
+        steps: agent-steps so far.
+        updates: updates so far.
+        policy: weights by name.
+        optimizer: moments and counters of Adam, by the parameter's place and the quantity's name.
+        memory: of all slots.
+        action_random: state of the generator that draws actions.
+        minibatch_random: state of the generator that deals minibatches.
+        worlds: where each world is.
+    """
+
+    steps: int
+    updates: int
+    policy: dict[str, torch.Tensor]
+    optimizer: dict[str, torch.Tensor]
+    memory: LSTMState
+    action_random: torch.Tensor
+    minibatch_random: torch.Tensor
+    worlds: list[EpisodeStart]
+
+    def save(self, path: Path) -> None:
+        """Write the state, whole or not at all."""
+        tensors = {
+            **{f"policy/{name}": tensor for name, tensor in self.policy.items()},
+            **{f"optimizer/{name}": tensor for name, tensor in self.optimizer.items()},
+            "memory/hidden": self.memory.hidden,
+            "memory/cell": self.memory.cell,
+            "random/actions": self.action_random,
+            "random/minibatches": self.minibatch_random,
+        }
+        for world, start in enumerate(self.worlds):
+            if start.actions:
+                tensors[f"world/{world}"] = torch.from_numpy(np.stack(start.actions))  # (ticks, agents, heads)
+        counters = {
+            "format_version": FORMAT_VERSION,
+            "steps": self.steps,
+            "updates": self.updates,
+            "worlds": [{"first_seed": start.first_seed, "number": start.number} for start in self.worlds],
+        }
+        write_tensors(path, tensors, json.dumps(counters))
+
+    @staticmethod
+    def load(path: Path) -> "TrainingState":
+        """Read a state back, on the CPU.
+
+        Raises:
+            UserError: the file is missing, damaged, or of another format version.
+        """
+        tensors, text = read_tensors(path)
+        counters = json.loads(text)
+        if counters.get("format_version") != FORMAT_VERSION:
+            raise UserError(f"{path} is no training state of format version {FORMAT_VERSION}")
+        return TrainingState(
+            steps=counters["steps"],
+            updates=counters["updates"],
+            policy=_inside("policy/", tensors),
+            optimizer=_inside("optimizer/", tensors),
+            memory=LSTMState(tensors["memory/hidden"], tensors["memory/cell"]),
+            action_random=tensors["random/actions"],
+            minibatch_random=tensors["random/minibatches"],
+            worlds=[
+                EpisodeStart(**world, actions=tuple(tensors[f"world/{index}"].numpy()) if f"world/{index}" in tensors else ())
+                for index, world in enumerate(counters["worlds"])
+            ],
+        )
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """Return what an optimizer remembers of each parameter, flat."""
+    return {
+        f"{place}/{name}": tensor
+        for place, remembered in optimizer.state_dict()["state"].items()
+        for name, tensor in remembered.items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+    """Give an optimizer what `optimizer_tensors` returned."""
+    remembered: dict[int, dict[str, torch.Tensor]] = {}
+    for key, tensor in tensors.items():
+        place, name = key.split("/")
+        remembered.setdefault(int(place), {})[name] = tensor
+    optimizer.load_state_dict({"state": remembered, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _inside(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
