@@ -86,9 +86,11 @@ def _resumed_defaults(folder: Path) -> Arguments:
 
 
 def _check_resumed(before: Arguments, now: Arguments) -> None:
-    for option in ("agent", "name", "runs_dir", "debug", "recurrence"):
-        if getattr(before, option) != getattr(now, option):
-            raise UserError(f"--resume goes on with the run in {now.resume}: leave out --{option.replace('_', '-')}")
+    fixed = {"agent": "--agent", "name": "--name", "runs_dir": "--runs-dir", "debug": "--debug",
+             "recurrence": "--no-recurrence"}  # fmt: skip
+    for name, option in fixed.items():
+        if getattr(before, name) != getattr(now, name):
+            raise UserError(f"--resume goes on with the run in {now.resume} as it was: leave out {option}")
     check_resumed(before.settings, now.settings)
 
 
@@ -120,7 +122,9 @@ def main() -> None:
     from reinforcement_learning.versions import versions
 
     settings = arguments.settings
-    pick_device(settings.train.device)  # refuses a GPU that is not there, before anything is written
+    # What cannot work is refused before anything is written.
+    pick_device(settings.train.device)
+    agent_zoo.load(arguments.agent)
     if arguments.track:
         check_login(settings.wandb)
     for folder in (arguments.policies_dir, arguments.runs_dir, settings.env.maps_dir):

@@ -1,4 +1,4 @@
-"""The policies under study: one folder an agent, each exporting `Policy`, `Recurrent` and `RewardWrapper`."""
+"""The policies under study: one module an agent, each exporting `Policy`, `Recurrent` and `RewardWrapper`."""
 
 import importlib
 import pkgutil
@@ -7,11 +7,12 @@ from types import ModuleType
 from user_error import UserError
 
 REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
+_SHARED = {"base", "distribution", "layers", "observation", "rewards"}  # what agents are built from
 
 
 def names() -> list[str]:
-    """Return the agents that can be trained: the folders of this package, in alphabetical order."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+    """Return the agents that can be trained: every module put into this package, in alphabetical order."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _SHARED)
 
 
 def check_name(name: str) -> None:

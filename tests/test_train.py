@@ -110,6 +110,49 @@ def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Pa
     assert not psutil.pid_exists(workers[1].pid) or workers[1].status() == psutil.STATUS_ZOMBIE
 
 
+def test_a_killed_run_goes_on_exactly(trained: Path) -> None:
+    longer = ("--train.total-agent-steps", "6144")
+    assert run("train.py", *SMALL, *longer, "-n", "unbroken", *folders(trained)).returncode == 0
+    with start("train.py", *SMALL, *longer, "-n", "killed", *folders(trained)) as process:
+        metrics = trained / "runs" / "killed" / "metrics.jsonl"
+        while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
+            pass
+        process.kill()
+    assert len(metrics_of(trained / "runs" / "killed")) < 6, "it ended before it could be killed"
+    where = ("--policies-dir", trained / "policies")
+    result = run("train.py", "--resume", trained / "runs" / "killed", "--no-track", *where)
+    assert result.returncode == 0, result.stderr
+    assert metrics_of(trained / "runs" / "killed") == metrics_of(trained / "runs" / "unbroken")
+    killed, unbroken = (trained / "policies" / f"{name}.safetensors" for name in ("killed", "unbroken"))
+    assert killed.read_bytes() == unbroken.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("--train.seed", "5"), ("train.seed was 1 and cannot become 5", "train.device")),
+        (("-n", "other"), ("leave out --name",)),
+        (("-a", "takeru"), ("leave out --agent",)),
+        (("--no-recurrence",), ("leave out --no-recurrence",)),
+    ],
+)
+def test_resuming_as_another_run_is_refused(trained: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    result = run("train.py", "--resume", trained / "runs" / "first", "--no-track", *arguments)
+    assert_refused(result, *parts)
+
+
+def test_resuming_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    assert_refused(run("train.py", "--resume", tmp_path), "holds no run to resume", "settings.json")
+
+
+def test_without_recurrence_a_policy_has_no_memory(tmp_path: Path) -> None:
+    result = run("train.py", *SMALL, "--no-recurrence", "-n", "reflex", *folders(tmp_path))
+    assert result.returncode == 0, result.stderr
+    policy, info = load_checkpoint(tmp_path / "policies" / "reflex.safetensors")
+    assert info.recurrent_arguments == {"layers": 0}
+    assert not [name for name, _ in policy.named_parameters() if "lstm" in name]
+
+
 def test_refuses_a_name_that_is_taken(trained: Path) -> None:
     assert_refused(run("train.py", *SMALL, "-n", "first", *folders(trained)), "first.safetensors already exists", "-n")
     (trained / "policies" / "first.safetensors").rename(trained / "moved.safetensors")
