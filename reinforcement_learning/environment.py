@@ -22,24 +22,13 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 import agent_zoo
 from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
 from reinforcement_learning.game_config import game_config
+from reinforcement_learning.life import Before, Deeds, Life, cause_of_death, deeds
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.task_encoder import encode_task
 from reinforcement_learning.tasks import curriculum, draw_tasks
 
 _CANDIDATES: dict[str, CandidateTable] = {"Target": "entity", "InventoryItem": "inventory", "MarketItem": "market"}
 _PARENT_CHECK_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class Life:
-    """How one agent's life ended: what `EpisodeStatistics` reports when it does."""
-
-    agent_id: int
-    ticks: int
-    total_reward: float
-    died: bool
-    task: str
-    task_progress: float
 
 
 @dataclass(frozen=True)
@@ -138,23 +127,35 @@ class EpisodeStatistics(BaseParallelWrapper):
 
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
         """Play one tick."""
+        before = Before(self.game)
         observations, rewards, terminated, truncated, _ = super().step(actions)
         for agent, reward in rewards.items():
             self._total_reward[agent] += reward
         ended = [agent for agent in terminated if terminated[agent] or truncated[agent]]
-        infos = {"lives": [self._life(agent, terminated[agent]) for agent in ended]} if ended else {}
+        infos = {"lives": self._lives(ended, terminated, before)} if ended else {}
         return observations, rewards, terminated, truncated, infos
 
-    def _life(self, agent: int, died: bool) -> Life:
-        entity = self.game.dead_this_tick[agent] if died else self.game.realm.players[agent]
+    def _lives(self, ended: list[int], terminated: dict, before: Before) -> list[Life]:
+        counted = deeds(self.game, ended)
+        return [self._life(agent, terminated[agent], before, counted[agent]) for agent in ended]
+
+    def _life(self, agent: int, died: bool, before: Before, done: Deeds) -> Life:
+        player = self.game.dead_this_tick[agent] if died else self.game.realm.players[agent]
         task = self.game.agent_task_map[agent][0]
+        food, water, gold = before.of(agent)
         return Life(
             agent_id=agent,
-            ticks=int(entity.history.time_alive.val),
+            ticks=int(player.history.time_alive.val),
             total_reward=float(self._total_reward[agent]),
             died=died,
+            cause_of_death=cause_of_death(player, food, water) if died else None,
             task=task.spec_name,
             task_progress=float(task.progress_info["max_progress"]),
+            task_completed=task.completed,
+            level=int(player.level),
+            gold=gold,
+            players_killed=done.players_killed,
+            events=done.events,
         )
 
 

@@ -16,8 +16,9 @@ from agent_zoo.base import LSTMState, RecurrentPolicy
 from agent_zoo.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from reinforcement_learning.advantages import generalized_advantages
-from reinforcement_learning.environment import Episode, Life
+from reinforcement_learning.environment import Episode
 from reinforcement_learning.episode_journal import EpisodeJournal
+from reinforcement_learning.life import Life
 from reinforcement_learning.stopwatch import Stopwatch
 
 

@@ -12,12 +12,13 @@ import torch
 from agent_zoo.base import RecurrentPolicy
 from reinforcement_learning.checkpoint import build_policy, save_checkpoint, untrained_info
 from reinforcement_learning.device import pick_device
-from reinforcement_learning.environment import Life, observation_layout
+from reinforcement_learning.environment import observation_layout
 from reinforcement_learning.episode_journal import EpisodeJournal
 from reinforcement_learning.ppo import update
 from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
 from reinforcement_learning.run_folder import RunFolder
 from reinforcement_learning.settings import Settings
+from reinforcement_learning.statistics import life_statistics
 from reinforcement_learning.stop_signal import StopSignal
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.tracking import Tracker
@@ -203,16 +204,3 @@ def explained_variance(rollout: Rollout) -> float:
     returns = rollout.advantage + rollout.value
     variance = returns.var(correction=0)
     return float(1 - rollout.advantage.var(correction=0) / variance) if variance > 0 else 0.0
-
-
-def life_statistics(lives: list[Life]) -> Metrics:
-    """Averages over the lives that ended; nothing if none did."""
-    if not lives:
-        return {}
-    return {
-        "lives/ended": len(lives),
-        "lives/ticks": float(np.mean([life.ticks for life in lives])),
-        "lives/total_reward": float(np.mean([life.total_reward for life in lives])),
-        "lives/task_progress": float(np.mean([life.task_progress for life in lives])),
-        "lives/died": float(np.mean([life.died for life in lives])),
-    }

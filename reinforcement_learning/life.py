@@ -1,0 +1,120 @@
+"""What became of one agent between spawn and death, read from the engine when the life ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import nmmo
+import numpy as np
+from nmmo.entity.entity import Entity, EntityState
+from nmmo.entity.player import Player
+from nmmo.lib.event_code import EventCode
+from nmmo.lib.event_log import EventState
+
+STARVED = "starved"
+DEHYDRATED = "dehydrated"
+STARVED_AND_DEHYDRATED = "starved_and_dehydrated"
+KILLED_BY_PLAYER = "killed_by_player"
+KILLED_BY_NPC = "killed_by_npc"
+CAUSES_OF_DEATH = (STARVED, DEHYDRATED, STARVED_AND_DEHYDRATED, KILLED_BY_PLAYER, KILLED_BY_NPC)
+
+# What an agent can do, by the game's code; the culling of the dead is not something they do.
+EVENTS: dict[int, str] = {
+    code: name for name, code in vars(EventCode).items() if isinstance(code, int) and code != EventCode.AGENT_CULLED
+}
+
+_ENTITY = EntityState.State.attr_name_to_col
+_EVENT = EventState.State.attr_name_to_col
+
+
+@dataclass(frozen=True)
+class Life:
+    """How one agent's life ended: what `EpisodeStatistics` reports when it does.
+
+    Attributes:
+        agent_id: the game's number of the agent, from 1.
+        ticks: lived, the last one included.
+        total_reward: sum of what the agent was paid.
+        died: False if the episode was cut off while the agent lived.
+        cause_of_death: one of `CAUSES_OF_DEATH`; None if it did not die.
+        task: the specification's name.
+        task_progress: the furthest that the agent came with its task, 0 to 1.
+        task_completed: whether it reached 1.
+        level: highest level over all skills at the end, from 1.
+        gold: held before the last tick, so that a killer's loot still counts for its victim.
+        players_killed: agents that this one struck dead.
+        events: how often the agent did what the game logs, by the game's name of the event, such as `EAT_FOOD`; what
+            never happened is left out. `PLAYER_KILL` is the game's name for any kill, of players and of NPCs.
+    """
+
+    agent_id: int
+    ticks: int
+    total_reward: float
+    died: bool
+    cause_of_death: str | None
+    task: str
+    task_progress: float
+    task_completed: bool
+    level: int
+    gold: int
+    players_killed: int
+    events: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Deeds:
+    """What one agent did in its life, counted from the game's event log; attributes as those of `Life`."""
+
+    players_killed: int
+    events: dict[str, int]
+
+
+class Before:
+    """Food, water and gold of all entities before a tick; the game forgets the dead before anybody can look."""
+
+    def __init__(self, game: nmmo.Env):
+        entities = EntityState.Query.table(game.realm.datastore)
+        self._rows = entities[:, [_ENTITY["id"], _ENTITY["food"], _ENTITY["water"], _ENTITY["gold"]]]
+
+    def of(self, agent: int) -> tuple[int, int, int]:
+        """Return the agent's food, water and gold."""
+        _, food, water, gold = self._rows[self._rows[:, 0] == agent][0]
+        return int(food), int(water), int(gold)
+
+
+def cause_of_death(player: Player, food: int, water: int) -> str:
+    """Name what took the last of a dead player's health.
+
+    In each tick Neural MMO first lets empty food and water cost health, and nobody can strike the dead; so an agent
+    that was struck in its last tick was killed by the last who struck it, even if hunger or thirst hurt it in that
+    tick too, and one that was not died of all that was empty, of both where both were.
+
+    Args:
+        player: who died in this tick.
+        food: what it had before the tick.
+        water: what it had before the tick.
+
+    Returns:
+        One of `CAUSES_OF_DEATH`: nothing else can kill, as the game is played without fog and void cannot be entered.
+    """
+    if player.history.damage.val > 0:
+        killer: Entity = player.attacker
+        return KILLED_BY_PLAYER if killer.is_player else KILLED_BY_NPC
+    if food == 0 and water == 0:
+        return STARVED_AND_DEHYDRATED
+    return STARVED if food == 0 else DEHYDRATED
+
+
+def deeds(game: nmmo.Env, agents: Sequence[int]) -> dict[int, Deeds]:
+    """Count what some agents did since the episode began, in one pass over the game's event log."""
+    rows = EventState.State.table(game.realm.datastore).where_in(_EVENT["ent_id"], agents)
+    doer, event = rows[:, _EVENT["ent_id"]], rows[:, _EVENT["event"]]
+    killed_player = (event == EventCode.PLAYER_KILL) & (rows[:, _EVENT["target_ent"]] > 0)
+    counted = {}
+    for agent in agents:
+        own = doer == agent
+        numbers = np.bincount(event[own], minlength=max(EVENTS) + 1)
+        counted[agent] = Deeds(
+            players_killed=int(np.count_nonzero(killed_player & own)),
+            events={name: int(numbers[code]) for code, name in EVENTS.items() if numbers[code]},
+        )
+    return counted
