@@ -1,4 +1,4 @@
-"""The folder of a training run: settings, one line of metrics an update, checkpoints, and what resuming needs."""
+"""The folder of a training run: settings, metrics, training curves, checkpoints, and what resuming needs."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +12,7 @@ from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings
 from user_error import UserError
 
 METRICS_FILE = "metrics.jsonl"
+CURVES_FILE = "curves.png"
 CHECKPOINTS_FOLDER = "checkpoints"
 STATE_FILE = "training_state.safetensors"
 LOCK_FILE = ".lock"
@@ -65,6 +66,14 @@ class RunFolder:
         if path.exists():
             lines = path.read_bytes().splitlines(keepends=True)
             write_bytes(path, b"".join(lines[:updates]))
+
+    def draw_curves(self) -> None:
+        """Draw the metrics so far; nothing before the first update."""
+        metrics = self.folder / METRICS_FILE
+        if metrics.exists() and metrics.stat().st_size:
+            from reinforcement_learning.curves import draw_curves
+
+            draw_curves(metrics, self.folder / CURVES_FILE)
 
     @property
     def checkpoints(self) -> Path:

@@ -133,6 +133,7 @@ class _Training:
         except _Stopped:
             latest = self.run.stopped_path(self.name)
             save_checkpoint(latest, self.policy, replace(self.info, steps=self.steps))
+            self.run.draw_curves()
         return latest
 
     def _checkpoints_due(self) -> int:
@@ -190,6 +191,7 @@ class _Training:
     def _save_checkpoint(self) -> Path:
         path = self.run.checkpoint_path(self.name, self.steps)
         save_checkpoint(path, self.policy, replace(self.info, steps=self.steps))
+        self.run.draw_curves()
         return path
 
 

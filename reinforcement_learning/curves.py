@@ -1,0 +1,244 @@
+"""The training curves of a run as one picture, drawn from its metrics.jsonl alone."""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import orjson
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
+
+from activation_store.files import write_bytes
+from user_error import UserError
+
+MOST_POINTS = 300
+"""Longer runs are drawn as means over consecutive updates, so that noise does not hide the curve."""
+MOST_EVENTS = 6
+"""Kinds of events drawn: those that happen most."""
+
+# Petroff 2021, "Accessible color sequences for data visualization", arXiv:2107.02270.
+_COLOURS = matplotlib.color_sequences["petroff10"]
+_DOTS_AN_INCH = 100
+_GREY = "#c4c4c4"
+_CAUSES = ("starved", "dehydrated", "starved_and_dehydrated", "killed_by_player", "killed_by_npc")
+_PHASES = ("environment", "inference", "copying", "learning")
+_RC = {
+    "font.size": 9, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
+    "legend.fontsize": 8, "legend.frameon": False, "lines.linewidth": 1.5,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The numbers of a run over U points of its training.
+
+    Attributes:
+        steps: agent-steps trained, (U,) float64.
+        values: name of a metric -> (U,) float64, NaN where it was not reported.
+        updates_a_point: updates that each point is the mean of; 1 in a short run.
+    """
+
+    steps: np.ndarray
+    values: dict[str, np.ndarray]
+    updates_a_point: int
+
+    def of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return agent-steps and values where the metric was reported."""
+        values = self.values.get(name, np.full(len(self.steps), np.nan))
+        known = np.isfinite(values)
+        return self.steps[known], values[known]
+
+
+def draw_curves(metrics_file: Path, png: Path) -> None:
+    """Draw what a run has reported so far, and write the picture whole or not at all.
+
+    Raises:
+        UserError: there are no metrics, or they cannot be read.
+    """
+    curves = read_curves(metrics_file)
+    picture = io.BytesIO()
+    figure_of(curves, metrics_file.parent.name).savefig(picture, format="png", dpi=_DOTS_AN_INCH)
+    write_bytes(png, picture.getvalue())
+
+
+@matplotlib.rc_context(_RC)
+def figure_of(curves: Curves, name: str) -> Figure:
+    """Draw all panels; `name` is the run's."""
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
+    figure = Figure(figsize=(20, 11), dpi=_DOTS_AN_INCH, layout=layout)
+    for axes, (title, draw) in zip(figure.subplots(3, 5).flat, _PANELS, strict=True):
+        axes.set_title(title)
+        draw(axes, curves)
+        _explain_emptiness(axes)
+        axes.set_xlim(0, 1.01 * curves.steps[-1])
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.set_xlabel("agent-steps")
+    note = f"; each point is the mean of {curves.updates_a_point} updates" if curves.updates_a_point > 1 else ""
+    figure.suptitle(f"{name}: {curves.steps[-1]:,.0f} agent-steps{note}")
+    return figure
+
+
+def read_curves(metrics_file: Path) -> Curves:
+    """Read a run's metrics; a last line that a kill cut short is passed over.
+
+    Raises:
+        UserError: there are no metrics, or they cannot be read.
+    """
+    try:
+        lines = metrics_file.read_bytes().splitlines(keepends=True)
+        updates = [orjson.loads(line) for line in lines if line.endswith(b"\n")]
+    except FileNotFoundError:
+        raise UserError(f"{metrics_file} does not exist") from None
+    except orjson.JSONDecodeError as error:
+        raise UserError(f"{metrics_file} is damaged: a line is not JSON ({error})") from None
+    if not updates:
+        raise UserError(f"{metrics_file} holds no update yet")
+    names = sorted({name for update in updates for name in update})
+    table = np.array([[update.get(name, np.nan) for name in names] for update in updates], dtype=np.float64)
+    together = -(-len(updates) // MOST_POINTS)
+    starts = np.arange(0, len(updates), together)
+    known = np.isfinite(table)
+    count = np.add.reduceat(known, starts, axis=0, dtype=np.int64)  # (U, names)
+    total = np.add.reduceat(np.where(known, table, 0), starts, axis=0)
+    mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    last = np.append(starts[1:], len(updates)) - 1
+    values = {name: mean[:, column] for column, name in enumerate(names)}
+    return Curves(table[last, names.index("agent_steps")], values, together)
+
+
+def _line(axes: Axes, curves: Curves, name: str, label: str | None = None, colour: int = 0, style: str = "-") -> None:
+    steps, values = curves.of(name)
+    if not len(steps):
+        return
+    marker = "o" if len(steps) <= 30 else None
+    axes.plot(steps, values, style, color=_COLOURS[colour], label=label, marker=marker, markersize=3)
+
+
+def _legend(axes: Axes, beside: bool = False) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if handles and beside:  # in the order in which shares are stacked
+        axes.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1)
+    elif handles:
+        axes.legend(loc="best")
+
+
+def _explain_emptiness(axes: Axes) -> None:
+    if not axes.has_data():
+        axes.set_yticks([])
+        axes.text(0.5, 0.5, "nothing reported yet", transform=axes.transAxes, ha="center", color="grey")
+
+
+def _single(name: str, unit: str, from_zero: bool = False) -> Callable[[Axes, Curves], None]:
+    """Return a panel with one line."""
+
+    def draw(axes: Axes, curves: Curves) -> None:
+        _line(axes, curves, name)
+        axes.set_ylabel(unit)
+        if from_zero:
+            axes.set_ylim(bottom=0)
+
+    return draw
+
+
+def _shares(axes: Axes, curves: Curves, prefix: str, parts: Sequence[str], rest: str | None) -> None:
+    """Stack shares, which hold for the agent-steps since the point before."""
+    known = np.isfinite([curves.values.get(prefix + part, np.full(len(curves.steps), np.nan)) for part in parts])
+    reported = known.all(axis=0)
+    if reported.any():
+        shares = np.array([curves.values[prefix + part][reported] for part in parts])  # (parts, U)
+        colours = [_COLOURS[number] for number in range(len(parts))]
+        labels = [part.replace("_", " ").replace("npc", "NPC") for part in parts]
+        if rest:
+            shares = np.vstack([shares, np.clip(1 - shares.sum(axis=0), 0, None)])
+            colours, labels = [*colours, _GREY], [*labels, rest]
+        steps = curves.steps[reported]
+        from_start = np.append(0.0, steps), np.hstack([shares[:, :1], shares])
+        axes.stackplot(*from_start, labels=labels, colors=colours, step="pre")
+        _legend(axes, beside=True)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+
+
+def _life_length(axes: Axes, curves: Curves) -> None:
+    steps, lower = curves.of("lives/ticks_lower_quartile")
+    _, upper = curves.of("lives/ticks_upper_quartile")
+    if len(steps):
+        axes.fill_between(steps, lower, upper, color=_COLOURS[0], alpha=0.2, linewidth=0, label="middle half of lives")
+    _line(axes, curves, "lives/ticks_median", "median")
+    _line(axes, curves, "lives/ticks", "mean", colour=1, style="--")
+    axes.set_ylabel("ticks")
+    axes.set_ylim(bottom=0)
+    _legend(axes)
+
+
+def _task(axes: Axes, curves: Curves) -> None:
+    _line(axes, curves, "lives/task_progress", "mean progress")
+    _line(axes, curves, "lives/task_completed", "share of lives that completed it", colour=1, style="--")
+    axes.set_ylabel("share")
+    axes.set_ylim(bottom=0)
+    _legend(axes)
+
+
+def _deaths(axes: Axes, curves: Curves) -> None:
+    _shares(axes, curves, "death/", _CAUSES, rest=None)
+    axes.set_ylabel("share of deaths")
+
+
+def _events(axes: Axes, curves: Curves) -> None:
+    kinds = [name for name in curves.values if name.startswith("events/") and np.nanmax(curves.of(name)[1]) > 0]
+    kinds.sort(key=lambda name: -float(np.mean(curves.of(name)[1])))
+    for number, name in reversed(list(enumerate(kinds[:MOST_EVENTS]))):  # the legend is turned round
+        _line(axes, curves, name, name.removeprefix("events/").replace("_", " ").lower(), colour=number)
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("a life, mean (linear below 1)")
+    _legend(axes, beside=True)
+
+
+def _standing(axes: Axes, curves: Curves) -> None:
+    names = (("lives/level", "highest skill level"), ("lives/gold", "gold"), ("lives/players_killed", "players killed"))
+    for number, (name, label) in enumerate(names):
+        _line(axes, curves, name, label, colour=number)
+    axes.set_ylabel("at the end of a life, mean")
+    axes.set_ylim(bottom=0)
+    _legend(axes)
+
+
+def _change(axes: Axes, curves: Curves) -> None:
+    _line(axes, curves, "loss/approximate_kl", "KL divergence (nats)")
+    _line(axes, curves, "loss/clip_fraction", "share of decisions clipped", colour=1, style="--")
+    axes.set_yscale("log", nonpositive="mask")
+    axes.set_ylabel("an update")
+    _legend(axes)
+
+
+def _time(axes: Axes, curves: Curves) -> None:
+    _shares(axes, curves, "time/", _PHASES, rest="other")
+    axes.set_ylabel("share of time")
+
+
+# Three rows of five; the last column holds those whose legends stand beside them.
+_PANELS: tuple[tuple[str, Callable[[Axes, Curves], None]], ...] = (
+    ("Life length", _life_length),
+    ("Reward", _single("lives/total_reward", "sum over a life, mean")),
+    ("Task", _task),
+    ("Standing", _standing),
+    ("Causes of death", _deaths),
+    ("Policy loss", _single("loss/policy", "clipped surrogate, negated")),
+    ("Value loss", _single("loss/value", "half the squared error", from_zero=True)),
+    ("Entropy", _single("loss/entropy", "nats, all heads together")),
+    ("Explained variance", _single("loss/explained_variance", "of the returns, 1 is all")),
+    ("Events", _events),
+    ("Change of the policy", _change),
+    ("Gradient norm", _single("loss/gradient_norm", "before clipping", from_zero=True)),
+    ("Learning rate", _single("learning_rate", "of Adam", from_zero=True)),
+    ("Speed", _single("agent_steps_per_second", "agent-steps/s", from_zero=True)),
+    ("Where the time goes", _time),
+)
