@@ -1,14 +1,17 @@
-"""What long work shows while it runs: live bars on a terminal, plain lines elsewhere."""
+"""What long work shows while it runs: live bars and panels on a terminal, plain lines elsewhere."""
 
 import contextlib
 from collections.abc import Callable, Iterator
 from time import perf_counter
 
 from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from reinforcement_learning.maps import Progress as ProgressCallback
 from reinforcement_learning.trainer import Metrics, Reports
+from reinforcement_learning.training_panel import training_panel, update_line
 
 
 def progress_bar(console: Console) -> Progress:
@@ -63,41 +66,47 @@ def extraction_progress(episodes: int) -> Iterator[Callable[[int, int], None]]:
 
 
 class TrainingView:
-    """A bar of agent-steps, and one line for each update."""
+    """A live panel on a terminal, one line for each update elsewhere.
+
+    Enter it only once there is something to show: on a terminal the panel appears at once, and stays when it ends.
+    """
 
     def __init__(self, total_agent_steps: int):
         self.console = Console()
-        self.bar = progress_bar(self.console)
-        self.task = self.bar.add_task("agent-steps", total=total_agent_steps)
+        self.total = total_agent_steps
+        self.agent_steps = 0
+        self.metrics: Metrics = {}
+        self._first_steps: int | None = None  # a resumed run does not start at 0
+        self._start = perf_counter()
+        self._live = Live(console=self.console, get_renderable=self._panel, refresh_per_second=4)
 
     def __enter__(self) -> "TrainingView":
-        self.bar.start()
+        self._start = perf_counter()
+        if self.console.is_terminal:
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        if self.console.is_terminal:
+            self._live.stop()
 
     @property
     def reports(self) -> Reports:
         """Callbacks for the trainer."""
-        return Reports(on_update=self._print_update, on_progress=self._advance)
+        return Reports(on_update=self._show_update, on_progress=self._advance)
 
     def _advance(self, agent_steps: int) -> None:
-        self.bar.update(self.task, completed=agent_steps)
+        if self._first_steps is None:
+            self._first_steps, self._start = agent_steps, perf_counter()
+        self.agent_steps = agent_steps
 
-    def _print_update(self, metrics: Metrics) -> None:
-        parts = [
-            f"{metrics['agent_steps']:>11,.0f} agent-steps",
-            f"{metrics['agent_steps_per_second']:>6,.0f}/s",
-            f"life {metrics['lives/ticks']:5.1f} ticks" if "lives/ticks" in metrics else "no life ended",
-            f"task {metrics['lives/task_progress']:.3f}" if "lives/task_progress" in metrics else "",
-            f"policy {metrics['loss/policy']:+.4f}",
-            f"value {metrics['loss/value']:.4f}",
-            f"entropy {metrics['loss/entropy']:.2f}",
-            " ".join(
-                f"{phase.removeprefix('time/')} {share:.0%}"
-                for phase, share in metrics.items()
-                if phase.startswith("time/")
-            ),
-        ]
-        self.console.print("  ".join(part for part in parts if part), highlight=False, soft_wrap=True)
+    def _show_update(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        if not self.console.is_terminal:
+            self.console.print(update_line(metrics), highlight=False, soft_wrap=True)
+
+    def _panel(self) -> Panel:
+        seconds = perf_counter() - self._start
+        done = self.agent_steps - (self._first_steps or 0)
+        left = seconds / done * max(self.total - self.agent_steps, 0) if done else None
+        return training_panel(self.metrics, self.agent_steps, self.total, seconds, left)

@@ -1,8 +1,14 @@
 """Runs the stage scripts as users do."""
 
+import contextlib
+import fcntl
 import os
+import pty
+import signal
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -39,3 +45,27 @@ def assert_refused(result: subprocess.CompletedProcess[str], *parts: str) -> Non
     assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
     for part in parts:
         assert part in lines[0]
+
+
+def run_on_terminal(columns: int, script: str, *arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:
+    """Run a stage script on a terminal of its own; returns the exit code and all that was sent to the terminal.
+
+    Once `interrupt_at` has appeared, the script is interrupted as by Ctrl-C.
+    """
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    kept = {name: value for name, value in environment().items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    with subprocess.Popen(
+        [sys.executable, script, *map(str, arguments)],
+        cwd=ROOT, env={**kept, "TERM": "xterm-256color"}, stdin=end, stdout=end, stderr=end, start_new_session=True,
+    ) as process:  # fmt: skip
+        os.close(end)
+        sent = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+            while received := os.read(terminal, 1 << 16):
+                sent += received
+                if interrupt_at is not None and interrupt_at in sent.decode(errors="ignore"):
+                    os.killpg(process.pid, signal.SIGINT)
+                    interrupt_at = None
+    os.close(terminal)
+    return process.returncode, sent.decode()

@@ -16,6 +16,10 @@ SMALL = (
     "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--train.total-agent-steps", "2048",
 )  # fmt: skip
 
+ONE_UPDATE = (
+    *SMALL, "--train.batch-size", "256", "--train.minibatch-rows", "16", "--train.total-agent-steps", "256",
+)  # fmt: skip
+
 
 def folders(tmp_path: Path) -> tuple[object, ...]:
     return (
@@ -40,10 +44,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.returncode == 0, result.stdout + result.stderr
     assert "first.safetensors" in result.stdout
     assert result.stderr == ""
+    updates = [line for line in result.stdout.splitlines() if "agent-steps" in line]
+    assert len(updates) == 2 and all(len(line) < 300 for line in updates) and "\x1b" not in result.stdout
+    for part in ("environment", "inference", "learning", "copying", "entropy", "ticks", "task", "died:", "a life:"):
+        assert part in updates[-1], part
     return folder
 
 
-def test_leaves_a_policy_metrics_settings_and_checkpoints(trained: Path) -> None:
+def test_leaves_a_policy_metrics_curves_settings_and_checkpoints(trained: Path) -> None:
     policy, info = load_checkpoint(trained / "policies" / "first.safetensors")
     assert info.agent == "neurips23_start_kit" and info.steps >= 2048
     metrics = metrics_of(trained / "runs" / "first")
@@ -53,6 +61,7 @@ def test_leaves_a_policy_metrics_settings_and_checkpoints(trained: Path) -> None
     assert settings["settings"]["train"]["batch_size"] == 1024
     steps = [load_checkpoint(path)[1].steps for path in sorted((trained / "runs/first/checkpoints").iterdir())]
     assert steps == [0, metrics[0]["agent_steps"], metrics[1]["agent_steps"]]
+    assert (trained / "runs" / "first" / "curves.png").read_bytes().startswith(b"\x89PNG")
     untrained = load_checkpoint(sorted((trained / "runs/first/checkpoints").iterdir())[0])[0]
     assert any((a != b).any() for a, b in zip(untrained.parameters(), policy.parameters(), strict=True))
 

@@ -1,0 +1,52 @@
+"""What train.py shows on a terminal."""
+
+import re
+from pathlib import Path
+
+from tests.command import run_on_terminal
+from tests.test_train import SMALL, folders
+
+PARTS = (
+    "of 1,024 agent-steps", "so far", "left", "agent-steps/s", "environment", "inference", "learning", "copying",
+    "losses", "entropy", "ticks", "reward", "task progress", "deaths", "events a life",
+)  # fmt: skip
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+
+
+def last_panel(sent: str) -> list[str]:
+    """Lines of what stood on the terminal when the script ended."""
+    drawn_over = sent.rfind("\x1b[1A")
+    return CONTROL.sub("", sent[drawn_over:]).splitlines()
+
+
+def test_the_live_panel_shows_everything_and_leaves_the_terminal_in_order(tmp_path: Path) -> None:
+    code, sent = run_on_terminal(
+        80, "train.py", *SMALL, "--train.total-agent-steps", "1024", "-n", "seen", *folders(tmp_path)
+    )
+    assert code == 0, sent
+    lines = last_panel(sent)
+    panel = [line for line in lines if line[:1] in "╭│╰"]
+    text = " ".join(" ".join(line.strip("│ ") for line in panel).split())
+    for part in PARTS:
+        assert part in text, part
+    assert {len(line) for line in panel} == {80}
+    assert "update 1" in panel[0] and "seen.safetensors" in lines[-2]
+    assert_in_order(sent)
+
+
+def test_ctrl_c_leaves_the_terminal_in_order(tmp_path: Path) -> None:
+    forever = (*SMALL, "--train.total-agent-steps", "10_000_000")
+    code, sent = run_on_terminal(
+        80, "train.py", *forever, "-n", "stopped", *folders(tmp_path), interrupt_at="first update"
+    )
+    assert code == 130, sent
+    assert "stopped.safetensors" in sent and "Traceback" not in sent
+    assert_in_order(sent)
+
+
+def assert_in_order(sent: str) -> None:
+    """The cursor is shown again, colours are switched off, and the prompt gets a line of its own."""
+    assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") > 0
+    colours = re.findall(r"\x1b\[[0-9;]*m", sent)
+    assert colours and colours[-1] == "\x1b[0m"
+    assert sent.endswith("\n")
