@@ -1,5 +1,7 @@
 """Mirrors the local metrics on Weights & Biases."""
 
+import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,11 +63,25 @@ class WandbTracker:
 
     def log(self, metrics: dict[str, float]) -> None:
         """Mirror one update's metrics against agent-steps."""
-        self._run.log(metrics, step=int(metrics["agent_steps"]))
+        self._try(lambda: self._run.log(metrics, step=int(metrics["agent_steps"])))
 
     def finish(self) -> None:
         """Flush and close."""
-        self._run.finish()
+        self._try(lambda: self._run.finish())
+
+    def _try(self, mirror: Callable[[], None]) -> None:
+        """Do without the mirror once its service process has died: training must not end with it."""
+        import wandb
+
+        if self._run is None:
+            return
+        try:
+            mirror()
+        except (OSError, wandb.errors.Error) as error:
+            self._run = None
+            print(
+                f"Weights & Biases is gone ({error}): training goes on, metrics.jsonl has everything", file=sys.stderr
+            )
 
 
 Tracker = NoTracker | WandbTracker
