@@ -4,23 +4,26 @@
     python train.py -a neurips23_start_kit       # the settings of config.yaml
     python train.py -n my_run --train.learning-rate 1e-4
     python train.py --resume runs/my_run         # go on where it was stopped or killed
+    python train.py -m sweep --sweep-runs 20     # search for settings with Weights & Biases, as sweep.yaml says
 
-The policy ends up as policies/NAME.safetensors, metrics and all checkpoints in runs/NAME/.
+The policy ends up as policies/NAME.safetensors, metrics, training curves and all checkpoints in runs/NAME/.
 """
 
+import os
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 import agent_zoo
 import command_line
 from reinforcement_learning.settings import Settings, check_resumed, check_training, load_settings, read_run_settings
+from reinforcement_learning.sweep import check_sweep, read_sweep, run_sweep, trial_command, trial_settings
 from user_error import UserError
 
 DEFAULT_AGENT = "neurips23_start_kit"
@@ -41,7 +44,21 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Arguments(Choice):
+class Mode:
+    """What to do; a sweep hands all other arguments on to its trials."""
+
+    mode: Annotated[Literal["train", "sweep"], tyro.conf.arg(aliases=["-m"])] = "train"
+    """train: one run; sweep: many, with settings chosen by Weights & Biases."""
+    sweep_config: Path = Path("sweep.yaml")
+    """Search space of a new sweep, in the format of Weights & Biases."""
+    sweep_id: str | None = None
+    """Join this sweep, [entity/project/]id, instead of starting a new one; its trials keep their own arguments."""
+    sweep_runs: int = 10
+    """Trials to run here, one after the other."""
+
+
+@dataclass(frozen=True)
+class Arguments(Mode, Choice):
     """Arguments of train.py."""
 
     name: Annotated[str | None, tyro.conf.arg(aliases=["-n"])] = None
@@ -54,6 +71,8 @@ class Arguments(Choice):
     """Folder that the trained policy goes to."""
     runs_dir: Path = Path("runs")
     """Folder of runs: settings, metrics, checkpoints."""
+    trial: str | None = None
+    """Settings of a sweep's trial as JSON, such as {"train.learning_rate": 0.001}; given by the sweep."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
@@ -71,6 +90,8 @@ def parse(arguments: Sequence[str]) -> Arguments:
         _check_resumed(defaults, parsed)
     if not parsed.recurrence:
         parsed = replace(parsed, settings=replace(parsed.settings, policy=replace(parsed.settings.policy, lstm_layers=0)))
+    if parsed.trial is not None:
+        parsed = replace(parsed, settings=trial_settings(parsed.settings, parsed.trial))
     check_training(parsed.settings)
     return parsed
 
@@ -86,17 +107,17 @@ def _resumed_defaults(folder: Path) -> Arguments:
 
 
 def _check_resumed(before: Arguments, now: Arguments) -> None:
-    fixed = {"agent": "--agent", "name": "--name", "runs_dir": "--runs-dir", "debug": "--debug",
-             "recurrence": "--no-recurrence"}  # fmt: skip
-    for name, option in fixed.items():
-        if getattr(before, name) != getattr(now, name):
-            raise UserError(f"--resume goes on with the run in {now.resume} as it was: leave out {option}")
+    for option in ("agent", "name", "runs_dir", "debug", "recurrence", "mode", "trial"):
+        if getattr(before, option) != getattr(now, option):
+            raise UserError(f"--resume goes on with the run in {now.resume}: leave out --{option.replace('_', '-')}")
     check_resumed(before.settings, now.settings)
 
 
 def choose_name(arguments: Arguments) -> str:
     """Return the policy's name, refusing one that is no file name or is taken."""
     name = arguments.name or f"{arguments.agent}_{datetime.now(UTC):%Y%m%d_%H%M%S}"
+    if arguments.trial is not None:
+        name = f"{name}_{os.environ.get('WANDB_RUN_ID', 'trial')}"  # trials of one sweep share their arguments
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
     if not arguments.resume and (arguments.policies_dir / f"{name}.safetensors").exists():
@@ -104,9 +125,23 @@ def choose_name(arguments: Arguments) -> str:
     return name
 
 
-def main() -> None:
-    """Parse, generate maps, train, and say where the policy lies."""
-    arguments = parse(sys.argv[1:])
+def sweep(arguments: Arguments, command: Sequence[str]) -> None:
+    """Check the search space, start or join a sweep, and run trials."""
+    from activation_store.files import make_folder
+    from reinforcement_learning.tracking import check_login
+
+    check_sweep(arguments.sweep_runs, arguments.track, arguments.settings.wandb)
+    config = None
+    if arguments.sweep_id is None:
+        _, shared = tyro.cli(Mode, args=command, return_unknown_args=True)
+        config = read_sweep(arguments.sweep_config, arguments.settings) | trial_command(sys.argv[0], shared)
+    check_login(arguments.settings.wandb)
+    make_folder(arguments.runs_dir)
+    run_sweep(config, arguments.sweep_id, arguments.sweep_runs, arguments.settings.wandb, arguments.runs_dir)
+
+
+def train_one(arguments: Arguments) -> None:
+    """Generate maps, train, and say where the policy lies."""
     name = choose_name(arguments)
 
     from activation_store.files import make_folder
@@ -144,6 +179,15 @@ def main() -> None:
     print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
     print(f"metrics and checkpoints: {run.folder}")
     stop.end_process()
+
+
+def main() -> None:
+    """Parse, and train once or many times."""
+    arguments = parse(sys.argv[1:])
+    if arguments.mode == "sweep":
+        sweep(arguments, sys.argv[1:])
+    else:
+        train_one(arguments)
 
 
 if __name__ == "__main__":

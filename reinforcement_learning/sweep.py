@@ -1,0 +1,174 @@
+"""A Weights & Biases sweep: its search space held against our settings, and the agent that runs its trials.
+
+Each trial is a process of its own: `train.py` with the sweep's values as JSON after `--trial`.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter
+
+from reinforcement_learning.settings import Settings, WandbSettings
+from user_error import UserError
+
+_MADE_HERE = ("program", "command")
+_OF_LOGARITHMS = ("log_uniform", "q_log_uniform", "inv_log_uniform")  # min and max are logarithms of values
+
+
+def override(settings: Settings, values: Mapping[str, object]) -> Settings:
+    """Return the settings with other values, by full names such as `train.learning_rate`.
+
+    Raises:
+        UserError: there is no such setting, or the value is of the wrong type or impossible.
+    """
+    content = asdict(settings)
+    for name, value in values.items():
+        section, _, key = name.partition(".")
+        if section not in content or not key:
+            raise UserError(f"unknown setting {name}: write a section and a key, such as train.learning_rate")
+        content[section][key] = value
+    return TypeAdapter(Settings).validate_python(content)
+
+
+def trial_settings(settings: Settings, trial: str) -> Settings:
+    """Return the settings of a trial; `trial` is JSON text, full names of settings to values.
+
+    Raises:
+        UserError: it is no JSON object, or what it asks for is impossible.
+    """
+    try:
+        values = json.loads(trial)
+    except json.JSONDecodeError as error:
+        raise UserError(f"--trial {trial!r} is not valid JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"--trial {trial!r} must be a JSON object of settings and values")
+    return override(settings, values)
+
+
+def check_sweep(runs: int, track: bool, wandb: WandbSettings) -> None:
+    """Refuse what a sweep cannot do.
+
+    Raises:
+        UserError: says what to change.
+    """
+    if runs < 1:
+        raise UserError(f"--sweep-runs {runs} must be at least 1")
+    if not track or wandb.mode == "offline":
+        raise UserError(
+            "a sweep's values are chosen by the Weights & Biases server: leave out --no-track and --wandb.mode offline"
+        )
+
+
+def read_sweep(path: Path, settings: Settings) -> dict[str, Any]:
+    """Read a sweep's configuration, and check that each parameter is a setting and each value possible for it.
+
+    Weights & Biases checks the rest, such as the method.
+
+    Raises:
+        UserError: names the file, the parameter and what is wrong with it.
+    """
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist; pass --sweep-config with the path of a sweep's YAML file") from None
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    parameters = config.get("parameters") if isinstance(config, dict) else None
+    if not isinstance(parameters, dict) or not parameters:
+        raise UserError(f"{path} needs `parameters:`, each a setting such as train.learning_rate")
+    for key in _MADE_HERE:
+        if key in config:
+            raise UserError(f"{path}: leave out `{key}:`, train.py makes its own")
+    for name, space in parameters.items():
+        try:
+            parameters[name] = _numbers(space)
+            for value in _values_to_try(name, parameters[name]):
+                override(settings, {name: value})
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+    return config
+
+
+def trial_command(script: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return what tells the agent of Weights & Biases to run a trial.
+
+    Args:
+        script: path of train.py, from the folder that agents are started in.
+        arguments: command line that all trials share.
+    """
+    return {
+        "program": script,
+        "command": ["${env}", "${interpreter}", "${program}", *arguments, "--trial", "${args_json}"],
+    }
+
+
+def agent_environment(folder: Path) -> dict[str, str]:
+    """Return the environment variables that the agent needs; `folder` is for its own files."""
+    # The agent calls `python`: it should be this one, with its packages, whether or not the environment is activated.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "WANDB_DIR": str(folder.resolve())}
+
+
+def run_sweep(
+    config: dict[str, Any] | None, sweep_id: str | None, runs: int, wandb: WandbSettings, folder: Path
+) -> None:
+    """Start a sweep or join one, and run trials, each in a process of its own.
+
+    Ctrl-C lets the current trial end, a second one stops it.
+
+    Args:
+        config: of a new sweep, with its command; None to join one.
+        sweep_id: of the sweep to join, also as entity/project/id.
+        runs: trials to run, one after the other.
+        wandb: project and entity.
+        folder: for the agent's own files.
+
+    Raises:
+        UserError: the service cannot be reached or refuses.
+    """
+    import wandb as service
+    from wandb.sdk.sweeps import SweepNotFoundError
+
+    os.environ.update(agent_environment(folder))
+    try:
+        chosen = sweep_id or service.sweep(config or {}, entity=wandb.entity, project=wandb.project)
+        service.agent(chosen, entity=wandb.entity, project=wandb.project, count=runs)
+    except (service.errors.Error, SweepNotFoundError, ValueError) as error:
+        raise UserError(f"the sweep ended: {' '.join(str(error).split())}") from None
+
+
+def _numbers(space: object) -> object:
+    """Read `1e-4`, which YAML 1.1 takes for a string, as the number that is meant."""
+    if isinstance(space, dict):
+        return {key: _numbers(value) for key, value in space.items()}
+    if isinstance(space, list):
+        return [_numbers(value) for value in space]
+    if isinstance(space, str):
+        try:
+            return float(space)
+        except ValueError:
+            return space
+    return space
+
+
+def _values_to_try(name: str, space: object) -> list[object]:
+    """All values that a parameter can take, or its limits."""
+    if not isinstance(space, dict):
+        raise UserError(f"{name} must hold `values:` or `min:` and `max:`, not {space!r}")
+    if "parameters" in space:
+        raise UserError(f"{name} holds parameters: write each setting under its full name, such as train.learning_rate")
+    if space.get("distribution") in _OF_LOGARITHMS:
+        raise UserError(f"{name}: use distribution: log_uniform_values, whose min and max are values themselves")
+    if "value" in space:
+        return [space["value"]]
+    if isinstance(space.get("values"), list) and space["values"]:
+        return space["values"]
+    if "min" in space and "max" in space:
+        return [space["min"], space["max"]]
+    raise UserError(f"{name} must hold `values:` (a list) or `min:` and `max:`, so that no value is impossible")
