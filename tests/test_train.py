@@ -199,6 +199,21 @@ def test_metrics_are_mirrored_to_wandb_files_when_offline(tmp_path: Path) -> Non
     assert len(metrics_of(tmp_path / "runs" / "mirrored")) == 2
 
 
+def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
+    mirrored = tuple(argument for argument in SMALL if argument != "--no-track")
+    with start("train.py", *mirrored, "--wandb.mode", "offline", "-n", "alone", *folders(tmp_path)) as process:
+        assert process.stdout
+        while "agent-steps" not in process.stdout.readline():
+            pass
+        (service,) = (each for each in psutil.Process(process.pid).children() if each.name() == "wandb-core")
+        service.kill()
+        output = process.stdout.read()
+    assert process.returncode == 0, output
+    assert output.count("Weights & Biases is gone") == 1 and "metrics.jsonl" in output
+    assert len(metrics_of(tmp_path / "runs" / "alone")) == 2
+    assert load_checkpoint(tmp_path / "policies" / "alone.safetensors")[1].steps >= 2048
+
+
 def test_mirroring_online_without_a_login_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     result = run("train.py", "--debug", *folders(tmp_path))
     assert result.returncode == 2
