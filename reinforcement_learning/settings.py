@@ -5,11 +5,13 @@ section when debugging, the command line.
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import tyro
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
@@ -27,6 +29,12 @@ def _number(value: object) -> object:
     if isinstance(value, str):
         number = float(value.replace("_", ""))
         return int(number) if number.is_integer() and math.isfinite(number) else number
+    return value
+
+
+def _ray_address(value: object) -> object:
+    if not re.fullmatch(r"local|auto|[^\s:/]+:[0-9]+", str(value)):
+        raise ValueError("must be local, auto or HOST:PORT")
     return value
 
 
@@ -113,11 +121,17 @@ class RolloutSettings(_OneLineErrors):
 
     num_envs: Positive = 8
     """Worlds that run side by side."""
-    vectorization: Literal["auto", "serial", "multiprocessing"] = "auto"
+    vectorization: Annotated[
+        Literal["auto", "serial", "multiprocessing", "ray"], tyro.conf.arg(aliases=["--vectorization"])
+    ] = "auto"
     """serial: all worlds in this process; multiprocessing: spread over worker processes, each of which keeps a core
-    busy; auto: multiprocessing where there are at least four cores. Results are equal."""
+    busy; ray: over worker processes on a Ray cluster; auto: multiprocessing where there are at least four cores.
+    Results are equal."""
     num_workers: Count = 0
-    """Worker processes with multiprocessing; 0 takes the largest divisor of num_envs that the cores allow."""
+    """Worker processes with multiprocessing or ray; 0 takes the largest divisor of num_envs that the cores allow."""
+    ray_address: Annotated[str, BeforeValidator(_ray_address)] = "local"
+    """With ray: local starts a cluster on this machine for the run; auto finds the one that this machine belongs to;
+    HOST:PORT is the address of a head node."""
 
 
 @dataclass(frozen=True, config=_STRICT)

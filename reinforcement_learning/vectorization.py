@@ -1,4 +1,4 @@
-"""Many worlds at once, through PufferLib: in this process, or spread over worker processes."""
+"""Many worlds at once: in this process, or spread over worker processes, on this machine or on a Ray cluster."""
 
 import functools
 import os
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pufferlib.vector
 
+from reinforcement_learning.data_parallel import number_of_processes, processes_on_this_machine
 from reinforcement_learning.environment import make_environment
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings, check_workers
 from user_error import UserError
@@ -51,23 +52,50 @@ def make_worlds(agent: str, env: EnvironmentSettings, task: TaskSettings, rollou
     """Start the worlds of a rollout and return PufferLib's vectorised environment; close it when done.
 
     Raises:
-        UserError: the worlds cannot be shared evenly among the workers.
+        UserError: the worlds cannot be shared evenly among the workers, or Ray cannot be used.
     """
     check_workers(rollout)
+    if rollout.vectorization == "ray":
+        return _on_ray(agent, env, task, rollout, maps.resolve())
     creator = functools.partial(make_environment, agent, env, task, maps)
     if not _in_processes(rollout):
         return pufferlib.vector.make(creator, num_envs=rollout.num_envs, backend=pufferlib.vector.Serial)
     return pufferlib.vector.make(
         creator,
         num_envs=rollout.num_envs,
-        num_workers=rollout.num_workers or _workers_that_fit(rollout.num_envs),
+        num_workers=rollout.num_workers or _workers_that_fit(rollout.num_envs, _cores()),
         backend=WatchedMultiprocessing,
     )
 
 
-def world_seeds(seed: int, worlds: int) -> list[int]:
-    """First seeds of the worlds of a run: independent of each other, and of those of runs with other seeds."""
-    return [int(state) for state in np.random.SeedSequence(seed).generate_state(worlds)]
+def connect_workers(rollout: RolloutSettings) -> None:
+    """Connect to the Ray cluster, if these settings need one.
+
+    Raises:
+        UserError: Ray is not installed, or no cluster answers.
+    """
+    if rollout.vectorization == "ray":
+        from reinforcement_learning.ray_worlds import connect
+
+        connect(rollout.ray_address)
+
+
+def world_seeds(seed: int, worlds: int, rank: int = 0) -> list[int]:
+    """First seeds of the worlds of a run: independent of each other, and of those of runs with other seeds.
+
+    The process of rank r gets the seeds that follow those of ranks 0 to r - 1.
+    """
+    states = np.random.SeedSequence(seed).generate_state(worlds * (rank + 1))
+    return [int(state) for state in states[worlds * rank :]]
+
+
+def _on_ray(agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path) -> Any:
+    from reinforcement_learning.ray_worlds import RayWorlds, cores
+
+    connect_workers(rollout)
+    workers = rollout.num_workers or _workers_that_fit(rollout.num_envs, cores() // number_of_processes())
+    creator = functools.partial(make_environment, agent, env, task, maps)
+    return RayWorlds(creator, rollout.num_envs, workers, maps)
 
 
 def _in_processes(rollout: RolloutSettings) -> bool:
@@ -77,8 +105,10 @@ def _in_processes(rollout: RolloutSettings) -> bool:
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    """This process's share of the machine's cores."""
+    return len(os.sched_getaffinity(0)) // processes_on_this_machine()
 
 
-def _workers_that_fit(worlds: int) -> int:
-    return max(workers for workers in range(1, min(_cores(), worlds) + 1) if worlds % workers == 0)
+def _workers_that_fit(worlds: int, cores: int) -> int:
+    """Return the largest number of workers that share the worlds evenly with a core each; at least one."""
+    return max(workers for workers in range(1, max(1, min(cores, worlds)) + 1) if worlds % workers == 0)
