@@ -3,6 +3,7 @@
     python train.py --debug --no-track           # about a minute on two cores: does everything work?
     python train.py -a neurips23_start_kit       # the settings of config.yaml
     python train.py -n my_run --train.learning-rate 1e-4
+    torchrun --nproc-per-node 4 train.py -n my_run   # four processes, a GPU each: docs/scaling.md
 
 The policy ends up as policies/NAME.safetensors, metrics and all checkpoints in runs/NAME/.
 """
@@ -84,6 +85,7 @@ def main() -> None:
 
     from activation_store.files import make_folder
     from reinforcement_learning.checkpoint import copy_checkpoint
+    from reinforcement_learning.data_parallel import join_processes, leaders_text
     from reinforcement_learning.device import pick_device
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.run_folder import RunFolder
@@ -91,26 +93,34 @@ def main() -> None:
     from reinforcement_learning.terminal import TrainingView, counted_progress
     from reinforcement_learning.tracking import NoTracker, WandbTracker, check_login
     from reinforcement_learning.trainer import train
+    from reinforcement_learning.vectorization import connect_workers
     from reinforcement_learning.versions import versions
 
     settings = arguments.settings
-    pick_device(settings.train.device)  # refuses a GPU that is not there, before anything is written
-    if arguments.track:
+    device = pick_device(settings.train.device)  # refuses a GPU that is not there, before anything is written
+    processes = join_processes(device)  # one, unless torchrun started several
+    name = leaders_text(name, processes)
+    track = arguments.track and processes.leads
+    if track:
         check_login(settings.wandb)
+    connect_workers(settings.rollout)
     for folder in (arguments.policies_dir, arguments.runs_dir, settings.env.maps_dir):
         make_folder(folder)
-    run = RunFolder(arguments.runs_dir / name)
-    run.write_settings(arguments.agent, settings, versions())
+    run = RunFolder(arguments.runs_dir / name, create=processes.leads)
+    if processes.leads:
+        run.write_settings(arguments.agent, settings, versions())
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(settings.env, progress)
-    tracker = WandbTracker(name, arguments.agent, settings, run.folder) if arguments.track else NoTracker()
+    tracker = WandbTracker(name, arguments.agent, settings, run.folder) if track else NoTracker()
     with StopSignal() as stop, TrainingView(settings.train.total_agent_steps) as view:
-        checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop)
+        checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop, processes)
         tracker.finish()
     policy_path = arguments.policies_dir / f"{name}.safetensors"
-    copy_checkpoint(checkpoint, policy_path)
+    if processes.leads:
+        copy_checkpoint(checkpoint, policy_path)
     print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
     print(f"metrics and checkpoints: {run.folder}")
+    processes.leave()
     stop.end_process()
 
 

@@ -18,13 +18,19 @@ CHECKPOINTS_FOLDER = "checkpoints"
 class RunFolder:
     """Creates the folder and writes to it; `metrics.jsonl` is the record of truth, trackers only mirror it."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, create: bool = True):
         """Create the folder.
+
+        Args:
+            folder: of the run.
+            create: whether to; only one of several processes does, and the others write nothing.
 
         Raises:
             UserError: it already holds a run, or cannot be made.
         """
         self.folder = folder
+        if not create:
+            return
         make_folder(folder)
         if any(folder.iterdir()):
             raise UserError(f"{folder} already holds a run: choose another name with -n, or remove the folder")
