@@ -87,8 +87,8 @@ class RayWorlds:
 
         if num_workers > cores():
             raise UserError(f"the Ray cluster has {cores()} cores, too few for --rollout.num-workers {num_workers}")
-        actor = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_Worker)
-        self._workers = [actor.remote() for _ in range(num_workers)]
+        actor: Any = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_Worker)
+        self._workers: list[Any] = [actor.remote() for _ in range(num_workers)]
         self._pending = [worker.start.remote(creator, num_envs // num_workers, maps) for worker in self._workers]
         try:
             self.driver_env = creator()  # meanwhile
