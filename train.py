@@ -5,6 +5,7 @@
     python train.py -n my_run --train.learning-rate 1e-4
     python train.py --resume runs/my_run         # go on where it was stopped or killed
     python train.py -m sweep --sweep-runs 20     # search for settings with Weights & Biases, as sweep.yaml says
+    torchrun --nproc-per-node 4 train.py -n my_run   # four processes, a GPU each: docs/scaling.md
 
 The policy ends up as policies/NAME.safetensors, metrics, training curves and all checkpoints in runs/NAME/.
 """
@@ -89,7 +90,9 @@ def parse(arguments: Sequence[str]) -> Arguments:
     if parsed.resume:
         _check_resumed(defaults, parsed)
     if not parsed.recurrence:
-        parsed = replace(parsed, settings=replace(parsed.settings, policy=replace(parsed.settings.policy, lstm_layers=0)))
+        parsed = replace(
+            parsed, settings=replace(parsed.settings, policy=replace(parsed.settings.policy, lstm_layers=0))
+        )
     if parsed.trial is not None:
         parsed = replace(parsed, settings=trial_settings(parsed.settings, parsed.trial))
     check_training(parsed.settings)
@@ -128,8 +131,11 @@ def choose_name(arguments: Arguments) -> str:
 def sweep(arguments: Arguments, command: Sequence[str]) -> None:
     """Check the search space, start or join a sweep, and run trials."""
     from activation_store.files import make_folder
+    from reinforcement_learning.data_parallel import number_of_processes
     from reinforcement_learning.tracking import check_login
 
+    if number_of_processes() > 1:
+        raise UserError("-m sweep starts its trials one by one: start it without torchrun")
     check_sweep(arguments.sweep_runs, arguments.track, arguments.settings.wandb)
     config = None
     if arguments.sweep_id is None:
@@ -146,38 +152,50 @@ def train_one(arguments: Arguments) -> None:
 
     from activation_store.files import make_folder
     from reinforcement_learning.checkpoint import copy_checkpoint
+    from reinforcement_learning.data_parallel import join_processes, leaders_text
     from reinforcement_learning.device import pick_device
     from reinforcement_learning.maps import ensure_maps
-    from reinforcement_learning.run_folder import RunFolder
+    from reinforcement_learning.run_folder import RunFolder, make_run_folder
     from reinforcement_learning.stop_signal import StopSignal
     from reinforcement_learning.terminal import TrainingView, counted_progress
     from reinforcement_learning.tracking import NoTracker, WandbTracker, check_login
     from reinforcement_learning.trainer import train
     from reinforcement_learning.training_state import TrainingState
+    from reinforcement_learning.vectorization import connect_workers
     from reinforcement_learning.versions import versions
 
     settings = arguments.settings
     # What cannot work is refused before anything is written.
-    pick_device(settings.train.device)
+    device = pick_device(settings.train.device)
     agent_zoo.load(arguments.agent)
-    if arguments.track:
+    processes = join_processes(device)  # one, unless torchrun started several
+    name = leaders_text(name, processes)
+    track = arguments.track and processes.leads
+    if track:
         check_login(settings.wandb)
+    connect_workers(settings.rollout)
     for folder in (arguments.policies_dir, arguments.runs_dir, settings.env.maps_dir):
         make_folder(folder)
-    run = RunFolder(arguments.resume) if arguments.resume else RunFolder.create(arguments.runs_dir / name)
+    folder = arguments.resume or arguments.runs_dir / name
+    if processes.leads and not arguments.resume:
+        make_run_folder(folder)
+    run = RunFolder(folder, hold=processes.leads)
     state = TrainingState.load(run.state_path) if arguments.resume and run.state_path.exists() else None
-    run.keep_metrics(state.updates if state else 0)
-    run.write_settings(arguments.agent, settings, versions())
+    if processes.leads:
+        run.keep_metrics(state.updates if state else 0)
+        run.write_settings(arguments.agent, settings, versions())
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(settings.env, progress)
-    tracker = WandbTracker(name, arguments.agent, settings, run.folder) if arguments.track else NoTracker()
+    tracker = WandbTracker(name, arguments.agent, settings, run.folder) if track else NoTracker()
     with StopSignal() as stop, TrainingView(settings.train.total_agent_steps) as view:
-        checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop, state)
+        checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop, state, processes)
         tracker.finish()
     policy_path = arguments.policies_dir / f"{name}.safetensors"
-    copy_checkpoint(checkpoint, policy_path)
+    if processes.leads:
+        copy_checkpoint(checkpoint, policy_path)
     print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
     print(f"metrics and checkpoints: {run.folder}")
+    processes.leave()
     stop.end_process()
 
 

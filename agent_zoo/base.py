@@ -73,7 +73,7 @@ class BasePolicy(nn.Module, ABC):
 
 
 class RecurrentPolicy(nn.Module):
-    """A policy with an LSTM of any number of layers between its encoder and its decoder; with none it is feed-forward."""
+    """A policy with an LSTM between its encoder and its decoder; with no layers of it, a feed-forward policy."""
 
     def __init__(self, policy: BasePolicy, layers: int):
         super().__init__()

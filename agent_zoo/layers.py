@@ -116,7 +116,9 @@ class EmbeddedRowFeatures(RowFeatures):
 
     def _category(self, place: int, index: torch.Tensor) -> torch.Tensor:
         # Not embedding(index): on the CPU torch's threads would add up its gradients in an order that changes.
-        return self.embeddings[place].weight.index_select(0, index)
+        embedding = self.embeddings[place]
+        assert isinstance(embedding, nn.Embedding)
+        return embedding.weight.index_select(0, index)
 
 
 def entity_features(layout: ObservationLayout) -> RowFeatures:
@@ -215,7 +217,8 @@ def initialize_orthogonally(module: nn.Module, gain: float = 2**0.5) -> None:
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv2d):
             nn.init.orthogonal_(part.weight, gain)
-            nn.init.zeros_(part.bias)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
 
 
 class ActionDecoder(nn.Module):

@@ -18,7 +18,10 @@ import tyro
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import torch
+
 import command_line
+from reinforcement_learning.rollout import Decision
 from user_error import UserError
 
 CONFIDENCE = 0.95
@@ -57,8 +60,9 @@ def main() -> None:
     results: list[dict] = []
     for path in arguments.checkpoints:
         steps, ticks = play(path, arguments)
+        first = results[0]["ticks_lived_by_episode"] if results else ticks
         result = {"checkpoint": path.name, "sha256": sha256(path), "steps": steps, "ticks_lived_by_episode": ticks}
-        results.append(result | summary(np.array(ticks), np.array(results[0]["ticks_lived_by_episode"] if results else ticks)))
+        results.append(result | summary(np.array(ticks), np.array(first)))
         table.add_row(*row(results[-1]))
         print(f"{path.name}: {results[-1]['mean']:.1f} ticks", flush=True)
     Console().print(table)
@@ -69,8 +73,6 @@ def main() -> None:
 
 def play(path: Path, arguments: Arguments) -> tuple[int, list[float]]:
     """Return a checkpoint's agent-steps and the mean ticks lived in each episode."""
-    import torch
-
     from reinforcement_learning.checkpoint import load_checkpoint
     from reinforcement_learning.extraction import ONE_WORLD
     from reinforcement_learning.maps import ensure_maps
@@ -81,7 +83,11 @@ def play(path: Path, arguments: Arguments) -> tuple[int, list[float]]:
 
     policy, info = load_checkpoint(path)
     env = EnvironmentSettings(
-        num_maps=32, map_seed=arguments.map_seed, resilient_population=0, early_stop_agents=0, maps_dir=arguments.maps_dir
+        num_maps=32,
+        map_seed=arguments.map_seed,
+        resilient_population=0,
+        early_stop_agents=0,
+        maps_dir=arguments.maps_dir,
     )
     task = TaskSettings(curriculum="evaluation", embedding_size=info.layout.task_size)
     worlds = make_worlds(info.agent, env, task, ONE_WORLD, ensure_maps(env), first_episodes(arguments.seed, 1))
@@ -101,7 +107,7 @@ def play(path: Path, arguments: Arguments) -> tuple[int, list[float]]:
     return info.steps, [float(np.mean(ticks)) for ticks in by_episode]
 
 
-def sampled_actions(decision, slots: int, generator) -> np.ndarray:  # noqa: ANN001
+def sampled_actions(decision: Decision, slots: int, generator: torch.Generator) -> np.ndarray:
     """Draw an action for each present agent, (slots, heads)."""
     chosen = decision.distribution.sample(generator)
     actions = np.zeros((slots, chosen.shape[1]), dtype=np.int64)
@@ -122,8 +128,8 @@ def interval(values: np.ndarray) -> list[float]:
     """Bootstrap interval of the mean."""
     from scipy.stats import bootstrap
 
-    low, high = bootstrap((values,), np.mean, confidence_level=CONFIDENCE, rng=np.random.default_rng(0)).confidence_interval
-    return [float(low), float(high)]
+    result = bootstrap((values,), np.mean, confidence_level=CONFIDENCE, rng=np.random.default_rng(0))
+    return [float(each) for each in result.confidence_interval]
 
 
 def row(result: dict) -> list[str]:

@@ -8,6 +8,7 @@ from torch import nn
 
 from activation_store.schema import ACTION_DECODER, check_layers
 from agent_zoo.base import RecurrentPolicy
+from user_error import UserError
 
 Captured = dict[str, torch.Tensor]
 
@@ -24,7 +25,7 @@ def capture(policy: RecurrentPolicy, layers: Sequence[str]) -> Iterator[Captured
         Layer name -> (B, units) of the latest tick; empty before the first.
 
     Raises:
-        UserError: there is no layer of that name.
+        UserError: there is no layer of that name, or the policy has none.
     """
     check_layers(layers)
     captured: Captured = {}
@@ -52,7 +53,9 @@ def _attach(policy: RecurrentPolicy, layer: str, captured: Captured) -> torch.ut
             captured[layer] = inputs[0].detach()
 
         return policy.policy.action_decoder.register_forward_pre_hook(keep_input)
-    module: nn.Module = policy.policy.projection if layer == "encoder_output" else policy.lstm
+    module = policy.policy.projection if layer == "encoder_output" else policy.lstm
+    if module is None:
+        raise UserError(f"layer {layer} cannot be recorded: this policy is feed-forward and has no LSTM")
     read = _READERS[layer]
 
     def keep_output(_: nn.Module, __: object, output: tuple) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nmmo
@@ -46,6 +46,9 @@ class Episode:
     map_number: int
 
 
+NO_ACTIONS = np.zeros((0, 0, 0), dtype=np.int16)
+
+
 @dataclass(frozen=True)
 class EpisodeStart:
     """Where a world starts: in an episode of its sequence, after the actions already taken in it.
@@ -53,12 +56,12 @@ class EpisodeStart:
     Attributes:
         first_seed: of the world's whole sequence of episodes.
         number: of the episode in that sequence, from 0.
-        actions: of each tick so far, (agents, heads).
+        actions: taken so far, (ticks, agents, heads) int16.
     """
 
     first_seed: int
     number: int = 0
-    actions: tuple[np.ndarray, ...] = ()
+    actions: np.ndarray = field(default_factory=lambda: NO_ACTIONS)
 
 
 class SeededEpisodes(BaseParallelWrapper):
@@ -176,7 +179,7 @@ class World(pufferlib.emulation.PettingZooPufferEnv):
         observations, infos = super().reset()
         for actions in start.actions:
             super().step(actions.astype(self.single_action_space.dtype))
-        return observations, {} if start.actions else infos
+        return observations, {} if len(start.actions) else infos
 
 
 def make_environment(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reinforcement_learning.environment import Episode, EpisodeStart
+from reinforcement_learning.environment import NO_ACTIONS, Episode, EpisodeStart
 
 
 class EpisodeJournal:
@@ -33,6 +33,6 @@ class EpisodeJournal:
     def starts(self) -> list[EpisodeStart]:
         """Return what takes each world to where it is now."""
         return [
-            EpisodeStart(first_seed, number, tuple(actions))
+            EpisodeStart(first_seed, number, np.stack(actions) if actions else NO_ACTIONS)
             for (first_seed, number), actions in zip(self._episodes, self._actions, strict=True)
         ]

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
+from reinforcement_learning.data_parallel import ALONE, Processes
 from reinforcement_learning.rollout import Rollout
 from reinforcement_learning.settings import TrainSettings
 from user_error import UserError
@@ -49,8 +50,12 @@ def update(
     settings: TrainSettings,
     generator: torch.Generator,
     on_minibatch: Callable[[], None],
+    processes: Processes = ALONE,
 ) -> Losses:
     """Improve the policy on a rollout, in place.
+
+    With several processes each has a rollout of its own, and every minibatch is the union of theirs: gradients are
+    those that one process would have got from all its rows.
 
     Args:
         policy: the policy that collected the rollout.
@@ -59,6 +64,7 @@ def update(
         settings: of the algorithm.
         generator: randomness of the minibatches, on the CPU.
         on_minibatch: called before each minibatch; may raise to stop.
+        processes: of the run; all must call this with equal policies and settings.
 
     Raises:
         UserError: the loss or its gradient is not finite; the policy is left as it was before that minibatch.
@@ -67,10 +73,12 @@ def update(
     for _ in range(settings.update_epochs):
         for minibatch in minibatches(rollout, settings, generator):
             on_minibatch()
-            loss, step = _losses(policy, rollout, minibatch, settings)
+            loss, losses = _losses(policy, rollout, minibatch, settings, processes)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
+            processes.average(policy, [loss.detach(), *losses.values()], weight=len(minibatch.rows))
             norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), settings.max_gradient_norm)
+            step = {name: value.item() for name, value in losses.items()}
             if not torch.isfinite(loss + norm):
                 raise UserError(
                     f"training stopped: loss {loss.item()} or gradient norm {norm.item()} is not a finite number "
@@ -82,7 +90,11 @@ def update(
 
 
 def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Generator) -> Iterator[Minibatch]:
-    """Deal all segments of a rollout, shuffled, into minibatches of about `minibatch_rows` full segments each."""
+    """Deal all segments of a rollout, shuffled, into minibatches of about `minibatch_rows` full segments each.
+
+    How many there are depends on the settings alone, so that several processes can go through theirs together. None is
+    empty: a batch has at least as many segments as fit into it when full.
+    """
     count = max(1, settings.batch_size // (settings.minibatch_rows * settings.bptt_horizon))
     starts = torch.cumsum(rollout.lengths, 0) - rollout.lengths
     for segments in torch.randperm(len(rollout.lengths), generator=generator).tensor_split(count):
@@ -94,8 +106,9 @@ def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Gene
 
 
 def _losses(
-    policy: RecurrentPolicy, rollout: Rollout, minibatch: Minibatch, settings: TrainSettings
-) -> tuple[torch.Tensor, dict[str, float]]:
+    policy: RecurrentPolicy, rollout: Rollout, minibatch: Minibatch, settings: TrainSettings, processes: Processes
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return what to minimise, and scalars to report; all are means over this process's rows."""
     device = next(policy.parameters()).device
     rows = minibatch.rows
     old_log_probability = rollout.log_probability[rows].to(device)
@@ -109,7 +122,8 @@ def _losses(
     )
     log_probability = distribution.log_probability(rollout.action[rows].to(device)).sum(dim=1)  # (rows,)
     if settings.normalize_advantage:
-        advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-8)
+        everyones = processes.concatenate(advantage)
+        advantage = (advantage - everyones.mean()) / (everyones.std(correction=0) + 1e-8)
     log_ratio = log_probability - old_log_probability
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - settings.clip_coefficient, 1 + settings.clip_coefficient)
@@ -121,9 +135,9 @@ def _losses(
     with torch.no_grad():
         outside = (ratio - 1).abs() > settings.clip_coefficient
         return loss, {
-            "policy": policy_loss.item(),
-            "value": value_loss.item(),
-            "entropy": entropy.item(),
-            "approximate_kl": ((ratio - 1) - log_ratio).mean().item(),
-            "clip_fraction": outside.float().mean().item(),
+            "policy": policy_loss.detach(),
+            "value": value_loss.detach(),
+            "entropy": entropy.detach(),
+            "approximate_kl": ((ratio - 1) - log_ratio).mean(),
+            "clip_fraction": outside.float().mean(),
         }

@@ -18,36 +18,41 @@ STATE_FILE = "training_state.safetensors"
 LOCK_FILE = ".lock"
 
 
+def make_run_folder(folder: Path) -> None:
+    """Make the folder of a new run.
+
+    Raises:
+        UserError: it already holds a run, or cannot be made.
+    """
+    make_folder(folder)
+    if any(folder.iterdir()):
+        raise UserError(f"{folder} already holds a run: choose another name with -n, or go on with --resume")
+
+
 class RunFolder:
     """Where a run keeps its record; `metrics.jsonl` is the record of truth, trackers only mirror it.
 
     One process at a time holds a run: the lock goes with the process.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, hold: bool = True):
         """Take hold of a folder that exists.
+
+        Args:
+            folder: of the run.
+            hold: whether to; of the processes of one run only the leader does, and the others write nothing.
 
         Raises:
             UserError: another process holds it.
         """
         self.folder = folder
+        if not hold:
+            return
         self._lock = FileLock(folder / LOCK_FILE)
         try:
             self._lock.acquire(blocking=False)
         except Timeout:
             raise UserError(f"another process is training in {folder}: wait for it, or choose another name") from None
-
-    @staticmethod
-    def create(folder: Path) -> "RunFolder":
-        """Make the folder of a new run.
-
-        Raises:
-            UserError: it already holds a run, or cannot be made.
-        """
-        make_folder(folder)
-        if any(folder.iterdir()):
-            raise UserError(f"{folder} already holds a run: choose another name with -n, or go on with --resume")
-        return RunFolder(folder)
 
     def write_settings(self, agent: str, settings: Settings, versions: dict[str, str]) -> None:
         """Keep what the run was asked to do, and with which packages."""

@@ -5,11 +5,13 @@ section when debugging, the command line.
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import tyro
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
@@ -19,7 +21,7 @@ from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096
 RUN_SETTINGS_FILE = "settings.json"
-# These change where a run computes, how long it lasts or who watches, but not what the steps done so far would have been.
+# These change where a run computes, how long it lasts or who watches, but not what its steps so far would have been.
 CHANGEABLE_WHEN_RESUMED = (
     "env.maps_dir", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps", "train.device",
     "train.num_checkpoints", "wandb.project", "wandb.entity", "wandb.mode",
@@ -34,6 +36,12 @@ def _number(value: object) -> object:
     if isinstance(value, str):
         number = float(value.replace("_", ""))
         return int(number) if number.is_integer() and math.isfinite(number) else number
+    return value
+
+
+def _ray_address(value: object) -> object:
+    if not re.fullmatch(r"local|auto|[^\s:/]+:[0-9]+", str(value)):
+        raise ValueError("must be local, auto or HOST:PORT")
     return value
 
 
@@ -95,8 +103,8 @@ class TaskSettings(_OneLineErrors):
     section: ClassVar[str] = "task"
 
     curriculum: Literal["training", "evaluation", "survival"] = "training"
-    """Tasks that are drawn for each agent at the start of each episode: a broad mix, the 63 held-out tasks that policies
-    are scored on, or nothing but staying alive."""
+    """Tasks that are drawn for each agent at the start of each episode: a broad mix, the 63 held-out tasks that
+    policies are scored on, or nothing but staying alive."""
     only: str | None = None
     """Give every agent this one task of the curriculum: its number, its name, or a part that no other name has."""
     embedding_size: Annotated[int, BeforeValidator(_number), Field(ge=8, le=4096)] = 128
@@ -123,11 +131,17 @@ class RolloutSettings(_OneLineErrors):
 
     num_envs: Positive = 8
     """Worlds that run side by side."""
-    vectorization: Literal["auto", "serial", "multiprocessing"] = "auto"
+    vectorization: Annotated[
+        Literal["auto", "serial", "multiprocessing", "ray"], tyro.conf.arg(aliases=["--vectorization"])
+    ] = "auto"
     """serial: all worlds in this process; multiprocessing: spread over worker processes, each of which keeps a core
-    busy; auto: multiprocessing where there are at least four cores. Results are equal."""
+    busy; ray: over worker processes on a Ray cluster; auto: multiprocessing where there are at least four cores.
+    Results are equal."""
     num_workers: Count = 0
-    """Worker processes with multiprocessing; 0 takes the largest divisor of num_envs that the cores allow."""
+    """Worker processes with multiprocessing or ray; 0 takes the largest divisor of num_envs that the cores allow."""
+    ray_address: Annotated[str, BeforeValidator(_ray_address)] = "local"
+    """With ray: local starts a cluster on this machine for the run; auto finds the one that this machine belongs to;
+    HOST:PORT is the address of a head node."""
 
 
 @dataclass(frozen=True, config=_STRICT)

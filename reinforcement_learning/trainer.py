@@ -11,8 +11,9 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from reinforcement_learning.checkpoint import build_policy, save_checkpoint, untrained_info
+from reinforcement_learning.data_parallel import ALONE, Processes, join_records
 from reinforcement_learning.device import pick_device
-from reinforcement_learning.environment import observation_layout
+from reinforcement_learning.environment import Life, observation_layout
 from reinforcement_learning.episode_journal import EpisodeJournal
 from reinforcement_learning.ppo import update
 from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
@@ -48,7 +49,7 @@ class Reports:
 
 def train(
     name: str, agent: str, settings: Settings, maps: Path, run: RunFolder, tracker: Tracker, reports: Reports,
-    stop: StopSignal, state: TrainingState | None = None,
+    stop: StopSignal, state: TrainingState | None = None, processes: Processes = ALONE,
 ) -> Path:  # fmt: skip
     """Train an agent and return the policy's checkpoint, also when stopped early.
 
@@ -62,16 +63,20 @@ def train(
         reports: what to call on progress.
         stop: looked at between ticks and between minibatches.
         state: where a run goes on; by default it begins.
+        processes: of this run; the one that leads writes and reports.
 
     Raises:
-        UserError: the loss stopped being a finite number, or a worker process ended.
+        UserError: the loss stopped being a finite number, or a worker process or another process of the run ended.
     """
-    seeds = np.random.SeedSequence(settings.train.seed).generate_state(3)
+    seeds = np.random.SeedSequence(settings.train.seed).generate_state(2 + processes.size)
     torch.manual_seed(int(seeds[0]))
-    starts = state.worlds if state else first_episodes(settings.train.seed, settings.rollout.num_envs)
+    state = state.share(processes) if state else None
+    starts = state.worlds if state else first_episodes(settings.train.seed, settings.rollout.num_envs, processes.rank)
     worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps, starts)
     try:
-        training = _Training(name, agent, settings, worlds, EpisodeJournal(starts), run, tracker, reports, stop, seeds)
+        training = _Training(
+            name, agent, settings, worlds, EpisodeJournal(starts), run, tracker, reports, stop, processes, seeds
+        )
         training.start(state)
         return training.run_to_end()
     except UserError as error:
@@ -83,13 +88,14 @@ def train(
 class _Training:
     def __init__(
         self, name: str, agent: str, settings: Settings, worlds: Any, journal: EpisodeJournal, run: RunFolder,
-        tracker: Tracker, reports: Reports, stop: StopSignal, seeds: np.ndarray,
+        tracker: Tracker, reports: Reports, stop: StopSignal, processes: Processes, seeds: np.ndarray,
     ):  # fmt: skip
         self.name, self.settings, self.run, self.tracker = name, settings, run, tracker
-        self.reports, self.stop = reports, stop
+        self.reports, self.stop, self.processes = reports, stop, processes
         self.info = untrained_info(agent, settings, observation_layout(worlds.driver_env))
         device = pick_device(settings.train.device)
         self.policy: RecurrentPolicy = build_policy(self.info).to(device)
+        processes.same_weights(self.policy)
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=settings.train.learning_rate, eps=1e-5)
         self.stopwatch = Stopwatch()
         self.journal = journal
@@ -97,7 +103,7 @@ class _Training:
         self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
         self.collector = RolloutCollector(
             self.player,
-            torch.Generator(device).manual_seed(int(seeds[2])),
+            torch.Generator(device).manual_seed(int(seeds[2 + processes.rank])),
             settings.train.bptt_horizon,
             settings.train.gamma,
             settings.train.gae_lambda,
@@ -116,7 +122,7 @@ class _Training:
         restore_optimizer(self.optimizer, state.optimizer)
         everyone = torch.arange(self.player.slots, device=self.player.device)
         self.player.memory.put(everyone, state.memory.to(self.player.device))
-        self.collector.generator.set_state(state.action_random)
+        self.collector.generator.set_state(state.action_random[0])
         self.minibatch_generator.set_state(state.minibatch_random)
 
     def run_to_end(self) -> Path:
@@ -129,11 +135,9 @@ class _Training:
                 self._update()
                 if self._checkpoints_due() > reached:
                     latest = self._save_checkpoint()
-                self._state().save(self.run.state_path)
+                self._save_state()
         except _Stopped:
-            latest = self.run.stopped_path(self.name)
-            save_checkpoint(latest, self.policy, replace(self.info, steps=self.steps))
-            self.run.draw_curves()
+            latest = self._save_checkpoint(self.run.stopped_path(self.name))
         return latest
 
     def _checkpoints_due(self) -> int:
@@ -141,17 +145,20 @@ class _Training:
         train = self.settings.train
         return train.num_checkpoints * min(self.steps, train.total_agent_steps) // train.total_agent_steps
 
-    def _state(self) -> TrainingState:
-        return TrainingState(
+    def _save_state(self) -> None:
+        own = TrainingState(
             steps=self.steps,
             updates=self.updates,
             policy=self.policy.state_dict(),
             optimizer=optimizer_tensors(self.optimizer),
             memory=self.player.memory,
-            action_random=self.collector.generator.get_state(),
+            action_random=self.collector.generator.get_state().unsqueeze(0),
             minibatch_random=self.minibatch_generator.get_state(),
             worlds=self.journal.starts(),
         )
+        everyones = own.joined(self.processes)
+        if self.processes.leads:
+            everyones.save(self.run.state_path)
 
     def _update(self) -> None:
         train = self.settings.train
@@ -160,38 +167,58 @@ class _Training:
             for group in self.optimizer.param_groups:
                 group["lr"] = train.learning_rate * max(0.0, 1 - self.steps / train.total_agent_steps)
         learning_rate = self.optimizer.param_groups[0]["lr"]
-        rollout = self.collector.collect(train.batch_size, self._on_tick)
+        rollout = self._collect()
         with self.stopwatch.time("learning"):
             losses = update(
-                self.policy, self.optimizer, rollout, train, self.minibatch_generator, self._raise_if_stopped
-            )
-        self.steps += len(rollout)
+                self.policy, self.optimizer, rollout, train, self.minibatch_generator, self._stop_together,
+                self.processes,
+            )  # fmt: skip
+        decisions = self.processes.total(len(rollout))
+        self.steps += decisions
         self.updates += 1
         metrics = {
             "agent_steps": self.steps,
             "update": self.updates,
             "learning_rate": learning_rate,
             **{f"loss/{key}": value for key, value in asdict(losses).items()},
-            "loss/explained_variance": explained_variance(rollout),
-            **speed(len(rollout), perf_counter() - start, self.stopwatch.lap()),
-            **life_statistics(rollout.lives),
+            "loss/explained_variance": explained_variance(
+                self.processes.concatenate(rollout.advantage), self.processes.concatenate(rollout.value)
+            ),
+            **speed(decisions, perf_counter() - start, self.stopwatch.lap()),
+            **life_statistics(join_records(Life, rollout.lives, self.processes)),
         }
+        if not self.processes.leads:
+            return
         self.run.append_metrics(metrics)
         self.tracker.log(metrics)
         self.reports.on_update(metrics)
 
-    def _on_tick(self, decisions: int) -> None:
-        self.reports.on_progress(self.steps + decisions)
-        self._raise_if_stopped()
+    def _collect(self) -> Rollout:
+        """Collect this process's part of the batch, then stop if any process was told to."""
+        try:
+            rollout = self.collector.collect(self.settings.train.batch_size, self._on_tick)
+        except (_Stopped, UserError):
+            if not self.stop:  # a worker process may have heard the signal before us, and ended
+                raise
+        self._stop_together()
+        return rollout
 
-    def _raise_if_stopped(self) -> None:
+    def _on_tick(self, decisions: int) -> None:
+        self.reports.on_progress(self.steps + decisions * self.processes.size)  # the others are about as far
         if self.stop:
             raise _Stopped
 
-    def _save_checkpoint(self) -> Path:
-        path = self.run.checkpoint_path(self.name, self.steps)
-        save_checkpoint(path, self.policy, replace(self.info, steps=self.steps))
-        self.run.draw_curves()
+    def _stop_together(self) -> None:
+        number = self.processes.largest(self.stop.received or 0)
+        if number:
+            self.stop.received = number
+            raise _Stopped
+
+    def _save_checkpoint(self, path: Path | None = None) -> Path:
+        path = path or self.run.checkpoint_path(self.name, self.steps)
+        if self.processes.leads:
+            save_checkpoint(path, self.policy, replace(self.info, steps=self.steps))
+            self.run.draw_curves()
         return path
 
 
@@ -201,8 +228,7 @@ def speed(decisions: int, seconds: float, phases: dict[str, float]) -> Metrics:
     return {"agent_steps_per_second": decisions / seconds, **shares}
 
 
-def explained_variance(rollout: Rollout) -> float:
+def explained_variance(advantage: torch.Tensor, value: torch.Tensor) -> float:
     """Share of the variance of the returns that the value estimate explains; at most 1, 0 for a constant."""
-    returns = rollout.advantage + rollout.value
-    variance = returns.var(correction=0)
-    return float(1 - rollout.advantage.var(correction=0) / variance) if variance > 0 else 0.0
+    variance = (advantage + value).var(correction=0)
+    return float(1 - advantage.var(correction=0) / variance) if variance > 0 else 0.0

@@ -5,14 +5,15 @@ it, so these are saved and played again.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from agent_zoo.base import LSTMState
-from reinforcement_learning.environment import EpisodeStart
+from reinforcement_learning.data_parallel import Processes
+from reinforcement_learning.environment import NO_ACTIONS, EpisodeStart
 from reinforcement_learning.tensor_file import read_tensors, write_tensors
 from user_error import UserError
 
@@ -21,7 +22,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything that changes while training, between two updates.
+    """Everything that changes while training, between two updates: of one process of the run, or of all.
 
     Attributes:
         steps: agent-steps so far.
@@ -29,7 +30,7 @@ class TrainingState:
         policy: weights by name.
         optimizer: moments and counters of Adam, by the parameter's place and the quantity's name.
         memory: of all slots.
-        action_random: state of the generator that draws actions.
+        action_random: state of the generator that draws actions in each process, (processes, bytes) uint8.
         minibatch_random: state of the generator that deals minibatches.
         worlds: where each world is.
     """
@@ -43,6 +44,38 @@ class TrainingState:
     minibatch_random: torch.Tensor
     worlds: list[EpisodeStart]
 
+    def joined(self, processes: Processes) -> "TrainingState":
+        """Return the state of all processes, by rank; all must call this together."""
+
+        def slots_joined(memory: torch.Tensor) -> torch.Tensor:
+            return processes.concatenate(memory.transpose(0, 1).contiguous()).transpose(0, 1)
+
+        return replace(
+            self,
+            memory=LSTMState(slots_joined(self.memory.hidden), slots_joined(self.memory.cell)),
+            action_random=processes.concatenate(self.action_random),
+            worlds=_worlds_joined(self.worlds, processes),
+        )
+
+    def share(self, processes: Processes) -> "TrainingState":
+        """Return what one process needs of the state of all.
+
+        Raises:
+            UserError: the state is that of another number of processes.
+        """
+        if len(self.action_random) != processes.size:
+            raise UserError(
+                f"the run had {len(self.action_random)} processes and cannot be resumed with {processes.size}: "
+                "start as many with torchrun as before"
+            )
+        rank, size = processes.rank, processes.size
+        return replace(
+            self,
+            memory=LSTMState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
+            action_random=self.action_random[rank : rank + 1],
+            worlds=self.worlds[rank * len(self.worlds) // size : (rank + 1) * len(self.worlds) // size],
+        )
+
     def save(self, path: Path) -> None:
         """Write the state, whole or not at all."""
         tensors = {
@@ -54,8 +87,8 @@ class TrainingState:
             "random/minibatches": self.minibatch_random,
         }
         for world, start in enumerate(self.worlds):
-            if start.actions:
-                tensors[f"world/{world}"] = torch.from_numpy(np.stack(start.actions))  # (ticks, agents, heads)
+            if len(start.actions):
+                tensors[f"world/{world}"] = torch.from_numpy(start.actions)
         counters = {
             "format_version": FORMAT_VERSION,
             "steps": self.steps,
@@ -84,10 +117,24 @@ class TrainingState:
             action_random=tensors["random/actions"],
             minibatch_random=tensors["random/minibatches"],
             worlds=[
-                EpisodeStart(**world, actions=tuple(tensors[f"world/{index}"].numpy()) if f"world/{index}" in tensors else ())
+                EpisodeStart(
+                    **world, actions=tensors[f"world/{index}"].numpy() if f"world/{index}" in tensors else NO_ACTIONS
+                )
                 for index, world in enumerate(counters["worlds"])
             ],
         )
+
+
+def _worlds_joined(worlds: list[EpisodeStart], processes: Processes) -> list[EpisodeStart]:
+    """The worlds of all processes, by rank; each process has equally many."""
+    names = processes.concatenate(torch.tensor([[world.first_seed, world.number] for world in worlds])).tolist()
+    ticks = processes.concatenate(torch.tensor([len(world.actions) for world in worlds])).tolist()
+    # A world at the start of an episode has no actions to take its shape from.
+    agents, heads = (processes.largest(max(world.actions.shape[axis] for world in worlds)) for axis in (1, 2))
+    taken = np.concatenate([world.actions.reshape(len(world.actions), agents, heads) for world in worlds])
+    everyones = processes.concatenate(torch.from_numpy(taken)).numpy()
+    actions = np.split(everyones, np.cumsum(ticks)[:-1])
+    return [EpisodeStart(first_seed, number, each) for (first_seed, number), each in zip(names, actions, strict=True)]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -1,16 +1,17 @@
-"""Many worlds at once, through PufferLib: in this process, or spread over worker processes."""
+"""Many worlds at once: in this process, or spread over worker processes, on this machine or on a Ray cluster."""
 
 import functools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pufferlib.vector
 
-from reinforcement_learning.environment import EpisodeStart, make_environment
+from reinforcement_learning.data_parallel import number_of_processes, processes_on_this_machine
+from reinforcement_learning.environment import EpisodeStart, World, make_environment
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings, check_workers
 from user_error import UserError
 
@@ -63,21 +64,55 @@ def make_worlds(
         starts: where the first reset takes each world.
 
     Raises:
-        UserError: the worlds cannot be shared evenly among the workers.
+        UserError: the worlds cannot be shared evenly among the workers, or Ray cannot be used.
     """
     check_workers(rollout)
-    # Not pufferlib.vector.make: version 1.0.1 takes one creator for all worlds, not one for each.
+    maps = maps.resolve()
     creators = [functools.partial(make_environment, agent, env, task, maps, start) for start in starts]
-    no_arguments: tuple[list, list] = ([()] * len(creators), [{}] * len(creators))
+    if rollout.vectorization == "ray":
+        return _on_ray(creators, rollout, maps)
     if not _in_processes(rollout):
-        return pufferlib.vector.Serial(creators, *no_arguments, rollout.num_envs)
-    workers = rollout.num_workers or _workers_that_fit(rollout.num_envs)
-    return WatchedMultiprocessing(creators, *no_arguments, rollout.num_envs, num_workers=workers)
+        return serial_worlds(creators)
+    workers = rollout.num_workers or _workers_that_fit(rollout.num_envs, _cores())
+    return WatchedMultiprocessing(creators, *_no_arguments(creators), rollout.num_envs, num_workers=workers)
 
 
-def first_episodes(seed: int, worlds: int) -> list[EpisodeStart]:
-    """Where the worlds of a run start: their seeds are independent of each other, and of those of other runs."""
-    return [EpisodeStart(int(state)) for state in np.random.SeedSequence(seed).generate_state(worlds)]
+def serial_worlds(creators: Sequence[Callable[[], World]]) -> pufferlib.vector.Serial:
+    """Build worlds in this process, each by its own creator, as `pufferlib.vector.make` of version 1.0.1 cannot."""
+    return pufferlib.vector.Serial(creators, *_no_arguments(creators), len(creators))
+
+
+def connect_workers(rollout: RolloutSettings) -> None:
+    """Connect to the Ray cluster, if these settings need one.
+
+    Raises:
+        UserError: Ray is not installed, or no cluster answers.
+    """
+    if rollout.vectorization == "ray":
+        from reinforcement_learning.ray_worlds import connect
+
+        connect(rollout.ray_address)
+
+
+def first_episodes(seed: int, worlds: int, rank: int = 0) -> list[EpisodeStart]:
+    """Where the worlds of a run start: their seeds are independent of each other, and of those of other runs.
+
+    The process of rank r gets the seeds that follow those of ranks 0 to r - 1.
+    """
+    states = np.random.SeedSequence(seed).generate_state(worlds * (rank + 1))
+    return [EpisodeStart(int(state)) for state in states[worlds * rank :]]
+
+
+def _on_ray(creators: Sequence[Callable[[], World]], rollout: RolloutSettings, maps: Path) -> Any:
+    from reinforcement_learning.ray_worlds import RayWorlds, cores
+
+    connect_workers(rollout)
+    workers = rollout.num_workers or _workers_that_fit(rollout.num_envs, cores() // number_of_processes())
+    return RayWorlds(creators, workers, maps)
+
+
+def _no_arguments(creators: Sequence[Callable[[], World]]) -> tuple[list[tuple], list[dict]]:
+    return [()] * len(creators), [{}] * len(creators)
 
 
 def _in_processes(rollout: RolloutSettings) -> bool:
@@ -87,8 +122,10 @@ def _in_processes(rollout: RolloutSettings) -> bool:
 
 
 def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    """This process's share of the machine's cores."""
+    return len(os.sched_getaffinity(0)) // processes_on_this_machine()
 
 
-def _workers_that_fit(worlds: int) -> int:
-    return max(workers for workers in range(1, min(_cores(), worlds) + 1) if worlds % workers == 0)
+def _workers_that_fit(worlds: int, cores: int) -> int:
+    """Return the largest number of workers that share the worlds evenly with a core each; at least one."""
+    return max(workers for workers in range(1, max(1, min(cores, worlds)) + 1) if worlds % workers == 0)

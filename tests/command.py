@@ -14,9 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def run(
-    script: str, *arguments: object, timeout: float = 300, folder: Path = ROOT
-) -> subprocess.CompletedProcess[str]:
+def run(script: str, *arguments: object, timeout: float = 300, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run a stage script from the project's root, or a copy of it, and return what it printed and its exit code."""
     return subprocess.run(
         [sys.executable, script, *map(str, arguments)],

@@ -71,19 +71,21 @@ def test_same_seed_same_metrics_another_seed_others(trained: Path) -> None:
         ("second", 1, "serial"),
         ("third", 2, "serial"),
         ("spread", 1, "multiprocessing"),
+        ("on_ray", 1, "ray"),
     ):
         how = ("--train.seed", seed, "--rollout.vectorization", vectorization)
         result = run("train.py", *SMALL, "-n", name, *how, *folders(trained))
         assert result.returncode == 0, result.stderr
-    first, second, third, spread = (
-        metrics_of(trained / "runs" / name) for name in ("first", "second", "third", "spread")
+    first, second, third, spread, on_ray = (
+        metrics_of(trained / "runs" / name) for name in ("first", "second", "third", "spread", "on_ray")
     )
     assert first == second
     assert first != third
     assert first == spread, "worlds in worker processes play otherwise"
+    assert first == on_ray, "worlds on Ray play otherwise"
 
 
-@pytest.mark.parametrize("vectorization", ["serial", "multiprocessing"])
+@pytest.mark.parametrize("vectorization", ["serial", "multiprocessing", "ray"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_a_policy_that_loads(trained: Path, vectorization: str, number: int, code: int) -> None:
     name = f"stopped_{vectorization}_{code}"

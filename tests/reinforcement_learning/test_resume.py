@@ -1,4 +1,4 @@
-"""A run that was stopped goes on as if it had not been: the same weights, bit for bit; and every saved part is needed."""
+"""A run that was stopped goes on as if it had not been, bit for bit; and every part of what it saved is needed."""
 
 import shutil
 from collections.abc import Callable
@@ -134,7 +134,7 @@ def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:
     for place in (10, len(content) // 2, len(content) - 1):
         damaged = tmp_path / "state.safetensors"
         damaged.write_bytes(bytes(content[:place]) + bytes([content[place] ^ 1]) + bytes(content[place + 1 :]))
-        with pytest.raises(UserError, match="state.safetensors"):
+        with pytest.raises(UserError, match=r"state\.safetensors"):
             TrainingState.load(damaged)
 
 
