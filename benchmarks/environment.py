@@ -9,6 +9,7 @@ start. What they send is compared byte by byte while they do so.
 """
 
 import functools
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -90,6 +91,8 @@ def measure(arguments: Arguments) -> list[Repetition]:
         )
         for make in makers
     ]
+    gc.collect()
+    gc.freeze()  # or now and then a search for garbage among all tiles would count for the world in which it begins
     return [
         play(worlds, seed, arguments.ticks) for seed in range(arguments.seed, arguments.seed + arguments.repetitions)
     ]

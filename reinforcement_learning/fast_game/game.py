@@ -22,7 +22,7 @@ class FastGame(nmmo.Env):
     def __init__(self, config: Any):
         super().__init__(config)
         assert not config.PROVIDE_DEATH_FOG_OBS and not config.COMMUNICATION_SYSTEM_ENABLED
-        assert config.ALLOW_MOVE_INTO_OCCUPIED_TILE and config.EQUIPMENT_SYSTEM_ENABLED
+        assert config.ALLOW_MOVE_INTO_OCCUPIED_TILE and config.are_systems_enabled(["EQUIPMENT", "PROGRESSION", "NPC"])
         take_over(self.realm)
         self.writer = ObservationWriter(config, pufferlib.emulation.dtype_from_space(self._obs_space))
         self.obs = {agent: FastObservation(config, agent, self.writer) for agent in self.possible_agents}

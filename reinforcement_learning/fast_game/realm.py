@@ -57,12 +57,15 @@ class FastMap(Map):
     """The game's map."""
 
     habitable_rows: list[list[int]]
+    tile_rows: list[list[Tile]]
 
     def reset(self, map_dict: dict, np_random: np.random.Generator, seize_targets: list | None = None) -> None:
         """Load a map."""
         super().reset(map_dict, np_random, seize_targets)
         self.update_list = _Tiles()
-        self.habitable_rows = self.habitable_tiles.tolist()  # lists are faster than arrays to read one by one
+        # Lists are faster than arrays to read one by one.
+        self.habitable_rows = self.habitable_tiles.tolist()
+        self.tile_rows = self.tiles.tolist()
 
     def step(self) -> None:
         """Let depleted tiles grow again.
