@@ -1,5 +1,6 @@
 """The world's own upkeep in each tick: vitals, harvests, regrowth, and where NPCs go."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,15 +10,17 @@ from nmmo.core.observation import COL_DELTA, ROW_DELTA
 from nmmo.core.realm import Realm
 from nmmo.core.tile import Tile
 from nmmo.entity.entity import Entity, EntityState
-from nmmo.entity.entity_manager import PlayerManager
+from nmmo.entity.entity_manager import EntityGroup, PlayerManager
 from nmmo.entity.npc import DIRECTIONS, Passive, PassiveAggressive
 from nmmo.entity.npc_manager import NPCManager
 from nmmo.lib import material
+from nmmo.systems.item import ItemState
 
 from reinforcement_learning.fast_game.actions import Move
 from reinforcement_learning.fast_game.events import FastEventLog
 
 _COLUMN = EntityState.State.attr_name_to_col
+_ITEM = ItemState.State.attr_name_to_col
 _SKILL_ON = {
     material.Herb.index: "herbalism", material.Ore.index: "prospecting", material.Tree.index: "carving",
     material.Crystal.index: "alchemy",
@@ -91,9 +94,10 @@ class FastPlayers(PlayerManager):
     def update(self, actions: dict) -> None:
         """Update vitals and harvest, as `Player.update` does for each player.
 
-        Attributes are written only where they change, those that change for all at once; skills are asked only where
-        there is something to harvest. Tiles change here in one way only, from full to depleted, so that what was not
-        there before the first player's turn is not there at the last one's.
+        The table tells at once who has something to forget or to put on; skills are asked only where there is something
+        to harvest. Tiles change here in one way only, from full to depleted, so that what was not there before the
+        first player's turn is not there at the last one's. What was done (`history.actions`) is not kept: nothing
+        reads it.
         """
         config = self.config
         if config.IMMORTAL or config.PLAYER_HEALTH_INCREMENT > 0 or config.DEATH_FOG_ONSET is not None:
@@ -101,19 +105,23 @@ class FastPlayers(PlayerManager):
             return
         enough = config.RESOURCE_HEALTH_REGEN_THRESHOLD * config.RESOURCE_BASE
         depletion = config.RESOURCE_DEPLETION_RATE
-        players = list(self.entities.values())
-        own, fish, water = self._surroundings(players)
-        for player, on, by_fish, by_water in zip(players, own, fish, water, strict=True):
-            if player.immortal or player._make_mortal_tick is not None or player.status.frozen:
+        records = self._records()
+        table = self.datastore.table("Entity")._data
+        own = table[records]
+        players = [self.entities[number] for number in own[:, _COLUMN["id"]].tolist()]
+        fought = _fought(own, self.realm.tick).tolist()
+        unusual = ((own[:, _COLUMN["freeze"]] > 0) | (own[:, _COLUMN["health"]] <= 0)).tolist()
+        item_levels = self._item_levels(own)
+        surroundings = zip(*self._surroundings(own), strict=True)
+        for index, (player, (on, by_fish, by_water)) in enumerate(zip(players, surroundings, strict=True)):
+            if unusual[index] or player._immortal or player._make_mortal_tick is not None:
                 player.update(self.realm, actions)
                 continue
-            _update_entity(player, actions)
+            if fought[index]:
+                _forget_fight(player)
+            if index in item_levels:
+                player.item_level.update(item_levels[index])
             player.time_alive._val += 1
-            level = sum(item.level._val for item in player.inventory.equipment)
-            if player.item_level._val != level:
-                player.item_level.update(level)
-            if not player.alive:
-                continue
             resources, skills = player.resources, player.skills
             food, drink = resources.food._val, resources.water._val
             hungry = food <= enough or drink <= enough
@@ -133,17 +141,33 @@ class FastPlayers(PlayerManager):
                 skills.food.update()
             else:
                 resources.food._val = max(food - depletion, resources.food._min)
-        records = [player.datastore_record.id for player in players]
-        table = self.datastore.table("Entity")._data
-        table[records, _COLUMN["time_alive"]] = [player.time_alive._val for player in players]
-        table[records, _COLUMN["water"]] = [player.water._val for player in players]
-        table[records, _COLUMN["food"]] = [player.food._val for player in players]
+        for name in ("time_alive", "water", "food"):
+            table[records, _COLUMN[name]] = [getattr(player, name)._val for player in players]
 
-    def _surroundings(self, players: list) -> tuple[list[int], list[bool], list[bool]]:
+    def cull(self) -> dict[int, Entity]:
+        """Remove the dead, if there are any."""
+        table = self.datastore.table("Entity")._data
+        return _cull(self, super().cull, (table[:, _COLUMN["id"]] > 0) & (table[:, _COLUMN["health"]] <= 0))
+
+    def _records(self) -> np.ndarray:
+        """Rows of the living in the table, in the order in which they spawned, which is that of their ids."""
+        ids = self.datastore.table("Entity")._data[:, _COLUMN["id"]]
+        rows = np.flatnonzero(ids > 0)
+        return rows[np.argsort(ids[rows])]
+
+    def _item_levels(self, own: np.ndarray) -> dict[int, int]:
+        """New levels of all that they wear of those for whom it has changed, by their place in `own`."""
+        items = self.datastore.table("Item")._data
+        worn = items[items[:, _ITEM["equipped"]] != 0]
+        levels = np.bincount(worn[:, _ITEM["owner_id"]], worn[:, _ITEM["level"]], minlength=self.config.PLAYER_N + 1)
+        levels = levels[own[:, _COLUMN["id"]]]
+        return {index: int(levels[index]) for index in np.flatnonzero(levels != own[:, _COLUMN["item_level"]]).tolist()}
+
+    def _surroundings(self, own: np.ndarray) -> tuple[list[int], list[bool], list[bool]]:
         """What each player stands on, and whether fish and water are beside it."""
         side = self.config.MAP_SIZE
         tiles = self.datastore.table("Tile")._data[1 : side * side + 1, 2].reshape(side, side)
-        row, column = np.array([player.pos for player in players], dtype=np.int64).reshape(-1, 2).T
+        row, column = own[:, _COLUMN["row"]], own[:, _COLUMN["col"]]
         beside = tiles[row[:, None] + ROW_DELTA, column[:, None] + COL_DELTA]  # (players, 4)
         return (
             tiles[row, column].tolist(),
@@ -153,7 +177,11 @@ class FastPlayers(PlayerManager):
 
 
 class FastNPCs(NPCManager):
-    """The game's non-player characters."""
+    """The game's non-player characters.
+
+    Nothing happens to most of them in most ticks but that they grow older, which is counted in the table alone; an
+    NPC's own counter is set right before anybody reads it.
+    """
 
     def actions(self) -> dict[int, dict]:
         """Decide what all do; those that never fight, or have no reason to, walk about."""
@@ -162,36 +190,59 @@ class FastNPCs(NPCManager):
         }
 
     def update(self, actions: dict) -> None:
-        """Heal by one and note what was done, as `NPC.update` does; attributes are written only where they change."""
-        for npc in self.entities.values():
-            if npc.status.frozen:
-                npc.update(self.realm, actions)
-                continue
-            _update_entity(npc, actions)
-            npc.time_alive._val += 1
-            if npc.item_level._val != npc.equipment.level:
-                npc.item_level.update(npc.equipment.level)
-            if npc.alive:
-                if npc.resources.health._val != npc.resources.health._max:
-                    npc.resources.health.increment(1)
-                npc.last_action = actions
-        npcs = self.entities.values()
+        """Let those that are new, wounded or in a fight update themselves, and the others grow older."""
         table = self.datastore.table("Entity")._data
-        records = [npc.datastore_record.id for npc in npcs]
-        table[records, _COLUMN["time_alive"]] = [npc.time_alive._val for npc in npcs]
+        records = np.flatnonzero(table[:, _COLUMN["id"]] < 0)
+        own = table[records]
+        eventful = _fought(own, self.realm.tick) | (own[:, _COLUMN["health"]] < self.config.PLAYER_BASE_HEALTH)
+        eventful |= (own[:, _COLUMN["time_alive"]] == 0) | (own[:, _COLUMN["freeze"]] > 0)
+        for number in own[eventful, _COLUMN["id"]].tolist():
+            npc = self.entities[number]
+            _set_age(npc)
+            npc.update(self.realm, actions)
+        table[records[~eventful], _COLUMN["time_alive"]] += 1
+
+    def cull(self) -> dict[int, Entity]:
+        """Remove the dead, if there are any."""
+        table = self.datastore.table("Entity")._data
+        dead = (table[:, _COLUMN["id"]] < 0) & (table[:, _COLUMN["health"]] <= 0)
+        for number in table[dead, _COLUMN["id"]].tolist():
+            _set_age(self.entities[number])
+        return _cull(self, super().cull, dead)
+
+    @property
+    def packet(self) -> dict:
+        """What a replay shows."""
+        for npc in self.entities.values():
+            _set_age(npc)
+        return super().packet
 
 
-def _update_entity(entity: Entity, actions: dict) -> None:
-    """Forget the last tick's fight, as `Entity.update` does, but for what both kinds do in their own way."""
-    history = entity.history
-    if history.damage._val == 0:
-        entity.attacker = None
-        if entity.attacker_id._val != 0:
-            entity.attacker_id.update(0)
-    else:
-        history.damage.update(0)
-    history.attack = None
-    history.actions = actions.get(entity.ent_id, {})
+def _fought(own: np.ndarray, tick: int) -> np.ndarray:
+    """Whose last tick left something to forget: damage, an attacker, or an attack of its own."""
+    marks = own[:, [_COLUMN["damage"], _COLUMN["attacker_id"]]].any(axis=1)
+    return marks | (own[:, _COLUMN["latest_combat_tick"]] == tick)
+
+
+def _forget_fight(player: Any) -> None:
+    """Do what `Entity.update` and `History.update` do about the last tick's fight."""
+    if player.history.damage._val == 0:
+        player.attacker = None
+        player.attacker_id.update(0)
+    player.history.attack = None
+    player.history.damage.update(0)
+
+
+def _cull(group: EntityGroup, cull: Callable[[], dict], dead: np.ndarray) -> dict[int, Entity]:
+    """Go through the group only if some are dead."""
+    if dead.any():
+        return cull()
+    group.dead_this_tick.clear()
+    return group.dead_this_tick
+
+
+def _set_age(npc: Any) -> None:
+    npc.time_alive._val = int(npc.datastore_record.get(_COLUMN["time_alive"]))
 
 
 def _is_peaceful(npc: Any) -> bool:
