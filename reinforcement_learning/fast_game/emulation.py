@@ -1,5 +1,6 @@
 """PufferLib's emulation of a game that writes its observations itself."""
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
             self.obs_struct = self.obs.view(self.obs_dtype)
             self.game.writer.bind(self.obs_struct[:, 0])
             self.dict_obs = {agent: self.obs[slot] for agent, slot in self._slot.items()}
+            # A world is half a million objects that live as long as it does: searching them for garbage, as Python does
+            # now and then, stops a tick for about ten times its length.
+            gc.collect()
+            gc.freeze()
         self.initialized = True
         self.all_done = False
         _, info = self.env.reset(seed=seed)
@@ -65,6 +70,11 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
             self.buf.truncations[:] = list(cut_off.values())
             self.buf.masks[:] = self._shown
         return self.dict_obs, rewards, died, cut_off, info
+
+    def close(self) -> None:
+        """Let the world be freed."""
+        gc.unfreeze()
+        super().close()
 
     def _decode(self, row: list[int]) -> dict[str, dict[str, int]]:
         """Put one agent's choices under their names, as PufferLib's `nativize` does value by value."""
