@@ -163,9 +163,7 @@ class EpisodeStatistics(BaseParallelWrapper):
 class World(FastEmulation):
     """One world as PufferLib runs it; its first reset takes it to where it is to start."""
 
-    def __init__(
-        self, env: BaseParallelWrapper, game: FastGame, episodes: SeededEpisodes, start: EpisodeStart | None
-    ):
+    def __init__(self, env: BaseParallelWrapper, game: FastGame, episodes: SeededEpisodes, start: EpisodeStart | None):
         super().__init__(env, game)
         self.episodes = episodes
         self.start = start

@@ -15,7 +15,12 @@ from nmmo.task import base_predicates as predicates
 from nmmo.task.task_spec import TaskSpec
 
 from agent_zoo.observation import ObservationLayout
-from reinforcement_learning.environment import make_environment, make_plain_environment, observation_layout
+from reinforcement_learning.environment import (
+    EpisodeStart,
+    make_environment,
+    make_plain_environment,
+    observation_layout,
+)
 from reinforcement_learning.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings
 from reinforcement_learning.vectorization import make_worlds
@@ -72,10 +77,10 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> EnvironmentSettings:
 class SideBySide:
     """A plain and a fast world that get the same seeds and the same actions."""
 
-    def __init__(self, settings: EnvironmentSettings, task: TaskSettings):
+    def __init__(self, settings: EnvironmentSettings, task: TaskSettings, agent: str = AGENT):
         maps = ensure_maps(settings)
         self.worlds = [
-            pufferlib.vector.make(functools.partial(make, AGENT, settings, task, maps), backend=pufferlib.vector.Serial)
+            pufferlib.vector.make(functools.partial(make, agent, settings, task, maps), backend=pufferlib.vector.Serial)
             for make in (make_plain_environment, make_environment)
         ]
         self.games = [world.envs[0].env.game for world in self.worlds]
@@ -142,6 +147,11 @@ def test_whole_episodes_are_equal_byte_by_byte(side_by_side: SideBySide) -> None
     assert side_by_side.events == BUSY, "something that can happen did not: it was not compared"
 
 
+def test_other_agents_rewards_and_restrictions_are_equal(crowded: EnvironmentSettings, task: TaskSettings) -> None:
+    """Reward wrappers read the game and change the masks that they are given."""
+    SideBySide(crowded, task, agent="yaofeng").play(6, 60, forage)
+
+
 def test_progress_is_equal_for_every_predicate_of_the_game(crowded: EnvironmentSettings, task: TaskSettings) -> None:
     pair = SideBySide(replace(crowded, num_agents=3 * len(EVERY_PREDICATE) // 2), task)
     embedding = np.ones(task.embedding_size)
@@ -163,7 +173,7 @@ def test_worlds_in_worker_processes_are_equal(crowded: EnvironmentSettings, task
     creator = functools.partial(make_plain_environment, AGENT, crowded, task, maps)
     plain = pufferlib.vector.make(creator, num_envs=2, backend=pufferlib.vector.Serial)
     spread = RolloutSettings(num_envs=2, num_workers=2, vectorization="multiprocessing")
-    fast = make_worlds(AGENT, crowded, task, spread, maps)
+    fast = make_worlds(AGENT, crowded, task, spread, maps, [EpisodeStart(3), EpisodeStart(4)])
     layout: ObservationLayout = observation_layout(plain.envs[0])
     random = np.random.default_rng(0)
     for world in (plain, fast):
