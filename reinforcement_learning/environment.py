@@ -21,6 +21,8 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 import agent_zoo
 from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
+from reinforcement_learning.fast_game.emulation import FastEmulation
+from reinforcement_learning.fast_game.game import FastGame
 from reinforcement_learning.game_config import game_config
 from reinforcement_learning.life import Before, Deeds, Life, cause_of_death, deeds
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -162,11 +164,11 @@ class EpisodeStatistics(BaseParallelWrapper):
         )
 
 
-class World(pufferlib.emulation.PettingZooPufferEnv):
+class World(FastEmulation):
     """One world as PufferLib runs it; its first reset takes it to where it is to start."""
 
-    def __init__(self, env: BaseParallelWrapper, episodes: SeededEpisodes, start: EpisodeStart | None):
-        super().__init__(env=env)
+    def __init__(self, env: BaseParallelWrapper, game: FastGame, episodes: SeededEpisodes, start: EpisodeStart | None):
+        super().__init__(env, game)
         self.episodes = episodes
         self.start = start
 
@@ -196,10 +198,23 @@ def make_environment(
     """
     _outlive_nobody()
     logging.getLogger().setLevel(logging.ERROR)
-    game = nmmo.Env(game_config(settings, task.embedding_size, maps))
+    game = FastGame(game_config(settings, task.embedding_size, maps))
     episodes = SeededEpisodes(game, settings, task)
-    rewarded = agent_zoo.load(agent).RewardWrapper(episodes, game)
-    return World(EpisodeStatistics(rewarded, game), episodes, start)
+    return World(_rewarded(episodes, agent), game, episodes, start)
+
+
+def make_plain_environment(
+    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path
+) -> pufferlib.emulation.PettingZooPufferEnv:
+    """Build the same world of nothing but the game's and PufferLib's own code: what `make_environment` must equal."""
+    logging.getLogger().setLevel(logging.ERROR)
+    game = nmmo.Env(game_config(settings, task.embedding_size, maps))
+    return pufferlib.emulation.PettingZooPufferEnv(env=_rewarded(SeededEpisodes(game, settings, task), agent))
+
+
+def _rewarded(episodes: SeededEpisodes, agent: str) -> EpisodeStatistics:
+    """Put an agent's reward and the statistics of lives around episodes."""
+    return EpisodeStatistics(agent_zoo.load(agent).RewardWrapper(episodes, episodes.game), episodes.game)
 
 
 def observation_layout(env: pufferlib.emulation.PettingZooPufferEnv) -> ObservationLayout:

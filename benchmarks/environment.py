@@ -1,0 +1,146 @@
+"""How fast one world runs through the vectorised path, against the plain PettingZoo emulation of the same game.
+
+    python -m benchmarks.environment                                # config.yaml's world, a few minutes on one core
+    python -m benchmarks.environment --output environment.json
+
+Both worlds get the same seed and the same actions, of agents that look for food and water, and play them in turns, tick
+by tick, in one process; the ratio of their processor times is the result, once for each repetition: an episode from its
+start. What they send is compared byte by byte while they do so.
+"""
+
+import functools
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pufferlib.vector
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+import command_line
+from activation_store.files import write_json
+from reinforcement_learning.environment import make_environment, make_plain_environment, observation_layout
+from reinforcement_learning.maps import ensure_maps
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.versions import versions
+from tests.forager import forage
+from user_error import UserError
+
+AGENT = "neurips23_start_kit"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of benchmarks/environment.py."""
+
+    repetitions: int = 5
+    """Episodes, each from another seed."""
+    ticks: int = 128
+    """Ticks of each episode."""
+    seed: int = 1
+    """Seed of the first episode."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """JSON file for the result."""
+    env: EnvironmentSettings = field(default_factory=EnvironmentSettings)
+    """The world."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """One episode in both worlds: agent-steps and ticks played, and processor seconds that each world took for them."""
+
+    agent_steps: int
+    ticks: int
+    plain_seconds: float
+    fast_seconds: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast the vectorised path is."""
+        return self.plain_seconds / self.fast_seconds
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    arguments = command_line.parse(Arguments, __doc__)
+    if arguments.repetitions < 1 or arguments.ticks < 1:
+        raise UserError("--repetitions and --ticks must be at least 1")
+    repetitions = measure(arguments)
+    show(repetitions)
+    if arguments.output:
+        settings = {**asdict(arguments.env), "maps_dir": str(arguments.env.maps_dir)}
+        results = [{**asdict(repetition), "ratio": repetition.ratio} for repetition in repetitions]
+        content = {"settings": settings, "versions": versions(), "repetitions": results}
+        write_json(arguments.output, content)
+
+
+def measure(arguments: Arguments) -> list[Repetition]:
+    """Play all repetitions."""
+    task = TaskSettings()
+    maps = ensure_maps(arguments.env)
+    makers: list[Callable] = [make_plain_environment, make_environment]
+    worlds = [
+        pufferlib.vector.make(
+            functools.partial(make, AGENT, arguments.env, task, maps), backend=pufferlib.vector.Serial
+        )
+        for make in makers
+    ]
+    gc.collect()
+    gc.freeze()  # or now and then a search for garbage among all tiles would count for the world in which it begins
+    return [
+        play(worlds, seed, arguments.ticks) for seed in range(arguments.seed, arguments.seed + arguments.repetitions)
+    ]
+
+
+def play(worlds: list[Any], seed: int, ticks: int) -> Repetition:
+    """Play one episode, or as many as fit, in both worlds, tick by tick in turns."""
+    plain, fast = worlds
+    layout = observation_layout(plain.envs[0])
+    random = np.random.default_rng(seed)
+    seconds = {id(world): 0.0 for world in worlds}
+    agent_steps = 0
+    for world in worlds:
+        world.async_reset([seed])
+    for tick in range(ticks):
+        observations, fast_observations = plain.recv()[0], fast.recv()[0]
+        assert observations.tobytes() == fast_observations.tobytes(), f"the worlds differ in tick {tick}"
+        seen = observations.view(plain.emulated.emulated_observation_dtype)[:, 0]
+        actions = forage(seen, layout, random)
+        agent_steps += len(plain.envs[0].agents)
+        for world in worlds if tick % 2 else reversed(worlds):
+            start = time.process_time()
+            world.send(actions)
+            seconds[id(world)] += time.process_time() - start
+    for world in worlds:
+        world.recv()
+    return Repetition(agent_steps, ticks, seconds[id(plain)], seconds[id(fast)])
+
+
+def show(repetitions: list[Repetition]) -> None:
+    """Print speeds and their ratio: median, least and most over the repetitions."""
+    table = Table(title=f"One world on one core, {len(repetitions)} repetitions: median (least to most)")
+    for column in ("", "plain emulation", "vectorised path"):
+        table.add_column(column, justify="right")
+    for name, count in (("agent-steps/s", "agent_steps"), ("ticks/s", "ticks")):
+        speeds = [
+            [getattr(repetition, count) / getattr(repetition, f"{path}_seconds") for repetition in repetitions]
+            for path in ("plain", "fast")
+        ]
+        table.add_row(name, *(spread(values, ".0f" if count == "agent_steps" else ".1f") for values in speeds))
+    table.add_row("ratio", "1", spread([repetition.ratio for repetition in repetitions], ".2f"))
+    Console().print(table)
+
+
+def spread(values: list[float], form: str) -> str:
+    """Write the median, the least and the greatest of some values."""
+    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+
+
+if __name__ == "__main__":
+    command_line.run(main)
