@@ -113,7 +113,7 @@ DROPPED = {
     "exp_avg_sq": drop_one_moment("exp_avg_sq"),
     "optimizer step": drop_one_moment("step"),
     "memory": drop_memory,
-    "action random": lambda state: replace(state, action_random=torch.Generator().manual_seed(0).get_state()),
+    "action random": lambda state: replace(state, action_random=torch.Generator().manual_seed(0).get_state()[None]),
     "minibatch random": lambda state: replace(state, minibatch_random=torch.Generator().manual_seed(0).get_state()),
     "actions": lambda state: replace(
         state, worlds=[EpisodeStart(world.first_seed, world.number) for world in state.worlds]
