@@ -69,7 +69,7 @@ class BasePolicy(nn.Module, ABC):
 
 
 class RecurrentPolicy(nn.Module):
-    """A policy with an LSTM of any number of layers between its encoder and its decoder; with none it is feed-forward."""
+    """A policy with an LSTM of any number of layers between its encoder and its decoder; with 0 it is feed-forward."""
 
     def __init__(self, policy: BasePolicy, layers: int):
         super().__init__()

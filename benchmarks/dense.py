@@ -6,6 +6,7 @@ every head as wide as it can be.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -126,10 +127,12 @@ class Plain:
 class DensePolicy(nn.Module):
     """A policy's encoder and decoder written the plain way; it shares the policy's parameters."""
 
+    policy: Any  # the agents' policies have the same parts under the same names
+
     def __init__(self, policy: nn.Module):
         super().__init__()
         self.policy = policy
-        self.hidden_size = policy.hidden_size
+        self.hidden_size = self.policy.hidden_size
         self.plain = _PLAIN[type(policy)]
 
     def encode_observations(self, seen: DenseObservation) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -188,29 +191,30 @@ class DensePolicy(nn.Module):
 
 def dense_recurrent(packed: RecurrentPolicy) -> RecurrentPolicy:
     """Return the same network written the plain way: it plays and learns alike, on dense observations."""
-    dense = RecurrentPolicy(DensePolicy(packed.policy), layers=0)
+    network: Any = DensePolicy(packed.policy)
+    dense = RecurrentPolicy(network, layers=0)
     dense.lstm, dense.layers = packed.lstm, packed.layers
     return dense
 
 
-def _start_kit_tiles(policy: nn.Module, tile: torch.Tensor) -> torch.Tensor:
+def _start_kit_tiles(policy: start_kit.Policy, tile: torch.Tensor) -> torch.Tensor:
     row, column = (tile[:, :, :2] + policy.layout.view_side // 2).unbind(2)
     return torch.cat(
         [policy.row.weight[row], policy.column.weight[column], policy.material.weight[tile[:, :, 2]]], dim=2
     )
 
 
-def _takeru_tiles(policy: nn.Module, tile: torch.Tensor) -> torch.Tensor:
+def _takeru_tiles(policy: takeru.Policy, tile: torch.Tensor) -> torch.Tensor:
     return policy.material.weight[tile[:, :, 2]]
 
 
-def _yaofeng_tiles(policy: nn.Module, tile: torch.Tensor) -> torch.Tensor:
+def _yaofeng_tiles(policy: yaofeng.Policy, tile: torch.Tensor) -> torch.Tensor:
     row, column = (tile[:, :, :2] + policy.layout.view_side // 2).unbind(2)
     place = policy.scaled_places[:, row, column].movedim(0, 2)
     return torch.cat([place, policy.material_block(policy.material.weight[tile[:, :, 2]])], dim=2)
 
 
-_PLAIN = {
+_PLAIN: dict[type[nn.Module], Plain] = {
     start_kit.Policy: Plain(_start_kit_tiles, functional.relu, pools_entities=True, before_heads=nn.Identity()),
     yaofeng.Policy: Plain(_yaofeng_tiles, nn.Identity(), pools_entities=True, before_heads=functional.relu),
     takeru.Policy: Plain(_takeru_tiles, functional.relu, pools_entities=False, before_heads=nn.Identity()),
