@@ -1,6 +1,10 @@
-"""The policy's choices: one masked categorical distribution a head, for a whole batch at once."""
+"""The policy's choices: masked categorical distributions, for a whole batch at once.
 
-from collections.abc import Sequence
+Most heads of most agents have a single legal option in most ticks: nobody to attack, nothing to sell. Such an option
+has probability one, log-probability and entropy exactly zero and no gradient, so it is noted and not computed.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,62 +12,100 @@ import torch
 
 from agent_zoo.observation import ActionHead
 
-_ILLEGAL = -1e9  # finite, so that an illegal option contributes 0 and not NaN to the entropy and to gradients
+ILLEGAL = -1e9  # finite, so that an illegal option contributes 0 and not NaN to the entropy and to gradients
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Q choices, each of one agent in one head, among K options or fewer.
+
+    Attributes:
+        agent: who chooses, (Q,) int64.
+        head: in which head, by its place among the heads, (Q,) int64.
+        logits: (Q, K) float; `ILLEGAL` for options that are not legal, of which each choice has at least one.
+        option: what the environment calls each option, (Q, K) int64, -1 for none; None where option k is its option k.
+    """
+
+    agent: torch.Tensor
+    head: torch.Tensor
+    logits: torch.Tensor
+    option: torch.Tensor | None = None
+
+    @cached_property
+    def log_probabilities(self) -> torch.Tensor:
+        """(Q, K)."""
+        return torch.log_softmax(self.logits, dim=1)
+
+    def draw(self, generator: torch.Generator) -> torch.Tensor:
+        """Draw an option for each choice, as the environment calls it: (Q,) int64."""
+        # The largest of p / Exp(1) is a draw from p (the exponential form of the Gumbel-max trick).
+        noise = torch.empty_like(self.log_probabilities).exponential_(generator=generator)
+        place = (self.log_probabilities.exp() / noise).argmax(dim=1)
+        return place if self.option is None else self.option.gather(1, place.unsqueeze(1)).squeeze(1)
+
+    def log_probability(self, taken: torch.Tensor) -> torch.Tensor:
+        """Log-probability of an option for each choice, as the environment calls it: (Q,) -> (Q,)."""
+        place = taken if self.option is None else (self.option == taken.unsqueeze(1)).int().argmax(dim=1)
+        return self.log_probabilities.gather(1, place.unsqueeze(1)).squeeze(1)
+
+    def entropy(self) -> torch.Tensor:
+        """Entropy of each choice in nats, (Q,)."""
+        return -(self.log_probabilities.exp() * self.log_probabilities).sum(dim=1)
 
 
 @dataclass(frozen=True)
 class ActionDistribution:
-    """Independent choices of H heads for B agents.
-
-    Heads that point at table rows are as wide as the fullest table of the batch, plus the no-op, instead of as wide
-    as the table could be: what is left out is illegal by construction.
+    """Independent distributions over the options of H heads for B agents.
 
     Attributes:
         heads: the layout's heads.
-        logits: for each head (B, options in this batch) float.
-        legal: for each head (B, options in this batch) bool; at least one option is legal.
+        only: the legal option, as the environment calls it, of agents that have no choice in a head; (B, H) int64.
+        choices: all others.
     """
 
     heads: Sequence[ActionHead]
-    logits: Sequence[torch.Tensor]
-    legal: Sequence[torch.Tensor]
+    only: torch.Tensor
+    choices: Sequence[Choices]
 
-    @cached_property
+    @property
     def log_probabilities(self) -> list[torch.Tensor]:
-        """For each head, (B, options in this batch)."""
-        masked = (scores.masked_fill(~legal, _ILLEGAL) for scores, legal in zip(self.logits, self.legal, strict=True))
-        return [torch.log_softmax(scores, dim=-1) for scores in masked]
+        """For each head (B, size) float, over all that the environment offers; `ILLEGAL` or so for illegal options."""
+        return [self._log_probabilities_of(index) for index in range(len(self.heads))]
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
-        """Draw an option in each head, as the environment numbers them: (B, H) int64."""
-        drawn = []
-        for head, log_probability in zip(self.heads, self.log_probabilities, strict=True):
-            # The largest of p / Exp(1) is a draw from p (the exponential form of the Gumbel-max trick).
-            noise = torch.empty_like(log_probability).exponential_(generator=generator)
-            option = (log_probability.exp() / noise).argmax(dim=-1)  # (B,)
-            drawn.append(self._environment_option(head, option, log_probability.shape[1]))
-        return torch.stack(drawn, dim=1)
+        """Draw an option in each head, as the environment calls them: (B, H) int64."""
+        drawn = self.only.clone()
+        for choices in self.choices:
+            drawn[choices.agent, choices.head] = choices.draw(generator)
+        return drawn
 
     def log_probability(self, actions: torch.Tensor) -> torch.Tensor:
-        """Log-probability of the options taken: actions (B, H) as the environment numbers them -> (B, H)."""
-        columns = []
-        for index, (head, log_probability) in enumerate(zip(self.heads, self.log_probabilities, strict=True)):
-            option = self._batch_option(head, actions[:, index], log_probability.shape[1])
-            columns.append(log_probability.gather(1, option.unsqueeze(1)).squeeze(1))
-        return torch.stack(columns, dim=1)
+        """Log-probability of the options taken: actions (B, H) as the environment calls them -> (B, H)."""
+        return self._over_heads(lambda choices: choices.log_probability(actions[choices.agent, choices.head]))
 
     def entropy(self) -> torch.Tensor:
         """Entropy of each head in nats, (B, H)."""
-        return torch.stack([-(each.exp() * each).sum(dim=-1) for each in self.log_probabilities], dim=1)
+        return self._over_heads(Choices.entropy)
 
-    @staticmethod
-    def _environment_option(head: ActionHead, option: torch.Tensor, width: int) -> torch.Tensor:
-        if head.candidates is None or head.noop is None:
-            return option
-        return torch.where(option == width - 1, head.noop, option)
+    def _over_heads(self, number: Callable[[Choices], torch.Tensor]) -> torch.Tensor:
+        """Lay a number of each choice out over agents and heads, zero where there is no choice: (B, H)."""
+        agent = torch.cat([choices.agent for choices in self.choices])
+        head = torch.cat([choices.head for choices in self.choices])
+        numbers = torch.cat([number(choices) for choices in self.choices])
+        return numbers.new_zeros(self.only.shape).index_put((agent, head), numbers)
 
-    @staticmethod
-    def _batch_option(head: ActionHead, option: torch.Tensor, width: int) -> torch.Tensor:
-        if head.candidates is None or head.noop is None:
-            return option
-        return torch.where(option == head.noop, width - 1, option)
+    def _log_probabilities_of(self, head: int) -> torch.Tensor:
+        table = self.choices[0].logits.new_full((len(self.only), self.heads[head].size), ILLEGAL)
+        table = table.scatter(1, self.only[:, [head]], 0)
+        for choices in self.choices:
+            (mine,) = (choices.head == head).nonzero(as_tuple=True)
+            table = table.index_fill(0, choices.agent[mine], ILLEGAL)
+            if choices.option is None:
+                table = (
+                    table.index_copy(0, choices.agent[mine], choices.log_probabilities[mine]) if len(mine) else table
+                )
+            else:
+                question, place = ((choices.head == head).unsqueeze(1) & (choices.option >= 0)).nonzero(as_tuple=True)
+                where = (choices.agent[question], choices.option[question, place])
+                table = table.index_put(where, choices.log_probabilities[question, place])
+        return table

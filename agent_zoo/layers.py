@@ -11,14 +11,16 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from agent_zoo.distribution import ActionDistribution
+from agent_zoo.distribution import ILLEGAL, ActionDistribution, Choices
 from agent_zoo.observation import (
+    ActionHead,
     CandidateTable,
     ObservationLayout,
     PackedObservation,
     PackedRows,
     legal_options,
 )
+from agent_zoo.open_choices import OpenChoices, open_choices
 
 # Typical magnitudes, so that a linear layer sees columns of about the same size; what is not named is a level or a
 # small count.
@@ -234,7 +236,7 @@ class ActionDecoder(nn.Module):
         self.heads = nn.ModuleDict()
         self.noop_keys = nn.ParameterDict()
         for head in layout.heads:
-            name = head.name.replace(".", "_")
+            name = _key(head)
             self.heads[name] = nn.Linear(hidden_size, hidden_size if head.candidates else head.size)
             if head.candidates:
                 self.noop_keys[name] = nn.Parameter(torch.randn(hidden_size) / hidden_size**0.5)
@@ -243,25 +245,52 @@ class ActionDecoder(nn.Module):
         self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
     ) -> ActionDistribution:
         """Hidden state (B, hidden) -> distribution over legal options."""
-        legal = legal_options(observation, self.layout).split([head.size for head in self.layout.heads], dim=1)
-        widths = {table: rows.most for table, rows in candidates.rows.items()}
-        owners = {table: rows.owner for table, rows in candidates.rows.items()}
-        positions = {table: rows.position for table, rows in candidates.rows.items()}
-        logits, options = [], []
-        for head, allowed in zip(self.layout.heads, legal, strict=True):
-            name = head.name.replace(".", "_")
-            projected = self.heads[name](hidden)
-            if head.candidates is None:
-                logits.append(projected)
-                options.append(allowed)
-                continue
-            width, owner = widths[head.candidates], owners[head.candidates]
-            query = projected / projected.shape[1] ** 0.5
-            # Not query[owner]: torch's threads would add up its gradients in an order that differs from run to run.
-            row_query = query.index_select(0, owner)  # (total rows, hidden)
-            row_scores = (row_query * candidates.keys[head.candidates]).sum(dim=1)  # (total rows,)
-            scores = row_scores.new_zeros(len(hidden), width)
-            scores = scores.index_put((owner, positions[head.candidates]), row_scores)  # (B, width)
-            logits.append(torch.cat([scores, (query @ self.noop_keys[name]).unsqueeze(1)], dim=1))
-            options.append(torch.cat([allowed[:, :width], allowed[:, -1:]], dim=1))
-        return ActionDistribution(self.layout.heads, logits, options)
+        heads = self.layout.heads
+        masks = legal_options(observation, self.layout).split([head.size for head in heads], dim=1)
+        legal = {head.name: mask for head, mask in zip(heads, masks, strict=True)}
+        only = torch.zeros((len(hidden), len(heads)), dtype=torch.int64, device=hidden.device)
+        choices = self._own_choices(hidden, legal)
+        for table, rows in candidates.rows.items():
+            places = [place for place, head in enumerate(heads) if head.candidates == table]
+            found = open_choices([heads[place] for place in places], legal, rows)
+            only[:, places] = torch.stack(found.only, dim=1)
+            choices.append(self._row_choices(hidden, candidates.keys[table], places, found))
+        return ActionDistribution(heads, only, choices)
+
+    def _own_choices(self, hidden: torch.Tensor, legal: Mapping[str, torch.Tensor]) -> list[Choices]:
+        """Score all options of the heads that do not point at rows, with one multiplication."""
+        own = [(place, head) for place, head in enumerate(self.layout.heads) if head.candidates is None]
+        layers = [self.heads[_key(head)] for _, head in own]
+        weight, bias = (torch.cat([getattr(layer, kind) for layer in layers]) for kind in ("weight", "bias"))
+        scores = functional.linear(hidden, weight, bias).split([head.size for _, head in own], dim=1)
+        everyone = torch.arange(len(hidden), device=hidden.device)
+        return [
+            Choices(everyone, torch.full_like(everyone, place), score.masked_fill(~legal[head.name], ILLEGAL))
+            for (place, head), score in zip(own, scores, strict=True)
+        ]
+
+    def _row_choices(self, hidden: torch.Tensor, keys: torch.Tensor, places: list[int], found: OpenChoices) -> Choices:
+        """Score the legal options of the choices among a table's rows: the no-op first, then the rows."""
+        # Not hidden[agent]: torch's threads would add up its gradients in an order that differs from run to run.
+        reading = hidden.index_select(0, found.agent).split(found.counts)
+        names = [_key(self.layout.heads[place]) for place in places]
+        queries = [self.heads[name](part) / hidden.shape[1] ** 0.5 for name, part in zip(names, reading, strict=True)]
+        noop = torch.cat([query @ self.noop_keys[name] for name, query in zip(names, queries, strict=True)])  # (Q,)
+        row_query = torch.cat(queries).index_select(0, found.choice)  # (P, hidden)
+        scores = (row_query * keys.index_select(0, found.row)).sum(dim=1)  # (P,)
+        place = found.place
+        shape = (len(found.agent), int(place.max()) + 1 if len(place) else 0)  # (Q, most legal rows)
+        padded = scores.new_full(shape, ILLEGAL).index_put((found.choice, place), scores)
+        option = found.option.new_full(shape, -1).index_put((found.choice, place), found.option)
+        counts = torch.tensor(found.counts, device=hidden.device)
+        return Choices(
+            found.agent,
+            torch.repeat_interleave(torch.tensor(places, device=hidden.device), counts),
+            torch.cat([noop.masked_fill(~found.noop_legal, ILLEGAL).unsqueeze(1), padded], dim=1),
+            torch.cat([found.noop.unsqueeze(1), option], dim=1),
+        )
+
+
+def _key(head: ActionHead) -> str:
+    """The name of a head's parameters."""
+    return head.name.replace(".", "_")

@@ -7,6 +7,7 @@ rollout storage and the dumps work on this form.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -82,25 +83,20 @@ class PackedRows:
     values: torch.Tensor
     counts: torch.Tensor
 
-    @property
+    @cached_property
     def most(self) -> int:
         """Rows of the agent that has most of them; 0 without agents."""
         return int(self.counts.max()) if len(self.counts) else 0
 
-    @property
+    @cached_property
     def starts(self) -> torch.Tensor:
         """Position of each agent's first row, (B,) int64."""
         return torch.cumsum(self.counts, 0) - self.counts
 
-    @property
+    @cached_property
     def owner(self) -> torch.Tensor:
         """The agent that each row belongs to, (total rows,) int64."""
         return torch.repeat_interleave(torch.arange(len(self.counts), device=self.counts.device), self.counts)
-
-    @property
-    def position(self) -> torch.Tensor:
-        """Index of each row in its agent's own table, (total rows,) int64."""
-        return torch.arange(len(self.values), device=self.values.device) - self.starts[self.owner]
 
     def take(self, agents: torch.Tensor) -> "PackedRows":
         """Return the rows of the given agents, (agents,) int64, in their order."""
@@ -196,9 +192,9 @@ def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservati
 
 def legal_options(observation: PackedObservation, layout: ObservationLayout) -> torch.Tensor:
     """Unpack the legality of every option, (B, mask size) bool; heads stand one after the other."""
-    shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=observation.legal.device)
-    bits = (observation.legal.unsqueeze(-1) >> shifts) & 1  # (B, bytes, 8)
-    return bits.flatten(1)[:, : layout.mask_size].bool()
+    bit = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=observation.legal.device)
+    bits = (observation.legal.unsqueeze(-1) & bit) != 0  # (B, bytes, 8)
+    return bits.flatten(1)[:, : layout.mask_size]
 
 
 def _used_rows(table: np.ndarray) -> PackedRows:

@@ -6,34 +6,21 @@ import torch
 
 import agent_zoo
 from agent_zoo.observation import ObservationLayout, legal_options, pack
-from tests.dense_reference import dense_forward
+from benchmarks.dense import DenseObservation, DensePolicy
+from tests.conftest import AGENT
 
 
-@pytest.fixture
-def policy(layout: ObservationLayout):
+@pytest.fixture(params=agent_zoo.names())
+def policy(request, layout: ObservationLayout):
     torch.manual_seed(0)
-    return agent_zoo.load("neurips23_start_kit").Policy(layout, hidden_size=32).double()
+    return agent_zoo.load(request.param).Policy(layout, hidden_size=32).double()
 
 
-def tables_of(seen: np.ndarray, layout: ObservationLayout) -> dict[str, torch.Tensor]:
-    names = ("Tile", "Entity", "Inventory", "Market", "Task", "AgentId")
-    tables = {name: torch.from_numpy(seen[name].copy()) for name in names}
-    legal = [seen["ActionTargets"][a][b] for a, b in (head.name.split(".") for head in layout.heads)]
-    return {**tables, "ActionTargets": torch.from_numpy(np.concatenate(legal, axis=1)).bool()}
-
-
-def packed_forward(policy, seen: np.ndarray, layout: ObservationLayout) -> tuple[torch.Tensor, torch.Tensor]:
-    """Encoder output, and log-probabilities scattered to where the dense network has them."""
-    observation = pack(seen, layout)
+def forward(policy, observation) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Encoder output, log-probabilities of all options with heads side by side, entropies, and values."""
     encoded, candidates = policy.encode_observations(observation)
-    distribution = policy.action_decoder(encoded, candidates, observation)
-    columns = []
-    for head, log_probability in zip(layout.heads, distribution.log_probabilities, strict=True):
-        if head.candidates:
-            padding = log_probability.new_full((len(seen), head.size - log_probability.shape[1]), -1e9)
-            log_probability = torch.cat([log_probability[:, :-1], padding, log_probability[:, -1:]], dim=1)
-        columns.append(log_probability)
-    return encoded, torch.cat(columns, dim=1)
+    distribution, value = policy.decode_actions(encoded, candidates, observation)
+    return encoded, torch.cat(list(distribution.log_probabilities), dim=1), distribution.entropy(), value
 
 
 def test_observations_have_every_kind_of_row(seen: np.ndarray) -> None:
@@ -43,23 +30,45 @@ def test_observations_have_every_kind_of_row(seen: np.ndarray) -> None:
         assert (np.diff(used.astype(int), axis=1) <= 0).all(), f"used rows of {table} do not come first"
 
 
+def test_putting_the_padding_back_gives_the_games_tables(seen: np.ndarray, layout: ObservationLayout) -> None:
+    games, padded = DenseObservation.of_game(seen, layout), DenseObservation.of_packed(pack(seen, layout), layout)
+    assert games.tables.keys() == padded.tables.keys()
+    for name in games.tables:
+        assert torch.equal(games[name], padded[name]), name
+
+
 def test_outputs_and_gradients_are_equal(policy, seen: np.ndarray, layout: ObservationLayout) -> None:
-    tables = tables_of(seen, layout)
-    legal = tables["ActionTargets"]
+    seen = seen[::4]
+    dense = DenseObservation.of_game(seen, layout)
+    legal = dense["ActionTargets"]
     weights = torch.randn(legal.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    gradients = []
-    outputs = []
-    for encoded, log_probability in (packed_forward(policy, seen, layout), dense_forward(policy, tables)):
+    gradients, outputs = [], []
+    for network, observation in ((policy, pack(seen, layout)), (DensePolicy(policy), dense)):
         policy.zero_grad()
-        (encoded.square().sum() + (weights * log_probability)[legal].sum()).backward()
-        outputs.append((encoded, log_probability[legal]))
+        encoded, log_probability, entropy, value = forward(network, observation)
+        (encoded.square().sum() + (weights * log_probability)[legal].sum() + entropy.sum() + value.sum()).backward()
+        assert (log_probability[~legal] < -1e6).all()
+        outputs.append((encoded, log_probability[legal], entropy, value))
         gradients.append({name: p.grad.clone() for name, p in policy.named_parameters() if p.grad is not None})
-    for packed, dense in zip(*outputs, strict=True):
-        torch.testing.assert_close(packed, dense, rtol=1e-9, atol=1e-9)
-    assert gradients[0].keys() == gradients[1].keys()
-    assert {name.split(".")[0] for name in gradients[0]} >= {"tile_convolution", "entity_encoder", "item_encoder"}
+    for packed, plain in zip(*outputs, strict=True):
+        torch.testing.assert_close(packed, plain, rtol=1e-9, atol=1e-9)
+    assert gradients[0].keys() == gradients[1].keys() == {name for name, _ in policy.named_parameters()}
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-7, atol=1e-7, msg=name)
+
+
+def test_what_was_chosen_has_the_dense_networks_log_probability(policy, seen, layout) -> None:
+    observation = pack(seen, layout)
+    encoded, candidates = policy.encode_observations(observation)
+    distribution, _ = policy.decode_actions(encoded, candidates, observation)
+    actions = distribution.sample(torch.Generator().manual_seed(0))
+    plain, _ = DensePolicy(policy).decode_actions(*_dense_arguments(policy, seen, layout))
+    torch.testing.assert_close(distribution.log_probability(actions), plain.log_probability(actions))
+
+
+def _dense_arguments(policy, seen: np.ndarray, layout: ObservationLayout) -> tuple:
+    dense = DenseObservation.of_game(seen, layout)
+    return *DensePolicy(policy).encode_observations(dense), dense
 
 
 def test_view_is_centred_on_the_agent(seen: np.ndarray) -> None:
@@ -70,7 +79,7 @@ def test_view_is_centred_on_the_agent(seen: np.ndarray) -> None:
 
 
 def test_legal_options_survive_packing(seen: np.ndarray, layout: ObservationLayout) -> None:
-    expected = tables_of(seen, layout)["ActionTargets"]
+    expected = DenseObservation.of_game(seen, layout)["ActionTargets"]
     assert torch.equal(legal_options(pack(seen, layout), layout), expected)
 
 
@@ -83,8 +92,9 @@ def test_taking_some_agents_keeps_their_rows(seen: np.ndarray, layout: Observati
     assert torch.equal(taken.legal, alone.legal) and torch.equal(taken.material, alone.material)
 
 
+@pytest.mark.parametrize("policy", [AGENT], indirect=True)  # all agents draw alike
 def test_sampled_actions_are_legal_and_follow_the_probabilities(policy, seen, layout) -> None:
-    one = np.repeat(seen[len(seen) // 2 : len(seen) // 2 + 1], 20_000)
+    one = np.repeat(seen[len(seen) // 2 : len(seen) // 2 + 1], 4_000)
     observation = pack(one, layout)
     with torch.no_grad():
         encoded, candidates = policy.encode_observations(observation)
@@ -96,7 +106,7 @@ def test_sampled_actions_are_legal_and_follow_the_probabilities(policy, seen, la
         assert allowed[actions[:, column]].all()
     expected = distribution.log_probabilities[direction][0].exp()
     observed = torch.bincount(actions[:, direction], minlength=5) / len(actions)
-    torch.testing.assert_close(observed.double(), expected, atol=0.015, rtol=0)
+    torch.testing.assert_close(observed.double(), expected, atol=0.03, rtol=0)
 
 
 def test_nobody_alive_is_no_error(layout: ObservationLayout, seen: np.ndarray) -> None:

@@ -1,0 +1,77 @@
+"""Finds what is left to choose in the heads that point at table rows, before anything is scored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from agent_zoo.observation import ActionHead, PackedRows
+
+
+@dataclass(frozen=True)
+class OpenChoices:
+    """Q choices with more than one legal option, in heads that point at one table; P legal rows in all of them.
+
+    Attributes:
+        agent: who chooses, (Q,) int64, head after head.
+        counts: choices of each head.
+        noop: what the environment calls each choice's no-op, (Q,) int64.
+        noop_legal: (Q,) bool.
+        choice: the choice that each legal row belongs to, (P,) int64, ascending.
+        row: position of each legal row in the table's values, (P,) int64.
+        option: what the environment calls each legal row, (P,) int64.
+        only: for each head the legal option of agents that have no choice, (B,) int64.
+    """
+
+    agent: torch.Tensor
+    counts: list[int]
+    noop: torch.Tensor
+    noop_legal: torch.Tensor
+    choice: torch.Tensor
+    row: torch.Tensor
+    option: torch.Tensor
+    only: list[torch.Tensor]
+
+    @property
+    def place(self) -> torch.Tensor:
+        """Place of each legal row among those of its choice, (P,) int64."""
+        rows = torch.bincount(self.choice, minlength=len(self.agent))
+        first = torch.cumsum(rows, 0) - rows
+        return torch.arange(len(self.choice), device=self.choice.device) - first[self.choice]
+
+
+def open_choices(heads: Sequence[ActionHead], legal: Mapping[str, torch.Tensor], rows: PackedRows) -> OpenChoices:
+    """Find the open choices of the heads that point at one table.
+
+    Args:
+        heads: that point at the table.
+        legal: for each head's name (B, size) bool.
+        rows: the table; options beyond an agent's rows are illegal.
+    """
+    most, starts = rows.most, rows.starts
+    agents, noops, noops_legal, choices, positions, options, only = [], [], [], [], [], [], []
+    before = 0
+    for head in heads:
+        noop = head.size - 1
+        allowed = torch.cat([legal[head.name][:, :most], legal[head.name][:, noop:]], dim=1)  # (B, most + 1)
+        first = allowed.to(torch.uint8).argmax(dim=1)
+        only.append(torch.where(first == most, noop, first))
+        (agent,) = (allowed.sum(dim=1) > 1).nonzero(as_tuple=True)
+        choice, option = allowed[agent, :most].nonzero(as_tuple=True)
+        agents.append(agent)
+        noops.append(torch.full_like(agent, noop))
+        noops_legal.append(allowed[agent, most])
+        choices.append(choice + before)
+        positions.append(starts[agent[choice]] + option)
+        options.append(option)
+        before += len(agent)
+    return OpenChoices(
+        agent=torch.cat(agents),
+        counts=[len(agent) for agent in agents],
+        noop=torch.cat(noops),
+        noop_legal=torch.cat(noops_legal),
+        choice=torch.cat(choices),
+        row=torch.cat(positions),
+        option=torch.cat(options),
+        only=only,
+    )

@@ -1,0 +1,221 @@
+"""The agents' networks with every padding row encoded: what the packed ones must equal, and are measured against.
+
+Written the plain way, with the agents' own weights: all tables in full, every tile described before it is convolved,
+every head as wide as it can be.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.distribution import ILLEGAL
+from agent_zoo.neurips23_start_kit import policy as start_kit
+from agent_zoo.observation import ActionHead, ObservationLayout, PackedObservation, PackedRows, legal_options
+from agent_zoo.takeru import policy as takeru
+from agent_zoo.yaofeng import policy as yaofeng
+
+TABLES = {"entity": "Entity", "inventory": "Inventory", "market": "Market"}
+
+
+@dataclass(frozen=True)
+class DenseObservation:
+    """The game's padded tables of B agents.
+
+    Attributes:
+        tables: `Tile` (B, tiles, 3), `Entity`, `Inventory`, `Market` (B, rows, columns), `Task` (B, size), `AgentId`
+            (B,), and `ActionTargets` with the legality of all options of all heads, (B, mask size) bool.
+    """
+
+    tables: Mapping[str, torch.Tensor]
+
+    def __len__(self) -> int:
+        return len(self.tables["AgentId"])
+
+    def __getitem__(self, table: str) -> torch.Tensor:
+        return self.tables[table]
+
+    def take(self, agents: torch.Tensor) -> "DenseObservation":
+        """Return the observations of the given agents, in their order."""
+        return DenseObservation({name: table[agents] for name, table in self.tables.items()})
+
+    def to(self, device: torch.device) -> "DenseObservation":
+        """Return the same observations on another device."""
+        return DenseObservation({name: table.to(device) for name, table in self.tables.items()})
+
+    @staticmethod
+    def of_game(observations: np.ndarray, layout: ObservationLayout) -> "DenseObservation":
+        """Read the game's observations, (B,) structured."""
+        tables = {name: torch.from_numpy(observations[name].copy()) for name in ("Tile", *TABLES.values(), "Task")}
+        heads = [head.name.split(".") for head in layout.heads]
+        legal = [observations["ActionTargets"][action][argument] for action, argument in heads]
+        return DenseObservation({
+            **tables,
+            "AgentId": torch.from_numpy(observations["AgentId"].astype(np.int16).ravel()),
+            "ActionTargets": torch.from_numpy(np.concatenate(legal, axis=1)).bool(),
+        })  # fmt: skip
+
+    @staticmethod
+    def of_packed(packed: PackedObservation, layout: ObservationLayout) -> "DenseObservation":
+        """Put the padding back."""
+        sizes = {"entity": layout.entities, "inventory": layout.inventory, "market": layout.market}
+        side = torch.arange(layout.view_side) - layout.view_side // 2
+        relative = torch.cartesian_prod(side, side)  # (tiles, 2)
+        places = packed.centre.unsqueeze(1) + relative.to(packed.centre.dtype)
+        return DenseObservation({
+            **{name: _padded(getattr(packed, table), sizes[table]) for table, name in TABLES.items()},
+            "Tile": torch.cat([places, packed.material.unsqueeze(2).to(places.dtype)], dim=2),
+            "Task": packed.task,
+            "AgentId": packed.agent_id,
+            "ActionTargets": legal_options(packed, layout),
+        })  # fmt: skip
+
+
+def _padded(rows: PackedRows, size: int) -> torch.Tensor:
+    table = rows.values.new_zeros(len(rows.counts), size, rows.values.shape[1])
+    table[torch.arange(size) < rows.counts.unsqueeze(1)] = rows.values
+    return table
+
+
+@dataclass(frozen=True)
+class DenseDistribution:
+    """One full-width categorical distribution a head.
+
+    Attributes:
+        log_probabilities: for each head (B, size).
+    """
+
+    log_probabilities: Sequence[torch.Tensor]
+
+    def sample(self, generator: torch.Generator) -> torch.Tensor:
+        """Draw an option in each head, (B, heads) int64."""
+        drawn = [torch.multinomial(each.exp(), 1, generator=generator) for each in self.log_probabilities]
+        return torch.cat(drawn, dim=1)
+
+    def log_probability(self, actions: torch.Tensor) -> torch.Tensor:
+        """Log-probability of the options taken, (B, heads)."""
+        columns = zip(self.log_probabilities, actions.split(1, dim=1), strict=True)
+        return torch.cat([each.gather(1, taken) for each, taken in columns], dim=1)
+
+    def entropy(self) -> torch.Tensor:
+        """Entropy of each head in nats, (B, heads)."""
+        return torch.stack([-(each.exp() * each).sum(dim=1) for each in self.log_probabilities], dim=1)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """What the agents' networks differ in.
+
+    Attributes:
+        describe: tiles as (row, column) relative to the agent and material, (B, tiles, 3) -> (B, tiles, units).
+        activation: after the encoders of rows.
+        pools_entities: whether the hidden state hears of other entities.
+        before_heads: what is done to the hidden state before heads and critic read it.
+    """
+
+    describe: Callable[..., torch.Tensor]
+    activation: Callable[[torch.Tensor], torch.Tensor]
+    pools_entities: bool
+    before_heads: Callable[[torch.Tensor], torch.Tensor]
+
+
+class DensePolicy(nn.Module):
+    """A policy's encoder and decoder written the plain way; it shares the policy's parameters."""
+
+    policy: Any  # the agents' policies have the same parts under the same names
+
+    def __init__(self, policy: nn.Module):
+        super().__init__()
+        self.policy = policy
+        self.hidden_size = self.policy.hidden_size
+        self.plain = _PLAIN[type(policy)]
+
+    def encode_observations(self, seen: DenseObservation) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return the encoder's output, (B, hidden), and every row's embedding for each table, (B, rows, hidden)."""
+        policy = self.policy
+        entities = self._embed(seen["Entity"], policy.entity_features, policy.entity_encoder)
+        inventory = self._embed(seen["Inventory"], policy.item_features, policy.item_encoder)
+        market = self._embed(seen["Market"], policy.item_features, policy.item_encoder)
+        own = seen["Entity"][seen["Entity"][:, :, 0] == seen["AgentId"].unsqueeze(1)]  # (B, columns)
+        parts = [
+            self._encode_tiles(seen["Tile"]),
+            self.plain.activation(policy.self_encoder(policy.entity_features(own))),
+            *([entities.mean(dim=1)] if self.plain.pools_entities else []),
+            inventory.mean(dim=1),
+            market.mean(dim=1),
+            functional.relu(policy.task_encoder(seen["Task"].to(policy.task_encoder.weight.dtype))),
+        ]
+        keys = {"entity": entities, "inventory": inventory, "market": market}
+        return policy.projection(torch.cat(parts, dim=1)), keys
+
+    def decode_actions(
+        self, hidden: torch.Tensor, keys: dict[str, torch.Tensor], seen: DenseObservation
+    ) -> tuple[DenseDistribution, torch.Tensor]:
+        """Return the distribution over actions and the value, (B,)."""
+        hidden = self.plain.before_heads(hidden)
+        heads = self.policy.layout.heads
+        legal = seen["ActionTargets"].split([head.size for head in heads], dim=1)
+        scores = [
+            self._score(head, hidden, keys).masked_fill(~mask, ILLEGAL) for head, mask in zip(heads, legal, strict=True)
+        ]
+        distribution = DenseDistribution([torch.log_softmax(each, dim=1) for each in scores])
+        return distribution, self.policy.critic(hidden).squeeze(1)
+
+    def _score(self, head: ActionHead, hidden: torch.Tensor, keys: dict[str, torch.Tensor]) -> torch.Tensor:
+        name = head.name.replace(".", "_")
+        decoder = self.policy.action_decoder
+        projected = decoder.heads[name](hidden)
+        if head.candidates is None:
+            return projected
+        query = projected / projected.shape[1] ** 0.5
+        rows = (keys[head.candidates] @ query.unsqueeze(2)).squeeze(2)  # (B, rows)
+        return torch.cat([rows, (query @ decoder.noop_keys[name]).unsqueeze(1)], dim=1)
+
+    def _encode_tiles(self, tile: torch.Tensor) -> torch.Tensor:
+        policy, side = self.policy, self.policy.layout.view_side
+        tile = tile.long()
+        middle = tile[:, [tile.shape[1] // 2], :2]
+        described = self.plain.describe(policy, torch.cat([tile[:, :, :2] - middle, tile[:, :, 2:]], dim=2))
+        planes = described.transpose(1, 2).reshape(len(tile), -1, side, side)
+        return policy.tile_encoder(policy.tile_convolution.convolution(planes))
+
+    def _embed(self, table: torch.Tensor, features: nn.Module, encoder: nn.Module) -> torch.Tensor:
+        rows = self.plain.activation(encoder(features(table.flatten(0, 1))))
+        return rows.view(*table.shape[:2], -1)
+
+
+def dense_recurrent(packed: RecurrentPolicy) -> RecurrentPolicy:
+    """Return the same network written the plain way: it plays and learns alike, on dense observations."""
+    network: Any = DensePolicy(packed.policy)
+    dense = RecurrentPolicy(network, layers=0)
+    dense.lstm, dense.layers = packed.lstm, packed.layers
+    return dense
+
+
+def _start_kit_tiles(policy: start_kit.Policy, tile: torch.Tensor) -> torch.Tensor:
+    row, column = (tile[:, :, :2] + policy.layout.view_side // 2).unbind(2)
+    return torch.cat(
+        [policy.row.weight[row], policy.column.weight[column], policy.material.weight[tile[:, :, 2]]], dim=2
+    )
+
+
+def _takeru_tiles(policy: takeru.Policy, tile: torch.Tensor) -> torch.Tensor:
+    return policy.material.weight[tile[:, :, 2]]
+
+
+def _yaofeng_tiles(policy: yaofeng.Policy, tile: torch.Tensor) -> torch.Tensor:
+    row, column = (tile[:, :, :2] + policy.layout.view_side // 2).unbind(2)
+    place = policy.scaled_places[:, row, column].movedim(0, 2)
+    return torch.cat([place, policy.material_block(policy.material.weight[tile[:, :, 2]])], dim=2)
+
+
+_PLAIN: dict[type[nn.Module], Plain] = {
+    start_kit.Policy: Plain(_start_kit_tiles, functional.relu, pools_entities=True, before_heads=nn.Identity()),
+    yaofeng.Policy: Plain(_yaofeng_tiles, nn.Identity(), pools_entities=True, before_heads=functional.relu),
+    takeru.Policy: Plain(_takeru_tiles, functional.relu, pools_entities=False, before_heads=nn.Identity()),
+}

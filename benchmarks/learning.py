@@ -1,0 +1,197 @@
+"""How fast each agent's network plays and learns on packed rows, against the same network on padded tables.
+
+    python -m benchmarks.learning                                # all agents, two or three minutes on one core
+    python -m benchmarks.learning --agents takeru --output learning.json
+
+What agents see in config.yaml's world is recorded first. Then each network chooses actions for some of it, and makes a
+PPO step on it, in turns with its dense twin of the same weights. The ratio of their processor times is the result.
+"""
+
+import copy
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+import agent_zoo
+import command_line
+from activation_store.files import write_json
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.observation import ObservationLayout, PackedRows
+from benchmarks.dense import DenseObservation, dense_recurrent
+from benchmarks.measure import Comparison, Work, compare, spread
+from reinforcement_learning.checkpoint import load_checkpoint
+from reinforcement_learning.extraction import untrained_subject
+from reinforcement_learning.maps import ensure_maps
+from reinforcement_learning.ppo import minibatches, update
+from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
+from reinforcement_learning.settings import Settings, load_settings
+from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.vectorization import make_worlds, world_seeds
+from reinforcement_learning.versions import versions
+from user_error import UserError
+
+RECORDER = "neurips23_start_kit"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of benchmarks/learning.py."""
+
+    agents: tuple[str, ...] = field(default_factory=lambda: tuple(agent_zoo.names()))
+    """Agents to measure."""
+    policy: Path | None = None
+    """Checkpoint of the start kit that plays while observations are recorded; by default an untrained one."""
+    samples: int = 3
+    """How often each is measured; each time on another minibatch of train.minibatch_rows segments."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """JSON file for the result."""
+    settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that a rollout keeps of the observation of one agent-step."""
+
+    packed: float
+    flat: float
+
+
+def main() -> None:
+    """Parse, record, measure, print."""
+    defaults = Arguments(settings=load_settings(Path("config.yaml"), RECORDER))
+    arguments = command_line.parse(Arguments, __doc__, default=defaults)
+    if arguments.samples < 1:
+        raise UserError("--samples must be at least 1")
+    for agent in arguments.agents:
+        agent_zoo.check_name(agent)
+    torch.set_num_threads(1)
+    maps = ensure_maps(arguments.settings.env)
+    rollout, memory = record(arguments, maps)
+    results = {agent: measure(agent, rollout, arguments, maps) for agent in arguments.agents}
+    show(memory, results)
+    if arguments.output:
+        agents = {
+            agent: {work: comparison.to_json() for work, comparison in comparisons.items()}
+            for agent, comparisons in results.items()
+        }
+        content = {"versions": versions(), "bytes_per_agent_step": asdict(memory), "agents": agents}
+        write_json(arguments.output, content)
+
+
+def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
+    """Play until one batch is full, and weigh what was kept."""
+    settings = arguments.settings
+    subject = untrained_subject(RECORDER, settings, maps, seed=0)
+    policy = load_checkpoint(arguments.policy)[0] if arguments.policy else subject.policy
+    worlds = make_worlds(RECORDER, settings.env, settings.task, replace(settings.rollout, vectorization="serial"), maps)
+    player = Player(worlds, policy, subject.info.layout, Stopwatch())
+    player.reset(world_seeds(0, settings.rollout.num_envs))
+    train = settings.train
+    collector = RolloutCollector(
+        player, torch.Generator().manual_seed(0), train.bptt_horizon, train.gamma, train.gae_lambda
+    )
+    rollout = collector.collect(train.batch_size, on_tick=lambda _: None)
+    worlds.close()
+    flat = worlds.emulated.emulated_observation_dtype.itemsize
+    return rollout, Memory(packed=_bytes(rollout.observation) / len(rollout), flat=flat)
+
+
+def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> dict[str, Comparison]:
+    """Compare an agent's network with its dense twin at inference and at learning."""
+    settings = load_settings(Path("config.yaml"), agent)
+    settings = replace(arguments.settings, policy=settings.policy)
+    subject = untrained_subject(agent, settings, maps, seed=0)
+    packed, dense = subject.policy, dense_recurrent(copy.deepcopy(subject.policy))
+    parts = cut(rollout, packed, settings, arguments.samples)
+    padded = [pad(part, subject.info.layout) for part in parts]
+    return {
+        "inference": compare([inference(packed, part) for part in parts], [inference(dense, part) for part in padded]),
+        "learning": compare(
+            [learning(packed, part, settings) for part in parts], [learning(dense, part, settings) for part in padded]
+        ),
+    }
+
+
+def show(memory: Memory, results: dict[str, dict[str, Comparison]]) -> None:
+    """Print speeds, ratios and memory."""
+    table = Table(title="Agent-steps/s on one core, and how many times as fast: median (least to most)")
+    for column in ("", "", "dense", "packed", "ratio"):
+        table.add_column(column, justify="right")
+    for agent, comparisons in results.items():
+        for work, comparison in comparisons.items():
+            speeds = (f"{median(each):.0f}" for each in (comparison.dense_speeds, comparison.packed_speeds))
+            table.add_row(agent, work, *speeds, spread(comparison.ratios, ".1f"))
+    Console().print(table)
+    print(
+        f"a rollout keeps {memory.packed:.0f} bytes of an agent-step's observation, of {memory.flat:.0f} "
+        f"that PufferLib's flat one has: {memory.packed / memory.flat:.3f}"
+    )
+
+
+def cut(rollout: Rollout, policy: RecurrentPolicy, settings: Settings, count: int) -> list[Rollout]:
+    """Cut as many minibatches out of a rollout, each a rollout of its own that starts from empty memory."""
+    parts = []
+    for minibatch in minibatches(rollout, settings.train, torch.Generator().manual_seed(0)):
+        rows = minibatch.rows
+        parts.append(
+            Rollout(
+                observation=rollout.observation.take(rows),
+                action=rollout.action[rows],
+                log_probability=rollout.log_probability[rows],
+                value=rollout.value[rows],
+                advantage=rollout.advantage[rows],
+                order=torch.arange(len(rows)),
+                lengths=minibatch.lengths,
+                state=policy.initial_state(len(minibatch.lengths)),
+                lives=[],
+            )
+        )
+    if count > len(parts):
+        raise UserError(f"--samples {count}: one batch has {len(parts)} minibatches")
+    return parts[:count]
+
+
+def pad(part: Rollout, layout: ObservationLayout) -> Rollout:
+    """Return the same rollout with the padding put back."""
+    padded: Any = DenseObservation.of_packed(part.observation, layout)
+    return replace(part, observation=padded)
+
+
+def inference(policy: RecurrentPolicy, part: Rollout) -> Work:
+    """Choose actions for all agents of a rollout as if they met in one tick."""
+
+    @torch.no_grad()
+    def work() -> None:
+        distribution, _, _ = policy(part.observation, policy.initial_state(len(part)))
+        distribution.log_probability(distribution.sample(torch.Generator().manual_seed(0)))
+
+    return len(part), work
+
+
+def learning(policy: RecurrentPolicy, part: Rollout, settings: Settings) -> Work:
+    """Make one PPO step on a rollout that is one minibatch."""
+    optimizer = torch.optim.Adam(policy.parameters(), lr=settings.train.learning_rate, eps=1e-5)
+    one_minibatch = replace(
+        settings.train,
+        batch_size=settings.train.minibatch_rows * settings.train.bptt_horizon,
+        update_epochs=1,
+    )
+    return len(part), lambda: update(
+        policy, optimizer, part, one_minibatch, torch.Generator().manual_seed(0), on_minibatch=lambda: None
+    )
+
+
+def _bytes(value: Any) -> int:
+    """Bytes of all tensors in an observation."""
+    parts = [getattr(value, column.name) for column in fields(value)]
+    return sum(_bytes(part) if isinstance(part, PackedRows) else part.nbytes for part in parts)
+
+
+if __name__ == "__main__":
+    command_line.run(main)
