@@ -96,8 +96,7 @@ class FastPlayers(PlayerManager):
 
         The table tells at once who has something to forget or to put on; skills are asked only where there is something
         to harvest. Tiles change here in one way only, from full to depleted, so that what was not there before the
-        first player's turn is not there at the last one's. What was done (`history.actions`) is not kept: nothing
-        reads it.
+        first player's turn is not there at the last one's.
         """
         config = self.config
         if config.IMMORTAL or config.PLAYER_HEALTH_INCREMENT > 0 or config.DEATH_FOG_ONSET is not None:
@@ -121,6 +120,7 @@ class FastPlayers(PlayerManager):
                 _forget_fight(player)
             if index in item_levels:
                 player.item_level.update(item_levels[index])
+            player.history.actions = actions.get(player.ent_id, {})
             player.time_alive._val += 1
             resources, skills = player.resources, player.skills
             food, drink = resources.food._val, resources.water._val
@@ -180,7 +180,8 @@ class FastNPCs(NPCManager):
     """The game's non-player characters.
 
     Nothing happens to most of them in most ticks but that they grow older, which is counted in the table alone; an
-    NPC's own counter is set right before anybody reads it.
+    NPC's own counter is set right before anybody reads it. What such an NPC did last (`history.actions`,
+    `last_action`), which nothing in the game reads, is not kept.
     """
 
     def actions(self) -> dict[int, dict]:

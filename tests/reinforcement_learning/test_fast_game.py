@@ -117,6 +117,9 @@ class SideBySide:
         assert plain._np_random.bit_generator.state == fast._np_random.bit_generator.state
         assert [task.progress_info for task in plain.tasks] == [task.progress_info for task in fast.tasks]
         assert np.array_equal(plain.realm.event_log.get_data(), fast.realm.event_log.get_data())
+        assert [list(player.history.actions) for player in plain.realm.players.values()] == [
+            list(player.history.actions) for player in fast.realm.players.values()
+        ]
         for part in ("map", "players", "npcs", "exchange"):  # what a replay holds
             assert getattr(plain.realm, part).packet == getattr(fast.realm, part).packet
 
