@@ -66,6 +66,25 @@ def test_leaves_a_policy_metrics_curves_settings_and_checkpoints(trained: Path) 
     assert any((a != b).any() for a, b in zip(untrained.parameters(), policy.parameters(), strict=True))
 
 
+@pytest.mark.parametrize(
+    ("agent", "layers"), [("yaofeng", 2), ("takeru", 0), ("hybrid", 1), ("hybrid", 2), ("neurips23_start_kit", 0)]
+)
+def test_every_agent_trains_with_any_memory(trained: Path, agent: str, layers: int) -> None:
+    name = f"{agent}_{layers}"
+    how = ("-a", agent, "-n", name, "--policy.lstm-layers", layers, "--env.num-maps", 2)
+    result = run("train.py", *SMALL, *how, *folders(trained))
+    assert result.returncode == 0, result.stdout + result.stderr
+    policy, info = load_checkpoint(trained / "policies" / f"{name}.safetensors")
+    assert info.agent == agent and info.steps >= 2048 and len(metrics_of(trained / "runs" / name)) == 2
+    memory = {parameter for parameter, _ in policy.named_parameters() if parameter.startswith("lstm.")}
+    assert memory == {
+        f"lstm.{kind}_{source}_l{layer}"
+        for layer in range(layers)
+        for kind in ("weight", "bias")
+        for source in ("ih", "hh")
+    }
+
+
 def test_same_seed_same_metrics_another_seed_others(trained: Path) -> None:
     for name, seed, vectorization in (
         ("second", 1, "serial"),

@@ -127,7 +127,7 @@ def test_the_start_kit_may_give(play) -> None:
 @pytest.mark.parametrize("agent", ["yaofeng", "hybrid", "takeru"])
 def test_dangerous_npcs_are_no_targets(play, agent: str) -> None:
     """takeru may attack them: without it, the test would hold of agents that never meet any."""
-    game = play(agent, npcs=96)
+    game = play(agent, npcs=48)
     attackable = relieved = 0
     for _ in game.ticks():
         for seen in game.observations.values():
