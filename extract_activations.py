@@ -145,7 +145,7 @@ def extract_policy(arguments: Arguments) -> None:
     # Training ends episodes early and makes some agents hardy; what is studied is the game as it is.
     world = {**info.environment, "early_stop_agents": 0, "resilient_population": 0.0, "maps_dir": arguments.maps_dir}
     env = EnvironmentSettings(**world)
-    task = TaskSettings(**{key: value for key, value in info.task.items() if key != "encoder"})
+    task = TaskSettings(**info.task)
     plan = Plan(arguments.episodes, arguments.max_steps, arguments.seed, arguments.layer_names, env, task)
     subject = Subject(arguments.policy, policy.to(pick_device(arguments.device)), info, sha256(path))
     with counted_progress("generating maps") as progress:

@@ -3,6 +3,7 @@
     python train.py --debug --no-track           # about a minute on two cores: does everything work?
     python train.py -a neurips23_start_kit       # the settings of config.yaml
     python train.py -n my_run --train.learning-rate 1e-4
+    python train.py --list-tasks                 # what agents are asked to do; -t NUMBER trains on one task only
 
 The policy ends up as policies/NAME.safetensors, metrics and all checkpoints in runs/NAME/.
 """
@@ -10,7 +11,7 @@ The policy ends up as policies/NAME.safetensors, metrics and all checkpoints in 
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -45,6 +46,8 @@ class Arguments(Choice):
     """Name of the policy and of the run; by default the agent and the time."""
     track: bool = True
     """Mirror the metrics on Weights & Biases."""
+    list_tasks: bool = False
+    """List the tasks of the curriculum with how often each is drawn, and end."""
     policies_dir: Path = Path("policies")
     """Folder that the trained policy goes to."""
     runs_dir: Path = Path("runs")
@@ -77,23 +80,43 @@ def choose_name(arguments: Arguments) -> str:
     return name
 
 
+def list_tasks(settings: Settings) -> None:
+    """Show the numbered tasks of the curriculum; tab-separated where nobody reads along."""
+    from reinforcement_learning.tasks import curriculum, fixed_weights
+    from reinforcement_learning.terminal import print_table
+
+    specs = curriculum(settings.task, settings.env)
+    weights = fixed_weights(specs)
+    rows = [
+        (str(number), spec.name, f"{share:.2%}")
+        for number, (spec, share) in enumerate(zip(specs, weights / weights.sum(), strict=True))
+    ]
+    print_table(("number", "task", "share of draws"), rows)
+
+
 def main() -> None:
     """Parse, generate maps, train, and say where the policy lies."""
     arguments = parse(sys.argv[1:])
+    if arguments.list_tasks:
+        list_tasks(arguments.settings)
+        return
     name = choose_name(arguments)
 
     from activation_store.files import make_folder
     from reinforcement_learning.checkpoint import copy_checkpoint
     from reinforcement_learning.device import pick_device
+    from reinforcement_learning.language_model_encoder import pin_language_model
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.run_folder import RunFolder
     from reinforcement_learning.stop_signal import StopSignal
+    from reinforcement_learning.tasks import check_tasks, offered_tasks
     from reinforcement_learning.terminal import TrainingView, counted_progress
     from reinforcement_learning.tracking import NoTracker, WandbTracker, check_login
     from reinforcement_learning.trainer import train
     from reinforcement_learning.versions import versions
 
-    settings = arguments.settings
+    settings = replace(arguments.settings, task=pin_language_model(arguments.settings.task))
+    check_tasks(settings.task, settings.env)
     pick_device(settings.train.device)  # refuses a GPU that is not there, before anything is written
     if arguments.track:
         check_login(settings.wandb)
@@ -103,6 +126,8 @@ def main() -> None:
     run.write_settings(arguments.agent, settings, versions())
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(settings.env, progress)
+    with counted_progress("reading tasks with the language model") as progress:
+        offered_tasks(settings.task, settings.env, progress)
     tracker = WandbTracker(name, arguments.agent, settings, run.folder) if arguments.track else NoTracker()
     with StopSignal() as stop, TrainingView(settings.train.total_agent_steps) as view:
         checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop)

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +18,14 @@ import nmmo
 import numpy as np
 import pufferlib.emulation
 from nmmo.core.config import Config
+from nmmo.task.task_spec import TaskSpec
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 import agent_zoo
 from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
 from reinforcement_learning.game_config import game_config
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from reinforcement_learning.task_encoder import encode_task
-from reinforcement_learning.tasks import curriculum, draw_tasks
+from reinforcement_learning.tasks import draw_tasks, fixed_weights, offered_tasks, read_weights
 
 _CANDIDATES: dict[str, CandidateTable] = {"Target": "entity", "InventoryItem": "inventory", "MarketItem": "market"}
 _PARENT_CHECK_SECONDS = 2.0
@@ -60,13 +61,14 @@ class Episode:
 class SeededEpisodes(BaseParallelWrapper):
     """Gives each episode its own seed, map and tasks, and ends it early when few agents are left."""
 
-    def __init__(self, env: nmmo.Env, settings: EnvironmentSettings, task: TaskSettings):
+    def __init__(
+        self, env: nmmo.Env, settings: EnvironmentSettings, specs: Sequence[TaskSpec], weights_file: Path | None
+    ):
         super().__init__(env)
         self.game = env
         self.settings = settings
-        self.specs = curriculum(task, settings)
-        for spec in self.specs:
-            spec.embedding = encode_task(spec, task.embedding_size)
+        self.specs = specs
+        self.weights_file = weights_file
         self.episode = Episode(first_seed=0, number=-1, map_number=0)
         self.agents: list[int] = []
 
@@ -76,7 +78,8 @@ class SeededEpisodes(BaseParallelWrapper):
         number = self.episode.number + 1 if seed is None else 0
         random = np.random.default_rng([first_seed, number])
         self.episode = Episode(first_seed, number, map_number=int(random.integers(self.settings.num_maps)) + 1)
-        tasks = draw_tasks(self.specs, self.game.possible_agents, random)
+        weights = read_weights(self.weights_file, self.specs) if self.weights_file else fixed_weights(self.specs)
+        tasks = draw_tasks(self.specs, weights, self.game.possible_agents, random)
         self._forget_last_episode()
         observations, _ = super().reset(
             seed=int(random.integers(2**31)),
@@ -140,13 +143,23 @@ class EpisodeStatistics(BaseParallelWrapper):
 
 
 def make_environment(
-    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path
-) -> pufferlib.emulation.PettingZooPufferEnv:
-    """Build one world as PufferLib runs it; `maps` is a finished folder from `ensure_maps`."""
+    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path, specs: Sequence[TaskSpec] | None = None,
+    weights_file: Path | None = None,
+) -> pufferlib.emulation.PettingZooPufferEnv:  # fmt: skip
+    """Build one world as PufferLib runs it.
+
+    Args:
+        agent: folder in agent_zoo/.
+        settings: the world.
+        task: what agents are asked to do.
+        maps: a finished folder from `ensure_maps`.
+        specs: what `offered_tasks` returns for these settings, where somebody has already called it.
+        weights_file: sampling weights to read when an episode starts; without it those of the curriculum hold.
+    """
     _outlive_nobody()
     logging.getLogger().setLevel(logging.ERROR)
     game = nmmo.Env(game_config(settings, task.embedding_size, maps))
-    episodes = SeededEpisodes(game, settings, task)
+    episodes = SeededEpisodes(game, settings, specs or offered_tasks(task, settings), weights_file)
     rewarded = agent_zoo.load(agent).RewardWrapper(episodes, game)
     return pufferlib.emulation.PettingZooPufferEnv(env=EpisodeStatistics(rewarded, game))
 

@@ -59,7 +59,10 @@ def _items() -> list[TaskSpec]:
             task(predicates.ConsumeItem, item=item, level=level, quantity=20)
             for item, level in product(CONSUMABLES, LEVELS)
         ),
-        *(task(predicates.EquipItem, item=item, level=level, num_agent=1) for item, level in product(EQUIPMENT, LEVELS)),
+        *(
+            task(predicates.EquipItem, item=item, level=level, num_agent=1)
+            for item, level in product(EQUIPMENT, LEVELS)
+        ),
         *(
             task(predicates.FullyArmed, combat_style=style, level=level, num_agent=1)
             for style, level in product(COMBAT_SKILLS, LEVELS)

@@ -13,6 +13,7 @@ from user_error import UserError
 SETTINGS_FILE = "settings.json"
 METRICS_FILE = "metrics.jsonl"
 CHECKPOINTS_FOLDER = "checkpoints"
+TASK_WEIGHTS_FILE = "task_weights.json"
 
 
 class RunFolder:
@@ -44,6 +45,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The folder of checkpoints."""
         return self.folder / CHECKPOINTS_FOLDER
+
+    @property
+    def task_weights(self) -> Path:
+        """The file of the tasks' sampling weights, which an automatic curriculum keeps up to date."""
+        return self.folder / TASK_WEIGHTS_FILE
 
     def checkpoint_path(self, name: str, steps: int) -> Path:
         """Return where the checkpoint after `steps` agent-steps belongs."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
+from reinforcement_learning.automatic_curriculum import AutomaticCurriculum, start_curriculum
 from reinforcement_learning.checkpoint import build_policy, save_checkpoint, untrained_info
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.environment import Life, observation_layout
@@ -64,9 +65,12 @@ def train(
     """
     seeds = np.random.SeedSequence(settings.train.seed).generate_state(3)
     torch.manual_seed(int(seeds[0]))
-    worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps)
+    curriculum = start_curriculum(settings, run.task_weights)
+    worlds = make_worlds(
+        agent, settings.env, settings.task, settings.rollout, maps, run.task_weights if curriculum else None
+    )
     try:
-        return _Training(name, agent, settings, worlds, run, tracker, reports, stop, seeds).run_to_end()
+        return _Training(name, agent, settings, worlds, curriculum, run, tracker, reports, stop, seeds).run_to_end()
     except UserError as error:
         raise UserError(f"{error}; checkpoints so far: {run.checkpoints}") from None
     finally:
@@ -75,10 +79,11 @@ def train(
 
 class _Training:
     def __init__(
-        self, name: str, agent: str, settings: Settings, worlds: Any, run: RunFolder, tracker: Tracker,
-        reports: Reports, stop: StopSignal, seeds: np.ndarray,
+        self, name: str, agent: str, settings: Settings, worlds: Any, curriculum: AutomaticCurriculum | None,
+        run: RunFolder, tracker: Tracker, reports: Reports, stop: StopSignal, seeds: np.ndarray,
     ):  # fmt: skip
         self.name, self.settings, self.run, self.tracker = name, settings, run, tracker
+        self.curriculum = curriculum
         self.reports, self.stop = reports, stop
         self.info = untrained_info(agent, settings, observation_layout(worlds.driver_env))
         device = pick_device(settings.train.device)
@@ -135,6 +140,8 @@ class _Training:
             **speed(len(rollout), perf_counter() - start, self.stopwatch.lap()),
             **life_statistics(rollout.lives),
         }
+        if self.curriculum:
+            metrics |= self.curriculum.learn_and_save(rollout, self.run.task_weights)
         self.run.append_metrics(metrics)
         self.tracker.log(metrics)
         self.reports.on_update(metrics)

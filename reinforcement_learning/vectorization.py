@@ -11,6 +11,7 @@ import pufferlib.vector
 
 from reinforcement_learning.environment import make_environment
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings, check_workers
+from reinforcement_learning.tasks import offered_tasks
 from user_error import UserError
 
 FEWEST_CORES_FOR_PROCESSES = 4
@@ -47,14 +48,19 @@ class WatchedMultiprocessing(pufferlib.vector.Multiprocessing):
                 )
 
 
-def make_worlds(agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path) -> Any:
+def make_worlds(
+    agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path,
+    weights_file: Path | None = None,
+) -> Any:  # fmt: skip
     """Start the worlds of a rollout and return PufferLib's vectorised environment; close it when done.
+
+    Tasks are encoded once, here; `weights_file` as in `make_environment`.
 
     Raises:
         UserError: the worlds cannot be shared evenly among the workers.
     """
     check_workers(rollout)
-    creator = functools.partial(make_environment, agent, env, task, maps)
+    creator = functools.partial(make_environment, agent, env, task, maps, offered_tasks(task, env), weights_file)
     if not _in_processes(rollout):
         return pufferlib.vector.make(creator, num_envs=rollout.num_envs, backend=pufferlib.vector.Serial)
     return pufferlib.vector.make(
