@@ -25,11 +25,26 @@ _MOST_DRAWN = 5
 
 
 class AutomaticCurriculum(ABC):
-    """Learns from rollouts how often each task should be drawn."""
+    """Learns from rollouts how often each task should be drawn; `learner` is the library's object that does."""
+
+    learner: Any
 
     def __init__(self, specs: Sequence[TaskSpec]):
         self.specs = specs
         self.number = {spec.name: number for number, spec in enumerate(specs)}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return all that the library's object has learnt, as arrays, for a run that is taken up again."""
+        return {
+            name: np.asarray(value)
+            for name, value in vars(self.learner).items()
+            if isinstance(value, np.ndarray | np.number | int | float)
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from what `state` returned, for the same tasks."""
+        for name, value in state.items():
+            setattr(self.learner, name, value.copy() if value.ndim else value.item())
 
     @abstractmethod
     def learn(self, rollout: Rollout) -> None:
@@ -62,14 +77,14 @@ class DomainRandomization(AutomaticCurriculum):
     def __init__(self, specs: Sequence[TaskSpec]):
         super().__init__(specs)
         curricula, task_spaces = _syllabus()
-        self.curriculum = curricula.DomainRandomization(task_spaces.DiscreteTaskSpace(len(specs)))
+        self.learner = curricula.DomainRandomization(task_spaces.DiscreteTaskSpace(len(specs)))
 
     def learn(self, rollout: Rollout) -> None:
         """Learn nothing."""
 
     def weights(self) -> np.ndarray:
         """Return the same probability for all."""
-        return np.array(self.curriculum._sample_distribution())
+        return np.array(self.learner._sample_distribution())
 
 
 class LearningProgress(AutomaticCurriculum):
@@ -83,7 +98,7 @@ class LearningProgress(AutomaticCurriculum):
         super().__init__(specs)
         curricula, task_spaces = _syllabus()
         lives = LIVES_PER_TASK * len(specs)
-        self.curriculum = curricula.OnlineLearningProgress(
+        self.learner = curricula.OnlineLearningProgress(
             task_spaces.DiscreteTaskSpace(len(specs)), update_interval=lives, random_start_tasks=lives
         )
 
@@ -92,14 +107,14 @@ class LearningProgress(AutomaticCurriculum):
         with warnings.catch_warnings(action="ignore"):  # of tasks that an untrained agent already masters
             for life in rollout.lives:
                 task = self.number[life.task]
-                self.curriculum.update_task_progress(task, life.task_progress)
-                self.curriculum.update_on_episode(life.total_reward, life.ticks, task, life.task_progress)
+                self.learner.update_task_progress(task, life.task_progress)
+                self.learner.update_on_episode(life.total_reward, life.ticks, task, life.task_progress)
 
     def weights(self) -> np.ndarray:
         """Return the library's distribution."""
-        if self.curriculum._should_use_startup_sampling():
+        if self.learner._should_use_startup_sampling():
             return np.full(len(self.specs), 1 / len(self.specs))
-        return np.asarray(self.curriculum._sample_distribution(), dtype=np.float64)
+        return np.asarray(self.learner._sample_distribution(), dtype=np.float64)
 
 
 class PrioritizedLevelReplay(AutomaticCurriculum):
@@ -119,7 +134,7 @@ class PrioritizedLevelReplay(AutomaticCurriculum):
         curricula, _ = _syllabus()
         # The library's temperature 0.1 gives nearly all draws to the task ranked first. It draws and ranks by turns;
         # here a thousand agents draw between two rankings.
-        self.sampler = curricula.TaskSampler(
+        self.learner = curricula.TaskSampler(
             list(range(len(specs))), 1, strategy="value_l1", replay_schedule="fixed", temperature=1.0
         )
 
@@ -131,14 +146,14 @@ class PrioritizedLevelReplay(AutomaticCurriculum):
         mean = np.bincount(row_of, weights=error) / decisions
         played = [self.number_of_embedding[row.astype(np.float16).tobytes()] for row in rows]
         for task, score, count in zip(played, mean, decisions, strict=True):
-            self.sampler.update_task_score(0, task, score, score, int(count))
-        self.sampler.task_staleness += 1  # as the library does for each draw
-        self.sampler.task_staleness[played] = 0
+            self.learner.update_task_score(0, task, score, score, int(count))
+        self.learner.task_staleness += 1  # as the library does for each draw
+        self.learner.task_staleness[played] = 0
 
     def weights(self) -> np.ndarray:
         """Return the library's distribution: over unseen tasks while there are any, then by rank and staleness."""
-        unseen = self.sampler.unseen_task_weights
-        weights = unseen if unseen.any() else self.sampler.sample_weights()
+        unseen = self.learner.unseen_task_weights
+        weights = unseen if unseen.any() else self.learner.sample_weights()
         return np.asarray(weights, dtype=np.float64) / weights.sum()
 
 

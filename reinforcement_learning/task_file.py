@@ -41,9 +41,7 @@ def read_tasks(path: Path) -> list[TaskSpec]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, list) or not content:
-        raise UserError(
-            f"{path} must hold a list of tasks: `- {{predicate: NAME, arguments: {{...}}, weight: 1}}`"
-        )
+        raise UserError(f"{path} must hold a list of tasks: `- {{predicate: NAME, arguments: {{...}}, weight: 1}}`")
     specs: list[TaskSpec] = []
     for number, entry in enumerate(content):
         try:

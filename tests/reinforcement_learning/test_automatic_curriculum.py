@@ -64,9 +64,7 @@ SERIAL = RolloutSettings(num_envs=2, vectorization="serial")
 
 def test_learning_progress_turns_to_what_succeeds(task, small_world, maps, tmp_path: Path) -> None:
     """As the library has it: three quarters for tasks with any success, one quarter spread over all."""
-    rollouts = play(
-        replace(task, syllabus="learning_progress"), small_world, maps, tmp_path / "w.json", 4, SERIAL
-    )
+    rollouts = play(replace(task, syllabus="learning_progress"), small_world, maps, tmp_path / "w.json", 4, SERIAL)
     for _, metrics, weights in rollouts[1:]:
         assert weights[EASY] == pytest.approx(0.75 + 0.25 / 4)
         assert sum(weights.values()) == pytest.approx(1)
@@ -129,6 +127,24 @@ def test_prioritized_level_replay_draws_unseen_tasks_first(task, small_world, ma
     assert curriculum is not None and rows.any()
     curriculum.learn(replace(played, observation=alone))
     np.testing.assert_allclose(curriculum.weights(), [0, 1 / 3, 1 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("syllabus", ["learning_progress", "prioritized_level_replay"])
+def test_a_curriculum_goes_on_from_its_state(syllabus, task, small_world, maps, tmp_path: Path) -> None:
+    task = replace(task, syllabus=syllabus)
+    ((played, _, _),) = play(task, small_world, maps, tmp_path / "w.json", 1, SERIAL)
+
+    def start():
+        return start_curriculum(Settings(env=small_world, task=task), tmp_path / "w.json")
+
+    straight, taken_up, forgetful = start(), start(), start()
+    straight.learn(played)
+    taken_up.restore(straight.state())
+    of_one = torch.from_numpy(straight.specs[0].embedding).expand_as(played.observation.task)
+    later = replace(played, lives=played.lives[:5], observation=replace(played.observation, task=of_one))
+    for curriculum in (straight, taken_up, forgetful):
+        curriculum.learn(later)
+    assert straight.weights().tolist() == taken_up.weights().tolist() != forgetful.weights().tolist()
 
 
 def test_the_library_leaves_numpy_as_it_was(task, small_world, tmp_path: Path) -> None:

@@ -72,7 +72,9 @@ def task(model_folder: Path, tmp_path: Path) -> TaskSettings:
 def test_descriptions_say_everything() -> None:
     texts = [describe_task(spec) for spec in all_tasks()]
     assert len(set(texts)) == len(texts)
-    assert any(text.startswith("AttainSkill(skill=Melee, level=10, num_agent=1)  # True if the number") for text in texts)
+    assert any(
+        text.startswith("AttainSkill(skill=Melee, level=10, num_agent=1)  # True if the number") for text in texts
+    )
 
 
 def test_embeddings_are_the_models_mean_hidden_states(task: TaskSettings, model_folder: Path) -> None:
@@ -122,7 +124,7 @@ def test_loading_a_model_leaves_random_numbers_alone(task: TaskSettings) -> None
 
 
 def test_another_model_than_the_policys_is_refused(task: TaskSettings) -> None:
-    with pytest.raises(UserError, match="has changed: task.language_model_revision is abc, the folder's is"):
+    with pytest.raises(UserError, match="language_model_revision is abc, the folder's is"):
         language_model_embeddings(all_tasks()[:2], replace(task, language_model_revision="abc"))
 
 
@@ -160,6 +162,8 @@ def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path
     import os
 
     offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "empty")}
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=offline, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=offline, capture_output=True, text=True, check=False
+    )
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("user_error.UserError: the language model 'nobody/nothing' cannot be loaded"), done.stderr

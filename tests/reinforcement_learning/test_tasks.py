@@ -89,7 +89,7 @@ def play_every_task(specs: list, env: EnvironmentSettings, maps: Path) -> dict[s
                     for task in draw_tasks([spec], np.ones(1), [agent], random)
                 ],
             )
-            observations, _ = world.reset(seed=start)
+            world.reset(seed=start)
         assert [game.agent_task_map[agent][0].spec_name for agent in game.possible_agents] == [s.name for s in wanted]
         for _ in range(12):
             legal = random_legal_actions(world.obs.view(world.obs_dtype)[:, 0], layout, random)
@@ -205,5 +205,5 @@ def test_what_is_wrong_in_a_curriculum_of_ones_own_is_named(tmp_path: Path, text
 def test_a_curriculum_that_is_not_there_is_refused() -> None:
     with pytest.raises(UserError, match="no curriculum 'trianing': choose training, evaluation, survival or"):
         tasks("trianing")
-    with pytest.raises(UserError, match="nowhere.yaml cannot be read"):
+    with pytest.raises(UserError, match=r"nowhere\.yaml cannot be read"):
         tasks("nowhere.yaml")
