@@ -83,7 +83,6 @@ def choose_name(arguments: Arguments) -> str:
 def list_tasks(settings: Settings) -> None:
     """Show the numbered tasks of the curriculum; tab-separated where nobody reads along."""
     from reinforcement_learning.tasks import curriculum, fixed_weights
-    from reinforcement_learning.terminal import print_table
 
     specs = curriculum(settings.task, settings.env)
     weights = fixed_weights(specs)
@@ -91,7 +90,7 @@ def list_tasks(settings: Settings) -> None:
         (str(number), spec.name, f"{share:.2%}")
         for number, (spec, share) in enumerate(zip(specs, weights / weights.sum(), strict=True))
     ]
-    print_table(("number", "task", "share of draws"), rows)
+    command_line.print_table(("number", "task", "share of draws"), rows)
 
 
 def main() -> None:
@@ -102,6 +101,10 @@ def main() -> None:
         return
     name = choose_name(arguments)
 
+    from reinforcement_learning.tasks import check_tasks, offered_tasks
+
+    check_tasks(arguments.settings.task, arguments.settings.env)
+
     from activation_store.files import make_folder
     from reinforcement_learning.checkpoint import copy_checkpoint
     from reinforcement_learning.device import pick_device
@@ -109,25 +112,23 @@ def main() -> None:
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.run_folder import RunFolder
     from reinforcement_learning.stop_signal import StopSignal
-    from reinforcement_learning.tasks import check_tasks, offered_tasks
     from reinforcement_learning.terminal import TrainingView, counted_progress
     from reinforcement_learning.tracking import NoTracker, WandbTracker, check_login
     from reinforcement_learning.trainer import train
     from reinforcement_learning.versions import versions
 
     settings = replace(arguments.settings, task=pin_language_model(arguments.settings.task))
-    check_tasks(settings.task, settings.env)
     pick_device(settings.train.device)  # refuses a GPU that is not there, before anything is written
     if arguments.track:
         check_login(settings.wandb)
+    with counted_progress("reading tasks with the language model") as progress:
+        offered_tasks(settings.task, settings.env, progress)
     for folder in (arguments.policies_dir, arguments.runs_dir, settings.env.maps_dir):
         make_folder(folder)
     run = RunFolder(arguments.runs_dir / name)
     run.write_settings(arguments.agent, settings, versions())
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(settings.env, progress)
-    with counted_progress("reading tasks with the language model") as progress:
-        offered_tasks(settings.task, settings.env, progress)
     tracker = WandbTracker(name, arguments.agent, settings, run.folder) if arguments.track else NoTracker()
     with StopSignal() as stop, TrainingView(settings.train.total_agent_steps) as view:
         checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop)

@@ -1,13 +1,11 @@
 """What long work shows while it runs: live bars on a terminal, plain lines elsewhere."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from time import perf_counter
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from reinforcement_learning.maps import Progress as ProgressCallback
 from reinforcement_learning.trainer import Metrics, Reports
@@ -62,18 +60,6 @@ def extraction_progress(episodes: int) -> Iterator[Callable[[int, int], None]]:
 
         yield show
     console.print(f"{written:,} records in {perf_counter() - start:.0f} s", highlight=False)
-
-
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table in a terminal, and tab-separated lines into a pipe or file."""
-    console = Console()
-    if not console.is_terminal:
-        print("\n".join("\t".join(row) for row in (heads, *rows)))
-        return
-    table = Table(*heads)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    console.print(table)
 
 
 class TrainingView:

@@ -16,7 +16,13 @@ def make_language_model(folder: Path, texts: list[str]) -> None:
     tokenizer.train_from_iterator(texts, trainer)
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>").save_pretrained(folder)
     config = transformers.GPT2Config(
-        vocab_size=tokenizer.get_vocab_size(), n_positions=256, n_embd=16, n_layer=2, n_head=2
+        vocab_size=tokenizer.get_vocab_size(),
+        n_positions=256,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=None,
+        eos_token_id=None,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
