@@ -5,7 +5,7 @@ Exit codes: 0 done, 2 bad input (one line on standard error), 130 interrupted by
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from user_error import UserError
@@ -25,6 +25,22 @@ def parse(arguments_type: type[Arguments], description: str | None, **options: A
 
     markers = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
     return tyro.cli(arguments_type, description=description, config=markers, **options)
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table in a terminal, and tab-separated lines into a pipe or file."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        print("\n".join("\t".join(row) for row in (heads, *rows)))
+        return
+    table = Table(*heads)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console.print(table)
 
 
 def run(main: Callable[[], None]) -> NoReturn:

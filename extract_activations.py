@@ -42,10 +42,16 @@ class Arguments:
     """Layers to record, separated by commas: encoder_output, lstm_hidden, lstm_cell, action_decoder."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the network runs; auto takes a GPU if there is one."""
+    curriculum: Annotated[str | None, tyro.conf.arg(aliases=["-c"])] = None
+    """Tasks that agents are given: training, evaluation, survival or a YAML file; by default the policy's own."""
+    task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
+    """Give every agent this one task of the curriculum: its number, its name, or a part that no other name has."""
     policies_dir: Path = Path("policies")
     """Folder of trained policies."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
+    embeddings_dir: Path = Path("task_embeddings")
+    """Folder that keeps what language models made of tasks."""
     list: bool = False
     """List the policies that can be studied, and end."""
     smoke_test: bool = False
@@ -135,6 +141,7 @@ def extract_policy(arguments: Arguments) -> None:
     from reinforcement_learning.extraction import Plan, Subject, extract
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+    from reinforcement_learning.tasks import check_tasks
     from reinforcement_learning.terminal import counted_progress, extraction_progress
 
     assert arguments.policy is not None  # checked
@@ -145,7 +152,13 @@ def extract_policy(arguments: Arguments) -> None:
     # Training ends episodes early and makes some agents hardy; what is studied is the game as it is.
     world = {**info.environment, "early_stop_agents": 0, "resilient_population": 0.0, "maps_dir": arguments.maps_dir}
     env = EnvironmentSettings(**world)
-    task = TaskSettings(**{key: value for key, value in info.task.items() if key != "encoder"})
+    asked = {**info.task, "syllabus": "none", "embeddings_dir": arguments.embeddings_dir}
+    if arguments.curriculum is not None:
+        asked |= {"curriculum": arguments.curriculum, "only": None}
+    if arguments.task is not None:
+        asked |= {"only": arguments.task}
+    task = TaskSettings(**asked)
+    check_tasks(task, env)
     plan = Plan(arguments.episodes, arguments.max_steps, arguments.seed, arguments.layer_names, env, task)
     subject = Subject(arguments.policy, policy.to(pick_device(arguments.device)), info, sha256(path))
     with counted_progress("generating maps") as progress:

@@ -6,6 +6,7 @@
     python train.py --resume runs/my_run         # go on where it was stopped or killed
     python train.py -m sweep --sweep-runs 20     # search for settings with Weights & Biases, as sweep.yaml says
     torchrun --nproc-per-node 4 train.py -n my_run   # four processes, a GPU each: docs/scaling.md
+    python train.py --list-tasks                 # what agents are asked to do; -t NUMBER trains on one task only
 
 The policy ends up as policies/NAME.safetensors, metrics, training curves and all checkpoints in runs/NAME/.
 """
@@ -68,6 +69,8 @@ class Arguments(Mode, Choice):
     """Give the policy an LSTM; --no-recurrence is --policy.lstm-layers 0."""
     track: bool = True
     """Mirror the metrics on Weights & Biases."""
+    list_tasks: bool = False
+    """List the tasks of the curriculum with how often each is drawn, and end."""
     policies_dir: Path = Path("policies")
     """Folder that the trained policy goes to."""
     runs_dir: Path = Path("runs")
@@ -146,14 +149,32 @@ def sweep(arguments: Arguments, command: Sequence[str]) -> None:
     run_sweep(config, arguments.sweep_id, arguments.sweep_runs, arguments.settings.wandb, arguments.runs_dir)
 
 
+def list_tasks(settings: Settings) -> None:
+    """Show the numbered tasks of the curriculum; tab-separated where nobody reads along."""
+    from reinforcement_learning.tasks import curriculum, fixed_weights
+
+    specs = curriculum(settings.task, settings.env)
+    weights = fixed_weights(specs)
+    rows = [
+        (str(number), spec.name, f"{share:.2%}")
+        for number, (spec, share) in enumerate(zip(specs, weights / weights.sum(), strict=True))
+    ]
+    command_line.print_table(("number", "task", "share of draws"), rows)
+
+
 def train_one(arguments: Arguments) -> None:
     """Generate maps, train, and say where the policy lies."""
     name = choose_name(arguments)
+
+    from reinforcement_learning.tasks import check_tasks, offered_tasks
+
+    check_tasks(arguments.settings.task, arguments.settings.env)
 
     from activation_store.files import make_folder
     from reinforcement_learning.checkpoint import copy_checkpoint
     from reinforcement_learning.data_parallel import join_processes, leaders_text
     from reinforcement_learning.device import pick_device
+    from reinforcement_learning.language_model_encoder import pin_language_model
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.run_folder import RunFolder, make_run_folder
     from reinforcement_learning.stop_signal import StopSignal
@@ -164,16 +185,20 @@ def train_one(arguments: Arguments) -> None:
     from reinforcement_learning.vectorization import connect_workers
     from reinforcement_learning.versions import versions
 
-    settings = arguments.settings
+    settings = replace(arguments.settings, task=pin_language_model(arguments.settings.task))
     # What cannot work is refused before anything is written.
     device = pick_device(settings.train.device)
     agent_zoo.load(arguments.agent)
     processes = join_processes(device)  # one, unless torchrun started several
+    if processes.size > 1 and settings.task.syllabus != "none":
+        raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
     name = leaders_text(name, processes)
     track = arguments.track and processes.leads
     if track:
         check_login(settings.wandb)
     connect_workers(settings.rollout)
+    with counted_progress("reading tasks with the language model") as progress:
+        offered_tasks(settings.task, settings.env, progress)
     for folder in (arguments.policies_dir, arguments.runs_dir, settings.env.maps_dir):
         make_folder(folder)
     folder = arguments.resume or arguments.runs_dir / name
@@ -200,9 +225,11 @@ def train_one(arguments: Arguments) -> None:
 
 
 def main() -> None:
-    """Parse, and train once or many times."""
+    """Parse, and list tasks, or train once or many times."""
     arguments = parse(sys.argv[1:])
-    if arguments.mode == "sweep":
+    if arguments.list_tasks:
+        list_tasks(arguments.settings)
+    elif arguments.mode == "sweep":
         sweep(arguments, sys.argv[1:])
     else:
         train_one(arguments)

@@ -32,7 +32,7 @@ from reinforcement_learning.ppo import minibatches, update
 from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.vectorization import make_worlds, world_seeds
+from reinforcement_learning.vectorization import first_episodes, make_worlds
 from reinforcement_learning.versions import versions
 from user_error import UserError
 
@@ -89,9 +89,11 @@ def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
     settings = arguments.settings
     subject = untrained_subject(RECORDER, settings, maps, seed=0)
     policy = load_checkpoint(arguments.policy)[0] if arguments.policy else subject.policy
-    worlds = make_worlds(RECORDER, settings.env, settings.task, replace(settings.rollout, vectorization="serial"), maps)
+    rollout = replace(settings.rollout, vectorization="serial")
+    starts = first_episodes(0, rollout.num_envs)
+    worlds = make_worlds(RECORDER, settings.env, settings.task, rollout, maps, starts)
     player = Player(worlds, policy, subject.info.layout, Stopwatch())
-    player.reset(world_seeds(0, settings.rollout.num_envs))
+    player.reset()
     train = settings.train
     collector = RolloutCollector(
         player, torch.Generator().manual_seed(0), train.bptt_horizon, train.gamma, train.gae_lambda

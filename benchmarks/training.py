@@ -31,7 +31,7 @@ from reinforcement_learning.ppo import update
 from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.vectorization import make_worlds, world_seeds
+from reinforcement_learning.vectorization import first_episodes, make_worlds
 from reinforcement_learning.versions import versions
 from user_error import UserError
 
@@ -83,10 +83,11 @@ def measure(arguments: Arguments) -> tuple[Run, Run]:
     maps = ensure_maps(settings.env)
     subject = untrained_subject(AGENT, settings, maps, seed=settings.train.seed)
     dense = dense_recurrent(copy.deepcopy(subject.policy))
-    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps)
+    starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
+    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
     try:
         player = Player(worlds, subject.policy, subject.info.layout, stopwatch)
-        player.reset(world_seeds(settings.train.seed, settings.rollout.num_envs))
+        player.reset()
         learn = _learner(subject.policy, player, settings)
         learn()
         stopwatch.lap()

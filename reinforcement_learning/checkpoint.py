@@ -15,7 +15,6 @@ from reinforcement_learning.versions import versions
 from user_error import UserError
 
 FORMAT_VERSION = 1
-TASK_ENCODER = "structural"
 SUFFIX = ".safetensors"
 
 
@@ -28,7 +27,8 @@ class CheckpointInfo:
         policy_arguments: of the agent's `Policy`, beside the layout.
         recurrent_arguments: of the agent's `Recurrent`, beside the policy.
         layout: observations and actions.
-        task: the curriculum and the embedding's size, as in the settings; the encoder's name.
+        task: the curriculum, and the encoder with the embedding's size, as in the settings, without the folder that
+            embeddings are kept in.
         environment: the world that it was trained in, as in the settings, without the folder of its maps.
         steps: agent-steps trained.
         seed: of the training run.
@@ -70,12 +70,13 @@ class CheckpointInfo:
 def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) -> CheckpointInfo:
     """Describe an agent that these settings would train, before its first step."""
     world = {name: value for name, value in asdict(settings.env).items() if name != "maps_dir"}
+    task = {name: value for name, value in asdict(settings.task).items() if name != "embeddings_dir"}
     return CheckpointInfo(
         agent=agent,
         policy_arguments={"hidden_size": settings.policy.hidden_size},
         recurrent_arguments={"layers": settings.policy.lstm_layers},
         layout=layout,
-        task={**asdict(settings.task), "encoder": TASK_ENCODER},
+        task=task,
         environment=world,
         steps=0,
         seed=settings.train.seed,

@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import nmmo
 import numpy as np
 import pufferlib.emulation
 from nmmo.core.config import Config
+from nmmo.task.task_spec import TaskSpec
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 import agent_zoo
@@ -26,8 +28,7 @@ from reinforcement_learning.fast_game.game import FastGame
 from reinforcement_learning.game_config import game_config
 from reinforcement_learning.life import Before, Deeds, Life, cause_of_death, deeds
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from reinforcement_learning.task_encoder import encode_task
-from reinforcement_learning.tasks import curriculum, draw_tasks
+from reinforcement_learning.tasks import draw_tasks, fixed_weights, offered_tasks, read_weights
 
 _CANDIDATES: dict[str, CandidateTable] = {"Target": "entity", "InventoryItem": "inventory", "MarketItem": "market"}
 _PARENT_CHECK_SECONDS = 2.0
@@ -41,11 +42,13 @@ class Episode:
         first_seed: of the world's whole sequence of episodes.
         number: of the episode in that sequence, from 0.
         map_number: of the map that it is played on, from 1.
+        task_weights: that its tasks were drawn by, (tasks,) float64; None for those of the curriculum.
     """
 
     first_seed: int
     number: int
     map_number: int
+    task_weights: np.ndarray | None = None
 
 
 NO_ACTIONS = np.zeros((0, 0, 0), dtype=np.int16)
@@ -59,37 +62,48 @@ class EpisodeStart:
         first_seed: of the world's whole sequence of episodes.
         number: of the episode in that sequence, from 0.
         actions: taken so far, (ticks, agents, heads) int16.
+        task_weights: that the episode's tasks are drawn by; None for those that hold when it starts.
     """
 
     first_seed: int
     number: int = 0
     actions: np.ndarray = field(default_factory=lambda: NO_ACTIONS)
+    task_weights: np.ndarray | None = None
 
 
 class SeededEpisodes(BaseParallelWrapper):
     """Gives each episode its own seed, map and tasks, and ends it early when few agents are left."""
 
-    def __init__(self, env: nmmo.Env, settings: EnvironmentSettings, task: TaskSettings):
+    def __init__(
+        self, env: nmmo.Env, settings: EnvironmentSettings, specs: Sequence[TaskSpec], weights_file: Path | None
+    ):
         super().__init__(env)
         self.game = env
         self.settings = settings
-        self.specs = curriculum(task, settings)
-        for spec in self.specs:
-            spec.embedding = encode_task(spec, task.embedding_size)
+        self.specs = specs
+        self.weights_file = weights_file
+        self._next_weights: np.ndarray | None = None
         self.episode = Episode(first_seed=0, number=-1, map_number=0)
         self.agents: list[int] = []
 
-    def skip_to(self, first_seed: int, number: int) -> None:
+    def skip_to(self, start: EpisodeStart) -> None:
         """Let the next reset start the given episode."""
-        self.episode = Episode(first_seed, number - 1, map_number=0)
+        self.episode = Episode(start.first_seed, start.number - 1, map_number=0)
+        self._next_weights = start.task_weights
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start the next episode; a seed starts the sequence of episodes anew."""
         first_seed = self.episode.first_seed if seed is None else seed
         number = self.episode.number + 1 if seed is None else 0
         random = np.random.default_rng([first_seed, number])
-        self.episode = Episode(first_seed, number, map_number=int(random.integers(self.settings.num_maps)) + 1)
-        tasks = draw_tasks(self.specs, self.game.possible_agents, random)
+        map_number = int(random.integers(self.settings.num_maps)) + 1
+        weights, self._next_weights = self._next_weights, None
+        if weights is None and self.weights_file:
+            weights = read_weights(self.weights_file, self.specs)
+        self.episode = Episode(first_seed, number, map_number, weights)
+        if weights is None:
+            weights = fixed_weights(self.specs)
+        tasks = draw_tasks(self.specs, weights, self.game.possible_agents, random)
         self._forget_last_episode()
         observations, _ = super().reset(
             seed=int(random.integers(2**31)),
@@ -177,7 +191,7 @@ class World(FastEmulation):
         if self.start is None:
             return super().reset(seed=seed)
         start, self.start = self.start, None
-        self.episodes.skip_to(start.first_seed, start.number)
+        self.episodes.skip_to(start)
         observations, infos = super().reset()
         for actions in start.actions:
             super().step(actions.astype(self.single_action_space.dtype))
@@ -185,21 +199,24 @@ class World(FastEmulation):
 
 
 def make_environment(
-    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path, start: EpisodeStart | None = None
-) -> World:
+    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path, start: EpisodeStart | None = None,
+    specs: Sequence[TaskSpec] | None = None, weights_file: Path | None = None,
+) -> World:  # fmt: skip
     """Build one world as PufferLib runs it.
 
     Args:
-        agent: whose reward is paid.
+        agent: folder in agent_zoo/.
         settings: the world.
         task: what agents are asked to do.
         maps: a finished folder from `ensure_maps`.
         start: where its first reset takes it; by default the seed given to that reset decides.
+        specs: what `offered_tasks` returns for these settings, where somebody has already called it.
+        weights_file: sampling weights to read when an episode starts; without it those of the curriculum hold.
     """
     _outlive_nobody()
     logging.getLogger().setLevel(logging.ERROR)
     game = FastGame(game_config(settings, task.embedding_size, maps))
-    episodes = SeededEpisodes(game, settings, task)
+    episodes = SeededEpisodes(game, settings, specs or offered_tasks(task, settings), weights_file)
     return World(_rewarded(episodes, agent), game, episodes, start)
 
 
@@ -209,7 +226,8 @@ def make_plain_environment(
     """Build the same world of nothing but the game's and PufferLib's own code: what `make_environment` must equal."""
     logging.getLogger().setLevel(logging.ERROR)
     game = nmmo.Env(game_config(settings, task.embedding_size, maps))
-    return pufferlib.emulation.PettingZooPufferEnv(env=_rewarded(SeededEpisodes(game, settings, task), agent))
+    episodes = SeededEpisodes(game, settings, offered_tasks(task, settings), weights_file=None)
+    return pufferlib.emulation.PettingZooPufferEnv(env=_rewarded(episodes, agent))
 
 
 def _rewarded(episodes: SeededEpisodes, agent: str) -> EpisodeStatistics:

@@ -12,7 +12,7 @@ class EpisodeJournal:
 
     def __init__(self, starts: Sequence[EpisodeStart]):
         """Keep the journal of one world for each start, from there on."""
-        self._episodes = [(start.first_seed, start.number) for start in starts]
+        self._episodes = [(start.first_seed, start.number, start.task_weights) for start in starts]
         self._actions = [list(start.actions) for start in starts]
         self._world = {start.first_seed: world for world, start in enumerate(starts)}
 
@@ -27,12 +27,12 @@ class EpisodeJournal:
             self._actions[world].append(taken)
         for episode in began:
             world = self._world[episode.first_seed]
-            self._episodes[world] = (episode.first_seed, episode.number)
+            self._episodes[world] = (episode.first_seed, episode.number, episode.task_weights)
             self._actions[world] = []
 
     def starts(self) -> list[EpisodeStart]:
         """Return what takes each world to where it is now."""
         return [
-            EpisodeStart(first_seed, number, np.stack(actions) if actions else NO_ACTIONS)
-            for (first_seed, number), actions in zip(self._episodes, self._actions, strict=True)
+            EpisodeStart(first_seed, number, np.stack(actions) if actions else NO_ACTIONS, task_weights)
+            for (first_seed, number, task_weights), actions in zip(self._episodes, self._actions, strict=True)
         ]

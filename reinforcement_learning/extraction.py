@@ -167,7 +167,8 @@ def _episode(number: int, episode: Episode) -> dict:
 
 def _metadata(subject: Subject, plan: Plan) -> DumpMetadata:
     layout: ObservationLayout = subject.info.layout
-    environment = {**asdict(plan.env), "maps_dir": str(plan.env.maps_dir), "task": asdict(plan.task)}
+    task = {**asdict(plan.task), "embeddings_dir": str(plan.task.embeddings_dir)}
+    environment = {**asdict(plan.env), "maps_dir": str(plan.env.maps_dir), "task": task}
     return DumpMetadata(
         policy=subject.name,
         agent=subject.info.agent,

@@ -14,6 +14,7 @@ from user_error import UserError
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"
 CHECKPOINTS_FOLDER = "checkpoints"
+TASK_WEIGHTS_FILE = "task_weights.json"
 STATE_FILE = "training_state.safetensors"
 LOCK_FILE = ".lock"
 
@@ -89,6 +90,11 @@ class RunFolder:
     def state_path(self) -> Path:
         """The file from which the run can go on."""
         return self.folder / STATE_FILE
+
+    @property
+    def task_weights(self) -> Path:
+        """The file of the tasks' sampling weights, which an automatic curriculum keeps up to date."""
+        return self.folder / TASK_WEIGHTS_FILE
 
     def checkpoint_path(self, name: str, steps: int) -> Path:
         """Return where the checkpoint after `steps` agent-steps belongs."""

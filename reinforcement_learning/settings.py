@@ -51,6 +51,8 @@ Fraction = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
 PositiveReal = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
 NonNegativeReal = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
 
+Syllabus = Literal["none", "domain_randomization", "learning_progress", "prioritized_level_replay"]
+
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -102,11 +104,23 @@ class TaskSettings(_OneLineErrors):
 
     section: ClassVar[str] = "task"
 
-    curriculum: Literal["training", "evaluation", "survival"] = "training"
-    """Tasks that are drawn for each agent at the start of each episode: a broad mix, the 63 held-out tasks that
-    policies are scored on, or nothing but staying alive."""
-    only: str | None = None
+    curriculum: Annotated[str, tyro.conf.arg(aliases=["-c", "--curriculum"])] = "training"
+    """Tasks that are drawn for each agent at the start of each episode. training: a broad mix; evaluation: the 63
+    held-out tasks that policies are scored on; survival: nothing but staying alive; or a YAML file of your own."""
+    only: Annotated[str | None, tyro.conf.arg(aliases=["-t", "--task"])] = None
     """Give every agent this one task of the curriculum: its number, its name, or a part that no other name has."""
+    syllabus: Annotated[Syllabus, tyro.conf.arg(aliases=["--syllabus"])] = "none"
+    """How often each task is drawn as training goes on. none: by the curriculum's fixed weights; the others are
+    algorithms of the library Syllabus: all tasks alike, those whose success changes, or those whose value is hard to
+    foretell."""
+    encoder: Literal["structural", "language-model"] = "structural"
+    """What turns a task into numbers: its structure, which needs no download, or a language model that reads it."""
+    language_model: str = "Qwen/Qwen2.5-Coder-0.5B"
+    """Language model that reads tasks: a name on the Hugging Face hub, or a folder that holds one."""
+    language_model_revision: str | None = None
+    """Commit of the model on the hub, or hash of its folder; none takes the newest, and notes which that was."""
+    embeddings_dir: Path = Path("task_embeddings")
+    """Folder that keeps what language models made of tasks."""
     embedding_size: Annotated[int, BeforeValidator(_number), Field(ge=8, le=4096)] = 128
     """Numbers that describe a task to the policy."""
 

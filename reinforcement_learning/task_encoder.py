@@ -1,19 +1,38 @@
-"""Describes a task to the policy as numbers, without any download.
+"""Describes a task to the policy as numbers.
 
-The structural encoder adds up one fixed random direction for each part of a task: the predicate, each argument's name
-and value. Tasks that share parts share directions, so what is learnt for one helps with its relatives. A number is
-described by waves over its logarithm, as positions are in transformers (Vaswani et al. 2017, section 3.5): 5 and 6 of a
-thing are nearly the same, 5 and 50 are not.
+The structural encoder needs no download. It adds up one fixed random direction for each part of a task: the predicate,
+each argument's name and value. Tasks that share parts share directions, so what is learnt for one helps with its
+relatives. A number is described by waves over its logarithm, as positions are in transformers (Vaswani et al. 2017,
+section 3.5): 5 and 6 of a thing are nearly the same, 5 and 50 are not.
 """
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from nmmo.task.task_spec import TaskSpec
 
+from reinforcement_learning.maps import Progress, no_progress
+from reinforcement_learning.settings import TaskSettings
+
 _FREQUENCIES = (1, 2, 4, 8)  # radians for each factor of e
+
+
+def encode_tasks(specs: Sequence[TaskSpec], task: TaskSettings, progress: Progress = no_progress) -> None:
+    """Give each task its embedding, by the encoder that the settings name.
+
+    Raises:
+        UserError: the language model cannot be used (see `language_model_embeddings`).
+    """
+    if task.encoder == "structural":
+        for spec in specs:
+            spec.embedding = encode_task(spec, task.embedding_size)
+        return
+    from reinforcement_learning.language_model_encoder import language_model_embeddings
+
+    for spec, embedding in zip(specs, language_model_embeddings(specs, task, progress), strict=True):
+        spec.embedding = embedding
 
 
 def encode_task(spec: TaskSpec, size: int) -> np.ndarray:

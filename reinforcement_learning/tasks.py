@@ -5,13 +5,19 @@ game's own predicates, and handed to `Env.reset`.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec, make_task_from_spec
 
+from activation_store.files import read_json, write_json
 from reinforcement_learning.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.maps import Progress, no_progress
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.task_encoder import encode_tasks
+from reinforcement_learning.task_file import FILE_SUFFIXES, read_tasks
 from reinforcement_learning.training_tasks import survival_tasks, training_tasks
 from user_error import UserError
 
@@ -22,15 +28,31 @@ def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
     """Return the tasks that agents are given; each is drawn with a probability proportional to its sampling weight.
 
     Raises:
-        UserError: `task.only` names no task of the curriculum, or several.
+        UserError: there is no such curriculum, its file is wrong, or `task.only` names no task of it, or several.
     """
-    if task.curriculum == "survival":
-        specs = survival_tasks([env.horizon])
+    if task.curriculum == "training":
+        specs = training_tasks(env.map_size)
     elif task.curriculum == "evaluation":
         specs = evaluation_tasks()
+    elif task.curriculum == "survival":
+        specs = survival_tasks([env.horizon])
+    elif task.curriculum.endswith(FILE_SUFFIXES):
+        specs = read_tasks(Path(task.curriculum))
     else:
-        specs = training_tasks(env.map_size)
+        raise UserError(
+            f"there is no curriculum {task.curriculum!r}: choose training, evaluation, survival or a YAML file"
+        )
     return specs if task.only is None else [find_task(specs, task.only)]
+
+
+def check_tasks(task: TaskSettings, env: EnvironmentSettings) -> None:
+    """Refuse task settings that name nothing or go against each other, before anything expensive starts.
+
+    Raises:
+        UserError: as `curriculum`, or there is one task only and an algorithm that is to choose.
+    """
+    if len(curriculum(task, env)) == 1 and task.syllabus != "none":
+        raise UserError(f"task.syllabus {task.syllabus} has nothing to choose from: there is one task only")
 
 
 def find_task(specs: Sequence[TaskSpec], wanted: str) -> TaskSpec:
@@ -53,8 +75,36 @@ def find_task(specs: Sequence[TaskSpec], wanted: str) -> TaskSpec:
     raise UserError(f"{len(found) or 'no'} tasks of the curriculum contain {wanted!r}; name one of: {shown}")
 
 
-def draw_tasks(specs: Sequence[TaskSpec], agents: Sequence[int], random: np.random.Generator) -> list[Task]:
-    """Draw one task for each agent, independently, by sampling weight."""
-    weights = np.array([spec.sampling_weight for spec in specs])
+def offered_tasks(task: TaskSettings, env: EnvironmentSettings, progress: Progress = no_progress) -> list[TaskSpec]:
+    """Return the curriculum with the embedding of each task; `progress` as in `language_model_embeddings`.
+
+    Raises:
+        UserError: as `curriculum`, or the language model cannot be used.
+    """
+    specs = curriculum(task, env)
+    encode_tasks(specs, task, progress)
+    return specs
+
+
+def fixed_weights(specs: Sequence[TaskSpec]) -> np.ndarray:
+    """Return the curriculum's own sampling weights, (tasks,) float64."""
+    return np.array([spec.sampling_weight for spec in specs])
+
+
+def save_weights(path: Path, specs: Sequence[TaskSpec], weights: np.ndarray) -> None:
+    """Leave sampling weights where worlds read them when an episode starts, whole or not at all."""
+    write_json(path, {spec.name: float(weight) for spec, weight in zip(specs, weights, strict=True)})
+
+
+def read_weights(path: Path, specs: Sequence[TaskSpec]) -> np.ndarray:
+    """Read sampling weights back, exactly, (tasks,) float64."""
+    saved: Any = read_json(path)
+    return np.array([saved[spec.name] for spec in specs])
+
+
+def draw_tasks(
+    specs: Sequence[TaskSpec], weights: np.ndarray, agents: Sequence[int], random: np.random.Generator
+) -> list[Task]:
+    """Draw one task for each agent, independently, with probabilities proportional to the weights."""
     drawn = random.choice(len(specs), size=len(agents), p=weights / weights.sum())
     return make_task_from_spec(list(agents), [specs[index] for index in drawn])

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
+from reinforcement_learning.automatic_curriculum import AutomaticCurriculum, start_curriculum
 from reinforcement_learning.checkpoint import build_policy, save_checkpoint, untrained_info
 from reinforcement_learning.data_parallel import ALONE, Processes, join_records
 from reinforcement_learning.device import pick_device
@@ -72,11 +73,14 @@ def train(
     torch.manual_seed(int(seeds[0]))
     state = state.share(processes) if state else None
     starts = state.worlds if state else first_episodes(settings.train.seed, settings.rollout.num_envs, processes.rank)
-    worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps, starts)
+    curriculum = start_curriculum(settings, run.task_weights, state.curriculum if state else {})
+    weights_file = run.task_weights if curriculum else None
+    worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps, starts, weights_file)
     try:
         training = _Training(
-            name, agent, settings, worlds, EpisodeJournal(starts), run, tracker, reports, stop, processes, seeds
-        )
+            name, agent, settings, worlds, EpisodeJournal(starts), curriculum, run, tracker, reports, stop, processes,
+            seeds,
+        )  # fmt: skip
         training.start(state)
         return training.run_to_end()
     except UserError as error:
@@ -87,10 +91,12 @@ def train(
 
 class _Training:
     def __init__(
-        self, name: str, agent: str, settings: Settings, worlds: Any, journal: EpisodeJournal, run: RunFolder,
-        tracker: Tracker, reports: Reports, stop: StopSignal, processes: Processes, seeds: np.ndarray,
+        self, name: str, agent: str, settings: Settings, worlds: Any, journal: EpisodeJournal,
+        curriculum: AutomaticCurriculum | None, run: RunFolder, tracker: Tracker, reports: Reports, stop: StopSignal,
+        processes: Processes, seeds: np.ndarray,
     ):  # fmt: skip
         self.name, self.settings, self.run, self.tracker = name, settings, run, tracker
+        self.curriculum = curriculum
         self.reports, self.stop, self.processes = reports, stop, processes
         self.info = untrained_info(agent, settings, observation_layout(worlds.driver_env))
         device = pick_device(settings.train.device)
@@ -155,6 +161,7 @@ class _Training:
             action_random=self.collector.generator.get_state().unsqueeze(0),
             minibatch_random=self.minibatch_generator.get_state(),
             worlds=self.journal.starts(),
+            curriculum=self.curriculum.state() if self.curriculum else {},
         )
         everyones = own.joined(self.processes)
         if self.processes.leads:
@@ -187,6 +194,8 @@ class _Training:
             **speed(decisions, perf_counter() - start, self.stopwatch.lap()),
             **life_statistics(join_records(Life, rollout.lives, self.processes)),
         }
+        if self.curriculum:
+            metrics |= self.curriculum.learn_and_save(rollout, self.run.task_weights)
         if not self.processes.leads:
             return
         self.run.append_metrics(metrics)

@@ -13,7 +13,7 @@ import torch
 
 from agent_zoo.base import LSTMState
 from reinforcement_learning.data_parallel import Processes
-from reinforcement_learning.environment import NO_ACTIONS, EpisodeStart
+from reinforcement_learning.environment import EpisodeStart
 from reinforcement_learning.tensor_file import read_tensors, write_tensors
 from user_error import UserError
 
@@ -33,6 +33,7 @@ class TrainingState:
         action_random: state of the generator that draws actions in each process, (processes, bytes) uint8.
         minibatch_random: state of the generator that deals minibatches.
         worlds: where each world is.
+        curriculum: what an automatic curriculum has learnt; nothing without one.
     """
 
     steps: int
@@ -43,6 +44,7 @@ class TrainingState:
     action_random: torch.Tensor
     minibatch_random: torch.Tensor
     worlds: list[EpisodeStart]
+    curriculum: dict[str, np.ndarray]
 
     def joined(self, processes: Processes) -> "TrainingState":
         """Return the state of all processes, by rank; all must call this together."""
@@ -85,10 +87,13 @@ class TrainingState:
             "memory/cell": self.memory.cell,
             "random/actions": self.action_random,
             "random/minibatches": self.minibatch_random,
+            **{f"curriculum/{name}": torch.from_numpy(np.array(value)) for name, value in self.curriculum.items()},
         }
         for world, start in enumerate(self.worlds):
             if len(start.actions):
-                tensors[f"world/{world}"] = torch.from_numpy(start.actions)
+                tensors[f"actions/{world}"] = torch.from_numpy(start.actions)
+            if start.task_weights is not None:
+                tensors[f"task_weights/{world}"] = torch.from_numpy(start.task_weights)
         counters = {
             "format_version": FORMAT_VERSION,
             "steps": self.steps,
@@ -117,16 +122,17 @@ class TrainingState:
             action_random=tensors["random/actions"],
             minibatch_random=tensors["random/minibatches"],
             worlds=[
-                EpisodeStart(
-                    **world, actions=tensors[f"world/{index}"].numpy() if f"world/{index}" in tensors else NO_ACTIONS
-                )
-                for index, world in enumerate(counters["worlds"])
+                _world(world["first_seed"], world["number"], place, tensors)
+                for place, world in enumerate(counters["worlds"])
             ],
+            curriculum={name: tensor.numpy() for name, tensor in _inside("curriculum/", tensors).items()},
         )
 
 
 def _worlds_joined(worlds: list[EpisodeStart], processes: Processes) -> list[EpisodeStart]:
     """The worlds of all processes, by rank; each process has equally many."""
+    if processes.size == 1:
+        return worlds
     names = processes.concatenate(torch.tensor([[world.first_seed, world.number] for world in worlds])).tolist()
     ticks = processes.concatenate(torch.tensor([len(world.actions) for world in worlds])).tolist()
     # A world at the start of an episode has no actions to take its shape from.
@@ -153,6 +159,16 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch
         place, name = key.split("/")
         remembered.setdefault(int(place), {})[name] = tensor
     optimizer.load_state_dict({"state": remembered, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _world(first_seed: int, number: int, place: int, tensors: dict[str, torch.Tensor]) -> EpisodeStart:
+    actions, weights = tensors.get(f"actions/{place}"), tensors.get(f"task_weights/{place}")
+    return EpisodeStart(
+        first_seed,
+        number,
+        NO_ACTIONS if actions is None else actions.numpy(),
+        None if weights is None else weights.numpy(),
+    )
 
 
 def _inside(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -13,6 +13,7 @@ import pufferlib.vector
 from reinforcement_learning.data_parallel import number_of_processes, processes_on_this_machine
 from reinforcement_learning.environment import EpisodeStart, World, make_environment
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings, check_workers
+from reinforcement_learning.tasks import offered_tasks
 from user_error import UserError
 
 FEWEST_CORES_FOR_PROCESSES = 4
@@ -51,9 +52,11 @@ class WatchedMultiprocessing(pufferlib.vector.Multiprocessing):
 
 def make_worlds(
     agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path,
-    starts: Sequence[EpisodeStart],
+    starts: Sequence[EpisodeStart], weights_file: Path | None = None,
 ) -> Any:  # fmt: skip
     """Start the worlds of a rollout and return PufferLib's vectorised environment; close it when done.
+
+    Tasks are encoded once, here.
 
     Args:
         agent: whose reward is paid.
@@ -62,13 +65,16 @@ def make_worlds(
         rollout: how many worlds, and in which processes.
         maps: a finished folder from `ensure_maps`.
         starts: where the first reset takes each world.
+        weights_file: as in `make_environment`.
 
     Raises:
         UserError: the worlds cannot be shared evenly among the workers, or Ray cannot be used.
     """
     check_workers(rollout)
-    maps = maps.resolve()
-    creators = [functools.partial(make_environment, agent, env, task, maps, start) for start in starts]
+    maps, specs = maps.resolve(), offered_tasks(task, env)
+    creators = [
+        functools.partial(make_environment, agent, env, task, maps, start, specs, weights_file) for start in starts
+    ]
     if rollout.vectorization == "ray":
         return _on_ray(creators, rollout, maps)
     if not _in_processes(rollout):
