@@ -89,9 +89,8 @@ def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
     settings = arguments.settings
     subject = untrained_subject(RECORDER, settings, maps, seed=0)
     policy = load_checkpoint(arguments.policy)[0] if arguments.policy else subject.policy
-    rollout = replace(settings.rollout, vectorization="serial")
-    starts = first_episodes(0, rollout.num_envs)
-    worlds = make_worlds(RECORDER, settings.env, settings.task, rollout, maps, starts)
+    serial = replace(settings.rollout, vectorization="serial")
+    worlds = make_worlds(RECORDER, settings.env, settings.task, serial, maps, first_episodes(0, serial.num_envs))
     player = Player(worlds, policy, subject.info.layout, Stopwatch())
     player.reset()
     train = settings.train

@@ -13,7 +13,7 @@ import torch
 
 from agent_zoo.base import LSTMState
 from reinforcement_learning.data_parallel import Processes
-from reinforcement_learning.environment import EpisodeStart
+from reinforcement_learning.environment import NO_ACTIONS, EpisodeStart
 from reinforcement_learning.tensor_file import read_tensors, write_tensors
 from user_error import UserError
 

@@ -149,7 +149,6 @@ def test_a_curriculum_goes_on_from_its_state(syllabus, task, small_world, maps, 
 
 def test_the_library_leaves_numpy_as_it_was(task, small_world, tmp_path: Path) -> None:
     before = np.geterr()
-    start_curriculum(
-        Settings(env=small_world, task=replace(task, syllabus="learning_progress")), tmp_path / "w.json", {}
-    )
+    settings = Settings(env=small_world, task=replace(task, syllabus="learning_progress"))
+    start_curriculum(settings, tmp_path / "w.json", {})
     assert np.geterr() == before
