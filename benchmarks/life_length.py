@@ -1,6 +1,6 @@
 """How long do agents live? Plays whole episodes with each checkpoint and compares mean ticks lived, episode by episode.
 
-    python benchmarks/life_length.py runs/NAME/checkpoints/*.safetensors --episodes 8 --output lives.json
+    python -m benchmarks.life_length runs/NAME/checkpoints/*.safetensors --episodes 8 --output lives.json
 
 All agents of a world play the same policy: 128 agents, 256 NPCs, 1,024 ticks, nobody hardy, no early stop, the held-out
 tasks, and maps that no training run with another map seed has seen. The unit is the episode, since agents of one world
@@ -8,15 +8,12 @@ are not independent: intervals are bootstrapped over episodes (BCa, Efron 1987).
 so its difference from the first one named is taken episode by episode.
 """
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import tyro
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 

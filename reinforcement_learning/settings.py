@@ -168,7 +168,7 @@ class TrainSettings(_OneLineErrors):
     """Decisions of living agents to train on."""
     seed: Count = 1
     """Seed of weights, sampling, minibatches, maps drawn and tasks drawn."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Annotated[Literal["auto", "cpu", "cuda"], tyro.conf.arg(aliases=["--device"])] = "auto"
     """Where the network lives; auto takes a GPU if there is one."""
     batch_size: Positive = 32_768
     """Agent-steps collected before each update (at least: the last tick is always finished)."""

@@ -33,9 +33,9 @@ class Play:
 
         wrapper.env.step = listen
 
-    def ticks(self) -> Iterator[dict[int, float]]:
+    def ticks(self, number: int = TICKS) -> Iterator[dict[int, float]]:
         """Play, and yield what living agents were paid beside the task's reward."""
-        for _ in range(TICKS):
+        for _ in range(number):
             actions = {agent: self._choose(seen["ActionTargets"]) for agent, seen in self.observations.items()}
             self.observations, rewards, died, _, _ = self.wrapper.step(actions)
             self.observations = {agent: seen for agent, seen in self.observations.items() if not died.get(agent, True)}
@@ -127,9 +127,9 @@ def test_the_start_kit_may_give(play) -> None:
 @pytest.mark.parametrize("agent", ["yaofeng", "hybrid", "takeru"])
 def test_dangerous_npcs_are_no_targets(play, agent: str) -> None:
     """takeru may attack them: without it, the test would hold of agents that never meet any."""
-    game = play(agent, npcs=48)
+    game = play(agent, npcs=64)
     attackable = relieved = 0
-    for _ in game.ticks():
+    for _ in game.ticks(40):
         for seen in game.observations.values():
             target = seen["ActionTargets"]["Attack"]["Target"]
             dangerous = np.flatnonzero(seen["Entity"][:, ENTITY["npc_type"]] > 1)

@@ -12,7 +12,7 @@ from agent_zoo.base import LSTMState
 from reinforcement_learning.checkpoint import load_checkpoint
 from reinforcement_learning.environment import EpisodeStart
 from reinforcement_learning.run_folder import RunFolder
-from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TrainSettings
+from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
 from reinforcement_learning.stop_signal import StopSignal
 from reinforcement_learning.tracking import NoTracker
 from reinforcement_learning.trainer import Metrics, Reports, train
@@ -53,7 +53,9 @@ def settings(small_world, task) -> Settings:
 def play(settings: Settings, maps: Path) -> Callable[..., dict[str, torch.Tensor]]:
     """Trains in a folder and returns the weights it ends with."""
 
-    def play(folder: Path, stop: StopAfter, state: TrainingState | None = None) -> dict[str, torch.Tensor]:
+    def play(
+        folder: Path, stop: StopAfter, state: TrainingState | None = None, settings: Settings = settings
+    ) -> dict[str, torch.Tensor]:
         folder.mkdir(exist_ok=True)
         reports = Reports(on_update=stop.count, on_progress=lambda steps: None)
         path = train("one", AGENT, settings, maps, RunFolder(folder), NoTracker(), reports, stop, state)
@@ -127,6 +129,29 @@ def test_every_part_of_the_state_is_needed(play, straight, stopped: Path, tmp_pa
     folder = shutil.copytree(stopped, tmp_path / "run")
     state = TrainingState.load(folder / "training_state.safetensors")
     assert not equal(play(folder, StopAfter(-1), DROPPED[part](state)), straight)
+
+
+def drop_episode_weights(state: TrainingState) -> TrainingState:
+    assert all(world.task_weights is not None for world in state.worlds)
+    return replace(state, worlds=[replace(world, task_weights=None) for world in state.worlds])
+
+
+@pytest.mark.parametrize(
+    ("same", "change"),
+    [
+        (True, lambda state: state),
+        (False, lambda state: replace(state, curriculum={})),
+        (False, drop_episode_weights),
+    ],
+)
+def test_an_automatic_curriculum_goes_on_too(play, settings: Settings, tmp_path: Path, same: bool, change) -> None:
+    """Rewards differ with the tasks drawn, so weights tell whether the curriculum went on."""
+    task = TaskSettings(curriculum="evaluation", syllabus="prioritized_level_replay", embedding_size=64)
+    automatic = replace(settings, task=task)
+    straight = play(tmp_path / "straight", StopAfter(-1), settings=automatic)
+    play(tmp_path / "stopped", StopAfter(UPDATES_BEFORE), settings=automatic)
+    state = change(TrainingState.load(tmp_path / "stopped" / "training_state.safetensors"))
+    assert equal(play(tmp_path / "on", StopAfter(-1), state, automatic), straight) == same
 
 
 def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:
