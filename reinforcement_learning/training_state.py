@@ -138,7 +138,7 @@ def _worlds_joined(worlds: list[EpisodeStart], processes: Processes) -> list[Epi
     # A world at the start of an episode has no actions to take its shape from.
     agents, heads = (processes.largest(max(world.actions.shape[axis] for world in worlds)) for axis in (1, 2))
     taken = np.concatenate([world.actions.reshape(len(world.actions), agents, heads) for world in worlds])
-    everyones = processes.concatenate(torch.from_numpy(taken)).numpy()
+    everyones = processes.concatenate(torch.from_numpy(taken).int()).short().numpy()  # Gloo carries no 16-bit integers
     actions = np.split(everyones, np.cumsum(ticks)[:-1])
     return [EpisodeStart(first_seed, number, each) for (first_seed, number), each in zip(names, actions, strict=True)]
 
