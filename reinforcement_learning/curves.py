@@ -214,7 +214,8 @@ def _standing(axes: Axes, curves: Curves) -> None:
 def _change(axes: Axes, curves: Curves) -> None:
     _line(axes, curves, "loss/approximate_kl", "KL divergence (nats)")
     _line(axes, curves, "loss/clip_fraction", "share of decisions clipped", colour=1, style="--")
-    axes.set_yscale("log", nonpositive="mask")
+    if any((curves.of(name)[1] > 0).any() for name in ("loss/approximate_kl", "loss/clip_fraction")):
+        axes.set_yscale("log", nonpositive="mask")  # not where nothing changed: zero has no logarithm
     axes.set_ylabel("an update")
     _legend(axes)
 

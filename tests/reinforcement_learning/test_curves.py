@@ -66,6 +66,11 @@ def test_a_run_in_which_no_life_ended_yet_says_so(tmp_path: Path) -> None:
     assert drawn["Speed"].has_data()
 
 
+def test_an_update_that_changed_nothing_is_drawn_without_a_warning(tmp_path: Path) -> None:
+    still = {**an_update(1), "loss/approximate_kl": 0.0, "loss/clip_fraction": 0.0}
+    assert panels(write(tmp_path, [still]))["Change of the policy"].get_yscale() == "linear"
+
+
 def test_long_runs_are_drawn_as_means_over_the_updates_that_reported(tmp_path: Path) -> None:
     updates = [an_update(number, lives=number % 2 == 0) for number in range(1, 2 * MOST_POINTS + 2)]
     curves = read_curves(write(tmp_path, updates))
