@@ -87,7 +87,7 @@ def extract(subject: Subject, plan: Plan, maps: Path, folder: Path, on_tick: Cal
     worlds = make_worlds(subject.info.agent, plan.env, plan.task, ONE_WORLD, maps, first_episodes(plan.seed, 1))
     try:
         player = Player(worlds, subject.policy, subject.info.layout, Stopwatch())
-        with DumpWriter(folder, metadata) as writer, capture(subject.policy, plan.layers) as captured:
+        with capture(subject.policy, plan.layers) as captured, DumpWriter(folder, metadata) as writer:
             episodes = _record(player, plan, writer, captured, on_tick)
             writer.close(episodes)
     finally:

@@ -213,3 +213,13 @@ def test_hooks_do_not_outlive_their_block(subject) -> None:
     with pytest.raises(UserError, match="no layer 'nonsense'"), capture(subject.policy, ("lstm_cell", "nonsense")):
         pass
     assert hooks() == before
+
+
+def test_a_layer_that_a_policy_lacks_is_refused_and_nothing_is_left(
+    plan, small_world, task, maps, tmp_path: Path
+) -> None:
+    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
+    reflex = untrained_subject("takeru", settings, maps, seed=0)
+    with pytest.raises(UserError, match="lstm_hidden cannot be recorded: this policy is feed-forward"):
+        extract(reflex, replace(plan, layers=("lstm_hidden",)), maps, tmp_path / "dump", lambda *_: None)
+    assert list(tmp_path.iterdir()) == []
