@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import tyro
-
 import torch
+import tyro
 
 import command_line
 from reinforcement_learning.rollout import Decision
