@@ -113,9 +113,10 @@ def _resumed_defaults(folder: Path) -> Arguments:
 
 
 def _check_resumed(before: Arguments, now: Arguments) -> None:
-    for option in ("agent", "name", "runs_dir", "debug", "recurrence", "mode", "trial"):
-        if getattr(before, option) != getattr(now, option):
-            raise UserError(f"--resume goes on with the run in {now.resume}: leave out --{option.replace('_', '-')}")
+    for name in ("agent", "name", "runs_dir", "debug", "recurrence", "mode", "trial"):
+        if getattr(before, name) != getattr(now, name):
+            option = "--no-recurrence" if name == "recurrence" else f"--{name.replace('_', '-')}"
+            raise UserError(f"--resume goes on with the run in {now.resume} as it was: leave out {option}")
     check_resumed(before.settings, now.settings)
 
 
