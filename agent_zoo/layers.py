@@ -208,6 +208,27 @@ class TileConvolution(nn.Module):
         return convolved + functional.conv2d(places.unsqueeze(0), place_kernel)
 
 
+def tile_encoder(layout: ObservationLayout, channels: tuple[int, int], hidden_size: int) -> nn.Sequential:
+    """Build what follows the first convolution over tiles: a second one and a linear layer.
+
+    It turns (B, channels, side - 2, side - 2) into (B, hidden).
+
+    Args:
+        layout: of the observations.
+        channels: of the first and of the second convolution.
+        hidden_size: units of the result.
+    """
+    first, second = channels
+    return nn.Sequential(
+        nn.ReLU(),
+        nn.Conv2d(first, second, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(second * (layout.view_side - 4) ** 2, hidden_size),
+        nn.ReLU(),
+    )
+
+
 def scaled_places(side: int) -> torch.Tensor:
     """Row and column of each place in a view relative to its middle, from -1 to 1: (2, side, side)."""
     along = torch.linspace(-1, 1, side)

@@ -1,10 +1,16 @@
 """Building blocks of rewards and restrictions that several agents share."""
 
+from typing import Any
+
 import nmmo
 import numpy as np
 from nmmo.entity.entity import EntityState
 from nmmo.lib.event_log import EventState
 
+from agent_zoo.base import BaseRewardWrapper
+
+NEW_EVENT_BONUS = 0.01
+NEW_EVENTS_PAID_A_TICK = 3
 _EVENT = EventState.State.attr_name_to_col
 _IDENTITY = (_EVENT["event"], _EVENT["type"], _EVENT["level"])
 _NPC_TYPE = EntityState.State.attr_name_to_col["npc_type"]
@@ -44,6 +50,27 @@ class NewEvents:
     def of(self, agent: int) -> int:
         """Return how many kinds of events were new to the agent in the tick just played."""
         return self._new.get(agent, 0)
+
+
+class NewEventsReward(BaseRewardWrapper):
+    """Task reward, and +0.01 for each kind of event new to this life (3 a tick)."""
+
+    def __init__(self, env: Any, game: nmmo.Env):
+        super().__init__(env, game)
+        self.new_events = NewEvents(game)
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        """Start an episode."""
+        self.new_events.start_episode()
+        return super().reset(seed=seed, options=options)
+
+    def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
+        """Count each agent's new kinds of events."""
+        self.new_events.count()
+
+    def reward(self, agent: int, task_reward: float) -> float:
+        """Return what a living agent is paid for this tick."""
+        return task_reward + NEW_EVENT_BONUS * min(self.new_events.of(agent), NEW_EVENTS_PAID_A_TICK)
 
 
 def forbid_giving(observation: dict) -> None:

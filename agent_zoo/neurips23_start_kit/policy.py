@@ -13,6 +13,7 @@ from agent_zoo.layers import (
     mean_over_table,
     own_rows,
     padding_row,
+    tile_encoder,
 )
 from agent_zoo.observation import ObservationLayout, PackedObservation
 
@@ -25,20 +26,12 @@ class Policy(BasePolicy):
 
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
         super().__init__(layout, hidden_size)
-        first, second = TILE_CHANNELS
         self.side = layout.view_side
         self.material = nn.Embedding(layout.materials, TILE_EMBEDDING)
         self.row = nn.Embedding(self.side, TILE_EMBEDDING)
         self.column = nn.Embedding(self.side, TILE_EMBEDDING)
-        self.tile_convolution = TileConvolution(layout, 2 * TILE_EMBEDDING, TILE_EMBEDDING, first)
-        self.tile_encoder = nn.Sequential(
-            nn.ReLU(),
-            nn.Conv2d(first, second, 3),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(second * (layout.view_side - 4) ** 2, hidden_size),
-            nn.ReLU(),
-        )
+        self.tile_convolution = TileConvolution(layout, 2 * TILE_EMBEDDING, TILE_EMBEDDING, TILE_CHANNELS[0])
+        self.tile_encoder = tile_encoder(layout, TILE_CHANNELS, hidden_size)
         self.entity_features = entity_features(layout)
         self.item_features = item_features(layout)
         self.self_encoder = nn.Linear(self.entity_features.size, hidden_size)

@@ -1,35 +1,19 @@
 """What the start kit pays for beside the task: getting healthier, and doing something for the first time."""
 
-from typing import Any
-
-import nmmo
-
-from agent_zoo.base import BaseRewardWrapper
-from agent_zoo.rewards import NewEvents
+from agent_zoo.rewards import NewEventsReward
 
 HEALTH_BONUS = 0.03
-NEW_EVENT_BONUS = 0.01
-NEW_EVENTS_PAID_A_TICK = 3
 
 
-class RewardWrapper(BaseRewardWrapper):
+class RewardWrapper(NewEventsReward):
     """Task reward, +0.03 on ticks that restored health, +0.01 for each kind of event new to this life (3 a tick).
 
     Asking again for the price just asked is made illegal, so that an item does not sit on the market unsold.
     """
 
-    def __init__(self, env: Any, game: nmmo.Env):
-        super().__init__(env, game)
-        self.new_events = NewEvents(game)
-
-    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        """Start an episode."""
-        self.new_events.start_episode()
-        return super().reset(seed=seed, options=options)
-
     def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
         """Count each agent's new kinds of events, and forbid the prices just asked."""
-        self.new_events.count()
+        super().after_tick(actions, observations, died)
         for agent, action in actions.items():
             if agent in died and not died[agent]:
                 self._forbid_same_price(action["Sell"], observations[agent]["ActionTargets"]["Sell"])
@@ -37,11 +21,7 @@ class RewardWrapper(BaseRewardWrapper):
     def reward(self, agent: int, task_reward: float) -> float:
         """Return what a living agent is paid for this tick."""
         healthier = self.game.realm.players[agent].resources.health_restore > 0
-        return (
-            task_reward
-            + HEALTH_BONUS * healthier
-            + NEW_EVENT_BONUS * min(self.new_events.of(agent), NEW_EVENTS_PAID_A_TICK)
-        )
+        return super().reward(agent, task_reward + HEALTH_BONUS * healthier)
 
     @staticmethod
     def _forbid_same_price(offer: dict, legal: dict) -> None:

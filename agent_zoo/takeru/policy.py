@@ -17,6 +17,7 @@ from agent_zoo.layers import (
     mean_over_table,
     own_rows,
     padding_row,
+    tile_encoder,
 )
 from agent_zoo.observation import ObservationLayout, PackedObservation
 
@@ -31,17 +32,9 @@ class Policy(BasePolicy):
 
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
         super().__init__(layout, hidden_size)
-        first, second = TILE_CHANNELS
         self.material = nn.Embedding(layout.materials, MATERIAL_EMBEDDING)
-        self.tile_convolution = TileConvolution(layout, 0, MATERIAL_EMBEDDING, first)
-        self.tile_encoder = nn.Sequential(
-            nn.ReLU(),
-            nn.Conv2d(first, second, 3),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(second * (layout.view_side - 4) ** 2, hidden_size),
-            nn.ReLU(),
-        )
+        self.tile_convolution = TileConvolution(layout, 0, MATERIAL_EMBEDDING, TILE_CHANNELS[0])
+        self.tile_encoder = tile_encoder(layout, TILE_CHANNELS, hidden_size)
         self.entity_features = EmbeddedRowFeatures(
             layout.entity_columns, DISCRETE_COLUMNS, ENTITY_SCALES, IDENTITY_EMBEDDING
         )

@@ -18,6 +18,7 @@ from agent_zoo.layers import (
     own_rows,
     padding_row,
     scaled_places,
+    tile_encoder,
 )
 from agent_zoo.observation import ObservationLayout, PackedObservation
 
@@ -35,20 +36,12 @@ class Policy(BasePolicy):
 
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
         super().__init__(layout, hidden_size)
-        first, second = TILE_CHANNELS
         self.material = nn.Embedding(layout.materials, MATERIAL_EMBEDDING)
         # The residual block reads a tile's material only, so it runs once a material instead of once a tile.
         self.material_block = _Residual(MATERIAL_EMBEDDING)
         self.register_buffer("scaled_places", scaled_places(layout.view_side), persistent=False)
-        self.tile_convolution = TileConvolution(layout, 2, MATERIAL_EMBEDDING, first)
-        self.tile_encoder = nn.Sequential(
-            nn.ReLU(),
-            nn.Conv2d(first, second, 3),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(second * (layout.view_side - 4) ** 2, hidden_size),
-            nn.ReLU(),
-        )
+        self.tile_convolution = TileConvolution(layout, 2, MATERIAL_EMBEDDING, TILE_CHANNELS[0])
+        self.tile_encoder = tile_encoder(layout, TILE_CHANNELS, hidden_size)
         self.entity_features = EmbeddedRowFeatures(layout.entity_columns, IDENTITIES, ENTITY_SCALES, IDENTITY_EMBEDDING)
         self.item_features = item_features(layout)
         self.self_encoder = _perceptron(self.entity_features.size, hidden_size)
