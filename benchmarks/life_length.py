@@ -17,7 +17,6 @@ import torch
 import tyro
 
 import command_line
-from reinforcement_learning.rollout import Decision
 from user_error import UserError
 
 CONFIDENCE = 0.95
@@ -97,18 +96,10 @@ def play(path: Path, arguments: Arguments) -> tuple[int, list[float]]:
             if len(by_episode) == arguments.episodes:
                 break
             by_episode.append([])
-        player.act(decision, sampled_actions(decision, player.slots, generator))
+        player.act(decision, decision.over_slots(decision.distribution.sample(generator)))
         by_episode[-1].extend(life.ticks for life in player.arrival.lives)
     worlds.close()
     return info.steps, [float(np.mean(ticks)) for ticks in by_episode]
-
-
-def sampled_actions(decision: Decision, slots: int, generator: torch.Generator) -> np.ndarray:
-    """Draw an action for each present agent, (slots, heads)."""
-    chosen = decision.distribution.sample(generator)
-    actions = np.zeros((slots, chosen.shape[1]), dtype=np.int64)
-    actions[decision.present] = chosen.numpy()
-    return actions
 
 
 def summary(ticks: np.ndarray, first: np.ndarray) -> dict[str, object]:

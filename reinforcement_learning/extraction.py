@@ -108,14 +108,12 @@ def _record(
         decision = player.decide()
         chosen = decision.distribution.sample(generator)
         log_probability = decision.distribution.log_probability(chosen)
-        actions = np.zeros((player.slots, chosen.shape[1]), dtype=np.int64)
-        actions[decision.present] = chosen.cpu().numpy()
         tile = player.arrival.observations["Tile"][decision.present]  # read before the tick overwrites it
         activations = {layer: captured[layer].cpu().numpy() for layer in plan.layers}
         over = not decision.acting.any()
         if over and len(episodes) == plan.episodes:
             break
-        player.act(decision, actions)
+        player.act(decision, decision.over_slots(chosen))
         batch = _records(
             decision, chosen, log_probability, activations, tile, player.arrival.reward, step, len(episodes) - 1
         )

@@ -44,6 +44,12 @@ class Decision:
     distribution: ActionDistribution
     value: np.ndarray
 
+    def over_slots(self, chosen: torch.Tensor) -> np.ndarray:
+        """Lay the present slots' actions, (P, heads), out over all slots, zeros elsewhere: (slots, heads) int64."""
+        actions = np.zeros((len(self.acting), chosen.shape[1]), dtype=np.int64)
+        actions[self.present] = chosen.cpu().numpy()
+        return actions
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -202,9 +208,7 @@ class RolloutCollector:
             with self.player.stopwatch.time("inference"):
                 chosen = decision.distribution.sample(self.generator)  # (P, heads)
                 log_probability = decision.distribution.log_probability(chosen).sum(dim=1)  # (P,)
-            actions = np.zeros((self.player.slots, chosen.shape[1]), dtype=np.int64)
-            actions[decision.present] = chosen.cpu().numpy()
-            self.player.act(decision, actions)
+            self.player.act(decision, decision.over_slots(chosen))
             with self.player.stopwatch.time("copying"):
                 tape.record(decision, chosen.cpu(), log_probability.cpu(), self.player.arrival)
             on_tick(tape.decisions)

@@ -152,7 +152,9 @@ def test_whole_episodes_are_equal_byte_by_byte(side_by_side: SideBySide) -> None
 
 def test_other_agents_rewards_and_restrictions_are_equal(crowded: EnvironmentSettings, task: TaskSettings) -> None:
     """Reward wrappers read the game and change the masks that they are given."""
-    SideBySide(crowded, task, agent="yaofeng").play(6, 60, forage)
+    pair = SideBySide(crowded, task, agent="yaofeng")
+    pair.play(6, 60, forage)
+    assert pair.lives > 0
 
 
 def test_progress_is_equal_for_every_predicate_of_the_game(crowded: EnvironmentSettings, task: TaskSettings) -> None:
