@@ -71,7 +71,7 @@ def play(path: Path, arguments: Arguments) -> tuple[int, list[float]]:
     from reinforcement_learning.checkpoint import load_checkpoint
     from reinforcement_learning.extraction import ONE_WORLD
     from reinforcement_learning.maps import ensure_maps
-    from reinforcement_learning.rollout import Player
+    from reinforcement_learning.player import Player
     from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
     from reinforcement_learning.stopwatch import Stopwatch
     from reinforcement_learning.vectorization import first_episodes, make_worlds

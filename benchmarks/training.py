@@ -27,8 +27,9 @@ from benchmarks.dense import dense_recurrent
 from benchmarks.learning import cut, inference, learning, pad
 from reinforcement_learning.extraction import untrained_subject
 from reinforcement_learning.maps import ensure_maps
+from reinforcement_learning.player import Player
 from reinforcement_learning.ppo import update
-from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
+from reinforcement_learning.rollout import Rollout, RolloutCollector
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.vectorization import first_episodes, make_worlds

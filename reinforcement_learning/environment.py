@@ -213,11 +213,19 @@ def make_environment(
         specs: what `offered_tasks` returns for these settings, where somebody has already called it.
         weights_file: sampling weights to read when an episode starts; without it those of the curriculum hold.
     """
+    game, episodes = make_game(settings, task, maps, specs, weights_file)
+    return World(_rewarded(episodes, agent), game, episodes, start)
+
+
+def make_game(
+    settings: EnvironmentSettings, task: TaskSettings, maps: Path, specs: Sequence[TaskSpec] | None = None,
+    weights_file: Path | None = None,
+) -> tuple[FastGame, SeededEpisodes]:  # fmt: skip
+    """Build the game and its sequence of episodes, which nobody is rewarded in yet; arguments as `make_environment`."""
     _outlive_nobody()
     logging.getLogger().setLevel(logging.ERROR)
     game = FastGame(game_config(settings, task.embedding_size, maps))
-    episodes = SeededEpisodes(game, settings, specs or offered_tasks(task, settings), weights_file)
-    return World(_rewarded(episodes, agent), game, episodes, start)
+    return game, SeededEpisodes(game, settings, specs or offered_tasks(task, settings), weights_file)
 
 
 def make_plain_environment(

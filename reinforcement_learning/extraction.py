@@ -15,7 +15,7 @@ from reinforcement_learning.capture import Captured, capture, layer_units
 from reinforcement_learning.checkpoint import CheckpointInfo, build_policy, untrained_info
 from reinforcement_learning.environment import Episode, make_environment, observation_layout
 from reinforcement_learning.game_config import GameConfig
-from reinforcement_learning.rollout import Decision, Player
+from reinforcement_learning.player import Decision, Player
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.vectorization import first_episodes, make_worlds

@@ -1,7 +1,7 @@
 """What long work shows while it runs: live bars and panels on a terminal, plain lines elsewhere."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from reinforcement_learning.maps import Progress as ProgressCallback
+from reinforcement_learning.policy_pool import EpisodeLives
 from reinforcement_learning.trainer import Metrics, Reports
 from reinforcement_learning.training_panel import training_panel, update_line
 
@@ -63,6 +64,26 @@ def extraction_progress(episodes: int) -> Iterator[Callable[[int, int], None]]:
 
         yield show
     console.print(f"{written:,} records in {perf_counter() - start:.0f} s", highlight=False)
+
+
+@contextlib.contextmanager
+def evaluation_progress(who: str, episodes: int) -> Iterator[Callable[[Sequence[EpisodeLives]], None]]:
+    """Show who plays and how many episodes are done; yields a callback that takes those just played."""
+    console = Console()
+    console.print(f"playing {episodes:,} episodes: {who}", highlight=False)
+    start = perf_counter()
+    with progress_bar(console) as bar:
+        task = bar.add_task("episodes", total=episodes)
+        agent_steps = 0
+
+        def show(played: Sequence[EpisodeLives]) -> None:
+            nonlocal agent_steps
+            agent_steps += sum(life.ticks for episode in played for lives in episode.lives for life in lives)
+            speed = agent_steps / (perf_counter() - start)
+            bar.update(task, advance=len(played), description=f"episodes ({speed:,.0f} agent-steps/s)")
+
+        yield show
+    console.print(f"{agent_steps:,} agent-steps in {perf_counter() - start:.0f} s", highlight=False)
 
 
 class TrainingView:

@@ -16,8 +16,9 @@ from reinforcement_learning.data_parallel import ALONE, Processes, join_records
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.environment import Life, observation_layout
 from reinforcement_learning.episode_journal import EpisodeJournal
+from reinforcement_learning.player import Player
 from reinforcement_learning.ppo import update
-from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
+from reinforcement_learning.rollout import Rollout, RolloutCollector
 from reinforcement_learning.run_folder import RunFolder
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.statistics import life_statistics

@@ -83,9 +83,11 @@ def make_worlds(
     return WatchedMultiprocessing(creators, *_no_arguments(creators), rollout.num_envs, num_workers=workers)
 
 
-def serial_worlds(creators: Sequence[Callable[[], World]]) -> pufferlib.vector.Serial:
+def serial_worlds(
+    creators: Sequence[Callable[[], World]], kind: type[pufferlib.vector.Serial] = pufferlib.vector.Serial
+) -> pufferlib.vector.Serial:
     """Build worlds in this process, each by its own creator, as `pufferlib.vector.make` of version 1.0.1 cannot."""
-    return pufferlib.vector.Serial(creators, *_no_arguments(creators), len(creators))
+    return kind(creators, *_no_arguments(creators), len(creators))
 
 
 def connect_workers(rollout: RolloutSettings) -> None:

@@ -12,7 +12,8 @@ import torch
 import agent_zoo
 from reinforcement_learning.automatic_curriculum import start_curriculum
 from reinforcement_learning.environment import make_environment, observation_layout
-from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
+from reinforcement_learning.player import Player
+from reinforcement_learning.rollout import Rollout, RolloutCollector
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.tasks import offered_tasks

@@ -18,8 +18,9 @@ from reinforcement_learning.checkpoint import load_checkpoint
 from reinforcement_learning.data_parallel import ALONE, Processes
 from reinforcement_learning.environment import observation_layout
 from reinforcement_learning.extraction import untrained_subject
+from reinforcement_learning.player import Player
 from reinforcement_learning.ppo import update
-from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
+from reinforcement_learning.rollout import Rollout, RolloutCollector
 from reinforcement_learning.run_folder import RunFolder, make_run_folder
 from reinforcement_learning.settings import (
     EnvironmentSettings,

@@ -15,7 +15,7 @@ from agent_zoo.observation import PackedObservation
 from analysis.features import FEATURE_NAMES, feature_matrix
 from reinforcement_learning.capture import capture
 from reinforcement_learning.extraction import Plan, Subject, extract, untrained_subject
-from reinforcement_learning.rollout import Decision, Player
+from reinforcement_learning.player import Decision, Player
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from user_error import UserError

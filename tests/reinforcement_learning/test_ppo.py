@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from reinforcement_learning.extraction import untrained_subject
+from reinforcement_learning.player import Player
 from reinforcement_learning.ppo import minibatches, update
-from reinforcement_learning.rollout import Player, Rollout, RolloutCollector
+from reinforcement_learning.rollout import Rollout, RolloutCollector
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.vectorization import first_episodes, make_worlds

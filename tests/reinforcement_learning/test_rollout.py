@@ -6,7 +6,8 @@ import torch
 
 import agent_zoo
 from agent_zoo.observation import legal_options
-from reinforcement_learning.rollout import Player, RolloutCollector
+from reinforcement_learning.player import Player
+from reinforcement_learning.rollout import RolloutCollector
 from reinforcement_learning.settings import RolloutSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.vectorization import first_episodes, make_worlds

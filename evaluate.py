@@ -1,0 +1,209 @@
+"""Play trained policies on the 63 held-out tasks, against each other or each among its own kind.
+
+    python evaluate.py policies pvp -r 10           # all policies of the folder share worlds; ten seeds
+    python evaluate.py policies pve -p start_kit_3M # one policy plays all agents
+    python evaluate.py policies pvp --untrained neurips23_start_kit   # with an untrained one as the floor
+    python analysis/proc_eval_result.py policies    # then: scores with intervals, tables, a figure
+
+Results go to eval_<mode>_<seed>.json in the same folder. A run that was stopped goes on where it stopped when the same
+command is given again.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+import agent_zoo
+import command_line
+from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings, TrainSettings
+from user_error import UserError
+
+if TYPE_CHECKING:
+    from reinforcement_learning.entrants import Entrant
+    from reinforcement_learning.evaluation import Contest
+    from reinforcement_learning.evaluation_results import SeedResults
+
+EPISODES = {"pvp": 200, "pve": 32}
+# The game as it is, on maps that no policy trained with the default map seed has seen.
+WORLD = EnvironmentSettings(map_seed=1, resilient_population=0, early_stop_agents=0)
+UNTRAINED_SEED = 0
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of evaluate.py."""
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of policies (*.safetensors); results go here too."""
+    mode: tyro.conf.Positional[Literal["pvp", "pve"]]
+    """pvp: groups of agents of all policies share a world; pve: one policy plays all agents."""
+    policies: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
+    """Names of policies to take, separated by commas; by default all of the folder."""
+    repeats: Annotated[int, tyro.conf.arg(aliases=["-r"])] = 1
+    """Seeds to play: --seed and those that follow it, a result file each."""
+    episodes: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
+    """Episodes for each seed, of up to 1,024 ticks; by default 200 in pvp, 32 in pve."""
+    seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
+    """First seed."""
+    task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
+    """Give everyone this one held-out task: its number, its name, or a part that no other name has. Results then carry
+    the task in their name, and make no score."""
+    untrained: str | None = None
+    """Add an untrained agent of this folder in agent_zoo/, as the floor; in pve it plays alone, after the others."""
+    num_envs: int = 0
+    """Worlds that run side by side, four to a process; 0 takes a process for each core."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where the networks run; auto takes a GPU if there is one."""
+    embeddings_dir: Path = Path("task_embeddings")
+    """Folder that keeps what language models made of tasks."""
+    env: EnvironmentSettings = field(default_factory=lambda: WORLD)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Policies asked for; none means all."""
+        return () if self.policies is None else tuple(name.strip() for name in self.policies.split(","))
+
+
+def main() -> None:
+    """Parse, play what is missing, and show how it went."""
+    arguments = command_line.parse(Arguments, __doc__)
+    check(arguments)
+
+    from reinforcement_learning.evaluation import play_groups
+    from reinforcement_learning.terminal import evaluation_progress
+
+    results = []
+    for contest in contests(arguments):
+        seeds = find_results(arguments, contest)
+        results += seeds
+        missing = [group for each in seeds for group in each.missing]
+        if not missing:
+            continue
+        by_seed = {each.seed: each for each in seeds}
+        who = ", ".join(entrant.name for entrant in contest.entrants)
+        with evaluation_progress(who, sum(len(group.numbers) for group in missing)) as on_episodes:
+            for group, played in play_groups(contest, missing, processes(arguments.num_envs)):
+                by_seed[group.seed].add(played)
+                on_episodes(played)
+    report(results)
+    if arguments.task is None:
+        print(f"scores with intervals: python analysis/proc_eval_result.py {arguments.folder}")
+
+
+def check(arguments: Arguments) -> None:
+    """Refuse what cannot work, before anything is loaded."""
+    numbers = (("--repeats", arguments.repeats), ("--episodes", arguments.episodes))
+    for name, value in numbers:
+        if value is not None and value < 1:
+            raise UserError(f"{name} {value} must be at least 1")
+    for name, value in (("--seed", arguments.seed), ("--num-envs", arguments.num_envs)):
+        if value < 0:
+            raise UserError(f"{name} {value} must not be negative")
+    if arguments.untrained is not None:
+        agent_zoo.check_name(arguments.untrained)
+
+
+def contests(arguments: Arguments) -> "list[Contest]":
+    """Load the policies and decide who plays with whom."""
+    from reinforcement_learning.checkpoint import SUFFIX
+    from reinforcement_learning.device import pick_device
+    from reinforcement_learning.entrants import load_entrant, policy_names
+    from reinforcement_learning.evaluation import Contest
+    from reinforcement_learning.maps import ensure_maps
+    from reinforcement_learning.terminal import counted_progress
+
+    device = pick_device(arguments.device)
+    names = policy_names(arguments.folder, arguments.names)
+    if arguments.mode == "pve" and len(names) > 1 and not arguments.names:
+        raise UserError(
+            f"pve plays one policy alone, and {arguments.folder} holds {len(names)}: choose one with -p, or several, "
+            f"separated by commas, to play one after the other: {', '.join(names)}"
+        )
+    trained = [load_entrant(arguments.folder / f"{name}{SUFFIX}") for name in names]
+    tasks = [tasks_of(arguments, each) for each in ([trained] if arguments.mode == "pvp" else [[e] for e in trained])]
+    with counted_progress("generating maps") as progress:
+        maps = ensure_maps(arguments.env, progress)
+    entrants = trained
+    if arguments.untrained is not None:
+        entrants = [*trained, floor(arguments.untrained, arguments.env, tasks[0], maps)]
+        tasks.append(tasks[0])
+    if arguments.mode == "pve":
+        return [
+            Contest((entrant,), arguments.env, task, maps, device)
+            for entrant, task in zip(entrants, tasks, strict=True)
+        ]
+    if not 2 <= len(entrants) <= arguments.env.num_agents:
+        raise UserError(
+            f"pvp needs at least two policies and at most one for each of {arguments.env.num_agents} agents, not "
+            f"{len(entrants)}: a single one plays pve"
+        )
+    return [Contest(tuple(entrants), arguments.env, tasks[0], maps, device)]
+
+
+def tasks_of(arguments: Arguments, entrants: "Sequence[Entrant]") -> TaskSettings:
+    """Choose the held-out tasks, told as the policies were told theirs."""
+    from reinforcement_learning.entrants import shared_tasks
+    from reinforcement_learning.tasks import check_tasks
+
+    tasks = shared_tasks(entrants, "evaluation")
+    tasks = replace(tasks, only=arguments.task, embeddings_dir=arguments.embeddings_dir)
+    check_tasks(tasks, arguments.env)
+    return tasks
+
+
+def floor(agent: str, env: EnvironmentSettings, tasks: TaskSettings, maps: Path) -> "Entrant":
+    """Build an untrained agent for the same world, with the weights that a training run of this seed starts from."""
+    from reinforcement_learning.entrants import untrained_entrant
+    from reinforcement_learning.environment import make_environment, observation_layout
+
+    settings = Settings(env=env, task=tasks, train=TrainSettings(seed=UNTRAINED_SEED))
+    return untrained_entrant(agent, settings, observation_layout(make_environment(agent, env, tasks, maps)))
+
+
+def find_results(arguments: Arguments, contest: "Contest") -> "list[SeedResults]":
+    """Find out which episodes are still to be played."""
+    from reinforcement_learning.evaluation_results import SeedResults
+    from reinforcement_learning.evaluation_tasks import evaluation_tasks
+    from reinforcement_learning.tasks import find_task
+
+    suffix = ""
+    if arguments.task is not None:
+        specs = evaluation_tasks()
+        suffix = f"_task_{specs.index(find_task(specs, arguments.task))}"
+    episodes = arguments.episodes or EPISODES[arguments.mode]
+    return [
+        SeedResults(
+            arguments.folder / f"eval_{arguments.mode}_{seed}{suffix}.json", contest, arguments.mode, seed, episodes
+        )
+        for seed in range(arguments.seed, arguments.seed + arguments.repeats)
+    ]
+
+
+def processes(num_envs: int) -> int:
+    """Return how many processes it takes to run that many worlds; 0 worlds: one process for each core."""
+    from reinforcement_learning.evaluation import WORLDS_TOGETHER
+
+    return max(1, num_envs // WORLDS_TOGETHER) if num_envs else len(os.sched_getaffinity(0))
+
+
+def report(results: "Sequence[SeedResults]") -> None:
+    """Show how long each policy lived, and how far it came with its tasks."""
+    rows = []
+    for each in results:
+        for name, summary in each.summaries().items():
+            rows.append(
+                (
+                    name, each.path.name, str(summary.episodes), f"{summary.lives:,}", f"{summary.mean_ticks:.1f}",
+                    f"{summary.median_ticks:.0f}", f"{summary.task_progress:.4f}",
+                )
+            )  # fmt: skip
+    heads = ("policy", "results", "episodes", "lives", "ticks lived", "median", "task progress")
+    command_line.print_table(heads, rows)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,118 @@
+"""The policies that are to play together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from activation_store.files import sha256
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.checkpoint import (
+    SUFFIX,
+    CheckpointInfo,
+    build_policy,
+    list_checkpoints,
+    load_checkpoint,
+    untrained_info,
+)
+from reinforcement_learning.settings import Settings, TaskSettings
+from user_error import UserError
+
+ENCODER_SETTINGS = ("encoder", "language_model", "language_model_revision", "embedding_size")
+UNTRAINED_PREFIX = "untrained_"
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A policy that enters a world.
+
+    Attributes:
+        name: of the policy.
+        policy: ready to run.
+        info: what its checkpoint says of it.
+        sha256: of the checkpoint file; None for a policy that has none.
+    """
+
+    name: str
+    policy: RecurrentPolicy
+    info: CheckpointInfo
+    sha256: str | None
+
+
+def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
+    """Return the names of a folder's policies, or of those asked for.
+
+    Raises:
+        UserError: the folder holds none, or lacks one that was asked for.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder: name one that holds policies (*{SUFFIX})")
+    names = [path.name.removesuffix(SUFFIX) for path in list_checkpoints(folder)]
+    if not names:
+        raise UserError(f"there is no policy (*{SUFFIX}) in {folder}: train one with `python train.py`")
+    for name in only:
+        if name not in names:
+            raise UserError(f"there is no policy {name!r} in {folder}: it holds {', '.join(names)}")
+    return list(only) or names
+
+
+def load_entrant(path: Path) -> Entrant:
+    """Load a checkpoint.
+
+    Raises:
+        UserError: as `load_checkpoint`.
+    """
+    policy, info = load_checkpoint(path)
+    return Entrant(path.name.removesuffix(SUFFIX), policy, info, sha256(path))
+
+
+def shared_tasks(entrants: Sequence[Entrant], curriculum: str) -> TaskSettings:
+    """Return settings that draw tasks from a curriculum and tell them as these policies were told theirs.
+
+    Raises:
+        UserError: they were told in different ways, and one world can tell in one only; names two policies.
+    """
+    first, *others = entrants
+    told = _encoding(first)
+    for other in others:
+        if told != _encoding(other):
+            raise UserError(
+                f"{first.name} and {other.name} were trained on different encodings of tasks and cannot share a world: "
+                "choose policies with -p"
+            )
+    return TaskSettings(curriculum=curriculum, **told)
+
+
+def _encoding(entrant: Entrant) -> dict[str, Any]:
+    task = TaskSettings(**entrant.info.task)  # what an older checkpoint does not mention had the default
+    return {name: getattr(task, name) for name in ENCODER_SETTINGS}
+
+
+def untrained_entrant(agent: str, settings: Settings, layout: ObservationLayout) -> Entrant:
+    """Build an agent with fresh weights, the same ones for the same `settings.train.seed`: a floor to compare with."""
+    info = untrained_info(agent, settings, layout)
+    torch.manual_seed(settings.train.seed)
+    return Entrant(UNTRAINED_PREFIX + agent, build_policy(info).eval(), info, sha256=None)
+
+
+def check_fits(entrant: Entrant, layout: ObservationLayout) -> None:
+    """Refuse a policy that was trained to see another kind of world.
+
+    Raises:
+        UserError: names the policy and what differs first.
+    """
+    theirs, ours = entrant.info.layout.to_json(), layout.to_json()
+    for name, value in ours.items():
+        if theirs[name] != value:
+            raise UserError(
+                f"the policy {entrant.name} was trained in a world whose {name} is {_brief(theirs[name])}, not "
+                f"{_brief(value)} as here: it cannot play in this one"
+            )
+
+
+def _brief(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
