@@ -11,7 +11,7 @@ command is given again.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -109,11 +109,11 @@ def check(arguments: Arguments) -> None:
 
 def contests(arguments: Arguments) -> "list[Contest]":
     """Load the policies and decide who plays with whom."""
-    from reinforcement_learning.checkpoint import SUFFIX
     from reinforcement_learning.device import pick_device
-    from reinforcement_learning.entrants import load_entrant, policy_names
+    from reinforcement_learning.entrants import load_entrants, policy_names, shared_tasks
     from reinforcement_learning.evaluation import Contest
     from reinforcement_learning.maps import ensure_maps
+    from reinforcement_learning.tasks import check_tasks
     from reinforcement_learning.terminal import counted_progress
 
     device = pick_device(arguments.device)
@@ -123,45 +123,34 @@ def contests(arguments: Arguments) -> "list[Contest]":
             f"pve plays one policy alone, and {arguments.folder} holds {len(names)}: choose one with -p, or several, "
             f"separated by commas, to play one after the other: {', '.join(names)}"
         )
-    trained = [load_entrant(arguments.folder / f"{name}{SUFFIX}") for name in names]
-    tasks = [tasks_of(arguments, each) for each in ([trained] if arguments.mode == "pvp" else [[e] for e in trained])]
+    trained = load_entrants(arguments.folder, names)
+    asked = TaskSettings(curriculum="evaluation", only=arguments.task, embeddings_dir=arguments.embeddings_dir)
+    check_tasks(asked, arguments.env)
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(arguments.env, progress)
-    entrants = trained
-    if arguments.untrained is not None:
-        entrants = [*trained, floor(arguments.untrained, arguments.env, tasks[0], maps)]
-        tasks.append(tasks[0])
     if arguments.mode == "pve":
-        return [
-            Contest((entrant,), arguments.env, task, maps, device)
-            for entrant, task in zip(entrants, tasks, strict=True)
-        ]
+        floors = [floor(arguments, asked, maps)] if arguments.untrained else []
+        alone = [((entrant,), shared_tasks([entrant], asked)) for entrant in [*trained, *floors]]
+        return [Contest(entrants, arguments.env, tasks, maps, device) for entrants, tasks in alone]
+    tasks = shared_tasks(trained, asked)
+    entrants = [*trained, floor(arguments, tasks, maps)] if arguments.untrained else trained
     if not 2 <= len(entrants) <= arguments.env.num_agents:
         raise UserError(
             f"pvp needs at least two policies and at most one for each of {arguments.env.num_agents} agents, not "
             f"{len(entrants)}: a single one plays pve"
         )
-    return [Contest(tuple(entrants), arguments.env, tasks[0], maps, device)]
+    return [Contest(tuple(entrants), arguments.env, tasks, maps, device)]
 
 
-def tasks_of(arguments: Arguments, entrants: "Sequence[Entrant]") -> TaskSettings:
-    """Choose the held-out tasks, told as the policies were told theirs."""
-    from reinforcement_learning.entrants import shared_tasks
-    from reinforcement_learning.tasks import check_tasks
-
-    tasks = shared_tasks(entrants, "evaluation")
-    tasks = replace(tasks, only=arguments.task, embeddings_dir=arguments.embeddings_dir)
-    check_tasks(tasks, arguments.env)
-    return tasks
-
-
-def floor(agent: str, env: EnvironmentSettings, tasks: TaskSettings, maps: Path) -> "Entrant":
-    """Build an untrained agent for the same world, with the weights that a training run of this seed starts from."""
+def floor(arguments: Arguments, tasks: TaskSettings, maps: Path) -> "Entrant":
+    """Build the untrained agent that was asked for, to play in the same world."""
     from reinforcement_learning.entrants import untrained_entrant
     from reinforcement_learning.environment import make_environment, observation_layout
 
-    settings = Settings(env=env, task=tasks, train=TrainSettings(seed=UNTRAINED_SEED))
-    return untrained_entrant(agent, settings, observation_layout(make_environment(agent, env, tasks, maps)))
+    assert arguments.untrained is not None
+    settings = Settings(env=arguments.env, task=tasks, train=TrainSettings(seed=UNTRAINED_SEED))
+    layout = observation_layout(make_environment(arguments.untrained, arguments.env, tasks, maps))
+    return untrained_entrant(arguments.untrained, settings, layout)
 
 
 def find_results(arguments: Arguments, contest: "Contest") -> "list[SeedResults]":

@@ -7,6 +7,7 @@
     python train.py -m sweep --sweep-runs 20     # search for settings with Weights & Biases, as sweep.yaml says
     torchrun --nproc-per-node 4 train.py -n my_run   # four processes, a GPU each: docs/scaling.md
     python train.py --list-tasks                 # what agents are asked to do; -t NUMBER trains on one task only
+    python train.py -m replay -p policies        # no training: an episode of trained policies, to be watched
 
 The policy ends up as policies/NAME.safetensors, metrics, training curves and all checkpoints in runs/NAME/.
 """
@@ -49,8 +50,9 @@ class Choice:
 class Mode:
     """What to do; a sweep hands all other arguments on to its trials."""
 
-    mode: Annotated[Literal["train", "sweep"], tyro.conf.arg(aliases=["-m"])] = "train"
-    """train: one run; sweep: many, with settings chosen by Weights & Biases."""
+    mode: Annotated[Literal["train", "sweep", "replay"], tyro.conf.arg(aliases=["-m"])] = "train"
+    """train: one run; sweep: many, with settings chosen by Weights & Biases; replay: no training, but an episode in
+    which all policies of --policies-dir, or the one of that --name, share a world, as a file that can be watched."""
     sweep_config: Path = Path("sweep.yaml")
     """Search space of a new sweep, in the format of Weights & Biases."""
     sweep_id: str | None = None
@@ -71,8 +73,8 @@ class Arguments(Mode, Choice):
     """Mirror the metrics on Weights & Biases."""
     list_tasks: bool = False
     """List the tasks of the curriculum with how often each is drawn, and end."""
-    policies_dir: Path = Path("policies")
-    """Folder that the trained policy goes to."""
+    policies_dir: Annotated[Path, tyro.conf.arg(aliases=["-p"])] = Path("policies")
+    """Folder that the trained policy goes to; of a replay, folder of the policies, which it goes to as well."""
     runs_dir: Path = Path("runs")
     """Folder of runs: settings, metrics, checkpoints."""
     trial: str | None = None
@@ -225,13 +227,41 @@ def train_one(arguments: Arguments) -> None:
     stop.end_process()
 
 
+def replay(arguments: Arguments) -> None:
+    """Play one episode with trained policies and write its replay."""
+    from reinforcement_learning.device import pick_device
+    from reinforcement_learning.entrants import load_entrants, shared_tasks
+    from reinforcement_learning.evaluation import Contest
+    from reinforcement_learning.maps import ensure_maps
+    from reinforcement_learning.replay import record_replay, replay_path
+    from reinforcement_learning.tasks import check_tasks
+    from reinforcement_learning.terminal import counted_progress, replay_progress
+
+    seed = arguments.settings.train.seed
+    device = pick_device(arguments.settings.train.device)
+    path = replay_path(arguments.policies_dir, seed, arguments.name, arguments.settings.task.only)
+    entrants = load_entrants(arguments.policies_dir, () if arguments.name is None else (arguments.name,))
+    # Training ends episodes early and makes some agents hardy; what is watched is the game as it is.
+    env = replace(arguments.settings.env, resilient_population=0, early_stop_agents=0)
+    tasks = shared_tasks(entrants, arguments.settings.task)
+    check_tasks(tasks, env)
+    with counted_progress("generating maps") as progress:
+        maps = ensure_maps(env, progress)
+    with replay_progress(env.horizon) as on_tick:
+        record_replay(Contest(tuple(entrants), env, tasks, maps, device), seed, path, on_tick)
+    print(f"replay: {path}")
+    print(f"watch it: python render_replay.py {path}")
+
+
 def main() -> None:
-    """Parse, and list tasks, or train once or many times."""
+    """Parse, and list tasks, train once or many times, or record a replay."""
     arguments = parse(sys.argv[1:])
     if arguments.list_tasks:
         list_tasks(arguments.settings)
     elif arguments.mode == "sweep":
         sweep(arguments, sys.argv[1:])
+    elif arguments.mode == "replay":
+        replay(arguments)
     else:
         train_one(arguments)
 

@@ -1,7 +1,7 @@
 """The policies that are to play together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,18 +59,22 @@ def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
     return list(only) or names
 
 
-def load_entrant(path: Path) -> Entrant:
-    """Load a checkpoint.
+def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
+    """Load the policies of a folder, or those asked for.
 
     Raises:
-        UserError: as `load_checkpoint`.
+        UserError: as `policy_names` and `load_checkpoint`.
     """
+    return [_load(folder / f"{name}{SUFFIX}") for name in policy_names(folder, only)]
+
+
+def _load(path: Path) -> Entrant:
     policy, info = load_checkpoint(path)
     return Entrant(path.name.removesuffix(SUFFIX), policy, info, sha256(path))
 
 
-def shared_tasks(entrants: Sequence[Entrant], curriculum: str) -> TaskSettings:
-    """Return settings that draw tasks from a curriculum and tell them as these policies were told theirs.
+def shared_tasks(entrants: Sequence[Entrant], asked: TaskSettings) -> TaskSettings:
+    """Return the tasks asked for, told as these policies were told theirs.
 
     Raises:
         UserError: they were told in different ways, and one world can tell in one only; names two policies.
@@ -81,9 +85,9 @@ def shared_tasks(entrants: Sequence[Entrant], curriculum: str) -> TaskSettings:
         if told != _encoding(other):
             raise UserError(
                 f"{first.name} and {other.name} were trained on different encodings of tasks and cannot share a world: "
-                "choose policies with -p"
+                "move one of them to another folder, or choose policies by name"
             )
-    return TaskSettings(curriculum=curriculum, **told)
+    return replace(asked, syllabus="none", **told)
 
 
 def _encoding(entrant: Entrant) -> dict[str, Any]:

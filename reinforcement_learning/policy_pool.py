@@ -111,12 +111,11 @@ class PolicyPool:
         self.start(seed, numbers)
         while not self.is_over:
             self.step()
-        return [
-            EpisodeLives(number, tuple(map(tuple, lives))) for number, lives in zip(numbers, self.lives, strict=True)
-        ]
+        return self.finished()
 
     def start(self, seed: int, numbers: Sequence[int]) -> None:
         """Seat the entrants and take every world to the start of its episode; arguments as `play`."""
+        self.numbers = numbers
         by_world = [seats(seed, number, self.agents, len(self.entrants)) for number in numbers]
         self.entrant_of = np.concatenate(by_world)  # (slots,)
         kind_of_entrant = [self.kinds.index(entrant.info.agent) for entrant in self.entrants]
@@ -154,6 +153,13 @@ class PolicyPool:
             for life in info.get("lives", ()):
                 slot = world * self.agents + self.shared[world].agents.index(life.agent_id)
                 self.lives[world][self.entrant_of[slot]].append(life)
+
+    def finished(self) -> list[EpisodeLives]:
+        """Return the lives of the episodes that were started last, once they are over."""
+        return [
+            EpisodeLives(number, tuple(map(tuple, lives)))
+            for number, lives in zip(self.numbers, self.lives, strict=True)
+        ]
 
     def close(self) -> None:
         """Free the worlds."""

@@ -86,6 +86,14 @@ def evaluation_progress(who: str, episodes: int) -> Iterator[Callable[[Sequence[
     console.print(f"{agent_steps:,} agent-steps in {perf_counter() - start:.0f} s", highlight=False)
 
 
+@contextlib.contextmanager
+def replay_progress(ticks: int) -> Iterator[ProgressCallback]:
+    """Show how far an episode is; yields a callback that takes (ticks played, most ticks that there can be)."""
+    with progress_bar(Console()) as bar:
+        task = bar.add_task("ticks", total=ticks)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
 class TrainingView:
     """A live panel on a terminal, one line for each update elsewhere.
 

@@ -138,5 +138,6 @@ def test_policies_that_were_told_their_tasks_differently_are_refused(entrants: l
         entrants[1], name="other", info=replace(entrants[1].info, task={**entrants[1].info.task, "embedding_size": 8})
     )
     with pytest.raises(UserError, match="untrained_neurips23_start_kit and other were trained on different encodings"):
-        shared_tasks([entrants[0], other], "evaluation")
-    assert shared_tasks(entrants, "evaluation").embedding_size == 16
+        shared_tasks([entrants[0], other], TaskSettings())
+    tasks = shared_tasks(entrants, TaskSettings(curriculum="evaluation", only="3"))
+    assert (tasks.embedding_size, tasks.curriculum, tasks.only) == (16, "evaluation", "3")

@@ -1,0 +1,177 @@
+"""evaluate.py as users run it, on the real game."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import assert_refused, run, start
+from tests.tiny_policies import save_policies, world_options
+
+Evaluate = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings,
+    layout: ObservationLayout, maps: Path,
+) -> Path:  # fmt: skip
+    return save_policies(tmp_path_factory.mktemp("trained"), small_world, task, layout)
+
+
+@pytest.fixture
+def policies(trained: Path, tmp_path: Path) -> Path:
+    """A fresh folder of three policies."""
+    return shutil.copytree(trained, tmp_path / "policies")
+
+
+@pytest.fixture(scope="module")
+def world(small_world: EnvironmentSettings) -> list[object]:
+    return world_options(small_world)
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained: Path, world: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same folder after five episodes of each of two seeds, played by two processes."""
+    folder = tmp_path_factory.mktemp("evaluated") / "policies"
+    shutil.copytree(trained, folder)
+    done = run("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, "--num-envs", 8, "--untrained", "yaofeng", *world)
+    assert done.returncode == 0, done.stderr
+    assert "untrained_yaofeng" in done.stdout and "proc_eval_result.py" in done.stdout
+    return folder
+
+
+def results(folder: Path, seed: int = 1, mode: str = "pvp") -> dict:
+    return json.loads((folder / f"eval_{mode}_{seed}.json").read_text())
+
+
+def test_result_files_hold_every_life_once(evaluated: Path) -> None:
+    for seed in (1, 2):
+        content = results(evaluated, seed)
+        assert list(content) == ["kit", "take", "yao", "untrained_yaofeng"]
+        assert sum(len(lists["length"]) for lists in content.values()) == 5 * 16
+        held_out = {f"curriculum/{spec.name}" for spec in evaluation_tasks()}
+        for lists in content.values():
+            tasks = [name for name in lists if name.startswith("curriculum/")]
+            assert set(tasks) <= held_out
+            assert sum(len(lists[task]) for task in tasks) == len(lists["length"])
+            assert all(0 <= value <= 1 for task in tasks for value in lists[task])
+            assert all(1 <= ticks <= 64 for ticks in lists["length"])
+            for name in ("length", *tasks):
+                assert len(lists[f"episode/{name}"]) == len(lists[name])
+            assert set(Counter(lists["episode/length"]).values()) == {4}  # 16 agents, four policies
+    assert results(evaluated, 1) != results(evaluated, 2)
+
+
+def test_result_files_say_how_they_were_made(evaluated: Path) -> None:
+    provenance = results(evaluated)["yao"]["provenance"]
+    assert provenance["agent"] == "yaofeng" and len(provenance["checkpoint_sha256"]) == 64
+    assert provenance["opponents"] == ["kit", "take", "untrained_yaofeng"]
+    assert (provenance["mode"], provenance["seed"], provenance["episodes"]) == ("pvp", 1, 5)
+    assert provenance["environment"]["early_stop_agents"] == 0
+    assert provenance["environment"]["resilient_population"] == 0
+    assert provenance["task"]["curriculum"] == "evaluation" and provenance["versions"]["nmmo"] == "2.1.2"
+    assert results(evaluated)["untrained_yaofeng"]["provenance"]["checkpoint_sha256"] is None
+
+
+def test_one_process_gives_the_same_numbers_as_two(evaluated: Path, policies: Path, world: list[object]) -> None:
+    done = run("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 1, "--untrained", "yaofeng", *world)
+    assert done.returncode == 0, done.stderr
+    assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
+
+
+def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Path, world: list[object]) -> None:
+    command = ("evaluate.py", policies, "pvp", "-r", 2, "-n", 5, "--num-envs", 4, "--untrained", "yaofeng", *world)
+    journal = policies / ".eval_pvp_1.episodes.jsonl"
+    process = start(*command)
+    while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not list(policies.glob("eval_*.json"))
+    with journal.open("ab") as file:
+        file.write(b'[{"number": 4, "li')  # a line that the kill cut short
+    done = run(*command)
+    assert done.returncode == 0, done.stderr
+    assert "playing 6 episodes" in done.stdout.replace("\n", " ")
+    for name in ("eval_pvp_1.json", "eval_pvp_2.json"):
+        assert (policies / name).read_bytes() == (evaluated / name).read_bytes()
+    assert not list(policies.glob(".eval*"))
+
+
+def test_what_is_there_is_not_played_again(evaluated: Path, world: list[object]) -> None:
+    before = (evaluated / "eval_pvp_1.json").read_bytes()
+    done = run("evaluate.py", evaluated, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
+    assert done.returncode == 0 and "playing" not in done.stdout and "take" in done.stdout
+    assert (evaluated / "eval_pvp_1.json").read_bytes() == before
+
+
+def test_results_of_other_weights_are_not_mixed_in(evaluated: Path, world: list[object], tmp_path: Path) -> None:
+    folder = shutil.copytree(evaluated, tmp_path / "changed")
+    shutil.copy(folder / "kit.safetensors", folder / "yao.safetensors")
+    command = ("evaluate.py", folder, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
+    assert_refused(run(*command), "eval_pvp_1.json", "yao", "made in another way")
+
+
+def test_pve_plays_policies_alone_and_keeps_them_in_one_file(policies: Path, world: list[object]) -> None:
+    assert_refused(run("evaluate.py", policies, "pve", *world), "kit, take, yao")
+    for names in ("kit", "take,yao"):
+        done = run("evaluate.py", policies, "pve", "-p", names, "-n", 2, *world)
+        assert done.returncode == 0, done.stderr
+    content = results(policies, mode="pve")
+    assert list(content) == ["kit", "take", "yao"]
+    assert all(len(lists["length"]) == 32 for lists in content.values())
+    assert all(lists["provenance"]["opponents"] == [] for lists in content.values())
+
+
+def test_a_single_task_is_given_to_everyone(policies: Path, world: list[object]) -> None:
+    done = run("evaluate.py", policies, "pvp", "-n", 1, "-t", "GO_FARTHEST", *world)
+    assert done.returncode == 0, done.stderr
+    assert "proc_eval_result" not in done.stdout
+    (path,) = policies.glob("eval_*.json")
+    assert path.name == "eval_pvp_1_task_4.json"
+    for lists in json.loads(path.read_text()).values():
+        assert [name for name in lists if name.startswith("curriculum/")] == [
+            "curriculum/Task_CountEvent_(event:GO_FARTHEST_N:64)_reward_to:agent"
+        ]
+
+
+def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for arguments, parts in (
+        ((empty, "pvp"), ("no policy", str(empty))),
+        ((tmp_path / "none", "pvp"), ("not a folder", str(tmp_path / "none"))),
+        ((policies, "pvp", "-p", "kit,nobody"), ("nobody", "kit, take, yao")),
+        ((policies, "pvp", "-p", "kit"), ("at least two policies",)),
+        ((policies, "pvp", "-r", 0), ("--repeats 0",)),
+        ((policies, "pvp", "-n", 0), ("--episodes 0",)),
+        ((policies, "pvp", "-t", "NOTHING"), ("NOTHING",)),
+        ((policies, "pvp", "--untrained", "nobody"), ("nobody",)),
+        ((policies, "pvp", "--env.map-size", 64), ("kit", "map_side", "64", "96")),
+    ):  # fmt: skip
+        assert_refused(
+            run("evaluate.py", *arguments, *(world if "--env.map-size" not in arguments else world[6:])), *parts
+        )
+    (policies / "yao.safetensors").write_bytes((policies / "yao.safetensors").read_bytes()[:-100])
+    assert_refused(run("evaluate.py", policies, "pvp", *world), "yao.safetensors")
+    assert not list(policies.glob("*eval*"))
+
+
+def test_a_damaged_journal_is_named(policies: Path, world: list[object]) -> None:
+    journal = policies / ".eval_pvp_1.episodes.jsonl"
+    journal.write_bytes(b"{nothing\n[]\n")
+    assert_refused(run("evaluate.py", policies, "pvp", "-n", 1, *world), str(journal), "remove it")
+    journal.write_bytes(b'{"kit": {}}\n')
+    assert_refused(run("evaluate.py", policies, "pvp", "-n", 1, *world), str(journal), "another way")

@@ -1,0 +1,33 @@
+"""Checkpoints of small untrained networks, and the options of the small world that they fit."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.checkpoint import save_checkpoint
+from reinforcement_learning.entrants import untrained_entrant
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings, TrainSettings
+
+AGENTS = {"kit": ("neurips23_start_kit", 1), "yao": ("yaofeng", 2), "take": ("takeru", 0)}
+
+
+def save_policies(
+    folder: Path, env: EnvironmentSettings, task: TaskSettings, layout: ObservationLayout,
+    agents: Mapping[str, tuple[str, int]] = AGENTS,
+) -> Path:  # fmt: skip
+    """Save one checkpoint for each name -> (agent, layers of its LSTM)."""
+    for seed, (name, (agent, layers)) in enumerate(agents.items()):
+        settings = Settings(
+            env=replace(env, resilient_population=0.2, early_stop_agents=2), task=task,
+            policy=PolicySettings(32, layers), train=TrainSettings(seed=seed),
+        )  # fmt: skip
+        entrant = untrained_entrant(agent, settings, layout)
+        save_checkpoint(folder / f"{name}.safetensors", entrant.policy, entrant.info)
+    return folder
+
+
+def world_options(env: EnvironmentSettings) -> list[object]:
+    """Options that make a script play in this world."""
+    names = ("num_agents", "num_npcs", "map_size", "num_maps", "map_seed", "horizon", "maps_dir")
+    return [part for name in names for part in (f"--env.{name.replace('_', '-')}", getattr(env, name))]
