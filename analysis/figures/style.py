@@ -54,6 +54,11 @@ def cluster_marker(cluster: int) -> str:
     return _MARKERS[(cluster // len(_COLOURS)) % len(_MARKERS)]
 
 
+def category_colour(category: int) -> str:
+    """Return the colour of one of up to eight categories of tasks."""
+    return _COLOURS[category]
+
+
 def point_area(points: int) -> float:
     """Return a marker area, in square points, at which a scatter of so many points stays readable."""
     return float(np.clip(12_000 / max(points, 1), 1.5, 22.0))
