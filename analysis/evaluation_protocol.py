@@ -58,7 +58,8 @@ def check_comparable(runs: Iterable["PolicyRun"]) -> None:
     first_of_both: dict[tuple[str, str], PolicyRun] = {}
     for run in runs:
         _check_not_again(first_played, run)
-        _check_same_policy(first_of_policy.setdefault(run.policy, run), run)
+        if run.provenance is not None:
+            _check_same_policy(first_of_policy.setdefault(run.policy, run), run)
         _check_same_rules(first_of_mode.setdefault(run.mode, run), run, _world)
         _check_same_rules(first_of_both.setdefault((run.mode, run.policy), run), run, _task)
 

@@ -65,6 +65,8 @@ def find_result_files(paths: Sequence[Path]) -> list[Path]:
     """
     found: dict[Path, Path] = {}
     for path in paths:
+        if not path.exists():
+            raise UserError(f"{path} does not exist")
         try:
             inside = sorted(path.glob(_PATTERN)) if path.is_dir() else [path]
         except OSError as error:

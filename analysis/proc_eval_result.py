@@ -109,9 +109,10 @@ def report(runs: list["PolicyRun"], bootstrap: "Bootstrap", folder: Path) -> lis
     scores.sort(key=lambda each: (MODES.index(each.results.mode), -each.weighted_score.value))
     modes = {mode: [each.results for each in scores if each.results.mode == mode] for mode in MODES}
     compared = {mode: improvements(policies, bootstrap, draws) for mode, policies in modes.items() if policies}
-    files = [*tables.score_tables(scores), tables.improvement_table(compared)]
+    files = [*tables.score_tables(scores)]
     shown = [tables.summary_for_terminal(scores), tables.categories_for_terminal(scores)]
     if any(compared.values()):
+        files.append(tables.improvement_table(compared))
         shown.append(tables.improvements_for_terminal(compared))
     if len(modes["pvp"]) > 1:
         ratings = ranking(modes["pvp"], bootstrap, draws)

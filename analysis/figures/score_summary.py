@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from analysis.evaluation_results import MODES
 from analysis.figures.style import category_colour, new_figure, style, title
@@ -18,7 +19,7 @@ _BAR_HEIGHT = 0.62
 _INCHES_A_POLICY = 0.34
 _INCHES_A_MODE = 0.75
 _INCHES_AROUND = 1.3
-_ROOM_FOR_NUMBERS = 1.16
+_ROOM = 1.16
 _APART = 0.16
 _INK = "#1a1a1a"
 _WORLDS = {"pvp": "pvp: all policies share each world", "pve": "pve: each policy alone in its world"}
@@ -42,9 +43,8 @@ def score_summary(scores: Sequence[PolicyScores], confidence: float) -> Figure:
             _draw_scores(left, group)
             _draw_ticks(right, group)
             left.set_title(_WORLDS[group[0].results.mode], loc="left")
-        most = max(max(each.weighted_score.value, _end(each.weighted_score)) for each in scores)
-        grid[0, 0].set_xlim(0, _ROOM_FOR_NUMBERS * max(most, 1.0))
-        grid[0, 1].set_xlim(left=0)
+        _start_at_zero(grid[0, 0], [each.weighted_score for each in scores])
+        _start_at_zero(grid[0, 1], [estimate for each in scores for estimate in (each.length, each.median_length)])
         grid[-1, 0].set_xlabel("weighted score (0 to 100)")
         grid[-1, 1].set_xlabel("ticks lived")
         figure.suptitle(title("Scores on the 63 held-out tasks", _explain(scores, confidence), 110))
@@ -57,11 +57,13 @@ def _draw_scores(axes: Axes, group: Sequence[PolicyScores]) -> None:
     ends = np.zeros(len(group))
     for category in range(len(CATEGORIES)):
         parts = np.array([each.category_score[category].value for each in group])
-        axes.barh(places, parts, _BAR_HEIGHT, left=ends, color=category_colour(category), linewidth=0)
+        axes.barh(
+            places, parts, _BAR_HEIGHT, left=ends, color=category_colour(category), edgecolor="white", linewidth=0.5
+        )
         ends += parts
     _draw_intervals(axes, [each.weighted_score for each in group], places)
     for place, each in enumerate(group):
-        at = max(each.weighted_score.value, _end(each.weighted_score))
+        at = _end(each.weighted_score)
         axes.annotate(
             f"{each.weighted_score.value:.1f}", (at, place), (5, 0), textcoords="offset points", va="center", fontsize=8
         )
@@ -90,9 +92,16 @@ _MEDIAN: dict[str, Any] = {**_MEAN, "marker": "D", "markerfacecolor": "white", "
 def _draw_intervals(axes: Axes, estimates: Sequence[Estimate], places: np.ndarray) -> None:
     ends = np.array([(estimate.low, estimate.high) for estimate in estimates])
     known = np.isfinite(ends).all(axis=1)
-    axes.hlines(places[known], *ends[known].T, color=_INK, linewidth=1.1, zorder=2)
+    halo = [withStroke(linewidth=2.6, foreground="white")]
     for side in ends[known].T:
-        axes.plot(side, places[known], "|", color=_INK, markersize=5, zorder=2)
+        axes.plot(side, places[known], "|", color=_INK, markersize=5, zorder=2, path_effects=halo)
+    axes.hlines(places[known], *ends[known].T, color=_INK, linewidth=1.1, zorder=2, path_effects=halo)
+
+
+def _start_at_zero(axes: Axes, estimates: Sequence[Estimate]) -> None:
+    end = _ROOM * max(1.0, *map(_end, estimates))
+    axes.set_xlim(0, end)
+    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= end])
 
 
 def _tidy(axes: Axes, policies: int) -> None:
@@ -120,4 +129,4 @@ def _explain(scores: Sequence[PolicyScores], confidence: float) -> str:
 
 
 def _end(estimate: Estimate) -> float:
-    return estimate.high if np.isfinite(estimate.high) else estimate.value
+    return float(np.nanmax([estimate.value, estimate.high]))
