@@ -9,6 +9,9 @@ Units = tuple[tuple[int, tuple[int, ...]], ...]
 """Seeds, each with the numbers of its episodes; a seed whose file tells no episodes counts as one."""
 
 
+_ROUNDING = 1e-12
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A number and the ends of its confidence interval; both are NaN where the data allow no interval."""
@@ -59,9 +62,15 @@ class Bootstrap:
         return Draws(seeds.astype(np.float64), np.concatenate(drawn, axis=1), slices)
 
     def interval(self, resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the percentile interval over the first axis, (R, ...) -> (...) and (...)."""
+        """Return the percentile interval over the first axis, (R, ...) -> (...) and (...).
+
+        Both ends are NaN where all resamples agree: nothing failed in any episode, say, which does not mean that
+        nothing ever will, and resampling cannot tell how likely it is.
+        """
         tail = (1 - self.confidence) / 2
-        low, high = np.quantile(resampled, [tail, 1 - tail], axis=0)
+        ends = np.quantile(resampled, [tail, 1 - tail], axis=0)
+        agree = np.ptp(resampled, axis=0) <= _ROUNDING * np.abs(resampled).max(axis=0)
+        low, high = np.where(agree, np.nan, ends)
         return low, high
 
 

@@ -123,8 +123,8 @@ def _add_legend(figure: Figure) -> None:
 def _explain(scores: Sequence[PolicyScores], confidence: float) -> str:
     known = [np.isfinite(each.weighted_score.low) for each in scores]
     if not any(known):
-        return "no intervals: each policy played a single episode, or a single seed whose file tells no episodes"
-    missing = "" if all(known) else "; policies without one played a single episode, or one seed without episodes"
+        return "no intervals: too few episodes, or files that do not tell them"
+    missing = "" if all(known) else "; where one is missing, there are too few episodes, or the files do not tell them"
     return f"with {100 * confidence:g}% intervals, bootstrapped over seeds and episodes{missing}"
 
 

@@ -100,6 +100,14 @@ def test_a_policy_that_always_wins_has_a_finite_rating() -> None:
     assert np.isfinite([low, high]).all() and high > low
 
 
+def test_winning_every_episode_leaves_no_interval(tmp_path: Path) -> None:
+    policies = planted(tmp_path, skills={"bad": 0.0, "good": 1.0}, episodes=10)
+    (compared,) = improvements(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+    best, _ = ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+    assert (compared.policy, compared.probability.value, best.policy, best.won) == ("bad", 0, "good", 1)
+    assert np.isnan([compared.probability.low, best.rating.low]).all()
+
+
 def test_all_ties_mean_equal_ratings() -> None:
     met = ~np.eye(3, dtype=bool)
     np.testing.assert_allclose(elo(5.0 * met[None], met), 1000)
@@ -123,11 +131,13 @@ def test_policies_that_never_met_the_others_have_no_rating(tmp_path: Path) -> No
 
 def test_seeds_are_the_unit_where_files_tell_no_episodes(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
-    files = {f"eval_pvp_{seed}.json": as_original(play(SKILLS, 10, 63, rng)) for seed in range(6)}
+    skills = {"one": 0.4, "other": 0.45}
+    files = {f"eval_pvp_{seed}.json": as_original(play(skills, 10, 63, rng)) for seed in range(6)}
     policies = read(tmp_path / "six", files)
     ratings = ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
-    assert [row.policy for row in ratings] == ["best", "middling", "worst"] and ratings[0].outcomes == 12
-    assert np.isfinite(ratings[0].rating.low)
+    better = [one > other for one, other in zip(*episode_scores(policies), strict=True)]
+    assert 0 < sum(better) < 6 and {row.policy: row.won for row in ratings}["one"] == pytest.approx(np.mean(better))
+    assert ratings[0].outcomes == 6 and np.isfinite(ratings[0].rating.low)
     alone = read(tmp_path / "one", {"eval_pvp_0.json": files["eval_pvp_0.json"]})
     (rating, *_), (compared, *_) = (of(alone, BOOTSTRAP, KeptDraws(BOOTSTRAP)) for of in (ranking, improvements))
     assert np.isnan([rating.rating.low, compared.probability.high]).all()

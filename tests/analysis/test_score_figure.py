@@ -50,7 +50,7 @@ def test_missing_intervals_are_told(tmp_path: Path) -> None:
     alone = planted(tmp_path, 2, ("pvp",), original=True)
     assert any("no intervals" in text for text in texts(score_summary(alone, 0.95)))
     mixed = alone + planted(tmp_path, 2, ("pve",))
-    assert any("policies without one" in text for text in texts(score_summary(mixed, 0.95)))
+    assert any("where one is missing" in text for text in texts(score_summary(mixed, 0.95)))
 
 
 def test_categories_look_different() -> None:
