@@ -1,6 +1,6 @@
 """How results came about, and whether those of several files may be put together."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,7 @@ def _task(run: "PolicyRun") -> dict[str, Any]:
     return {} if run.provenance is None else run.provenance.task
 
 
-def _check_same_rules(first: "PolicyRun", run: "PolicyRun", rules_of: Any) -> None:
+def _check_same_rules(first: "PolicyRun", run: "PolicyRun", rules_of: Callable[["PolicyRun"], dict[str, Any]]) -> None:
     before, now = rules_of(first), rules_of(run)
     for key in sorted(before.keys() | now.keys()):
         if not key.endswith(_FOLDERS) and before.get(key) != now.get(key):

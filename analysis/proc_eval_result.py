@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tyro
-
 if __package__ is None:  # run as a file: Python then looks for modules in analysis/ instead of the project's root
     sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import tyro
 
 import command_line
 from user_error import UserError
