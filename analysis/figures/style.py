@@ -18,6 +18,7 @@ EFFECT_MAP = "RdBu_r"
 # would pass for noise.
 _GREYS = {"#94a4a2", "#717581"}
 _COLOURS = [colour for colour in map(to_hex, matplotlib.color_sequences["petroff10"]) if colour not in _GREYS]
+_CATEGORY_COLOURS = [*_COLOURS[:5], _COLOURS[7]]  # the two oranges would be hard to tell apart in one bar
 _MARGIN = 0.08
 _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
 _RC = {
@@ -52,6 +53,11 @@ def cluster_colour(cluster: int) -> str:
 def cluster_marker(cluster: int) -> str:
     """Return a cluster's marker."""
     return _MARKERS[(cluster // len(_COLOURS)) % len(_MARKERS)]
+
+
+def category_colour(category: int) -> str:
+    """Return the colour of one of the six categories of tasks."""
+    return _CATEGORY_COLOURS[category]
 
 
 def point_area(points: int) -> float:

@@ -1,0 +1,128 @@
+"""Turn the results of evaluate.py into scores: tables, intervals, comparisons and a figure.
+
+    python analysis/proc_eval_result.py policies              # all eval_<mode>_<seed>.json in the folder
+    python analysis/proc_eval_result.py eval_pvp_1.json eval_pvp_2.json --output-dir scores
+
+Tables (score_*.tsv) and score_summary.png go beside the results. What they say: docs/evaluation.md.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __package__ is None:  # run as a file: Python then looks for modules in analysis/ instead of the project's root
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import tyro
+
+import command_line
+from user_error import UserError
+
+if TYPE_CHECKING:
+    from analysis.evaluation_results import PolicyRun
+    from analysis.resampling import Bootstrap
+    from analysis.score_tables import Table
+
+FIGURE_FILE = "score_summary.png"
+FEWEST_RESAMPLES = 100
+DOTS_PER_INCH = 200
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of proc_eval_result.py."""
+
+    results: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of result files, or single files eval_<pvp|pve>_<seed>.json."""
+    output_dir: Path | None = None
+    """Folder for tables and figure; by default that of the results named first."""
+    confidence: float = 0.95
+    """Confidence of the intervals, above 0 and below 1."""
+    resamples: int = 2000
+    """Bootstrap resamples behind the intervals, from 100."""
+    seed: int = 0
+    """Seed of the bootstrap, from 0."""
+
+
+def main() -> None:
+    """Parse, read, score, write and say."""
+    arguments = command_line.parse(Arguments, __doc__)
+    check(arguments)
+
+    from rich.console import Console
+
+    from activation_store.files import make_folder
+    from analysis.resampling import Bootstrap
+
+    first = arguments.results[0]
+    folder = arguments.output_dir or (first if first.is_dir() else first.parent)
+    progress = Console(stderr=True)
+    with progress.status("reading"):
+        runs = read(arguments.results)
+    make_folder(folder)
+    with progress.status("resampling"):
+        tables = report(runs, Bootstrap(arguments.confidence, arguments.resamples, arguments.seed), folder)
+    for table in tables:
+        print(f"{table.name}:")
+        command_line.print_table(table.heads, [tuple(map(str, row)) for row in table.rows])
+        print()
+    Console().print(f"tables and figure: {folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def check(arguments: Arguments) -> None:
+    """Refuse values that make no sense, before anything is read."""
+    if not arguments.results:
+        raise UserError("name a folder of result files, for example: python analysis/proc_eval_result.py policies")
+    allowed = {
+        "confidence": (0 < arguments.confidence < 1, "above 0 and below 1, for example 0.95"),
+        "resamples": (arguments.resamples >= FEWEST_RESAMPLES, f"{FEWEST_RESAMPLES} or more"),
+        "seed": (arguments.seed >= 0, "0 or more"),
+    }
+    for name, (fits, values) in allowed.items():
+        if not fits:
+            raise UserError(f"--{name} is {getattr(arguments, name)}: allowed is {values}")
+
+
+def read(paths: tuple[Path, ...]) -> list["PolicyRun"]:
+    """Read all result files, and make sure that they go together."""
+    from analysis.evaluation_protocol import check_comparable
+    from analysis.evaluation_results import find_result_files, read_results
+
+    runs = [run for file in find_result_files(paths) for run in read_results(file)]
+    check_comparable(runs)
+    return runs
+
+
+def report(runs: list["PolicyRun"], bootstrap: "Bootstrap", folder: Path) -> list["Table"]:
+    """Score, compare, and once all is computed, write it; returns the tables for the terminal."""
+    from activation_store.files import atomic_file
+    from analysis import score_tables as tables
+    from analysis.comparisons import improvements, ranking
+    from analysis.evaluation_results import MODES
+    from analysis.figures.score_summary import score_summary
+    from analysis.resampling import KeptDraws
+    from analysis.scores import gather, score
+
+    draws = KeptDraws(bootstrap)
+    scores = [score(results, bootstrap, draws) for results in gather(runs)]
+    scores.sort(key=lambda each: (MODES.index(each.results.mode), -each.weighted_score.value))
+    modes = {mode: [each.results for each in scores if each.results.mode == mode] for mode in MODES}
+    compared = {mode: improvements(policies, bootstrap, draws) for mode, policies in modes.items() if policies}
+    files = [*tables.score_tables(scores)]
+    shown = [tables.summary_for_terminal(scores), tables.categories_for_terminal(scores)]
+    if any(compared.values()):
+        files.append(tables.improvement_table(compared))
+        shown.append(tables.improvements_for_terminal(compared))
+    if len(modes["pvp"]) > 1:
+        ratings = ranking(modes["pvp"], bootstrap, draws)
+        files.append(tables.ranking_table(ratings))
+        shown.append(tables.ranking_for_terminal(ratings))
+    with atomic_file(folder / FIGURE_FILE) as file:
+        score_summary(scores, bootstrap.confidence).savefig(file, format="png", dpi=DOTS_PER_INCH)
+    tables.write_tables(folder, files)
+    return shown
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,93 @@
+"""Bootstrap over seeds and the episodes within them: what one world's agents do is never taken for independent."""
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+Units = tuple[tuple[int, tuple[int, ...]], ...]
+"""Seeds, each with the numbers of its episodes; a seed whose file tells no episodes counts as one."""
+
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and the ends of its confidence interval; both are NaN where the data allow no interval."""
+
+    value: float
+    low: float = np.nan
+    high: float = np.nan
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How often each resample drew each seed and each episode. R resamples, S seeds, U episodes of all seeds.
+
+    Attributes:
+        seeds: (R, S) float64; a row sums to S.
+        episodes: (R, U) float32, episodes of the first seed first.
+        slices: the columns of `episodes` that each seed owns.
+    """
+
+    seeds: np.ndarray
+    episodes: np.ndarray
+    slices: tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Settings of all intervals: their confidence, the number of resamples, the seed of the random draws."""
+
+    confidence: float = 0.95
+    resamples: int = 2000
+    seed: int = 0
+
+    def draw(self, units: Units) -> Draws:
+        """Resample seeds with replacement, then as many episodes of each seed drawn as it has.
+
+        A seed drawn twice has its episodes drawn twice. The same units always give the same draws, so what happened
+        in the same worlds is resampled together.
+        """
+        rng = np.random.default_rng([self.seed, zlib.crc32(repr(units).encode())])
+        seeds = rng.multinomial(len(units), np.full(len(units), 1 / len(units)), self.resamples)
+        sizes = [len(episodes) for _, episodes in units]
+        drawn = [
+            rng.multinomial(times * size, np.full(size, 1 / size)).astype(np.float32)
+            for times, size in zip(seeds.T, sizes, strict=True)
+        ]
+        ends = np.cumsum(sizes).tolist()
+        slices = tuple(slice(end - size, end) for end, size in zip(ends, sizes, strict=True))
+        return Draws(seeds.astype(np.float64), np.concatenate(drawn, axis=1), slices)
+
+    def interval(self, resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the percentile interval over the first axis, (R, ...) -> (...) and (...).
+
+        Both ends are NaN where all resamples agree: nothing failed in any episode, say, which does not mean that
+        nothing ever will, and resampling cannot tell how likely it is.
+        """
+        tail = (1 - self.confidence) / 2
+        ends = np.quantile(resampled, [tail, 1 - tail], axis=0)
+        agree = np.ptp(resampled, axis=0) <= _ROUNDING * np.abs(resampled).max(axis=0)
+        low, high = np.where(agree, np.nan, ends)
+        return low, high
+
+
+class KeptDraws:
+    """Keeps draws, so that policies that share their episodes share them too."""
+
+    def __init__(self, bootstrap: Bootstrap):
+        self.bootstrap = bootstrap
+        self._kept: dict[Units, Draws] = {}
+
+    def of(self, units: Units) -> Draws:
+        """Return the draws of these units, the same object each time."""
+        if units not in self._kept:
+            self._kept[units] = self.bootstrap.draw(units)
+        return self._kept[units]
+
+
+def unit_count(units: Units) -> int:
+    """Return the number of episodes over all seeds."""
+    return sum(len(episodes) for _, episodes in units)

@@ -1,0 +1,256 @@
+"""The whole stage from the command line: tables, figure, and one line for each bad input."""
+
+import csv
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from analysis.held_out_tasks import TASK_NAMES
+from analysis.score_tables import TABLES
+from tests.command import ROOT, assert_refused, environment, run, run_on_terminal
+from tests.planted_results import Results, as_original, play, provenance, write
+
+SCRIPT = "analysis/proc_eval_result.py"
+SKILLS = {"weak": 0.2, "strong": 0.5}
+SUMMARY = [
+    "policy_name", "mode", "task_progress", "weighted_score", "task_progress_low", "task_progress_high",
+    "weighted_score_low", "weighted_score_high", "seeds", "episodes", "lives", "length", "length_low", "length_high",
+    "median_length", "median_length_low", "median_length_high",
+]  # fmt: skip
+
+
+def proc(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return run(SCRIPT, *arguments, "--resamples", 100)
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / f"{name}.tsv").open() as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def results(mode: str = "pvp", seed: int = 1, episodes: int = 8, **changes: Any) -> Results:
+    """A file of two policies in which every task has lives."""
+    played = play(SKILLS, episodes, 64, np.random.default_rng(seed), tasks_in_turn=True)
+    for policy in played:
+        note = provenance(mode, seed, episodes, checkpoint_sha256=policy)
+        played[policy]["provenance"] = note | changes
+    return played
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policies")
+    for mode, seed in (("pvp", 1), ("pvp", 2), ("pve", 1)):
+        write(folder, f"eval_{mode}_{seed}.json", results(mode, seed))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> subprocess.CompletedProcess[str]:
+    done = proc(folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done
+
+
+@pytest.mark.usefixtures("done")
+def test_everything_promised_is_there(folder: Path) -> None:
+    made = {path.name for path in folder.iterdir()} - {f"eval_{name}.json" for name in ("pvp_1", "pvp_2", "pve_1")}
+    assert made == {*(f"{name}.tsv" for name in TABLES), "score_summary.png"}
+    assert (folder / "score_summary.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("done")
+def test_the_summary_holds_means_over_seeds(folder: Path) -> None:
+    summary = rows(folder, "score_summary")
+    assert list(summary[0]) == SUMMARY
+    assert [(row["policy_name"], row["mode"]) for row in summary] == [
+        ("strong", "pvp"), ("weak", "pvp"), ("strong", "pve"), ("weak", "pve"),
+    ]  # fmt: skip
+    first = summary[0]
+    assert (first["seeds"], first["episodes"], first["lives"]) == ("2", "16", "1024")
+    by_seed = [row for row in rows(folder, "score_by_seed") if (row["policy_name"], row["mode"]) == ("strong", "pvp")]
+    assert [row["seed"] for row in by_seed] == ["1", "2"]
+    for column in ("task_progress", "weighted_score", "length"):
+        mean = np.mean([float(row[column]) for row in by_seed])
+        assert float(first[column]) == pytest.approx(mean, abs=1e-5)
+        assert float(first[f"{column}_low"]) < mean < float(first[f"{column}_high"])
+
+
+@pytest.mark.usefixtures("done")
+def test_tables_agree_with_each_other_and_with_the_files(folder: Path) -> None:
+    of_strong = {"policy_name": "strong", "mode": "pvp"}.items()
+    tasks = [row for row in rows(folder, "score_task_summary") if of_strong <= row.items()]
+    assert sorted(row["task_name"] for row in tasks) == sorted(TASK_NAMES)
+    weighted = sum(float(row["weight"]) * float(row["task_progress"]) for row in tasks)
+    (summary,) = (row for row in rows(folder, "score_summary") if of_strong <= row.items())
+    assert weighted == pytest.approx(float(summary["weighted_score"]), abs=1e-3)
+    categories = [row for row in rows(folder, "score_category_summary") if of_strong <= row.items()]
+    parts = sum(float(row["weighted_score"]) for row in categories)
+    assert len(categories) == 6 and parts == pytest.approx(weighted, abs=1e-3)
+    by_seed = [row for row in rows(folder, "score_by_task_seed") if of_strong <= row.items()]
+    written = {seed: orjson.loads((folder / f"eval_pvp_{seed}.json").read_bytes()) for seed in "12"}
+    assert len(by_seed) == 126
+    for row in by_seed:
+        values = written[row["seed"]]["strong"][row["task_name"]]
+        assert (int(row["count"]), float(row["task_progress"])) == (
+            len(values),
+            pytest.approx(np.mean(values), abs=1e-6),
+        )
+
+
+@pytest.mark.usefixtures("done")
+def test_comparisons_find_the_strong_policy(folder: Path) -> None:
+    compared = rows(folder, "score_improvement")
+    assert [(row["mode"], row["policy_name"], row["other_policy_name"]) for row in compared] == [
+        ("pvp", "strong", "weak"), ("pve", "strong", "weak"),
+    ]  # fmt: skip
+    assert all(float(row["probability_of_improvement_low"]) > 0.6 for row in compared)
+    best, worst = rows(folder, "score_ranking")
+    assert best["policy_name"] == "strong" and best["outcomes"] == "16"
+    assert float(best["rating"]) + float(worst["rating"]) == pytest.approx(2000)
+
+
+def test_a_pipe_gets_tab_separated_tables(done: subprocess.CompletedProcess[str], folder: Path) -> None:
+    lines = done.stdout.splitlines()
+    assert lines[0] == "scores:" and lines[1].startswith("policy\tmode\tweighted score\t")
+    assert lines[2].startswith("strong\tpvp\t") and lines[-1] == f"tables and figure: {folder}"
+
+
+def test_a_terminal_gets_drawn_tables(folder: Path, tmp_path: Path) -> None:
+    code, shown = run_on_terminal(160, SCRIPT, folder, "--resamples", "100", "--output-dir", tmp_path)
+    assert code == 0 and "┃" in shown and "strong" in shown and "Traceback" not in shown
+
+
+def test_it_runs_as_a_module_from_any_folder_as_a_file_and_repeatably(folder: Path, tmp_path: Path) -> None:
+    for place, (where, script) in enumerate(((ROOT, ["-m", "analysis.proc_eval_result"]), (tmp_path, [ROOT / SCRIPT]))):
+        command = [sys.executable, *map(str, script), str(folder), "--output-dir", str(tmp_path / str(place))]
+        subprocess.run(command, cwd=where, env=environment(), check=True, capture_output=True, timeout=300)
+    for name in TABLES:
+        assert (tmp_path / "0" / f"{name}.tsv").read_bytes() == (tmp_path / "1" / f"{name}.tsv").read_bytes()
+
+
+def test_original_files_give_the_same_scores_and_no_made_up_intervals(folder: Path, tmp_path: Path) -> None:
+    file = write(tmp_path, "eval_pvp_1.json", as_original(results()))
+    (tmp_path / "score_by_seed.tsv").write_text("of an earlier call with more seeds")
+    assert proc(file).returncode == 0
+    summary = {row["policy_name"]: row for row in rows(tmp_path, "score_summary")}
+    first = [row for row in rows(folder, "score_by_seed") if (row["mode"], row["seed"]) == ("pvp", "1")]
+    for row in first:
+        for column in ("task_progress", "weighted_score", "length"):
+            assert summary[row["policy_name"]][column] == row[column]
+    empty = {"weighted_score_low", "weighted_score_high", "length_low", "median_length_high", "episodes"}
+    assert {summary["strong"][column] for column in empty} == {""}
+    assert rows(tmp_path, "score_ranking")[0]["rating_low"] == ""
+    assert not (tmp_path / "score_by_seed.tsv").exists()
+
+
+def test_one_policy_alone_needs_no_comparison(tmp_path: Path) -> None:
+    file = write(tmp_path, "eval_pve_7.json", {"weak": results("pve", 7)["weak"]})
+    done = proc(file)
+    assert done.returncode == 0 and "n/a" not in done.stdout
+    assert not {"score_improvement.tsv", "score_ranking.tsv"} & {path.name for path in tmp_path.iterdir()}
+
+
+def changed(**changes: Any) -> Results:
+    """A file in which the strong policy's keys are replaced, or left out where the new value is None."""
+    played = results()
+    played["strong"] = {key: value for key, value in {**played["strong"], **changes}.items() if value is not None}
+    return played
+
+
+TASK = TASK_NAMES[1]
+BAD: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
+    "torn": (lambda: orjson.dumps(results())[:-100], ("not valid JSON",)),
+    "NaN": (lambda: orjson.dumps(results()).replace(b"[1.0", b"[NaN", 1), ("not valid JSON",)),
+    "a list": (lambda: [results()], ("no JSON object",)),
+    "nobody": (dict, ("no policy",)),
+    "policy without object": (lambda: {"p": [1]}, ("'p'", "not a JSON object")),
+    "name over lines": (lambda: {"a\nb": {"length": [1]}}, ("printable",)),
+    "strings": (lambda: changed(**{TASK: ["1"] * 9}), (TASK, "not a list of numbers")),
+    "truth values": (lambda: changed(length=[True] * 512), ("'length'", "not a list of numbers")),
+    "no list": (lambda: changed(**{TASK: {"mean": 1}}), (TASK, "not a list of numbers")),
+    "too much progress": (lambda: changed(**{TASK: [1.5] * 9}), (TASK, "from 0 to 1")),
+    "negative ticks": (lambda: changed(length=[-1] * 512), ("'length'", "0 or more")),
+    "no ticks": (lambda: changed(length=None), ("'length'", "not a list")),
+    "twin too short": (lambda: changed(**{"episode/length": [0]}), ("512 entries", "has 1")),
+    "twin missing": (lambda: changed(**{f"episode/{TASK}": None}), (f"episode/{TASK}",)),
+    "twin of fractions": (lambda: changed(**{"episode/length": [0.5] * 512}), ("episode numbers",)),
+    "a task twice": (
+        lambda: changed(**{TASK.replace("event:PLAYER_KILL_N:20", "N:20_event:PLAYER_KILL"): [1.0]}),
+        ("twice",),
+    ),
+    "tasks missing": (
+        lambda: changed(**dict.fromkeys(TASK_NAMES[:5])),
+        ("'strong'", "5 of the 63", TASK_NAMES[0].removeprefix("curriculum/"), "evaluate.py -n", "single task"),
+    ),
+    "task without lives": (lambda: changed(**{TASK: [], f"episode/{TASK}": []}), ("1 of the 63",)),
+    "damaged provenance": (lambda: changed(provenance={"agent": 3}), ("provenance",)),
+    "other seed": (lambda: results(seed=4), ("seed 4",)),
+    "other mode": (lambda: results(mode="pve"), ("pve",)),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_refused_and_nothing_is_written(name: str, tmp_path: Path) -> None:
+    make, parts = BAD[name]
+    content = make()
+    file = tmp_path / "eval_pvp_1.json"
+    file.write_bytes(content if isinstance(content, bytes) else orjson.dumps(content))
+    assert_refused(proc(tmp_path), str(file), *parts)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+    first = write(tmp_path / "a", "eval_pvp_1.json", results())
+    environment = {"num_agents": 64, "maps_dir": "maps"}
+    for number, (second, part) in enumerate(
+        (
+            (results(seed=2, checkpoint_sha256="another"), "different checkpoints under the name 'weak'"),
+            (results(seed=2, agent="another"), "different checkpoints"),
+            (results(seed=2, environment=environment), "num_agents is 128 and 64"),
+            (results(seed=2, episodes=4), "episodes is 8 and 4"),
+            (results(seed=2, task={"curriculum": "mine"}), "curriculum is None and 'mine'"),
+            (as_original(results(seed=2)), "episode numbers is True and False"),
+        )
+    ):
+        other = write(tmp_path / str(number), "eval_pvp_2.json", second)
+        assert_refused(proc(first, other, "--output-dir", tmp_path / "out"), str(first), str(other), part)
+    again = write(tmp_path / "b", "eval_pvp_1.json", results())
+    assert_refused(proc(first, again), str(first), str(again), "both hold pvp results of seed 1")
+    assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.tsv"))
+
+
+def test_pve_checkpoints_are_compared_beside_original_pvp_files(tmp_path: Path) -> None:
+    write(tmp_path, "eval_pvp_1.json", as_original(results()))
+    files = [
+        write(tmp_path, "eval_pve_1.json", results("pve", 1)),
+        write(tmp_path, "eval_pve_2.json", results("pve", 2, checkpoint_sha256="another")),
+    ]
+    assert_refused(proc(tmp_path), *map(str, files), "different checkpoints")
+
+
+def test_modes_may_differ_in_their_rules_and_pve_files_in_their_policies(tmp_path: Path) -> None:
+    files = [
+        write(tmp_path / "a", "eval_pvp_1.json", results()),
+        write(tmp_path / "b", "eval_pve_1.json", {"weak": results("pve", 1, 4)["weak"]}),
+        write(tmp_path / "c", "eval_pve_1.json", {"strong": results("pve", 1, 4)["strong"]}),
+    ]
+    assert proc(*files, "--output-dir", tmp_path / "out").returncode == 0
+    assert len(rows(tmp_path / "out", "score_summary")) == 4
+
+
+def test_bad_arguments_are_refused(tmp_path: Path) -> None:
+    assert_refused(run(SCRIPT), "name a folder")
+    assert_refused(run(SCRIPT, tmp_path / "none"), "does not exist")
+    assert_refused(run(SCRIPT, tmp_path), "holds no result files", "evaluate.py")
+    assert_refused(run(SCRIPT, tmp_path, "--confidence", 1), "--confidence", "below 1")
+    assert_refused(run(SCRIPT, tmp_path, "--resamples", 3), "--resamples", "100 or more")
+    assert_refused(run(SCRIPT, tmp_path, "--seed", -1), "--seed", "0 or more")
+    stray = write(tmp_path, "eval_pvp.json", {})
+    assert_refused(run(SCRIPT, tmp_path), str(stray), "eval_<pvp|pve>_<seed>.json")
