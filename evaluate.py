@@ -50,8 +50,8 @@ class Arguments:
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
     """First seed."""
     task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
-    """Give everyone this one held-out task: its number, its name, or a part that no other name has. Results then carry
-    the task in their name, and make no score."""
+    """Give everyone this one held-out task: its number, its name, or a part that no other name has. Results then go to
+    task_NUMBER_eval_..., and make no score."""
     untrained: str | None = None
     """Add an untrained agent of this folder in agent_zoo/, as the floor; in pve it plays alone, after the others."""
     num_envs: int = 0
@@ -159,14 +159,14 @@ def find_results(arguments: Arguments, contest: "Contest") -> "list[SeedResults]
     from reinforcement_learning.evaluation_tasks import evaluation_tasks
     from reinforcement_learning.tasks import find_task
 
-    suffix = ""
+    before = ""
     if arguments.task is not None:
         specs = evaluation_tasks()
-        suffix = f"_task_{specs.index(find_task(specs, arguments.task))}"
+        before = f"task_{specs.index(find_task(specs, arguments.task))}_"
     episodes = arguments.episodes or EPISODES[arguments.mode]
     return [
         SeedResults(
-            arguments.folder / f"eval_{arguments.mode}_{seed}{suffix}.json", contest, arguments.mode, seed, episodes
+            arguments.folder / f"{before}eval_{arguments.mode}_{seed}.json", contest, arguments.mode, seed, episodes
         )
         for seed in range(arguments.seed, arguments.seed + arguments.repeats)
     ]

@@ -139,8 +139,8 @@ def test_a_single_task_is_given_to_everyone(policies: Path, world: list[object])
     done = run("evaluate.py", policies, "pvp", "-n", 1, "-t", "GO_FARTHEST", *world)
     assert done.returncode == 0, done.stderr
     assert "proc_eval_result" not in done.stdout
-    (path,) = policies.glob("eval_*.json")
-    assert path.name == "eval_pvp_1_task_4.json"
+    (path,) = policies.glob("*.json")
+    assert path.name == "task_4_eval_pvp_1.json"
     for lists in json.loads(path.read_text()).values():
         assert [name for name in lists if name.startswith("curriculum/")] == [
             "curriculum/Task_CountEvent_(event:GO_FARTHEST_N:64)_reward_to:agent"
