@@ -279,14 +279,15 @@ def _action_heads(env: pufferlib.emulation.PettingZooPufferEnv) -> tuple[ActionH
 
 def _outlive_nobody() -> None:
     """In a worker process, leave Ctrl-C to the parent, and end when the parent says so or is gone."""
-    if multiprocessing.parent_process() is None:
+    parent = multiprocessing.parent_process()
+    if parent is None:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would inherit the parent's handler
-    parent = os.getppid()
+    forked_by = os.getppid()  # the parent itself, or the server that forks for it
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == forked_by and parent.is_alive():
             time.sleep(_PARENT_CHECK_SECONDS)
         os._exit(1)
 

@@ -1,15 +1,14 @@
 """evaluate.py as users run it, on the real game."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from agent_zoo.observation import ObservationLayout
@@ -97,8 +96,11 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
     process.communicate()
+    gone, left = psutil.wait_procs(workers, timeout=30)
+    assert len(gone) >= 2 and not left  # nobody plays on for a parent that is dead
     assert not list(policies.glob("eval_*.json"))
     with journal.open("ab") as file:
         file.write(b'[{"number": 4, "li')  # a line that the kill cut short
