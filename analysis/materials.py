@@ -15,7 +15,7 @@ class Material:
         colour: in every picture, `#rrggbb`. What grows is a strong colour, what is left of it a pale one of its kind;
             all are duller than the agents that are drawn over them.
         leaves: number of the material that is seen in its place once it was harvested; None if it is never used up.
-        note: what an agent can do with it.
+        note: what an agent gets there, or needs to harvest it.
     """
 
     number: int
@@ -26,22 +26,22 @@ class Material:
 
 
 MATERIALS = (
-    Material(0, "void", "#15181c", None, "edge of the world"),
-    Material(1, "water", "#6fa8d6", None, "drink beside it"),
-    Material(2, "grass", "#c3d6a4", None, "walk"),
-    Material(3, "scrub", "#ded3ad", None, "eaten foilage"),
-    Material(4, "foilage", "#7fae5c", 3, "food: walk onto it"),
+    Material(0, "void", "#15181c", None, "world's edge"),
+    Material(1, "water", "#699fcb", None, "drink"),
+    Material(2, "grass", "#b3c594", None, "ground"),
+    Material(3, "scrub", "#d3c79f", None, "eaten foilage"),
+    Material(4, "foilage", "#77a556", 3, "food"),
     Material(5, "stone", "#84878d", None, "impassable"),
     Material(6, "slag", "#b39d8d", None, "mined ore"),
-    Material(7, "ore", "#a85a32", 6, "mine with a pickaxe"),
+    Material(7, "ore", "#a85a32", 6, "with a pickaxe"),
     Material(8, "stump", "#b9ab80", None, "felled tree"),
-    Material(9, "tree", "#3d7346", 8, "carve with an axe"),
+    Material(9, "tree", "#3d7346", 8, "with an axe"),
     Material(10, "fragment", "#cbb9d6", None, "mined crystal"),
-    Material(11, "crystal", "#9360b5", 10, "mine with a chisel"),
+    Material(11, "crystal", "#9360b5", 10, "with a chisel"),
     Material(12, "weeds", "#cfd085", None, "picked herb"),
-    Material(13, "herb", "#c9a21b", 12, "pick with gloves"),
+    Material(13, "herb", "#c9a21b", 12, "with gloves"),
     Material(14, "ocean", "#3f6a9c", None, "fished out"),
-    Material(15, "fish", "#2aa39c", 14, "fish beside it, with a rod"),
+    Material(15, "fish", "#2aa39c", 14, "with a rod"),
 )
 MATERIAL_NAMES = tuple(material.name for material in MATERIALS)
 

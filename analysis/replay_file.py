@@ -7,6 +7,7 @@ times larger than the file.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def read_replay(path: Path, progress: Progress | None = None) -> Replay:
     stream = JsonStream(path, progress or (lambda share: None))
     tiles: np.ndarray | None = None
     packets: _Packets | None = None
-    for key in stream.keys():
+    for key in stream.members():
         if key == "map" and tiles is None:
             tiles = _tiles(stream)
         elif key == "packets" and packets is None:
@@ -238,7 +239,7 @@ def _still_harvested(listed: list[np.ndarray]) -> tuple[np.ndarray, ...]:
     The game lists harvested tiles, and takes one off its list a tick after it has grown again: so one that is missing
     from the next packet was whole in this one. One that is harvested again in that very tick cannot be told.
     """
-    still = [np.intersect1d(now, after, assume_unique=True) for now, after in zip(listed, listed[1:], strict=False)]
+    still = [np.intersect1d(now, after, assume_unique=True) for now, after in pairwise(listed)]
     return (*still, listed[-1])
 
 

@@ -9,18 +9,19 @@ from PIL import Image, ImageDraw, ImageFont
 from analysis.materials import PALETTE
 from analysis.replay import NPC_KINDS, Entities, Replay
 from analysis.replay_clusters import NOISE, UNLABELLED, ReplayClusters
-from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours, rgb
+from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
 from analysis.replay_events import CAUSES, DEATH, Events
+from analysis.replay_sprites import EDGE, sprite_of
 
 STRIP = 44
 """Height of the strip below the map, in pixels."""
 _VOID = 0
-_GROUND, _TEXT, _DIM, _EDGE, _RING = "#15181c", "#eef1f4", "#a9b3bd", "#101214", "#ffd166"
+_GROUND, _TEXT, _DIM, _RING = "#15181c", "#eef1f4", "#a9b3bd", "#ffd166"
 _ATTACK = "#d7263d"
 _VITALS = {"health": "#e4615c", "food": "#e7a33e", "water": "#5eb3e8"}
 _MARGIN = 10
-_SMOOTH = 4
-_SMALLEST_RADIUS = 3.0
+_SMALLEST_RADIUS = 4.0
+_SMALLEST_NPC = 2.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,9 @@ def colours_by_cluster(clusters: ReplayClusters) -> AgentColours:
 class FrameDrawer:
     """Draws ticks of a replay as (size + `STRIP`, size, 3) uint8."""
 
-    def __init__(self, replay: Replay, events: Events, colours: AgentColours, size: int, followed: int | None, radius: int):
+    def __init__(
+        self, replay: Replay, events: Events, colours: AgentColours, size: int, followed: int | None, radius: int
+    ):
         """Draw pictures `size` pixels wide.
 
         Args:
@@ -121,8 +124,8 @@ class FrameDrawer:
         self, image: Image.Image, entities: Entities, tick: int, view: tuple[int, int, float], sharing: "_Sharing"
     ) -> None:
         top, left, scale = view
-        size = max(_SMALLEST_RADIUS, 0.36 * scale)
         is_player = entities is self.replay.players
+        size = max(_SMALLEST_RADIUS, 0.38 * scale) if is_player else max(_SMALLEST_NPC, 0.28 * scale)
         for column in np.flatnonzero(entities.present[tick]).tolist():
             row, col = int(entities.row[tick, column]), int(entities.col[tick, column])
             down, right = sharing.offset(row, col)
@@ -131,7 +134,7 @@ class FrameDrawer:
                 continue
             colour, shape = self._player_look(tick, column) if is_player else self._npc_look(tick, column)
             shape = shape if entities.alive[tick, column] else "cross"
-            sprite = _sprite(shape, colour, round(size if is_player else 0.75 * size, 1))
+            sprite = sprite_of(shape, colour, round(size, 1))
             image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), sprite)
 
     def _player_look(self, tick: int, column: int) -> tuple[str, str]:
@@ -159,9 +162,9 @@ class FrameDrawer:
                 draw.line((*places[attacker], *places[target]), fill=_ATTACK, width=2)
 
     def _draw_ring(self, draw: ImageDraw.ImageDraw, tiles: int) -> None:
-        middle, radius = self.size / 2, max(_SMALLEST_RADIUS, 0.36 * self.size / tiles) + 4
+        middle, radius = self.size / 2, max(_SMALLEST_RADIUS, 0.38 * self.size / tiles) + 4
         box = (middle - radius, middle - radius, middle + radius, middle + radius)
-        draw.ellipse(box, outline=_EDGE, width=4)
+        draw.ellipse(box, outline=EDGE, width=4)
         draw.ellipse(box, outline=_RING, width=2)
 
     def _draw_strip(self, draw: ImageDraw.ImageDraw, tick: int) -> None:
@@ -205,7 +208,9 @@ class FrameDrawer:
             start, end = x + 74, x + width - 12
             if end > start:
                 draw.rectangle((start, y - 4, end, y + 4), fill="#2a3038")
-                draw.rectangle((start, y - 4, start + (end - start) * min(max(value, 0), 100) / 100, y + 4), fill=colour)
+                draw.rectangle(
+                    (start, y - 4, start + (end - start) * min(max(value, 0), 100) / 100, y + 4), fill=colour
+                )
 
     def _fate(self, column: int) -> str:
         died = np.flatnonzero((self.events.kind == DEATH) & (self.events.player == column))
@@ -242,42 +247,6 @@ def _last_seen(present: np.ndarray) -> np.ndarray:
     """Return for each tick the last one at which an entity was there; before its first one, that one, (T,) int64."""
     latest = np.maximum.accumulate(np.where(present, np.arange(len(present)), -1))
     return np.where(latest < 0, np.argmax(present), latest)
-
-
-@functools.cache
-def _sprite(shape: str, colour: str, radius: float) -> Image.Image:
-    """Draw a shape large, and shrink it: its edges are smooth."""
-    side = 2 * (int(radius) + 3)
-    image = Image.new("RGBA", (side * _SMOOTH, side * _SMOOTH), (*rgb(colour), 0))
-    draw = ImageDraw.Draw(image)
-    middle, r = side * _SMOOTH / 2, radius * _SMOOTH
-
-    def disc(share: float, fill: str) -> None:
-        draw.ellipse((middle - share * r, middle - share * r, middle + share * r, middle + share * r), fill=fill)
-
-    if shape in ("disc", "ring"):
-        layers = ((1.2, _EDGE), (1.0, "#ffffff"), (0.78, colour)) if shape == "disc" else (
-            (1.2, _EDGE), (1.0, colour), (0.52, _EDGE),
-        )  # fmt: skip
-        for share, fill in layers:
-            disc(share, fill)
-    elif shape == "cross":
-        for width, fill in ((0.9 * r, _EDGE), (0.45 * r, colour)):
-            for slope in (1, -1):
-                ends = (middle - r, middle - slope * r, middle + r, middle + slope * r)
-                draw.line(ends, fill=fill, width=max(round(width), 2 * _SMOOTH))
-    else:
-        edge = "#ff6b5e" if shape == "square" else _EDGE
-        for share, fill in ((1.25, edge), (0.9, colour)):
-            draw.polygon([(middle + share * r * x, middle + share * r * y) for x, y in _CORNERS[shape]], fill=fill)
-    return image.resize((side, side), Image.Resampling.LANCZOS)
-
-
-_CORNERS = {
-    "triangle": ((0, -1.1), (1.1, 0.85), (-1.1, 0.85)),
-    "diamond": ((0, -1.1), (1.1, 0), (0, 1.1), (-1.1, 0)),
-    "square": ((-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)),
-}
 
 
 @functools.cache

@@ -48,8 +48,9 @@ class JsonStream:
 
     def take(self, character: str) -> None:
         """Take the next character, which must be the given one."""
-        if self.peek() != character:
-            self.fail(f"is not a replay, or damaged: {character!r} is missing where {self.peek() or 'its end'!r} stands")
+        found = self.peek() or "the end"
+        if found != character:
+            self.fail(f"is not a replay, or damaged: {character!r} is missing, {found!r} stands in its place")
         self._at += 1
 
     def value(self) -> Any:
@@ -84,13 +85,13 @@ class JsonStream:
                 yield self.value()
         self.take("]")
 
-    def keys(self) -> Iterator[str]:
-        """Yield the keys of an object; the value of each must be taken before the next key is."""
+    def members(self) -> Iterator[str]:
+        """Yield the names in an object; the value of each must be taken before the next name is."""
         self.take("{")
         while True:
             key = self.value()
             if not isinstance(key, str):
-                self.fail("is not a replay, or damaged: a key is no text")
+                self.fail("is not a replay, or damaged: a name in an object is no text")
             self.take(":")
             yield key
             if self.peek() != ",":

@@ -88,6 +88,7 @@ async function start() {
       if (detail !== "followed") return;
       if (state.followed !== null) map.approach();
       list.reveal();
+      document.getElementById("legend").open = state.followed === null;
     });
     if (data.facts.clusters) state.setColourBy("cluster");
     drawOnChange(state, map, timeline, panels);

@@ -148,7 +148,7 @@ class MapView {
   }
 
   radius() {
-    return Math.max(3.2, Math.min(0.36 * this.camera.scale, 15));
+    return Math.max(4.4, Math.min(0.38 * this.camera.scale, 15));
   }
 
   // ---- drawing
@@ -209,7 +209,7 @@ class MapView {
       return;
     }
     if (!isPlayer) {
-      drawNpc(this.context, x, y, radius * 0.72, this.data.npcKind(index));
+      drawNpc(this.context, x, y, Math.max(2.2, Math.min(0.28 * this.camera.scale, 11)), this.data.npcKind(index));
       return;
     }
     drawPlayer(this.context, x, y, radius, this.state.colouring(index));

@@ -78,6 +78,7 @@ class AgentList {
       row.key = key;
       row.mark.replaceChildren(dot(colouring));
       row.button.classList.toggle("dead", !alive);
+      row.item.style.order = alive ? 0 : 1;
       row.button.setAttribute("aria-pressed", String(followed === player));
     });
   }
