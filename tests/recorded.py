@@ -1,10 +1,10 @@
 """A real episode, recorded as a replay and as a dump at once, and what a witness saw of the engine meanwhile."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pytest
 from nmmo.core.tile import TileState
 from nmmo.render.replay_helper import FileReplayHelper, ReplayHelper
 
@@ -83,10 +83,11 @@ def _state(entity) -> dict[str, float]:
 
 def _belongings(agent) -> dict[str, object]:
     skills = {type(skill).__name__.lower(): skill for skill in agent.skills.skills}
+    levels = {name: (int(s.level.val), int(s.exp.val)) for name, s in skills.items() if name not in ("food", "water")}
     return {
         "food": int(agent.resources.food.val), "water": int(agent.resources.water.val), "gold": int(agent.gold.val),
         "kills": int(agent.history.player_kills),
-        "skills": {name: (int(s.level.val), int(s.exp.val)) for name, s in skills.items() if name not in ("food", "water")},
+        "skills": levels,
         "inventory": sorted((type(i).__name__, int(i.level.val), int(i.quantity.val)) for i in agent.inventory.items),
         "worn": sorted(type(i).__name__ for i in agent.inventory.items if i.equipped.val),
     }  # fmt: skip
@@ -94,8 +95,6 @@ def _belongings(agent) -> dict[str, object]:
 
 def record(subject: Subject, plan: Plan, maps: Path, folder: Path, *, compress: bool = True) -> Recording:
     """Play a plan's episodes, dump them all, and record the last one as a replay too."""
-    import pytest
-
     recorder, act = _Recorder(plan.episodes - 1), Player.act
 
     def recorded_act(player: Player, decision: Decision, actions: np.ndarray) -> None:
@@ -112,6 +111,3 @@ def record(subject: Subject, plan: Plan, maps: Path, folder: Path, *, compress: 
     events = [{name: int(row[column]) for name, column in log.attr_to_col.items()} for row in log.get_data()]
     suffix = "lzma" if compress else "json"
     return Recording(folder / f"episode.replay.{suffix}", folder / "dump", recorder.episode, recorder.truth, events)
-
-
-Recorded = Callable[[], Recording]

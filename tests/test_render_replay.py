@@ -63,15 +63,24 @@ def page(browser, page_file: Path) -> Iterator:
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(page_file.as_uri())
-    page.wait_for_function("window.replay !== undefined && window.replay.place !== undefined")
+    until(page, "window.replay !== undefined")
     yield page
     assert problems == [] and requests == [page_file.as_uri()]
     context.close()
 
 
+def until(page, condition: str) -> None:
+    """Wait for a condition; playwright's own way evaluates text inside the page, which the page forbids."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")
+
+
 def seek(page, tick: int) -> None:
     page.get_by_label("Tick", exact=True).fill(str(tick))
-    page.wait_for_function(f"window.replay.tick === {tick}")
+    until(page, f"window.replay.tick === {tick}")
     settle(page)
 
 
@@ -120,14 +129,14 @@ def test_tiles_follow_the_scrub_bar_forwards_and_back(page, replay: Replay) -> N
 def test_it_plays_and_pauses(page, replay: Replay) -> None:
     page.get_by_label("Speed").select_option("20")
     page.get_by_role("button", name="Play", exact=True).click()
-    page.wait_for_function("window.replay.tick >= 5")
+    until(page, "window.replay.tick >= 5")
     page.get_by_role("button", name="Pause", exact=True).click()
     stopped = page.evaluate("window.replay.tick")
     page.wait_for_timeout(300)
     assert page.evaluate("[window.replay.tick, window.replay.playing]") == [stopped, False]
     page.get_by_label("Speed").select_option("100")
     page.get_by_role("button", name="Play", exact=True).click()
-    page.wait_for_function(f"window.replay.tick === {replay.ticks - 1} && !window.replay.playing")
+    until(page, f"window.replay.tick === {replay.ticks - 1} && !window.replay.playing")
 
 
 def test_the_keyboard_moves_time(page, replay: Replay) -> None:
@@ -138,7 +147,7 @@ def test_the_keyboard_moves_time(page, replay: Replay) -> None:
         page.keyboard.press(key)
         assert page.evaluate("window.replay.tick") == tick
     page.keyboard.press("Space")
-    page.wait_for_function("window.replay.tick > 1")
+    until(page, "window.replay.tick > 1")
     page.keyboard.press("Space")
     assert not page.evaluate("window.replay.playing")
 
@@ -151,7 +160,7 @@ def test_clicking_an_agent_follows_it_and_shows_its_vitals(page, recording: Reco
     place = page.evaluate(f"window.replay.place({number})")
     box = page.locator("#map-canvas").bounding_box()
     page.mouse.click(box["x"] + place["x"], box["y"] + place["y"])
-    page.wait_for_function(f"window.replay.following === {number}")
+    until(page, f"window.replay.following === {number}")
     settle(page)
     middle = page.evaluate(f"window.replay.place({number})")
     assert math.dist((middle["x"], middle["y"]), (box["width"] / 2, box["height"] / 2)) < box["height"] / 20
@@ -223,7 +232,7 @@ def test_agents_are_coloured_by_policy_or_by_cluster(page, replay: Replay) -> No
     assert by_policy == {policy: cluster_colour(number) for number, policy in enumerate(POLICIES)}
     page.get_by_label("Colour by").select_option("cluster")
     seen = set()
-    for tick in (7, 8, 9):
+    for tick in (7, 8, 9, 10):
         seek(page, tick)
         for agent in page.evaluate("window.replay.agents"):
             if not agent["alive"]:
@@ -249,19 +258,15 @@ def test_colours_reach_the_canvas(page) -> None:
         settle(page)
         colour = page.evaluate(f"window.replay.agents.find(({{ id }}) => id === {agent['id']}).colour")
         place = page.evaluate(f"window.replay.place({agent['id']})")
-        pixel = page.evaluate(
-            "({ x, y }) => Array.from(document.getElementById('map-canvas').getContext('2d')"
-            ".getImageData(Math.round(x) - 3, Math.round(y) - 3, 7, 7).data)",
-            place,
-        )
-        pixels = {tuple(pixel[i : i + 3]) for i in range(0, len(pixel), 4)}
-        assert tuple(bytes.fromhex(colour[1:])) in pixels
+        seen = imageio.imread(page.locator("#map-canvas").screenshot())
+        pixels = seen[round(place["y"]) - 6 : round(place["y"]) + 7, round(place["x"]) - 6 : round(place["x"]) + 7, :3]
+        assert nearest(pixels, colour) <= 1
 
 
 def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
     page = browser.new_page(viewport={"width": 390, "height": 780})
     page.goto(page_file.as_uri())
-    page.wait_for_function("window.replay !== undefined")
+    until(page, "window.replay !== undefined")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     for locator in (page.locator("#map-canvas"), page.get_by_role("button", name="Play", exact=True)):
         assert locator.bounding_box()["y"] < 780
@@ -284,9 +289,14 @@ def test_without_clusters_there_is_no_such_switch(browser, recording: Recording,
     assert done.returncode == 0, done.stderr
     page = browser.new_page()
     page.goto((tmp_path / "plain.html").as_uri())
-    page.wait_for_function("window.replay !== undefined")
+    until(page, "window.replay !== undefined")
     assert page.locator("#colour-by option").all_inner_texts() == ["policy"]
     page.close()
+
+
+def nearest(pixels: np.ndarray, colour: str) -> int:
+    """How far the pixel that is nearest to a colour is from it."""
+    return int(np.abs(pixels.reshape(-1, 3).astype(int) - list(bytes.fromhex(colour[1:]))).max(axis=1).min())
 
 
 def film(recording: Recording, path: Path, *options: object) -> np.ndarray:
@@ -296,6 +306,7 @@ def film(recording: Recording, path: Path, *options: object) -> np.ndarray:
     return np.stack(list(imageio.imiter(path, plugin="FFMPEG" if path.suffix == ".mp4" else "pillow")))[..., :3]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # imageio leaves ffmpeg's pipes open
 @pytest.mark.parametrize(("suffix", "tolerance"), [(".gif", 3), (".mp4", 24)])
 def test_films_show_the_followed_agent_on_its_tile(
     recording: Recording, replay: Replay, tmp_path: Path, suffix: str, tolerance: int
@@ -330,10 +341,11 @@ def test_films_are_coloured_by_cluster_too(
     seen = {}
     for name, extra in (("policy", ()), ("cluster", clusters)):
         (tmp_path / name).mkdir()
-        seen[name] = film(recording, tmp_path / name / "film.gif", *options, *extra)[0][125, 125].astype(int)
+        seen[name] = film(recording, tmp_path / name / "film.gif", *options, *extra)[0][115:135, 115:135]
     expected = {"policy": cluster_colour(POLICIES.index(POLICIES[1])), "cluster": cluster_colour(5 % 3)}
     for name, colour in expected.items():
-        assert np.abs(seen[name] - list(bytes.fromhex(colour[1:]))).max() <= 4
+        assert nearest(seen[name], colour) <= 4
+    assert nearest(seen["policy"], expected["cluster"]) > 40 < nearest(seen["cluster"], expected["policy"])
 
 
 @pytest.mark.parametrize(
