@@ -34,13 +34,26 @@ def write_film(path: Path, frames: Iterable[np.ndarray], size: tuple[int, int], 
         writer = imageio_ffmpeg.write_frames(
             str(temporary), size, fps=fps, macro_block_size=1, output_params=shaped, ffmpeg_log_level="error", **coded
         )
+        sent = 0
         try:
             writer.send(None)
             for frame in frames:
                 writer.send(np.ascontiguousarray(frame))
+                sent += 1
         except OSError as error:
             raise UserError(f"{path} cannot be written: ffmpeg ended early ({str(error).splitlines()[0]})") from None
         finally:
             writer.close()
-        if not temporary.stat().st_size:
-            raise UserError(f"{path} cannot be written: ffmpeg made nothing of the pictures")
+        _check_whole(path, temporary, sent)
+
+
+def _check_whole(path: Path, temporary: Path, sent: int) -> None:
+    """Refuse a film that lacks pictures: ffmpeg tells nobody when, say, the disk is full at its end."""
+    import imageio_ffmpeg
+
+    try:
+        written, _ = imageio_ffmpeg.count_frames_and_secs(str(temporary))
+    except RuntimeError:
+        written = 0
+    if written != sent:
+        raise UserError(f"{path} cannot be written: {written} of {sent} pictures arrived; is the disk full?")

@@ -93,10 +93,10 @@ class FrameDrawer:
         image = Image.new("RGB", (self.size, self.size + STRIP), _GROUND)
         image.paste(Image.fromarray(self._ground(tick, top, left, tiles)), (0, 0))
         draw = ImageDraw.Draw(image)
+        self._draw_attacks(draw, tick, (top, left, scale))
         sharing = _Sharing()
         for entities in (self.replay.npcs, self.replay.players):
             self._draw_entities(image, entities, tick, (top, left, scale), sharing)
-        self._draw_attacks(draw, tick, (top, left, scale))
         if self.followed is not None:
             self._draw_ring(draw, tiles)
         # What reaches beyond the map's edge must not reach into the strip.

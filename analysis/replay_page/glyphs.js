@@ -74,11 +74,12 @@ function drawNpc(context, x, y, radius, kind) {
   drawShape(context, kind.shape, x, y, radius, kind.colour, kind.shape === "square" ? "#ff6b5e" : "#101214");
 }
 
-/** An attack: a line with a white seam and an arrow head at its target. */
-function drawAttack(context, from, to, style, scale) {
-  const length = Math.hypot(to.x - from.x, to.y - from.y);
+/** An attack: a line with a white seam and an arrow head, which stops short of its target by a gap. */
+function drawAttack(context, from, target, style, scale, gap = 0) {
+  const length = Math.hypot(target.x - from.x, target.y - from.y);
   if (length < 1) return;
-  const [unitX, unitY] = [(to.x - from.x) / length, (to.y - from.y) / length];
+  const [unitX, unitY] = [(target.x - from.x) / length, (target.y - from.y) / length];
+  const to = { x: target.x - unitX * gap, y: target.y - unitY * gap };
   const head = Math.min(length / 2, Math.max(4, 5 * scale));
   for (const [width, colour] of [[3 * scale + 1.5, "#ffffffd0"], [1.6 * scale, ATTACK_COLOUR]]) {
     context.strokeStyle = context.fillStyle = colour;

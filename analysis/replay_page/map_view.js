@@ -164,8 +164,8 @@ class MapView {
     this.shown = this.layOut();
     this.drawTrail();
     const visible = this.shown.filter(({ x, y }) => x > -20 && y > -20 && x < camera.width + 20 && y < camera.height + 20);
-    for (const entity of visible) this.drawEntity(entity);
     this.drawAttacks();
+    for (const entity of visible) this.drawEntity(entity);
     this.drawFollowed();
     this.drawPing();
     this.showTooltip();
@@ -244,7 +244,7 @@ class MapView {
       const target = at.get(entity.group.at("target", entity.index, this.state.tick));
       if (!target) continue;
       const style = this.data.facts.styles[entity.group.at("style", entity.index, this.state.tick)];
-      drawAttack(this.context, entity, target, style, scale);
+      drawAttack(this.context, entity, target, style, scale, this.radius());
     }
   }
 
