@@ -168,7 +168,7 @@ class FrameDrawer:
         draw.ellipse(box, outline=_RING, width=2)
 
     def _draw_strip(self, draw: ImageDraw.ImageDraw, tick: int) -> None:
-        middle = self.size + STRIP // 2
+        middle = self.size + (STRIP // 2 if self.followed is None else 13)
         clock = f"tick {tick}"
         draw.text((self.size - _MARGIN, middle), clock, fill=_DIM, font=_font(14), anchor="rm")
         room = self.size - 2 * _MARGIN - draw.textlength(clock, font=_font(14))
