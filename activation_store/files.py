@@ -19,11 +19,12 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextlib.contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path` that takes its name only once the block ends without an exception.
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Hand out a temporary path beside `path` for a library that opens files itself; it takes its name at the end.
 
-    The bytes are flushed to the disk before the rename and the folder after it, so a kill at any moment leaves
-    either the old file or the new one. On an exception the temporary file is removed.
+    It does so only once the block ends without an exception. The bytes are flushed to the disk before the rename and
+    the folder after it, so a kill at any moment leaves either the old file or the new one. On an exception the
+    temporary file is removed.
 
     Raises:
         UserError: the folder cannot be made or written to, or the disk is full.
@@ -33,12 +34,10 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PARTIAL_SUFFIX, dir=path.parent)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
+    os.close(descriptor)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
-            os.fsync(file.fileno())
+        yield Path(name)
+        _flush(Path(name))
         Path(name).replace(path)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
@@ -46,6 +45,17 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             raise UserError(f"{path} cannot be written: {error.strerror}") from error
         raise
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file beside `path` that takes its name only once the block ends without an exception.
+
+    Raises:
+        UserError: as `atomic_path`.
+    """
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        yield file
 
 
 def make_folder(folder: Path) -> None:
@@ -108,6 +118,15 @@ def sync_folder(folder: Path) -> None:
     """Make renames inside `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fchmod(descriptor, 0o666 & ~_umask())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

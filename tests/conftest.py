@@ -1,5 +1,6 @@
 """Fixtures on the real game: small maps, few agents, everything else as users meet it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,11 @@ import pytest
 
 from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.environment import make_environment, observation_layout
+from reinforcement_learning.extraction import Plan, untrained_subject
 from reinforcement_learning.maps import ensure_maps
-from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from tests.browser import browser  # noqa: F401
+from tests.recorded import Recording, record
 
 AGENT = "neurips23_start_kit"
 
@@ -58,6 +62,18 @@ def seen(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> np
         _, _, died, cut_off, _ = world.step(random_legal_actions(observations, layout, random))
         alive = np.array([not died[agent] and not cut_off[agent] for agent in world.possible_agents])
     return np.concatenate(collected)
+
+
+@pytest.fixture(scope="session")
+def recording(
+    small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Recording:
+    """A dump of two episodes, and the second of them as a replay."""
+    world = replace(small_world, spawn_immunity=0)
+    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=32))
+    subject = untrained_subject(AGENT, settings, maps, seed=0)
+    plan = Plan(2, None, seed=4, layers=("action_decoder",), env=world, task=task)
+    return record(subject, plan, maps, tmp_path_factory.mktemp("recording"))
 
 
 def random_legal_actions(

@@ -1,0 +1,144 @@
+"""A recorded episode of Neural MMO as tables: who was where at each tick, how they fared, and what the map was like.
+
+T ticks, P players, N non-player characters (NPCs). A cell of a table holds zero where its entity is not present.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.materials import HARVESTED
+
+NPC_KINDS = ("passive", "neutral", "aggressive")
+STYLES = ("Melee", "Range", "Mage")
+SLOTS = ("hat", "top", "bottom", "held", "ammunition")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One stack in an inventory; `slot` is where it is worn, one of `SLOTS`, or empty."""
+
+    name: str
+    level: int
+    quantity: int
+    slot: str
+
+
+@dataclass(frozen=True)
+class Entities:
+    """What players and NPCs have in common.
+
+    Attributes:
+        ids: of the game: above 0 for players, below 0 for NPCs, (E,) int32.
+        names: as the replay spells them, E of them.
+        present: which are in a tick's packet, (T, E) bool.
+        alive: those of them that live; the dead are in the packet of their last tick, (T, E) bool.
+        row: (T, E) int32.
+        col: (T, E) int32.
+        health: points, (T, E) int32.
+        level: the highest of their combat levels, (T, E) int32.
+        damage: points that attacks took from it in this tick, (T, E) int32.
+        target: id of whom it attacked in this tick, 0 for nobody, (T, E) int32.
+        style: of that attack, an index into `STYLES`, (T, E) int32.
+    """
+
+    ids: np.ndarray
+    names: tuple[str, ...]
+    present: np.ndarray
+    alive: np.ndarray
+    row: np.ndarray
+    col: np.ndarray
+    health: np.ndarray
+    level: np.ndarray
+    damage: np.ndarray
+    target: np.ndarray
+    style: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class Players(Entities):
+    """The agents.
+
+    Attributes:
+        food: points, (T, P) int32.
+        water: points, (T, P) int32.
+        gold: (T, P) int32.
+        kills: players it has defeated so far, (T, P) int32.
+        inflicted: points of damage it has dealt so far, (T, P) int32.
+        received: points of damage it has taken so far, (T, P) int32.
+        frozen: ticks that it cannot act for, (T, P) int32.
+        skill_level: (T, P, skills) int32.
+        skill_experience: (T, P, skills) int32.
+        inventory: index into `Replay.inventories`, (T, P) int32.
+    """
+
+    food: np.ndarray
+    water: np.ndarray
+    gold: np.ndarray
+    kills: np.ndarray
+    inflicted: np.ndarray
+    received: np.ndarray
+    frozen: np.ndarray
+    skill_level: np.ndarray
+    skill_experience: np.ndarray
+    inventory: np.ndarray
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The policy of each player, P names."""
+        return tuple(policy_of(name, int(number)) for name, number in zip(self.names, self.ids, strict=True))
+
+
+@dataclass(frozen=True)
+class Npcs(Entities):
+    """The NPCs; `kind` is an index into `NPC_KINDS`, (N,) int32."""
+
+    kind: np.ndarray
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One episode.
+
+    Attributes:
+        tiles: materials before anybody harvested, (rows, cols) uint8.
+        harvested: places of the tiles that are used up at each tick, row * cols + col, sorted; T arrays of int32.
+        players: the agents.
+        npcs: the non-player characters.
+        skills: names of the skills.
+        inventories: every inventory that occurs; the first is empty.
+    """
+
+    tiles: np.ndarray
+    harvested: tuple[np.ndarray, ...]
+    players: Players
+    npcs: Npcs
+    skills: tuple[str, ...]
+    inventories: tuple[tuple[Item, ...], ...]
+
+    @property
+    def ticks(self) -> int:
+        """Packets of the replay: ticks 0 to `ticks` - 1."""
+        return len(self.harvested)
+
+    def materials_at(self, tick: int) -> np.ndarray:
+        """Return what is seen on each tile at a tick, (rows, cols) uint8."""
+        seen = self.tiles.copy()
+        places = self.harvested[tick]
+        seen.flat[places] = HARVESTED[seen.flat[places]]
+        return seen
+
+
+def policy_of(name: str, number: int) -> str:
+    """Return the policy in an agent's name: the name without the agent's number; the whole name if it has none."""
+    found = re.fullmatch(r"(.+)_\d+", name)
+    if found:
+        return found[1]
+    if name.endswith(str(number)) and name != str(number):
+        return name.removesuffix(str(number))
+    found = re.fullmatch(r"(.*?\D)\d+", name)
+    return found[1] if found else name

@@ -1,0 +1,195 @@
+"use strict";
+
+/* The replay's tables, unpacked. Players and NPCs are counted from 0; ids are the game's. */
+
+const INTEGERS = { i1: Int8Array, i2: Int16Array, i4: Int32Array };
+
+/** Inflate base64 text to bytes. */
+async function inflated(base64) {
+  const binary = atob(base64);
+  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Cut the bytes into tables: each stores differences along its last axis, which are added up here. */
+function unpacked(columns, bytes) {
+  const tables = {};
+  let at = 0;
+  for (const { name, kind, shape } of columns) {
+    if (kind === "json") {
+      tables[name] = JSON.parse(new TextDecoder().decode(bytes.subarray(at, at + shape[0])));
+      at += shape[0];
+      continue;
+    }
+    const type = INTEGERS[kind];
+    const size = shape.reduce((product, length) => product * length, 1);
+    const values = new type(bytes.slice(at, at + size * type.BYTES_PER_ELEMENT).buffer);
+    const length = shape[shape.length - 1];
+    for (let start = 0; start < size; start += length) {
+      for (let i = start + 1; i < start + length; i++) values[i] += values[i - 1];
+    }
+    tables[name] = values;
+    at += size * type.BYTES_PER_ELEMENT;
+  }
+  return tables;
+}
+
+/** Players or NPCs: one table a property, each entity's ticks side by side. */
+class Entities {
+  constructor(prefix, facts, tables, ticks) {
+    this.ids = facts.ids;
+    this.names = facts.names;
+    this.count = facts.ids.length;
+    this.ticks = ticks;
+    this.indexOfId = new Map(facts.ids.map((id, index) => [id, index]));
+    this.tables = {};
+    for (const name of Object.keys(tables)) {
+      if (name.startsWith(prefix + ".")) this.tables[name.slice(prefix.length + 1)] = tables[name];
+    }
+  }
+
+  /** The value of a property of an entity at a tick. */
+  at(property, index, tick) {
+    return this.tables[property][index * this.ticks + tick];
+  }
+
+  present(index, tick) { return this.at("present", index, tick) !== 0; }
+
+  alive(index, tick) { return this.at("alive", index, tick) !== 0; }
+
+  /** Last tick at or before the given one at which it was there; -1 if it never was. */
+  lastSeen(index, tick) {
+    while (tick >= 0 && !this.present(index, tick)) tick--;
+    return tick;
+  }
+}
+
+/** The whole replay. */
+class ReplayData {
+  constructor(facts, tables) {
+    this.facts = facts;
+    this.ticks = facts.ticks;
+    this.rows = facts.rows;
+    this.cols = facts.cols;
+    this.players = new Entities("player", facts.players, tables, facts.ticks);
+    this.npcs = new Entities("npc", facts.npcs, tables, facts.ticks);
+    this.inventories = tables.inventories;
+    this.fullTiles = tables.tiles;
+    this.togglePlace = tables["toggle.place"];
+    this.toggleOffset = tables["toggle.offset"];
+    this.events = this.readEvents(tables);
+    this.eventsOf = Array.from({ length: this.players.count }, () => []);
+    for (const event of this.events) this.eventsOf[event.player].push(event);
+  }
+
+  static async load() {
+    const facts = JSON.parse(document.getElementById("replay-facts").textContent);
+    const content = document.getElementById("replay-content");
+    const tables = unpacked(facts.columns, await inflated(content.textContent.trim()));
+    content.remove();
+    return new ReplayData(facts, tables);
+  }
+
+  readEvents(tables) {
+    return Array.from(tables["event.tick"], (tick, i) => ({
+      tick,
+      kind: this.facts.eventKinds[tables["event.kind"][i]],
+      player: tables["event.player"][i],
+      other: tables["event.other"][i],
+      detail: tables["event.detail"][i],
+      value: tables["event.value"][i],
+    }));
+  }
+
+  /** Players or NPCs, and the place among them, of an id of the game; null if there is none. */
+  find(id) {
+    const group = id > 0 ? this.players : this.npcs;
+    const index = group.indexOfId.get(id);
+    return index === undefined ? null : { group, index };
+  }
+
+  nameOf(id) {
+    const found = this.find(id);
+    return found ? found.group.names[found.index] : `entity ${id}`;
+  }
+
+  policyOf(player) { return this.facts.policies[this.facts.players.policy[player]]; }
+
+  npcKind(npc) {
+    const first = this.npcs.tables.present.subarray(npc * this.ticks, (npc + 1) * this.ticks).indexOf(1);
+    return this.facts.npcKinds[this.npcs.at("kind", npc, Math.max(first, 0))];
+  }
+
+  /** Who attacks an id at a tick: [{id, style}]. */
+  attackersOf(id, tick) {
+    const attackers = [];
+    for (const group of [this.players, this.npcs]) {
+      for (let i = 0; i < group.count; i++) {
+        if (group.at("target", i, tick) === id) {
+          attackers.push({ id: group.ids[i], style: this.facts.styles[group.at("style", i, tick)] });
+        }
+      }
+    }
+    return attackers;
+  }
+
+  /** One line that says what an event is. */
+  describe(event) {
+    const other = event.other ? this.nameOf(event.other) : "";
+    if (event.kind === "death") {
+      return event.other ? `dies, killed by ${other}` : `dies, ${this.facts.causes[event.detail]}`;
+    }
+    if (event.kind === "kill") return `kills ${other}`;
+    if (event.kind === "level-up") return `reaches ${this.facts.skills[event.detail]} level ${event.value}`;
+    return event.text;
+  }
+
+  /** Hits that a player gave and took, as events; found when first asked for. */
+  hitsOf(player) {
+    this.hits ??= new Map();
+    if (!this.hits.has(player)) this.hits.set(player, this.findHits(player));
+    return this.hits.get(player);
+  }
+
+  findHits(player) {
+    const hits = [];
+    for (let tick = 0; tick < this.ticks; tick++) {
+      const target = this.players.at("target", player, tick);
+      if (target) {
+        const style = this.facts.styles[this.players.at("style", player, tick)];
+        hits.push({ tick, kind: "hit", player, other: target, text: `attacks ${this.nameOf(target)} (${style})` });
+      }
+      const damage = this.players.at("damage", player, tick);
+      if (damage) {
+        const names = this.attackersOf(this.players.ids[player], tick).map(({ id }) => this.nameOf(id));
+        hits.push({ tick, kind: "hit taken", player, other: 0, text: `loses ${damage} health to ${names.join(", ")}` });
+      }
+    }
+    return hits;
+  }
+}
+
+/** The map at one tick, moved from tick to tick by the tiles that change: going back undoes what going on does. */
+class TileClock {
+  constructor(data) {
+    this.data = data;
+    this.harvested = new Uint8Array(data.rows * data.cols);
+    this.tick = -1;
+  }
+
+  /** Move to a tick; returns the places of the tiles that may have changed. */
+  moveTo(tick) {
+    const { togglePlace, toggleOffset } = this.data;
+    const [low, high] = [Math.min(tick, this.tick) + 1, Math.max(tick, this.tick) + 1];
+    const changed = togglePlace.subarray(toggleOffset[low], toggleOffset[high]);
+    for (const place of changed) this.harvested[place] ^= 1;
+    this.tick = tick;
+    return changed;
+  }
+
+  material(place) {
+    const full = this.data.fullTiles[place];
+    return this.harvested[place] ? this.data.facts.harvested[full] : full;
+  }
+}

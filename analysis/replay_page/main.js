@@ -1,0 +1,105 @@
+"use strict";
+
+/* Puts the parts together, draws when something changed, and shows the state to consoles and tests. */
+
+/** What `window.replay` offers: numbers and copies, nothing that could change the view. */
+function publicState(state, map) {
+  const { data } = state;
+  const { players, npcs, facts } = data;
+  const plain = ["row", "col", "health", "level", "damage", "target"];
+  const vitals = ["food", "water", "gold", "kills", "inflicted", "received", "frozen"];
+  const common = (group, index) => ({
+    id: group.ids[index],
+    name: group.names[index],
+    alive: group.alive(index, state.tick),
+    ...Object.fromEntries(plain.map((property) => [property, group.at(property, index, state.tick)])),
+  });
+  const there = (group) => Array.from({ length: group.count }, (_, i) => i).filter((i) => group.present(i, state.tick));
+  const player = (index) => ({
+    ...common(players, index),
+    policy: data.policyOf(index).name,
+    ...Object.fromEntries(vitals.map((property) => [property, players.at(property, index, state.tick)])),
+    skills: Object.fromEntries(facts.skills.map((skill) => [skill, {
+      level: players.at(`level.${skill}`, index, state.tick), experience: players.at(`experience.${skill}`, index, state.tick),
+    }])),
+    inventory: data.inventories[players.at("inventory", index, state.tick)]
+      .map(([name, level, quantity, slot]) => ({ name, level, quantity, slot })),
+    ...state.colouring(index),
+  });
+  return Object.freeze({
+    get tick() { return state.tick; },
+    get ticks() { return data.ticks; },
+    get playing() { return state.playing; },
+    get following() { return state.followed === null ? null : players.ids[state.followed]; },
+    get colourBy() { return state.colourBy; },
+    /** Agents that are in this tick's packet, the dead of this tick among them. */
+    get agents() { return there(players).map(player); },
+    get npcs() { return there(npcs).map((index) => ({ ...common(npcs, index), kind: data.npcKind(index).name })); },
+    /** What is seen on each tile, a list of rows of material names. */
+    get materials() {
+      map.moveTiles();
+      return Array.from({ length: data.rows }, (_, row) => Array.from(
+        { length: data.cols }, (_, col) => facts.materials[map.clock.material(row * data.cols + col)].name,
+      ));
+    },
+    get events() {
+      return state.events.map((event) => ({
+        tick: event.tick, kind: event.kind, agent: players.ids[event.player], other: event.other, text: data.describe(event),
+      }));
+    },
+    /** Middle of an agent on the map's canvas, in CSS pixels. */
+    place(id) {
+      const found = map.shown.find(({ group, index }) => group.ids[index] === id);
+      return found ? { x: found.x, y: found.y } : null;
+    },
+  });
+}
+
+/** Draw once a frame, and only what changed. */
+function drawOnChange(state, map, timeline, panels) {
+  const dirty = new Set(["tick"]);
+  state.addEventListener("change", ({ detail }) => dirty.add(detail));
+  let last = performance.now();
+  const frame = (now) => {
+    state.advance(Math.min(0.25, (now - last) / 1000));
+    last = now;
+    if (dirty.size) {
+      const onlyPlaces = [...dirty].every((what) => ["fraction", "view", "pointer"].includes(what));
+      dirty.clear();
+      map.draw();
+      timeline.draw();
+      if (!onlyPlaces) for (const panel of panels) panel.draw();
+    }
+    requestAnimationFrame(frame);
+  };
+  requestAnimationFrame(frame);
+}
+
+async function start() {
+  const loading = document.getElementById("loading");
+  try {
+    const data = await ReplayData.load();
+    const state = new ViewState(data);
+    const map = new MapView(state);
+    const timeline = new Timeline(state);
+    const list = new AgentList(state);
+    const panels = [new Controls(state, map), new AgentPanel(state), list, new Legend(state)];
+    state.addEventListener("change", ({ detail }) => {
+      if (detail !== "followed") return;
+      if (state.followed !== null) map.approach();
+      list.reveal();
+      document.getElementById("legend").open = state.followed === null;
+    });
+    if (data.facts.clusters) state.setColourBy("cluster");
+    drawOnChange(state, map, timeline, panels);
+    window.replay = publicState(state, map);
+    loading.hidden = true;
+  } catch (error) {
+    loading.classList.add("failed");
+    loading.textContent = `This page cannot show its replay: ${error.message}. It needs a browser of 2023 or later; if `
+      + "yours is newer, the file is damaged: render the replay again.";
+    throw error;
+  }
+}
+
+start();

@@ -1,0 +1,463 @@
+"use strict";
+
+/* The canvas with the world: tiles, entities, attacks; zoom, pan, hover, click. */
+
+const CLOSEST = 64; // pixels a tile, at most
+const FOLLOWED_TILES = 31; // tiles across the view when an agent is picked
+const TRAIL_TICKS = 40;
+const VOID = 0;
+
+/** Where tiles are on the canvas, in CSS pixels. */
+class Camera {
+  constructor() {
+    this.scale = 4; // pixels a tile
+    this.x = 0; // tile at the middle of the view
+    this.y = 0;
+    this.width = 1;
+    this.height = 1;
+    this.smallest = 1;
+  }
+
+  toScreen(row, col) {
+    return { x: (col + 0.5 - this.x) * this.scale + this.width / 2, y: (row + 0.5 - this.y) * this.scale + this.height / 2 };
+  }
+
+  /** Row and column, with fractions, under a point of the canvas; a tile starts at its whole number. */
+  toTile(x, y) {
+    return { row: (y - this.height / 2) / this.scale + this.y, col: (x - this.width / 2) / this.scale + this.x };
+  }
+
+  /** Zoom so that the tile under a point stays there. */
+  zoom(factor, x = this.width / 2, y = this.height / 2) {
+    const before = this.toTile(x, y);
+    this.scale = Math.max(this.smallest, Math.min(CLOSEST, this.scale * factor));
+    const after = this.toTile(x, y);
+    this.x += before.col - after.col;
+    this.y += before.row - after.row;
+  }
+
+  fit({ top, left, bottom, right }) {
+    this.scale = Math.min(this.width / (right - left), this.height / (bottom - top));
+    this.smallest = this.scale / 2;
+    this.x = (left + right) / 2;
+    this.y = (top + bottom) / 2;
+  }
+}
+
+class MapView {
+  constructor(state) {
+    this.state = state;
+    this.data = state.data;
+    this.canvas = document.getElementById("map-canvas");
+    this.context = this.canvas.getContext("2d");
+    this.tooltip = document.getElementById("tooltip");
+    this.camera = new Camera();
+    this.clock = new TileClock(this.data);
+    this.bounds = this.worldBounds();
+    this.fitted = true;
+    this.shown = [];
+    this.pointer = null;
+    this.paintWorld();
+    new ResizeObserver(() => this.resize()).observe(this.canvas);
+    this.resize();
+    this.listen();
+  }
+
+  /** The part of the map that is not void, with a margin. */
+  worldBounds() {
+    const { rows, cols, fullTiles } = this.data;
+    const bounds = { top: rows, left: cols, bottom: 0, right: 0 };
+    fullTiles.forEach((material, place) => {
+      if (material === VOID) return;
+      const [row, col] = [Math.floor(place / cols), place % cols];
+      bounds.top = Math.min(bounds.top, row);
+      bounds.bottom = Math.max(bounds.bottom, row + 1);
+      bounds.left = Math.min(bounds.left, col);
+      bounds.right = Math.max(bounds.right, col + 1);
+    });
+    if (bounds.bottom === 0) return { top: 0, left: 0, bottom: rows, right: cols };
+    return { top: bounds.top - 1, left: bounds.left - 1, bottom: bounds.bottom + 1, right: bounds.right + 1 };
+  }
+
+  // ---- tiles: one pixel each on a hidden canvas, repainted only where they change
+
+  paintWorld() {
+    this.world = document.createElement("canvas");
+    this.world.width = this.data.cols;
+    this.world.height = this.data.rows;
+    this.worldContext = this.world.getContext("2d");
+    this.pixels = this.worldContext.createImageData(this.data.cols, this.data.rows);
+    this.colours = this.data.facts.materials.map(({ colour }) => {
+      const value = parseInt(colour.slice(1), 16);
+      return [value >> 16, (value >> 8) & 255, value & 255];
+    });
+    for (let place = 0; place < this.data.fullTiles.length; place++) this.paintTile(place);
+    this.moveTiles();
+    this.worldContext.putImageData(this.pixels, 0, 0);
+  }
+
+  paintTile(place) {
+    const [red, green, blue] = this.colours[this.clock.material(place)];
+    this.pixels.data.set([red, green, blue, 255], 4 * place);
+  }
+
+  moveTiles() {
+    if (this.clock.tick === this.state.tick) return;
+    const changed = this.clock.moveTo(this.state.tick);
+    for (const place of changed) this.paintTile(place);
+    if (changed.length) this.worldContext.putImageData(this.pixels, 0, 0);
+  }
+
+  // ---- where things are
+
+  /** Place of an entity between two ticks; null if it is not there. */
+  placeOf(group, index) {
+    const { tick, fraction } = this.state;
+    if (!group.present(index, tick)) return null;
+    const [row, col] = [group.at("row", index, tick), group.at("col", index, tick)];
+    if (fraction >= 1 || tick === 0 || !group.alive(index, tick - 1)) return { row, col };
+    const part = Math.min(1, fraction * 1.6); // arrive early, and rest
+    const [oldRow, oldCol] = [group.at("row", index, tick - 1), group.at("col", index, tick - 1)];
+    return { row: oldRow + (row - oldRow) * part, col: oldCol + (col - oldCol) * part };
+  }
+
+  /** All entities that are there: [{group, index, x, y, row, col}], those that share a tile side by side. */
+  layOut() {
+    const shown = [];
+    const sharing = new Map();
+    for (const group of [this.data.npcs, this.data.players]) {
+      for (let index = 0; index < group.count; index++) {
+        const place = this.placeOf(group, index);
+        if (!place) continue;
+        const tile = group.at("row", index, this.state.tick) * this.data.cols + group.at("col", index, this.state.tick);
+        const entity = { group, index, tile, alive: group.alive(index, this.state.tick), ...this.camera.toScreen(place.row, place.col) };
+        shown.push(entity);
+        if (!sharing.has(tile)) sharing.set(tile, []);
+        sharing.get(tile).push(entity);
+      }
+    }
+    for (const entities of sharing.values()) {
+      if (entities.length === 1) continue;
+      entities.forEach((entity, i) => {
+        const angle = (2 * Math.PI * i) / entities.length;
+        entity.x += 0.24 * this.camera.scale * Math.cos(angle);
+        entity.y += 0.24 * this.camera.scale * Math.sin(angle);
+      });
+    }
+    return shown;
+  }
+
+  radius() {
+    return Math.max(4.4, Math.min(0.38 * this.camera.scale, 15));
+  }
+
+  // ---- drawing
+
+  draw() {
+    this.moveTiles();
+    if (this.state.centred) this.centre();
+    const { context, camera } = this;
+    const ratio = window.devicePixelRatio || 1;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, camera.width, camera.height);
+    this.drawTiles();
+    this.shown = this.layOut();
+    this.drawTrail();
+    const visible = this.shown.filter(({ x, y }) => x > -20 && y > -20 && x < camera.width + 20 && y < camera.height + 20);
+    this.drawAttacks();
+    for (const entity of visible) this.drawEntity(entity);
+    this.drawFollowed();
+    this.drawPing();
+    this.showTooltip();
+  }
+
+  drawTiles() {
+    const { context, camera } = this;
+    const { x, y } = camera.toScreen(-0.5, -0.5);
+    context.imageSmoothingEnabled = camera.scale < 1;
+    context.drawImage(this.world, x, y, this.data.cols * camera.scale, this.data.rows * camera.scale);
+    if (camera.scale < 11) return;
+    const from = camera.toTile(0, 0);
+    const to = camera.toTile(camera.width, camera.height);
+    for (let row = Math.max(0, Math.floor(from.row)); row < Math.min(this.data.rows, to.row); row++) {
+      for (let col = Math.max(0, Math.floor(from.col)); col < Math.min(this.data.cols, to.col); col++) {
+        this.drawTileMark(row, col);
+      }
+    }
+  }
+
+  /** Up close, a mark on what can be harvested, an empty one on what was: not by colour alone. */
+  drawTileMark(row, col) {
+    const place = row * this.data.cols + col;
+    const full = this.data.fullTiles[place];
+    if (this.data.facts.harvested[full] === full) return;
+    const { x, y } = this.camera.toScreen(row, col);
+    const shapes = { foilage: "dot", tree: "triangle", ore: "square", crystal: "diamond", herb: "circle", fish: "dot" };
+    shapePath(this.context, shapes[this.data.facts.materials[full].name], x, y, this.camera.scale * 0.2);
+    this.context.lineWidth = 1;
+    this.context.fillStyle = this.context.strokeStyle = this.clock.harvested[place] ? "#00000055" : "#ffffffa0";
+    if (this.clock.harvested[place]) this.context.stroke();
+    else this.context.fill();
+  }
+
+  drawEntity({ group, index, x, y, alive }) {
+    const radius = this.radius();
+    const isPlayer = group === this.data.players;
+    if (!alive) {
+      const colour = isPlayer ? this.state.colouring(index).colour : this.data.npcKind(index).colour;
+      drawShape(this.context, "cross", x, y, radius, colour, "#101214");
+      return;
+    }
+    if (!isPlayer) {
+      drawNpc(this.context, x, y, Math.max(2.2, Math.min(0.28 * this.camera.scale, 11)), this.data.npcKind(index));
+      return;
+    }
+    drawPlayer(this.context, x, y, radius, this.state.colouring(index));
+    if (this.camera.scale >= 18) this.drawHealth(x, y, radius, group.at("health", index, this.state.tick));
+    if (this.camera.scale >= 30) this.drawText(String(group.ids[index]), x, y - radius - 5);
+  }
+
+  drawHealth(x, y, radius, health) {
+    if (health >= 100) return;
+    const width = 2 * radius;
+    this.context.fillStyle = "#101214";
+    this.context.fillRect(x - radius - 1, y + radius + 2, width + 2, 5);
+    this.context.fillStyle = health > 50 ? "#7fce8e" : health > 25 ? "#ffd166" : "#ff6b5e";
+    this.context.fillRect(x - radius, y + radius + 3, (width * health) / 100, 3);
+  }
+
+  drawText(text, x, y) {
+    const { context } = this;
+    context.font = "600 11px system-ui, sans-serif";
+    context.textAlign = "center";
+    context.lineWidth = 3;
+    context.strokeStyle = "#101214d0";
+    context.strokeText(text, x, y);
+    context.fillStyle = "#ffffff";
+    context.fillText(text, x, y);
+  }
+
+  drawAttacks() {
+    const at = new Map(this.shown.map((entity) => [entity.group.ids[entity.index], entity]));
+    const scale = Math.max(0.7, Math.min(1.6, this.camera.scale / 14));
+    for (const entity of this.shown) {
+      const target = at.get(entity.group.at("target", entity.index, this.state.tick));
+      if (!target) continue;
+      const style = this.data.facts.styles[entity.group.at("style", entity.index, this.state.tick)];
+      drawAttack(this.context, entity, target, style, scale, this.radius());
+    }
+  }
+
+  drawTrail() {
+    const { followed, tick } = this.state;
+    if (followed === null) return;
+    const { players } = this.data;
+    this.context.lineWidth = Math.max(1.5, this.camera.scale * 0.09);
+    this.context.lineCap = "round";
+    for (let back = Math.min(TRAIL_TICKS, tick); back > 0; back--) {
+      const [from, to] = [tick - back, tick - back + 1];
+      if (!players.present(followed, from) || !players.present(followed, to)) continue;
+      const start = this.camera.toScreen(players.at("row", followed, from), players.at("col", followed, from));
+      const end = to === tick ? this.shown.find(({ group, index }) => group === players && index === followed)
+        : this.camera.toScreen(players.at("row", followed, to), players.at("col", followed, to));
+      this.context.globalAlpha = 1 - back / (TRAIL_TICKS + 1);
+      this.context.strokeStyle = "#101214";
+      this.context.beginPath();
+      this.context.moveTo(start.x, start.y);
+      this.context.lineTo(end.x, end.y);
+      this.context.stroke();
+    }
+    this.context.globalAlpha = 1;
+  }
+
+  drawFollowed() {
+    const { followed } = this.state;
+    if (followed === null) return;
+    const found = this.shown.find(({ group, index }) => group === this.data.players && index === followed);
+    const { x, y } = found ?? this.lastPlace();
+    this.drawRing(x, y, this.radius() + 4);
+    this.drawText(this.data.players.names[followed] + (found ? "" : " (died here)"), x, y - this.radius() - 9);
+  }
+
+  /** Where the followed agent was last seen, or first. */
+  lastPlace() {
+    const { players } = this.data;
+    const { followed, tick } = this.state;
+    let seen = players.lastSeen(followed, tick);
+    if (seen < 0) seen = players.tables.present.subarray(followed * this.data.ticks).indexOf(1);
+    return this.camera.toScreen(players.at("row", followed, seen), players.at("col", followed, seen));
+  }
+
+  drawPing() {
+    const { ping, tick } = this.state;
+    if (!ping || ping.tick !== tick) return;
+    const { x, y } = this.camera.toScreen(ping.row, ping.col);
+    this.drawRing(x, y, this.radius() + 11);
+  }
+
+  drawRing(x, y, radius) {
+    for (const [width, colour] of [[4.5, "#101214"], [2.2, "#ffd166"]]) {
+      this.context.beginPath();
+      this.context.arc(x, y, radius, 0, 2 * Math.PI);
+      this.context.lineWidth = width;
+      this.context.strokeStyle = colour;
+      this.context.stroke();
+    }
+  }
+
+  // ---- the view
+
+  resize() {
+    const { clientWidth, clientHeight } = this.canvas;
+    if (!clientWidth || !clientHeight) return;
+    const ratio = window.devicePixelRatio || 1;
+    this.canvas.width = clientWidth * ratio;
+    this.canvas.height = clientHeight * ratio;
+    this.camera.width = clientWidth;
+    this.camera.height = clientHeight;
+    if (this.fitted) this.camera.fit(this.bounds);
+    this.state.changed("view");
+  }
+
+  fit() {
+    this.fitted = true;
+    this.state.setCentred(false);
+    this.camera.fit(this.bounds);
+    this.state.changed("view");
+  }
+
+  zoom(factor, x, y) {
+    this.fitted = false;
+    if (this.state.centred) [x, y] = [undefined, undefined];
+    this.camera.zoom(factor, x, y);
+    this.state.changed("view");
+  }
+
+  pan(byX, byY) {
+    this.fitted = false;
+    this.state.setCentred(false);
+    this.camera.x -= byX / this.camera.scale;
+    this.camera.y -= byY / this.camera.scale;
+    this.state.changed("view");
+  }
+
+  /** Come close to an agent that was picked, unless the view is close already. */
+  approach() {
+    const wanted = Math.min(this.camera.width, this.camera.height) / FOLLOWED_TILES;
+    if (this.camera.scale < wanted) this.camera.scale = wanted;
+    this.fitted = false;
+  }
+
+  centre() {
+    const place = this.placeOf(this.data.players, this.state.followed);
+    if (!place) return;
+    this.camera.x = place.col + 0.5;
+    this.camera.y = place.row + 0.5;
+  }
+
+  // ---- pointer
+
+  listen() {
+    const { canvas } = this;
+    const pointers = new Map();
+    let moved = 0;
+    canvas.addEventListener("pointerdown", (event) => {
+      pointers.set(event.pointerId, this.pointOf(event));
+      moved = 0;
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const point = this.pointOf(event);
+      const before = pointers.get(event.pointerId);
+      if (before) {
+        const others = [...pointers].filter(([id]) => id !== event.pointerId).map(([, other]) => other);
+        moved += Math.hypot(point.x - before.x, point.y - before.y);
+        if (others.length) this.pinch(before, point, others[0]);
+        else if (moved > 4) this.pan(point.x - before.x, point.y - before.y);
+        pointers.set(event.pointerId, point);
+        canvas.classList.toggle("dragging", moved > 4);
+      }
+      this.pointer = point;
+      this.state.changed("pointer");
+    });
+    const release = (event) => {
+      const clicked = pointers.delete(event.pointerId) && event.type === "pointerup" && moved <= 4;
+      canvas.classList.remove("dragging");
+      if (clicked) this.click(this.pointOf(event));
+    };
+    canvas.addEventListener("pointerup", release);
+    canvas.addEventListener("pointercancel", release);
+    canvas.addEventListener("pointerleave", () => {
+      this.pointer = null;
+      this.state.changed("pointer");
+    });
+    canvas.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      const { x, y } = this.pointOf(event);
+      const lines = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
+      this.zoom(Math.exp(-Math.max(-200, Math.min(200, event.deltaY * lines)) * 0.0022), x, y);
+    }, { passive: false });
+  }
+
+  pointOf(event) {
+    const { left, top } = this.canvas.getBoundingClientRect();
+    return { x: event.clientX - left, y: event.clientY - top };
+  }
+
+  pinch(before, after, other) {
+    const spread = (point) => Math.hypot(point.x - other.x, point.y - other.y);
+    if (spread(before) > 0) this.zoom(spread(after) / spread(before), (after.x + other.x) / 2, (after.y + other.y) / 2);
+  }
+
+  /** The entity under a point, players first; null if there is none. */
+  entityAt({ x, y }) {
+    const reach = this.radius() + 5;
+    let best = null;
+    for (const entity of this.shown ?? []) {
+      const distance = Math.hypot(entity.x - x, entity.y - y) + (entity.group === this.data.players ? 0 : 4);
+      if (distance <= reach && (!best || distance < best.distance)) best = { ...entity, distance };
+    }
+    return best;
+  }
+
+  click(point) {
+    const found = this.entityAt(point);
+    if (found && found.group === this.data.players) this.state.follow(found.index);
+  }
+
+  showTooltip() {
+    const { pointer, tooltip, camera } = this;
+    const tile = pointer && camera.toTile(pointer.x, pointer.y);
+    const [row, col] = tile ? [Math.floor(tile.row), Math.floor(tile.col)] : [-1, -1];
+    const outside = row < 0 || col < 0 || row >= this.data.rows || col >= this.data.cols;
+    tooltip.hidden = outside;
+    const over = pointer && this.entityAt(pointer);
+    this.canvas.classList.toggle("on-agent", Boolean(over && over.group === this.data.players));
+    if (outside) return;
+    tooltip.textContent = this.tooltipText(row, col, over);
+    const { offsetWidth, offsetHeight } = tooltip;
+    tooltip.style.left = `${Math.max(4, Math.min(pointer.x + 14, camera.width - offsetWidth - 4))}px`;
+    tooltip.style.top = `${pointer.y + 16 + offsetHeight > camera.height ? pointer.y - offsetHeight - 10 : pointer.y + 16}px`;
+  }
+
+  tooltipText(row, col, over) {
+    const place = row * this.data.cols + col;
+    const { materials } = this.data.facts;
+    const material = this.clock.material(place);
+    const was = this.clock.harvested[place] ? ` (was ${materials[this.data.fullTiles[place]].name})` : "";
+    const standing = this.shown.filter(({ tile }) => tile === place);
+    if (over && !standing.some(({ group, index }) => group === over.group && index === over.index)) standing.push(over);
+    const lines = standing.slice(0, 8).map((entity) => this.describe(entity));
+    if (standing.length > 8) lines.push(`and ${standing.length - 8} more`);
+    return [`row ${row}, column ${col}: ${materials[material].name}${was}`, ...lines].join("\n");
+  }
+
+  describe({ group, index, alive }) {
+    const { tick } = this.state;
+    const vitals = alive ? `health ${group.at("health", index, tick)}, level ${group.at("level", index, tick)}` : "dies";
+    const kind = group === this.data.players ? "" : `${this.data.npcKind(index).name} NPC, `;
+    const cluster = group === this.data.players && this.state.colourBy === "cluster"
+      ? `, ${this.state.colouring(index).label}${this.state.colouring(index).solid ? "" : " (carried over)"}` : "";
+    return `${group.names[index]}: ${kind}${vitals}${cluster}`;
+  }
+}

@@ -1,0 +1,276 @@
+"use strict";
+
+/* The side panel: the list of agents, the followed agent, the legend. All text goes in as text, never as HTML. */
+
+/** Make an element: element("p", {class: "x"}, "text", child). */
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+/** A dot in a player's colour, hollow where its label is not this tick's own. */
+function dot({ colour, solid }) {
+  const made = element("span", { class: "dot", "aria-hidden": "true" });
+  made.style.borderColor = colour;
+  made.style.background = solid ? colour : "transparent";
+  return made;
+}
+
+class AgentList {
+  constructor(state) {
+    this.state = state;
+    this.data = state.data;
+    this.list = document.getElementById("agent-list");
+    this.search = document.getElementById("search");
+    this.search.addEventListener("input", () => this.filter());
+    this.search.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.list.querySelector("li:not([hidden]) button")?.click();
+    });
+    this.rows = this.data.players.names.map((name, player) => this.row(name, player));
+    this.nobody = element("li", { class: "none" }, "no agent has such a name");
+    this.list.append(...this.rows.map(({ item }) => item), this.nobody);
+    this.filter();
+  }
+
+  row(name, player) {
+    const mark = element("span");
+    const label = element("span", { class: "state" });
+    const button = element(
+      "button", { type: "button", "aria-label": `Follow ${name}`, onclick: () => this.toggle(player) },
+      mark, element("span", { class: "name", title: name }, name), label,
+    );
+    return { item: element("li", {}, button), button, mark, label, text: "", key: "" };
+  }
+
+  toggle(player) {
+    this.state.follow(this.state.followed === player ? null : player);
+  }
+
+  /** An agent's number alone finds that agent; any other text, all whose name holds it. */
+  filter() {
+    const wanted = this.search.value.trim().toLowerCase();
+    let found = 0;
+    this.rows.forEach(({ item }, player) => {
+      const isNumber = /^\d+$/.test(wanted);
+      const hit = isNumber ? String(this.data.players.ids[player]) === wanted
+        : this.data.players.names[player].toLowerCase().includes(wanted);
+      item.hidden = !hit;
+      found += hit;
+    });
+    this.nobody.hidden = found > 0;
+  }
+
+  draw() {
+    const { tick, followed } = this.state;
+    const { players } = this.data;
+    this.rows.forEach((row, player) => {
+      const alive = players.alive(player, tick);
+      const text = alive ? `health ${players.at("health", player, tick)}` : this.fate(player);
+      if (row.text !== text) row.label.textContent = row.text = text;
+      const colouring = this.state.colouring(player);
+      const key = `${colouring.colour} ${colouring.solid} ${alive} ${followed === player}`;
+      if (row.key === key) return;
+      row.key = key;
+      row.mark.replaceChildren(dot(colouring));
+      row.button.classList.toggle("dead", !alive);
+      row.item.style.order = alive ? 0 : 1;
+      row.button.setAttribute("aria-pressed", String(followed === player));
+    });
+  }
+
+  fate(player) {
+    const seen = this.data.players.lastSeen(player, this.state.tick);
+    return seen < 0 ? "not there yet" : `died at ${seen}`;
+  }
+
+  reveal() {
+    const { followed } = this.state;
+    if (followed !== null) this.rows[followed].item.scrollIntoView({ block: "nearest" });
+  }
+}
+
+class AgentPanel {
+  constructor(state) {
+    this.state = state;
+    this.data = state.data;
+    this.panel = document.getElementById("agent");
+  }
+
+  draw() {
+    const { followed } = this.state;
+    document.body.classList.toggle("following", followed !== null);
+    this.panel.hidden = followed === null;
+    if (followed === null) return;
+    const kept = this.panel.querySelector(".log")?.scrollTop ?? 0;
+    const focused = document.activeElement?.dataset?.keep;
+    this.panel.replaceChildren(...this.content(followed, Math.max(0, this.data.players.lastSeen(followed, this.state.tick))));
+    if (focused) this.panel.querySelector(`[data-keep="${focused}"]`)?.focus();
+    this.panel.querySelector(".log")?.scrollTo(0, kept);
+  }
+
+  content(player, tick) {
+    const { players } = this.data;
+    const value = (property) => players.at(property, player, tick);
+    return [
+      this.head(player),
+      this.about(player, tick),
+      element("div", { class: "bars" }, ...["health", "food", "water"].flatMap((vital) => this.bar(vital, value(vital)))),
+      element("div", { class: "facts" }, ...[
+        ["level", value("level")], ["gold", value("gold")], ["player kills", value("kills")],
+        ["row, column", `${value("row")}, ${value("col")}`],
+        ["damage dealt", value("inflicted")], ["damage taken", value("received")],
+        ["frozen", value("frozen") ? `${value("frozen")} ticks` : "no"],
+      ].map(([name, text]) => element("div", { "data-fact": name }, element("b", {}, String(text)), name))),
+      ...this.fight(player, tick),
+      ...this.skills(player, tick),
+      ...this.items(player, tick),
+      ...this.log(player),
+    ];
+  }
+
+  head(player) {
+    const name = this.data.players.names[player];
+    return element(
+      "div", { class: "head" }, dot(this.state.colouring(player)), element("h2", {}, name),
+      this.state.centred ? null
+        : element("button", { type: "button", "data-keep": "centre", title: "F", onclick: () => this.state.setCentred(true) }, "Centre"),
+      element("button", { type: "button", "data-keep": "close", "aria-label": `Stop following ${name}`, title: "Esc", onclick: () => this.state.follow(null) }, "×"),
+    );
+  }
+
+  about(player, tick) {
+    const death = this.data.eventsOf[player].find(({ kind }) => kind === "death");
+    const dead = death && death.tick <= this.state.tick;
+    const { label, solid } = this.state.colouring(player);
+    const cluster = this.state.colourBy === "cluster" && !dead
+      ? ` · ${label}${solid || label === "no label" ? "" : " (carried over)"}` : "";
+    const fate = dead ? `${this.data.describe(death).replace("dies", "died")}, at tick ${death.tick}` : "alive";
+    return element("p", { class: "about" }, `${this.data.policyOf(player).name} · ${fate}${cluster}`);
+  }
+
+  bar(name, value) {
+    const fill = element("i");
+    fill.style.width = `${Math.max(0, Math.min(100, value))}%`;
+    fill.style.background = `var(--${name})`;
+    return [
+      element("span", {}, name),
+      element("div", { class: "bar", role: "meter", "aria-label": name, "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": String(value) }, fill),
+      element("span", { class: "number" }, String(value)),
+    ];
+  }
+
+  /** Whom it attacks, and who attacks it, at this tick. */
+  fight(player, tick) {
+    if (tick !== this.state.tick) return [];
+    const { players } = this.data;
+    const lines = [];
+    const target = players.at("target", player, tick);
+    if (target) lines.push(["attacks ", target, this.data.facts.styles[players.at("style", player, tick)]]);
+    for (const { id, style } of this.data.attackersOf(players.ids[player], tick)) lines.push(["attacked by ", id, style]);
+    const items = lines.map(([verb, id, style]) => element("li", {}, verb, this.link(id), ` (${style})`));
+    const damage = players.at("damage", player, tick);
+    return [
+      element("h3", {}, damage ? `Fight: loses ${damage} health` : "Fight"),
+      items.length ? element("ul", { class: "fight" }, ...items) : element("p", { class: "empty" }, "nobody"),
+    ];
+  }
+
+  /** An entity's name; a player's can be clicked. */
+  link(id) {
+    const found = this.data.find(id);
+    if (!found || found.group !== this.data.players) return element("b", {}, this.data.nameOf(id));
+    return element("button", { type: "button", onclick: () => this.state.follow(found.index) }, this.data.nameOf(id));
+  }
+
+  skills(player, tick) {
+    const { players, facts } = this.data;
+    return [
+      element("h3", {}, "Skills: level (experience)"),
+      element("div", { class: "skills" }, ...facts.skills.map((skill) => element(
+        "div", {}, element("span", {}, skill),
+        `${players.at(`level.${skill}`, player, tick)} (${players.at(`experience.${skill}`, player, tick)})`,
+      ))),
+    ];
+  }
+
+  items(player, tick) {
+    const items = this.data.inventories[this.data.players.at("inventory", player, tick)];
+    const worn = (slot) => (slot ? element("span", { class: "slot" }, `worn: ${slot}`) : null);
+    return [
+      element("h3", {}, "Inventory"),
+      items.length
+        ? element("ul", { class: "items" }, ...items.map(([name, level, quantity, slot]) => element(
+          "li", {}, `${quantity > 1 ? `${quantity} × ` : ""}${name}, level ${level}`, worn(slot),
+        )))
+        : element("p", { class: "empty" }, "empty"),
+    ];
+  }
+
+  log(player) {
+    const events = this.data.eventsOf[player];
+    return [
+      element("h3", {}, "Life"),
+      element("ul", { class: "log" }, ...events.map((event) => element(
+        "li", {},
+        element("button", { type: "button", "aria-label": `Go to tick ${event.tick}`, onclick: () => this.state.goTo(event) }, String(event.tick)),
+        this.data.describe(event),
+      ))),
+    ];
+  }
+}
+
+class Legend {
+  constructor(state) {
+    this.state = state;
+    this.data = state.data;
+    this.agents = document.getElementById("legend-agents");
+    const npcs = this.data.facts.npcKinds.map((kind) => element(
+      "li", {}, markCanvas((context) => drawNpc(context, 8, 8, 5, kind)), `${kind.name} NPC`,
+    ));
+    document.getElementById("legend-npcs").append(...npcs);
+    document.getElementById("legend-marks").append(
+      element("li", {}, markCanvas((c) => drawShape(c, "cross", 8, 8, 5, "#ffffff", "#101214")), "dies"),
+      ...this.data.facts.styles.map((style) => element(
+        "li", {}, markCanvas((c) => drawAttack(c, { x: 1, y: 13 }, { x: 15, y: 3 }, style, 0.9)), `${style} attack`,
+      )),
+    );
+  }
+
+  draw() {
+    const counts = new Map();
+    const { players } = this.data;
+    for (let player = 0; player < players.count; player++) {
+      if (!players.alive(player, this.state.tick)) continue;
+      const { label } = this.state.colouring(player);
+      counts.set(label, (counts.get(label) ?? 0) + 1);
+    }
+    const entries = this.entries().map(([label, colour]) => [label, colour, counts.get(label) ?? 0]);
+    const key = JSON.stringify([entries, this.state.colourBy]);
+    if (key === this.key) return;
+    this.key = key;
+    const items = entries.map(([label, colour, count]) => element(
+      "li", {}, dot({ colour, solid: label !== "no label" }), label,
+      element("span", { class: "count" }, `${count} alive`),
+    ));
+    if (this.state.colourBy === "cluster") items.push(this.hollow());
+    this.agents.replaceChildren(element("ul", { "aria-label": `Agents by ${this.state.colourBy}` }, ...items));
+  }
+
+  hollow() {
+    const ring = markCanvas((context) => drawPlayer(context, 8, 8, 5, { colour: "#ffffff", solid: false }));
+    return element("li", {}, ring, "hollow: label of an earlier tick, or none yet");
+  }
+
+  entries() {
+    const { policies, clusters } = this.data.facts;
+    if (this.state.colourBy === "policy") return policies.map(({ name, colour }) => [name, colour]);
+    const labels = Object.keys(clusters.colours).map(Number).filter((label) => label >= 0).sort((a, b) => a - b);
+    return [...labels, clusters.noise].map((label) => [clusterName(label, clusters), clusters.colours[label]])
+      .concat([["no label", clusters.colours[clusters.unlabelled]]]);
+  }
+}

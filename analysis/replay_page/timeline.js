@@ -1,0 +1,152 @@
+"use strict";
+
+/* How many live, by policy, and the events, over time. The canvas lines up with the scrub bar below it. */
+
+const EDGE = 8; // half the scrub bar's thumb
+const LANE = 12;
+const REACH = 6; // pixels from which a click finds an event
+
+class Timeline {
+  constructor(state) {
+    this.state = state;
+    this.data = state.data;
+    this.canvas = document.getElementById("timeline-canvas");
+    this.context = this.canvas.getContext("2d");
+    this.living = this.countLiving();
+    this.backdrop = document.createElement("canvas");
+    this.stale = true;
+    new ResizeObserver(() => this.resize()).observe(this.canvas);
+    this.resize();
+    this.canvas.addEventListener("click", (event) => this.click(event));
+    this.canvas.addEventListener("pointermove", (event) => this.hover(event));
+    state.addEventListener("change", ({ detail }) => {
+      if (["followed", "events"].includes(detail)) this.stale = true;
+    });
+  }
+
+  /** Living agents of each policy at each tick. */
+  countLiving() {
+    const { players, facts, ticks } = this.data;
+    const living = facts.policies.map(() => new Int32Array(ticks));
+    for (let player = 0; player < players.count; player++) {
+      const counts = living[facts.players.policy[player]];
+      for (let tick = 0; tick < ticks; tick++) counts[tick] += players.at("alive", player, tick);
+    }
+    return living;
+  }
+
+  get kinds() {
+    const kinds = [...this.data.facts.eventKinds, ...(this.state.followed === null ? [] : ["hit", "hit taken"])];
+    return kinds.filter((kind) => !this.state.hidden.has(kind));
+  }
+
+  resize() {
+    const ratio = window.devicePixelRatio || 1;
+    this.width = this.canvas.clientWidth;
+    this.height = this.canvas.clientHeight;
+    for (const canvas of [this.canvas, this.backdrop]) {
+      canvas.width = Math.max(1, this.width * ratio);
+      canvas.height = Math.max(1, this.height * ratio);
+    }
+    this.stale = true;
+    this.state.changed("view");
+  }
+
+  xOf(tick) {
+    return EDGE + (tick / Math.max(1, this.data.ticks - 1)) * (this.width - 2 * EDGE);
+  }
+
+  laneOf(kind) {
+    return this.height - LANE * (this.kinds.length - this.kinds.indexOf(kind)) + LANE / 2;
+  }
+
+  draw() {
+    if (this.stale) this.drawBackdrop();
+    const { context } = this;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.drawImage(this.backdrop, 0, 0);
+    const ratio = window.devicePixelRatio || 1;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const x = this.xOf(Math.min(this.data.ticks - 1, this.state.tick - 1 + this.state.fraction));
+    context.fillStyle = "#ffd166";
+    context.fillRect(x - 1, 0, 2, this.height);
+  }
+
+  drawBackdrop() {
+    this.stale = false;
+    const context = this.backdrop.getContext("2d");
+    const ratio = window.devicePixelRatio || 1;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, this.width, this.height);
+    const lanes = this.height - LANE * this.kinds.length;
+    this.drawLiving(context, lanes - 4);
+    if (this.state.followed !== null) this.drawLife(context, lanes - 4);
+    context.font = "10px system-ui, sans-serif";
+    for (const kind of this.kinds) {
+      context.fillStyle = "#ffffff0c";
+      context.fillRect(EDGE, this.laneOf(kind) - LANE / 2 + 1, this.width - 2 * EDGE, LANE - 2);
+    }
+    for (const event of this.state.events) {
+      const { colour, shape } = EVENT_MARKS[event.kind];
+      drawShape(context, shape, this.xOf(event.tick), this.laneOf(event.kind), shape === "dot" ? 2 : 3.2, colour, "#15181c");
+    }
+  }
+
+  /** Areas stacked by policy. */
+  drawLiving(context, height) {
+    const most = Math.max(1, this.data.players.count);
+    const below = new Int32Array(this.data.ticks);
+    this.living.forEach((counts, policy) => {
+      const y = (tick) => height - (below[tick] / most) * (height - 2);
+      context.beginPath();
+      context.moveTo(this.xOf(0), y(0));
+      for (let tick = 0; tick < this.data.ticks; tick++) context.lineTo(this.xOf(tick), y(tick));
+      for (let tick = 0; tick < this.data.ticks; tick++) below[tick] += counts[tick];
+      for (let tick = this.data.ticks - 1; tick >= 0; tick--) context.lineTo(this.xOf(tick), y(tick));
+      context.fillStyle = this.data.facts.policies[policy].colour + (this.state.followed === null ? "d0" : "48");
+      context.fill();
+    });
+  }
+
+  /** The followed agent's health, food and water. */
+  drawLife(context, height) {
+    const { players } = this.data;
+    for (const [vital, colour] of [["water", "#5eb3e8"], ["food", "#e7a33e"], ["health", "#ff6b5e"]]) {
+      context.beginPath();
+      for (let tick = 0; tick < this.data.ticks; tick++) {
+        if (!players.present(this.state.followed, tick)) continue;
+        context.lineTo(this.xOf(tick), 2 + (1 - players.at(vital, this.state.followed, tick) / 100) * (height - 4));
+      }
+      context.lineWidth = vital === "health" ? 2 : 1.2;
+      context.strokeStyle = colour;
+      context.stroke();
+    }
+  }
+
+  /** The event nearest to a pointer, or null. */
+  eventAt({ offsetX, offsetY }) {
+    let best = null;
+    for (const event of this.state.events) {
+      const across = Math.abs(this.xOf(event.tick) - offsetX);
+      const distance = across + Math.abs(this.laneOf(event.kind) - offsetY) / 2;
+      if (across <= REACH && Math.abs(this.laneOf(event.kind) - offsetY) <= LANE / 2 && (!best || distance < best.distance)) {
+        best = { event, distance };
+      }
+    }
+    return best && best.event;
+  }
+
+  click(pointer) {
+    const event = this.eventAt(pointer);
+    if (event) this.state.goTo(event);
+    else this.state.seek(((pointer.offsetX - EDGE) / (this.width - 2 * EDGE)) * (this.data.ticks - 1));
+  }
+
+  hover(pointer) {
+    const event = this.eventAt(pointer);
+    this.canvas.title = event
+      ? `tick ${event.tick}: ${this.data.players.names[event.player]} ${this.data.describe(event)}`
+      : "Agents alive, by policy; below, events. Click to go there.";
+  }
+}

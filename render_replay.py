@@ -1,0 +1,214 @@
+"""Show a replay: a page that plays in any browser, offline, or a GIF or MP4 film.
+
+    python render_replay.py FILE.replay.lzma
+    python render_replay.py FILE.replay.lzma --gif --start 100 --end 200 --follow 17
+    python render_replay.py FILE.replay.lzma --dump activation_data/NAME --cluster-dir analysis_results/RUN
+
+Replays are what `python train.py -m replay` records, or Neural MMO's own FileReplayHelper. The page goes beside FILE.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+import command_line
+from user_error import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from analysis.replay import Replay
+    from analysis.replay_clusters import ReplayClusters
+    from analysis.replay_events import Events
+
+SIZES = (64, 4096)
+FASTEST = 100
+NAMES_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of render_replay.py."""
+
+    file: tyro.conf.Positional[Path]
+    """Replay, .replay.lzma or .replay.json."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """File to write: a page (.html) or a film (.gif, .mp4); by default FILE's name with .html beside it."""
+    gif: bool = False
+    """Make a GIF."""
+    mp4: bool = False
+    """Make an MP4."""
+    start: int = 0
+    """First tick of a film."""
+    end: int | None = None
+    """Last tick of a film; by default the replay's last one."""
+    follow: str | None = None
+    """Name or number of the agent to keep in the middle of a film; by default the whole map is shown."""
+    radius: int = 12
+    """Tiles that are seen to each side of the followed agent."""
+    fps: float = 10.0
+    """Pictures a second of a film, up to 100."""
+    skip: int = 1
+    """Draw every so many-th tick of a film, from 1 (all)."""
+    size: int = 600
+    """Width of a film's map in pixels, 64 to 4096; even for MP4."""
+    dump: Path | None = None
+    """Activation dump of the same episode, to colour agents by cluster; needs --cluster-dir."""
+    cluster_dir: Path | None = None
+    """Analysis run of that dump; needs --dump."""
+
+    @property
+    def path(self) -> Path:
+        """Where the result goes."""
+        if self.output is not None:
+            return self.output
+        name = self.file.name
+        for suffix in (".lzma", ".json", ".replay"):
+            name = name.removesuffix(suffix)
+        return self.file.with_name(name + (".gif" if self.gif else ".mp4" if self.mp4 else ".html"))
+
+
+def main() -> None:
+    """Parse, check, read, render, and say where the result lies."""
+    arguments = command_line.parse(Arguments, __doc__)
+    check_values(arguments)
+
+    from rich.console import Console
+
+    from analysis.replay_events import events_of
+    from analysis.replay_file import read_replay
+    from analysis.terminal import step
+
+    console = Console()
+    with step(console, f"reading {arguments.file.name}") as report:
+        replay = read_replay(arguments.file, report)
+        events = events_of(replay)
+    clusters = matched_clusters(arguments, replay, console)
+    if arguments.path.suffix.lower() == ".html":
+        render_page(arguments, replay, events, clusters, console)
+    else:
+        render_film(arguments, replay, events, clusters, console)
+    size = arguments.path.stat().st_size
+    console.print(f"{arguments.path}: {size / 1e6:.1f} MB", highlight=False, markup=False, soft_wrap=True)
+
+
+def check_values(arguments: Arguments) -> None:
+    """Refuse what no replay could make sense of, before anything is read."""
+    suffix = arguments.path.suffix.lower()
+    if arguments.gif and arguments.mp4:
+        raise UserError("--gif and --mp4 are given: choose one")
+    if suffix not in (".html", ".gif", ".mp4"):
+        raise UserError(f"-o {arguments.path} ends in {suffix or 'nothing'!r}: it must end in .html, .gif or .mp4")
+    for flag, wanted in ((arguments.gif, ".gif"), (arguments.mp4, ".mp4")):
+        if flag and suffix != wanted:
+            raise UserError(f"-o {arguments.path} does not end in {wanted}, as --{wanted[1:]} asks: leave one out")
+    if (arguments.dump is None) != (arguments.cluster_dir is None):
+        raise UserError("--dump and --cluster-dir belong together: give both, or neither")
+    if suffix == ".html":
+        check_page_values(arguments)
+    else:
+        check_film_values(arguments)
+
+
+def check_page_values(arguments: Arguments) -> None:
+    """Refuse options of films where a page is asked for."""
+    for name in ("start", "end", "follow", "radius", "fps", "skip", "size"):
+        if getattr(arguments, name) != getattr(Arguments, name):
+            raise UserError(f"--{name} is for films: add --gif or --mp4; a page shows every tick and any agent")
+
+
+def check_film_values(arguments: Arguments) -> None:
+    """Refuse values that make no film."""
+    end, even = arguments.end, arguments.size % 2 == 0 or arguments.path.suffix.lower() == ".gif"
+    allowed = {
+        "start": (arguments.start >= 0, "0 or more"),
+        "end": (end is None or end >= arguments.start, f"the start ({arguments.start}) or more"),
+        "radius": (1 <= arguments.radius <= 200, "1 to 200"),
+        "fps": (0 < arguments.fps <= FASTEST, f"above 0, up to {FASTEST}"),
+        "skip": (arguments.skip >= 1, "1 or more"),
+        "size": (SIZES[0] <= arguments.size <= SIZES[1] and even, f"{SIZES[0]} to {SIZES[1]}, and even for MP4"),
+    }
+    for name, (fits, values) in allowed.items():
+        if not fits:
+            raise UserError(f"--{name} is {getattr(arguments, name)}: allowed is {values}")
+
+
+def matched_clusters(arguments: Arguments, replay: "Replay", console: "Console") -> "ReplayClusters | None":
+    """Read the clusters of the same episode, if they are asked for."""
+    if arguments.dump is None or arguments.cluster_dir is None:
+        return None
+    from analysis.replay_clusters import clusters_of
+    from analysis.terminal import step
+
+    with step(console, f"finding the episode in {arguments.dump.name}") as report:
+        return clusters_of(replay, arguments.file, arguments.dump, arguments.cluster_dir, report)
+
+
+def render_page(
+    arguments: Arguments, replay: "Replay", events: "Events", clusters: "ReplayClusters | None", console: "Console"
+) -> None:
+    """Write the page."""
+    from activation_store.files import write_text
+    from analysis.replay_page.page import replay_page
+    from analysis.terminal import step
+
+    with step(console, "rendering the page"):
+        write_text(arguments.path, replay_page(replay, events, clusters, arguments.file.name))
+
+
+def render_film(
+    arguments: Arguments, replay: "Replay", events: "Events", clusters: "ReplayClusters | None", console: "Console"
+) -> None:
+    """Draw the chosen ticks and write the film."""
+    ticks = chosen_ticks(arguments, replay)
+    followed = None if arguments.follow is None else player_called(arguments.follow, replay)
+
+    from analysis.replay_film import write_film
+    from analysis.replay_frames import STRIP, FrameDrawer, colours_by_cluster, colours_by_policy
+    from analysis.terminal import step
+
+    colours = colours_by_cluster(clusters) if clusters else colours_by_policy(replay)
+    drawer = FrameDrawer(replay, events, colours, arguments.size, followed, arguments.radius)
+    with step(console, f"drawing {len(ticks)} pictures") as report:
+
+        def frames() -> "Iterator[np.ndarray]":
+            for done, tick in enumerate(ticks):
+                report(done / len(ticks))
+                yield drawer.draw(tick)
+
+        write_film(arguments.path, frames(), (arguments.size, arguments.size + STRIP), arguments.fps)
+
+
+def chosen_ticks(arguments: Arguments, replay: "Replay") -> range:
+    """Return the ticks to draw.
+
+    Raises:
+        UserError: they are not in the replay.
+    """
+    last = replay.ticks - 1
+    end = last if arguments.end is None else arguments.end
+    if arguments.start > last or end > last:
+        raise UserError(f"{arguments.file} ends at tick {last}: choose --start and --end up to it")
+    return range(arguments.start, end + 1, arguments.skip)
+
+
+def player_called(wanted: str, replay: "Replay") -> int:
+    """Return the column of the player with a name or number.
+
+    Raises:
+        UserError: there is none.
+    """
+    players = replay.players
+    for column, (name, number) in enumerate(zip(players.names, players.ids.tolist(), strict=True)):
+        if wanted in (name, str(number)):
+            return column
+    some = ", ".join(players.names[:NAMES_SHOWN])
+    raise UserError(f"--follow {wanted}: there is no such agent; there are {len(players)}, such as {some}")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,23 @@
+"""The palette covers the game's materials, by the game's own numbers and names."""
+
+import numpy as np
+from nmmo.lib import material
+
+from analysis.materials import HARVESTED, MATERIALS, PALETTE
+
+GAME = {each.index: each for each in material.All}
+
+
+def test_numbers_and_names_are_exactly_the_games() -> None:
+    assert {m.number: m.name for m in MATERIALS} == {number: each.tex for number, each in GAME.items()}
+    assert [m.number for m in MATERIALS] == list(range(len(GAME)))
+
+
+def test_what_harvesting_leaves_is_the_games() -> None:
+    left = {number: each.deplete.index for number, each in GAME.items() if hasattr(each, "deplete")}
+    assert {m.number: m.leaves for m in MATERIALS if m.leaves is not None} == left
+    assert all(HARVESTED[number] == left.get(number, number) for number in GAME)
+
+
+def test_every_material_has_a_colour_of_its_own() -> None:
+    assert PALETTE.shape == (len(GAME), 3) and len(np.unique(PALETTE, axis=0)) == len(GAME)

@@ -1,0 +1,378 @@
+"""render_replay.py as users run it: its page in a real browser, its films read back."""
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+
+from activation_store.files import sha256
+from activation_store.reader import read_dump
+from activation_store.schema import METADATA_FILE
+from analysis.figures.style import NOISE_COLOUR, cluster_colour
+from analysis.materials import MATERIALS, PALETTE
+from analysis.replay import Replay
+from analysis.replay_file import read_replay
+from analysis.replay_frames import STRIP
+from analysis.run_folder import RunFolder
+from tests.command import assert_refused, run
+from tests.recorded import POLICIES, Recording
+
+STRIDE = 2
+PAGE_BYTES = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def replay(recording: Recording) -> Replay:
+    return read_replay(recording.replay)
+
+
+@pytest.fixture(scope="module")
+def run_folder(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Half of the dump's records labelled: by agent, and some as noise."""
+    records = read_dump(recording.dump, layers=[], subsample=STRIDE)
+    places = {name: getattr(records, name) for name in ("env_id", "agent_id", "episode", "step", "tick")}
+    labels = np.where(records.tick % 8 == 0, -1, records.agent_id % 3)
+    path = tmp_path_factory.mktemp("results") / "run"
+    with RunFolder(path, {"input": {METADATA_FILE: sha256(recording.dump / METADATA_FILE)}}) as folder:
+        folder.save_arrays("cluster_labels.npz", **places, label=labels)
+    return path
+
+
+@pytest.fixture(scope="module")
+def page_file(recording: Recording, run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page with clusters, beside a copy of its replay with a name that wants escaping."""
+    copy = tmp_path_factory.mktemp("page") / "<b>&'episode'.replay.lzma"
+    shutil.copy(recording.replay, copy)
+    done = run("render_replay.py", copy, "--dump", recording.dump, "--cluster_dir", run_folder)
+    assert done.returncode == 0, done.stderr
+    page = copy.with_name("<b>&'episode'.html")
+    assert str(page) in done.stdout and page.stat().st_size < PAGE_BYTES
+    return page
+
+
+@pytest.fixture
+def page(browser, page_file: Path) -> Iterator:
+    """The page, opened; at the end, nothing may have gone wrong or gone out."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True)
+    page, problems, requests = context.new_page(), [], []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(page_file.as_uri())
+    until(page, "window.replay !== undefined")
+    yield page
+    assert problems == [] and requests == [page_file.as_uri()]
+    context.close()
+
+
+def until(page, condition: str) -> None:
+    """Wait for a condition; playwright's own way evaluates text inside the page, which the page forbids."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")
+
+
+def seek(page, tick: int) -> None:
+    page.get_by_label("Tick", exact=True).fill(str(tick))
+    until(page, f"window.replay.tick === {tick}")
+    settle(page)
+
+
+def settle(page) -> None:
+    """Wait until a change is drawn."""
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+
+
+def test_the_page_says_what_it_shows(page, page_file: Path, replay: Replay) -> None:
+    assert page.title().startswith("<b>&'episode'.replay.lzma")
+    text = page.locator("header").inner_text()
+    for part in ("<b>&'episode'.replay.lzma", f"{replay.ticks} ticks", "16 agents", *POLICIES):
+        assert part in text
+    legend = page.locator("#legend").inner_text()
+    for part in (*(material.name for material in MATERIALS), "passive NPC", "neutral NPC", "aggressive NPC"):
+        assert part in legend
+    assert "Unpacking" not in page.locator("#map").inner_text()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.5, 1.0])
+def test_scrubbing_shows_exactly_what_the_engine_had(page, recording: Recording, replay: Replay, share: float) -> None:
+    tick = int(share * (replay.ticks - 1))
+    seek(page, tick)
+    truth = recording.truth[tick]
+    agents = {agent["id"]: agent for agent in page.evaluate("window.replay.agents") if agent["alive"]}
+    assert agents.keys() == truth.players.keys()
+    for number, state in truth.players.items():
+        agent = agents[number]
+        for name in ("row", "col", "health", "level", "food", "water", "gold", "kills"):
+            assert agent[name] == state[name]
+        assert {skill: (s["level"], s["experience"]) for skill, s in agent["skills"].items()} == state["skills"]
+        assert sorted((i["name"], i["level"], i["quantity"]) for i in agent["inventory"]) == state["inventory"]
+        assert agent["policy"] == POLICIES[number % 2]
+    npcs = {npc["id"]: npc for npc in page.evaluate("window.replay.npcs") if npc["alive"]}
+    assert npcs.keys() <= truth.npcs.keys() and len(npcs) > 3
+    assert all(npcs[i][name] == truth.npcs[i][name] for i in npcs for name in ("row", "col", "health"))
+
+
+def test_tiles_follow_the_scrub_bar_forwards_and_back(page, replay: Replay) -> None:
+    names = np.array([material.name for material in MATERIALS])
+    for tick in (0, 30, 12, replay.ticks - 1, 3, 0):
+        seek(page, min(tick, replay.ticks - 1))
+        assert np.array_equal(page.evaluate("window.replay.materials"), names[replay.materials_at(tick)])
+
+
+def test_it_plays_and_pauses(page, replay: Replay) -> None:
+    page.get_by_label("Speed").select_option("20")
+    page.get_by_role("button", name="Play", exact=True).click()
+    until(page, "window.replay.tick >= 5")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    stopped = page.evaluate("window.replay.tick")
+    page.wait_for_timeout(300)
+    assert page.evaluate("[window.replay.tick, window.replay.playing]") == [stopped, False]
+    page.get_by_label("Speed").select_option("100")
+    page.get_by_role("button", name="Play", exact=True).click()
+    until(page, f"window.replay.tick === {replay.ticks - 1} && !window.replay.playing")
+
+
+def test_the_keyboard_moves_time(page, replay: Replay) -> None:
+    page.locator("#map-canvas").focus()
+    for key, tick in (
+        ("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", replay.ticks - 1), ("Home", 0),
+    ):  # fmt: skip
+        page.keyboard.press(key)
+        assert page.evaluate("window.replay.tick") == tick
+    page.keyboard.press("Space")
+    until(page, "window.replay.tick > 1")
+    page.keyboard.press("Space")
+    assert not page.evaluate("window.replay.playing")
+
+
+def test_clicking_an_agent_follows_it_and_shows_its_vitals(page, recording: Recording) -> None:
+    tick = 10
+    seek(page, tick)
+    where = [(state["row"], state["col"]) for state in recording.truth[tick].players.values()]
+    number = next(i for i, s in recording.truth[tick].players.items() if where.count((s["row"], s["col"])) == 1)
+    place = page.evaluate(f"window.replay.place({number})")
+    box = page.locator("#map-canvas").bounding_box()
+    page.mouse.click(box["x"] + place["x"], box["y"] + place["y"])
+    until(page, f"window.replay.following === {number}")
+    settle(page)
+    middle = page.evaluate(f"window.replay.place({number})")
+    assert math.dist((middle["x"], middle["y"]), (box["width"] / 2, box["height"] / 2)) < box["height"] / 20
+    for later in (tick, tick + 1, tick + 2):
+        seek(page, later)
+        state = recording.truth[later].players.get(number)
+        if state is None:
+            break
+        panel = page.get_by_label("Followed agent")
+        for vital in ("health", "food", "water"):
+            assert panel.get_by_role("meter", name=vital).get_attribute("aria-valuenow") == str(state[vital])
+        assert panel.locator("[data-fact=gold] b").inner_text() == str(state["gold"])
+        for skill, (level, experience) in state["skills"].items():
+            assert f"{skill}\n{level} ({experience})" in panel.inner_text()
+    page.keyboard.press("Escape")
+    assert page.evaluate("window.replay.following") is None
+
+
+def test_an_agent_is_found_by_name_and_number(page) -> None:
+    page.get_by_label("Find an agent").fill("7")
+    assert page.locator("#agent-list button:visible").all_inner_texts()[0].split()[0] == f"{POLICIES[1]}_7"
+    assert page.locator("#agent-list button:visible").count() == 1
+    page.get_by_label("Find an agent").fill(POLICIES[0])
+    assert page.locator("#agent-list button:visible").count() == 8
+    page.get_by_role("button", name=f"Follow {POLICIES[0]}_4", exact=True).click()
+    assert page.evaluate("window.replay.following") == 4
+
+
+def test_events_lead_to_where_they_happened(page, recording: Recording) -> None:
+    events = page.evaluate("window.replay.events")
+    kill = next(event for event in events if event["kind"] == "kill")
+    page.get_by_role("button", name=f"Follow {POLICIES[kill['agent'] % 2]}_{kill['agent']}", exact=True).click()
+    page.get_by_label("Followed agent").get_by_role("button", name=f"Go to tick {kill['tick']}").first.click()
+    assert page.evaluate("window.replay.tick") == kill["tick"]
+    own = page.evaluate("window.replay.events")
+    assert {event["agent"] for event in own} == {kill["agent"]} and "hit" in {event["kind"] for event in own}
+    page.get_by_role("button", name="event ›").click()
+    later = [event["tick"] for event in own if event["tick"] > kill["tick"]]
+    assert page.evaluate("window.replay.tick") == (later[0] if later else kill["tick"])
+
+
+def test_a_click_on_a_mark_of_the_time_line_goes_to_its_tick(page) -> None:
+    first = page.evaluate("window.replay.events.find(({ kind }) => kind === 'death').tick")
+    ticks = page.evaluate("window.replay.ticks")
+    box = page.locator("#timeline-canvas").bounding_box()
+    x = 8 + first / (ticks - 1) * (box["width"] - 16)
+    page.mouse.click(box["x"] + x + 2, box["y"] + box["height"] - 2.5 * 12)  # deaths: the highest of three lanes
+    assert page.evaluate("window.replay.tick") == first
+
+
+def test_hovering_says_what_is_there(page, recording: Recording, replay: Replay) -> None:
+    seek(page, 6)
+    number, state = next(iter(recording.truth[6].players.items()))
+    place = page.evaluate(f"window.replay.place({number})")
+    box = page.locator("#map-canvas").bounding_box()
+    page.mouse.move(box["x"] + place["x"], box["y"] + place["y"])
+    tooltip = page.get_by_role("tooltip")
+    tooltip.wait_for()
+    text = tooltip.inner_text()
+    material = MATERIALS[replay.materials_at(6)[state["row"], state["col"]]].name
+    assert text.startswith(f"row {state['row']}, column {state['col']}: {material}")
+    assert f"{POLICIES[number % 2]}_{number}: health {state['health']}" in text
+
+
+def test_agents_are_coloured_by_policy_or_by_cluster(page, replay: Replay) -> None:
+    seek(page, 9)
+    page.get_by_label("Colour by").select_option("policy")
+    by_policy = {agent["policy"]: agent["colour"] for agent in page.evaluate("window.replay.agents")}
+    assert by_policy == {policy: cluster_colour(number) for number, policy in enumerate(POLICIES)}
+    page.get_by_label("Colour by").select_option("cluster")
+    seen = set()
+    for tick in (7, 8, 9, 10):
+        seek(page, tick)
+        for agent in page.evaluate("window.replay.agents"):
+            if not agent["alive"]:
+                continue
+            labelled = tick - tick % STRIDE  # the dump's records start at tick 0, and every second is labelled
+            label = "noise" if labelled % 8 == 0 else f"cluster {agent['id'] % 3}"
+            colour = NOISE_COLOUR if label == "noise" else cluster_colour(agent["id"] % 3)
+            assert (agent["label"], agent["colour"]) == (label, colour)
+            assert agent["solid"] == (tick == labelled)
+            seen.add((label == "noise", agent["solid"]))
+    assert len(seen) == 4
+    legend = page.locator("#legend-agents").inner_text()
+    assert "cluster 2" in legend and "noise" in legend and "hollow" in legend
+
+
+def test_colours_reach_the_canvas(page) -> None:
+    """The pixel in an agent's middle has its colour, which the switch changes."""
+    seek(page, 10)
+    agent = next(a for a in page.evaluate("window.replay.agents") if a["alive"])
+    page.get_by_role("button", name=f"Follow {agent['name']}", exact=True).click()
+    for by in ("policy", "cluster"):
+        page.get_by_label("Colour by").select_option(by)
+        settle(page)
+        colour = page.evaluate(f"window.replay.agents.find(({{ id }}) => id === {agent['id']}).colour")
+        place = page.evaluate(f"window.replay.place({agent['id']})")
+        seen = imageio.imread(page.locator("#map-canvas").screenshot())
+        pixels = seen[round(place["y"]) - 6 : round(place["y"]) + 7, round(place["x"]) - 6 : round(place["x"]) + 7, :3]
+        assert nearest(pixels, colour) <= 1
+
+
+def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 780})
+    page.goto(page_file.as_uri())
+    until(page, "window.replay !== undefined")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    for locator in (page.locator("#map-canvas"), page.get_by_role("button", name="Play", exact=True)):
+        assert locator.bounding_box()["y"] < 780
+    page.close()
+
+
+def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
+    text = page_file.read_text()
+    start = text.index('id="replay-content">') + len('id="replay-content">')
+    broken = tmp_path / "broken.html"
+    broken.write_text(text[: start + 200] + text[text.index("</script>", start) :])
+    page = browser.new_page()
+    page.goto(broken.as_uri())
+    page.get_by_text("cannot show its replay").wait_for()
+    page.close()
+
+
+def test_without_clusters_there_is_no_such_switch(browser, recording: Recording, tmp_path: Path) -> None:
+    done = run("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
+    assert done.returncode == 0, done.stderr
+    page = browser.new_page()
+    page.goto((tmp_path / "plain.html").as_uri())
+    until(page, "window.replay !== undefined")
+    assert page.locator("#colour-by option").all_inner_texts() == ["policy"]
+    page.close()
+
+
+def nearest(pixels: np.ndarray, colour: str) -> int:
+    """How far the pixel that is nearest to a colour is from it."""
+    return int(np.abs(pixels.reshape(-1, 3).astype(int) - list(bytes.fromhex(colour[1:]))).max(axis=1).min())
+
+
+def film(recording: Recording, path: Path, *options: object) -> np.ndarray:
+    done = run("render_replay.py", recording.replay, "-o", path, *options)
+    assert done.returncode == 0, done.stderr
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    return np.stack(list(imageio.imiter(path, plugin="FFMPEG" if path.suffix == ".mp4" else "pillow")))[..., :3]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # imageio leaves ffmpeg's pipes open
+@pytest.mark.parametrize(("suffix", "tolerance"), [(".gif", 3), (".mp4", 24)])
+def test_films_show_the_followed_agent_on_its_tile(
+    recording: Recording, replay: Replay, tmp_path: Path, suffix: str, tolerance: int
+) -> None:
+    column, radius, size = 3, 4, 270
+    number, tile = int(replay.players.ids[column]), 270 // 9
+    options = ("--follow", replay.players.names[column], "--radius", radius, "--size", size)
+    frames = film(recording, tmp_path / f"film{suffix}", *options, "--start", 2, "--end", 12, "--skip", 2)
+    assert frames.shape == (6, size + STRIP, size, 3)
+    for frame, tick in zip(frames, range(2, 13, 2), strict=True):
+        state = recording.truth[tick].players[number]
+        for down in (-3, 0, 3):
+            for right in (-4, 0, 2):
+                row, col = state["row"] + down, state["col"] + right
+                # The corner of a tile, which neither a mark in its middle nor a line between middles covers.
+                seen = frame[(down + radius) * tile + 2, (right + radius) * tile + 2].astype(int)
+                expected = PALETTE[recording.truth[tick].materials[row, col]].astype(int)
+                assert np.abs(seen - expected).max() <= tolerance, (tick, down, right)
+
+
+def test_the_whole_map_is_filmed_by_default(recording: Recording, replay: Replay, tmp_path: Path) -> None:
+    frames = film(recording, tmp_path / "whole.gif", "--size", 128, "--skip", 10)
+    assert frames.shape == (len(range(0, replay.ticks, 10)), 128 + STRIP, 128, 3)
+    assert len(np.unique(frames[0].reshape(-1, 3), axis=0)) > 8
+
+
+def test_films_are_coloured_by_cluster_too(
+    recording: Recording, run_folder: Path, replay: Replay, tmp_path: Path
+) -> None:
+    options = ("--follow", 5, "--radius", 2, "--size", 250, "--start", 2, "--end", 2)
+    clusters = ("--dump", recording.dump, "--cluster-dir", run_folder)
+    seen = {}
+    for name, extra in (("policy", ()), ("cluster", clusters)):
+        (tmp_path / name).mkdir()
+        seen[name] = film(recording, tmp_path / name / "film.gif", *options, *extra)[0][115:135, 115:135]
+    expected = {"policy": cluster_colour(POLICIES.index(POLICIES[1])), "cluster": cluster_colour(5 % 3)}
+    for name, colour in expected.items():
+        assert nearest(seen[name], colour) <= 4
+    assert nearest(seen["policy"], expected["cluster"]) > 40 < nearest(seen["cluster"], expected["policy"])
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--gif", "--mp4"), ("--gif", "--mp4")),
+        (("-o", "x.txt"), ("x.txt", ".html, .gif or .mp4")),
+        (("-o", "x.html", "--gif"), ("x.html", ".gif")),
+        (("--follow", "3"), ("--follow", "films")),
+        (("--gif", "--follow", "nobody"), ("nobody", f"{POLICIES[1]}_1")),
+        (("--gif", "--start", "9", "--end", "3"), ("--end is 3", "9")),
+        (("--gif", "--start", "5000"), ("ends at tick",)),
+        (("--mp4", "--size", "301"), ("--size is 301", "even")),
+        (("--gif", "--fps", "0"), ("--fps",)),
+        (("--gif", "--skip", "0"), ("--skip",)),
+        (("--dump", "somewhere"), ("--cluster-dir",)),
+        (("--dump", "nowhere", "--cluster-dir", "nowhere"), ("nowhere",)),
+    ],
+)
+def test_bad_options_are_refused(recording: Recording, tmp_path: Path, options: tuple[str, ...], parts: tuple) -> None:
+    copy = tmp_path / "episode.replay.lzma"
+    shutil.copy(recording.replay, copy)
+    assert_refused(run("render_replay.py", copy, *options), *parts)
+    assert [each.name for each in tmp_path.iterdir()] == [copy.name]
+
+
+def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "foreign.replay.lzma").write_text("hello")
+    assert_refused(run("render_replay.py", tmp_path / "foreign.replay.lzma"), "foreign.replay.lzma")
+    assert_refused(run("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "No such file")
