@@ -2,11 +2,12 @@
 # make test   all tests
 # make lint   ruff and mypy
 # make setup  only what the others need: uv if it is not on PATH, and the project's environment in .venv/
+# make browser  Chromium for tests of pages, where it is missing and can be installed; without it they are skipped
 # make clean  remove the environment and the demo
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test lint browser clean
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run.
@@ -49,6 +50,10 @@ lint: setup
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy .
+
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || { \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
 clean:
 	rm -rf .venv .uv uv.lock $(DEMO)

@@ -9,7 +9,7 @@ from nmmo.core.tile import TileState
 from nmmo.render.replay_helper import FileReplayHelper, ReplayHelper
 
 from reinforcement_learning.extraction import Plan, Subject, extract
-from reinforcement_learning.rollout import Decision, Player
+from reinforcement_learning.player import Decision, Player
 
 POLICIES = ("untrained_a", "untrained_b")
 
