@@ -161,8 +161,8 @@ def test_signed_junk_in_the_metadata_is_refused_or_harmless(dump: Path, whole: P
     except UserError as error:
         assert "\n" not in str(error)
     else:
-        assert key in {"columns", "precision_error", "agent", "checkpoint_sha256", "steps_trained", "environment", "combat_status_ticks", "seed",
-                       "episodes", "versions"}  # fmt: skip
+        harmless = "agent checkpoint_sha256 steps_trained environment combat_status_ticks seed episodes versions"
+        assert key in {*harmless.split(), "columns", "precision_error", "unrecorded"}
 
 
 def test_deeply_nested_metadata(dump: Path) -> None:
