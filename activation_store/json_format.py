@@ -146,6 +146,9 @@ class JsonShard:
     def finish(self) -> None:
         """Do nothing more: every line is written."""
 
+    def give_up(self) -> None:
+        """Do nothing: the file is about to be removed."""
+
 
 def join_shards(shards: list[tuple[Path, DumpFile]], path: Path) -> DumpFile:
     """Put the lines of several shards into one JSON array at `path`, in memory that does not follow their size.

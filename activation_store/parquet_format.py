@@ -113,6 +113,13 @@ class ParquetShard:
             self._write_group(pa.concat_tables(self._waiting))
         self._writer.close()
 
+    def give_up(self) -> None:
+        """Let go of the file, which is about to be removed."""
+        import pyarrow as pa
+
+        with contextlib.suppress(OSError, ValueError, pa.ArrowException):
+            self._writer.close()
+
     def _write_group(self, table: "pa.Table") -> None:
         # In one piece: where batches met must leave no trace in the file.
         self._writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_RECORDS)

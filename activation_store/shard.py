@@ -49,6 +49,7 @@ class ShardWriter:
 
     def give_up(self) -> None:
         """Leave nothing behind."""
+        self._format.give_up()
         with contextlib.suppress(_GivenUp), self._stack:
             raise _GivenUp
 
