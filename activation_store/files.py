@@ -50,6 +50,17 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
+@contextlib.contextmanager
+def full_disk_named(path: Path) -> Iterator[None]:
+    """Turn a full disk, or a file that may not grow, into a `UserError` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise UserError(f"{path} cannot be written: {error.strerror}") from error
+        raise
+
+
 class HashedFile:
     """A binary file that is only ever appended to, and knows its SHA-256 and size so far.
 

@@ -60,6 +60,11 @@ def shard_path(folder: Path, metadata: DumpMetadata, episode: int) -> Path:
     return folder / (shard_name(episode) if metadata.format == "parquet" else f"episode-{episode:06d}.jsonlines")
 
 
+def shards_in(folder: Path) -> set[Path]:
+    """Return every file of a folder that is named like a shard."""
+    return {path for pattern in (_JSON_SHARDS, _PARQUET_SHARDS) for path in folder.glob(pattern)}
+
+
 def read_journal(folder: Path) -> Journal:
     """Read the journal of an unfinished dump.
 
@@ -102,8 +107,7 @@ def resume_journal(folder: Path, metadata: DumpMetadata) -> Journal:
 def remove_leftovers(folder: Path, metadata: DumpMetadata, journal: Journal) -> None:
     """Remove temporary files of killed runs, and shards that the journal does not know."""
     known = {shard_path(folder, metadata, stored.episode) for stored in journal.stored if stored.shard}
-    found = {path for pattern in (_JSON_SHARDS, _PARQUET_SHARDS) for path in folder.glob(pattern)}
-    for path in {*(found - known), *temporary_files(folder), folder / RECORDS_FILE}:
+    for path in {*(shards_in(folder) - known), *temporary_files(folder), folder / RECORDS_FILE}:
         path.unlink(missing_ok=True)
 
 

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.files import HashedFile, atomic_file
+from activation_store.files import HashedFile, atomic_file, full_disk_named
 from activation_store.json_format import JsonShard
 from activation_store.parquet_format import ParquetShard
 from activation_store.records import Records
 from activation_store.schema import DumpFile, DumpMetadata, PrecisionError
+from user_error import UserError
 
 
 class ShardWriter:
     """Writes the records of one episode to a file that takes its name once it is whole."""
 
     def __init__(self, path: Path, metadata: DumpMetadata, episode: int) -> None:
+        self._path = path
         self._metadata = metadata
         self._episode = episode
         self._lives: dict[tuple[int, int], tuple[int, int]] = {}  # slot and agent -> number of the life, last tick
@@ -37,21 +39,26 @@ class ShardWriter:
             records = replace(records, columns={**records.columns, "life": life})
         if self._metadata.precision == "float16":
             self._measure(records)
-        self._format.write(records)
+        with full_disk_named(self._path):
+            self._format.write(records)
         self._records += len(records)
 
     def finish(self) -> tuple[DumpFile, dict[str, PrecisionError]]:
         """Put the file in its place; return its proof and what rounding cost, by layer."""
         with self._stack:
-            self._format.finish()
+            try:
+                self._format.finish()
+            except BaseException:
+                self._format.give_up()
+                raise
         proof = DumpFile(self._file.sha256, self._file.bytes, self._records, len(self._lives), self._episode)
         return proof, self._errors
 
     def give_up(self) -> None:
         """Leave nothing behind."""
         self._format.give_up()
-        with contextlib.suppress(_GivenUp), self._stack:
-            raise _GivenUp
+        with contextlib.suppress(_GivenUp, UserError), self._stack:
+            raise _GivenUp  # closing a file on a full disk may fail once more: the first failure is told already
 
     def _number_lives(self, records: Records) -> np.ndarray:
         """Return the number of each record's life in the episode, (B,) int32, in order of first records."""

@@ -20,6 +20,7 @@ from activation_store.journal import (
     remove_scaffolding,
     resume_journal,
     shard_path,
+    shards_in,
 )
 from activation_store.json_format import join_shards
 from activation_store.records import Records
@@ -44,9 +45,9 @@ def refuse_existing_dump(folder: Path) -> None:
     """Raise `UserError` where a folder already holds a dump, whole or interrupted."""
     if state_of(folder) == "unfinished":
         raise UserError(f"{folder} already holds a dump, an unfinished one: resume it, or delete it first")
-    for name in (METADATA_FILE, RECORDS_FILE):
-        if (folder / name).exists():
-            raise UserError(f"{folder} already holds a dump ({name}): choose another or delete it first")
+    for path in (folder / METADATA_FILE, folder / RECORDS_FILE, *shards_in(folder)):
+        if path.exists():
+            raise UserError(f"{folder} already holds a dump ({path.name}): choose another or delete it first")
 
 
 class DumpWriter:
@@ -104,12 +105,12 @@ class DumpWriter:
         state = state_of(self._folder)
         if state == "whole" and (self._folder / JOURNAL_FILE).exists():
             remove_scaffolding(self._folder)
-        if state == "whole" or not self._resume:
+        if not self._resume:
             refuse_existing_dump(self._folder)
         journal = Journal(begun_with(self._metadata))
         if state == "unfinished":
             journal = resume_journal(self._folder, self._metadata)
-        elif (self._folder / RECORDS_FILE).exists():
+        else:
             refuse_existing_dump(self._folder)
         journal.write(self._folder)
         remove_leftovers(self._folder, self._metadata, journal)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from activation_store.columns import COLUMNS
-from activation_store.schema import ActionHead, DumpMetadata, RaggedRows, Records
+from activation_store.schema import ActionHead, DumpMetadata, Format, Precision, RaggedRows, Records
 from activation_store.writer import DumpWriter
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, PackedRows
@@ -53,6 +53,8 @@ class Plan:
         layers: names from `activation_store.schema.LAYERS`.
         env: the world.
         task: what agents are asked to do.
+        format: of the dump.
+        precision: that activations are stored in.
     """
 
     episodes: int
@@ -61,6 +63,8 @@ class Plan:
     layers: tuple[str, ...]
     env: EnvironmentSettings
     task: TaskSettings
+    format: Format = "json"
+    precision: Precision = "float32"
 
 
 def untrained_subject(agent: str, settings: Settings, maps: Path, seed: int) -> Subject:
@@ -184,6 +188,8 @@ def _metadata(subject: Subject, plan: Plan) -> DumpMetadata:
         environment=environment,
         combat_status_ticks=GameConfig.COMBAT_STATUS_DURATION,
         seed=plan.seed,
+        format=plan.format,
+        precision=plan.precision,
         columns={name: COLUMNS[name] for name in ("map", "done")},
         versions=versions(),
     )
