@@ -4,7 +4,8 @@
     python extract_activations.py --smoke-test                      # does everything work? needs nothing
     python extract_activations.py pve -p NAME -o activation_data    # all agents of a world play policies/NAME
 
-The dump lies in activation_data/NAME/: activations.json, one record for each living agent and tick, and metadata.json.
+The dump lies in activation_data/NAME/: activations.json, one record for each living agent and tick, or with
+--format parquet a file an episode; and metadata.json.
 """
 
 import tempfile
@@ -40,6 +41,10 @@ class Arguments:
     """Seed of the episodes and of the actions."""
     layers: str = "action_decoder"
     """Layers to record, separated by commas: encoder_output, lstm_hidden, lstm_cell, action_decoder."""
+    format: Literal["json", "parquet"] = "json"
+    """Of the dump: json is what the original tools read; parquet takes a sixth of the space and reads at once."""
+    precision: Literal["float32", "float16"] = "float32"
+    """Of the activations: float32 is exact; float16 (parquet only) takes half, its error is stated in the metadata."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the network runs; auto takes a GPU if there is one."""
     curriculum: Annotated[str | None, tyro.conf.arg(aliases=["-c"])] = None
@@ -83,6 +88,8 @@ def check(arguments: Arguments) -> None:
     if arguments.seed < 0:
         raise UserError(f"--seed {arguments.seed} must not be negative")
     check_layers(arguments.layer_names)
+    if arguments.format == "json" and arguments.precision == "float16":
+        raise UserError("--precision float16 needs --format parquet: JSON writes numbers out in full")
     if arguments.list or arguments.smoke_test:
         return
     if arguments.mode is None or arguments.policy is None:
@@ -159,7 +166,10 @@ def extract_policy(arguments: Arguments) -> None:
         asked |= {"only": arguments.task}
     task = TaskSettings(**asked)
     check_tasks(task, env)
-    plan = Plan(arguments.episodes, arguments.max_steps, arguments.seed, arguments.layer_names, env, task)
+    plan = Plan(
+        arguments.episodes, arguments.max_steps, arguments.seed, arguments.layer_names, env, task,
+        arguments.format, arguments.precision,
+    )  # fmt: skip
     subject = Subject(arguments.policy, policy.to(pick_device(arguments.device)), info, sha256(path))
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(env, progress)

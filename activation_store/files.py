@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -15,6 +16,7 @@ from user_error import UserError
 
 PARTIAL_SUFFIX = ".partial"
 _HASH_BLOCK_BYTES = 1 << 20
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}  # some network file systems have none
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -56,6 +58,76 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """
     with atomic_path(path) as temporary, temporary.open("wb") as file:
         yield file
+
+
+@contextlib.contextmanager
+def full_disk_named(path: Path) -> Iterator[None]:
+    """Turn a full disk, or a file that may not grow, into a `UserError` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise UserError(f"{path} cannot be written: {error.strerror}") from error
+        raise
+
+
+class HashedFile:
+    """A binary file that is only ever appended to, and knows its SHA-256 and size so far.
+
+    Attributes:
+        bytes: written so far.
+    """
+
+    closed = False
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Append to `file`, which stays its opener's to close."""
+        self._file = file
+        self._digest = hashlib.sha256()
+        self.bytes = 0
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was written, 64 hexadecimal digits."""
+        return self._digest.hexdigest()
+
+    def write(self, content: bytes | memoryview) -> int:
+        """Append some bytes and return how many."""
+        self._file.write(content)
+        self._digest.update(content)
+        self.bytes += len(content)
+        return len(content)
+
+    def tell(self) -> int:
+        """Return where the next byte goes."""
+        return self.bytes
+
+    def flush(self) -> None:
+        """Do nothing: `atomic_file` flushes in the end."""
+
+    def close(self) -> None:
+        """Do nothing: the opener closes."""
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Keep other processes that would lock the same folder out; the lock ends with the process, however it ends.
+
+    Raises:
+        UserError: another process has locked it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another process is writing to {folder}: wait for it, or choose another folder") from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def make_folder(folder: Path) -> None:

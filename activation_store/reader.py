@@ -1,37 +1,37 @@
-"""Read a dump of activations: proved whole first, then streamed, so that memory holds only the records kept."""
+"""Read a dump of activations, in either format: proved whole, then streamed, so that memory holds only what is kept."""
 
 import hashlib
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import orjson
+import numpy as np
 
-from activation_store.files import PARTIAL_SUFFIX, read_json
-from activation_store.record_columns import RecordColumns, RecordError
+from activation_store.checked_json import read_small_json
+from activation_store.files import PARTIAL_SUFFIX
+from activation_store.gathering import Gathering
+from activation_store.journal import JOURNAL_FILE
+from activation_store.json_format import read_json_batches, read_json_identity
+from activation_store.parquet_format import read_shard_batches, read_shard_identity
+from activation_store.records import Records
 from activation_store.schema import (
-    LIFE_KEY,
+    IDENTITY,
     METADATA_FILE,
     RECORDS_FILE,
     TILE_COLUMNS,
     TILES_IN_VIEW,
+    DumpFile,
     DumpMetadata,
-    Records,
 )
+from activation_store.selection import Selection, select
 from user_error import UserError
 
 Progress = Callable[[float], None]
 """Called with the share of the work done, from 0 to 1."""
 
 _BLOCK_BYTES = 1 << 20
-_LINE_BYTES_AT_MOST = 1 << 24
-_PROGRESS_EVERY = 1024
 _SHARE_OF_VERIFYING = 0.1
-_IDENTITY = (*LIFE_KEY, "tick")
-# What the writer puts first in a line: enough to skip a record without parsing its hundreds of numbers.
-_LINE_START = re.compile(
-    rb'\{"step":\d+,"env_id":(\d{1,18}),"agent_id":(\d{1,18}),"episode":(\d{1,18}),"tick":(\d{1,18}),"'
-)
+_LARGEST_EXPANSION = 1000
+"""Real dumps take about half of the bytes that they hold; a file of a thousandth was made to exhaust memory."""
 
 
 def read_metadata(folder: Path) -> DumpMetadata:
@@ -39,145 +39,178 @@ def read_metadata(folder: Path) -> DumpMetadata:
 
     Raises:
         UserError: the folder is missing, is no dump, was left by an interrupted extraction or holds no record, or its
-            metadata is damaged or of an unknown schema version.
+            metadata is damaged or of an unknown schema version, or a file that it lists is missing or outside.
     """
     if not folder.is_dir():
         state = "is not a folder" if folder.exists() else "does not exist"
         raise UserError(f"{folder} {state}: give the folder that extract_activations.py wrote")
-    if not (folder / METADATA_FILE).exists():
-        if (folder / RECORDS_FILE).exists() or any(folder.glob(f".*{PARTIAL_SUFFIX}")):
-            raise UserError(f"{folder} lacks {METADATA_FILE}: its extraction was interrupted; delete it, extract again")
-        raise UserError(f"{folder} is not an activation dump: it holds no {METADATA_FILE}")
-    metadata = DumpMetadata.from_json(read_json(folder / METADATA_FILE), str(folder / METADATA_FILE))
-    if set(metadata.files) != {RECORDS_FILE}:
-        raise UserError(f"{folder / METADATA_FILE} lists {sorted(metadata.files)} where {RECORDS_FILE!r} should be")
-    if not (folder / RECORDS_FILE).is_file():
-        raise UserError(f"{folder} lacks {RECORDS_FILE}, which its metadata lists: copy or extract it again")
+    path = folder / METADATA_FILE
+    if not path.exists():
+        raise UserError(_why_no_metadata(folder))
+    _check_inside(path, folder)
+    metadata = DumpMetadata.from_json(read_small_json(path), str(path))
+    for name, proof in metadata.files.items():
+        if not (folder / name).is_file():
+            raise UserError(f"{folder} lacks {name}, which its metadata lists: copy or extract it again")
+        _check_inside(folder / name, folder)
+        _check_plausible(folder / name, metadata, proof)
     if metadata.records == 0:
         raise UserError(f"{folder} is an empty dump (0 records): extract it again with more episodes")
     return metadata
 
 
 def read_dump(
-    folder: Path, *, subsample: int = 1, layers: Sequence[str] | None = None, progress: Progress | None = None
+    folder: Path,
+    *,
+    subsample: int = 1,
+    layers: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    leave_out: Iterable[str] = (),
+    episodes: Iterable[int] | None = None,
+    lives: Iterable[Sequence[int]] | None = None,
+    progress: Progress | None = None,
 ) -> Records:
     """Read a dump's records, after proving by size and SHA-256 that they are what was written.
 
+    In a parquet dump, files of episodes that are not wanted are not opened, and large columns only where a record of
+    the row group is kept.
+
     Args:
+        folder: of the dump.
         subsample: keep the first record of each life and every so many-th after it, in order of ticks.
         layers: the layers to keep; all of them where None.
+        columns: the optional columns to keep; all of them where None.
+        leave_out: what need not be read, of `tile`, `entity`, `inventory` and `tables`; it comes without rows.
+        episodes: keep only these; all where None.
+        lives: keep only these, each a slot, an agent and an episode; all where None.
         progress: told the share of the work done.
 
     Raises:
         UserError: anything that `read_metadata` raises; the records are truncated, damaged, malformed or out of order;
-            `subsample` is below 1; a layer is not in the dump.
+            `subsample` is below 1; a layer or column is not in the dump; no record is left.
+    """
+    metadata = read_metadata(folder)
+    selection = select(
+        folder, metadata, layers=layers, columns=columns, leave_out=leave_out, subsample=subsample,
+        episodes=episodes, lives=lives,
+    )  # fmt: skip
+    gathering = Gathering(metadata, selection, selection.capacity(metadata))
+    for batch in read_batches(folder, metadata, selection, progress):
+        gathering.add(batch)
+    if not gathering.size:
+        raise UserError(f"{folder} holds no record of the episodes or lives that were asked for")
+    return gathering.finish()
+
+
+def read_batches(
+    folder: Path, metadata: DumpMetadata, selection: Selection, progress: Progress | None = None
+) -> Iterator[Records]:
+    """Yield the selected records in batches of a few thousand at most, in the order in which they were written.
+
+    Raises:
+        UserError: as `read_dump`.
     """
     report = progress or _ignore
-    metadata = read_metadata(folder)
-    if subsample < 1:
-        raise UserError(f"subsample is {subsample}: it must be 1 (keep every record) or more")
-    chosen = tuple(metadata.layers if layers is None else layers)
-    for layer in chosen:
-        if layer not in metadata.layers:
-            raise UserError(f"{folder} holds no layer {layer!r}, only: {', '.join(metadata.layers)}")
-    path = folder / RECORDS_FILE
-    try:
-        _verify(path, metadata, lambda share: report(share * _SHARE_OF_VERIFYING))
-        return _read_records(
-            path,
-            metadata,
-            subsample,
-            chosen,
-            lambda share: report(_SHARE_OF_VERIFYING + share * (1 - _SHARE_OF_VERIFYING)),
+    if metadata.format == "parquet":
+        yield from _read_shards(folder, metadata, selection, report)
+    else:
+        _verify_file(folder / RECORDS_FILE, metadata, lambda share: report(share * _SHARE_OF_VERIFYING))
+        rest = 1 - _SHARE_OF_VERIFYING
+        batches = read_json_batches(
+            folder, metadata, selection, lambda share: report(_SHARE_OF_VERIFYING + share * rest)
         )
+        yield from _no_io_errors(folder / RECORDS_FILE, batches)
+    report(1.0)
+
+
+def read_identity(folder: Path) -> dict[str, np.ndarray]:
+    """Return who and when every record is: the columns of `IDENTITY`, (B,) int64 each; cheap in a parquet dump.
+
+    Raises:
+        UserError: as `read_dump`.
+    """
+    metadata = read_metadata(folder)
+    if metadata.format == "json":
+        _verify_file(folder / RECORDS_FILE, metadata, _ignore)
+        return read_json_identity(folder, metadata)
+    parts = []
+    for name, proof in _shards(metadata):
+        _verify_file(folder / name, metadata, _ignore)
+        parts.append(read_shard_identity(folder / name, metadata, proof))
+    return {name: np.concatenate([part[name] for part in parts]) for name in IDENTITY}
+
+
+def _read_shards(folder: Path, metadata: DumpMetadata, selection: Selection, report: Progress) -> Iterator[Records]:
+    before = 0
+    for name, proof in _shards(metadata):
+        if proof.episode is not None and selection.wants_episode(proof.episode):
+            _verify_file(folder / name, metadata, _ignore)
+            for batch, passed in read_shard_batches(folder / name, metadata, proof, selection):
+                yield batch
+                report((before + passed) / metadata.records)
+        before += proof.records
+
+
+def _shards(metadata: DumpMetadata) -> list[tuple[str, DumpFile]]:
+    """Return the files of a parquet dump in order of episodes."""
+    return sorted(metadata.files.items(), key=lambda item: item[1].episode or 0)
+
+
+def _verify_file(path: Path, metadata: DumpMetadata, report: Progress) -> None:
+    proof = metadata.files[path.name]
+    try:
+        size = path.stat().st_size
+        if size < proof.bytes:
+            raise UserError(f"{path} is truncated: {size} of {proof.bytes} bytes are left; copy or extract it again")
+        if size > proof.bytes:
+            raise UserError(f"{path} has {size} bytes where {proof.bytes} were written: copy or extract it again")
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+                report(file.tell() / size)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _verify(path: Path, metadata: DumpMetadata, report: Progress) -> None:
-    proof = metadata.files[RECORDS_FILE]
-    size = path.stat().st_size
-    if size < proof.bytes:
-        raise UserError(f"{path} is truncated: {size} of {proof.bytes} bytes are left; copy or extract it again")
-    if size > proof.bytes:
-        raise UserError(f"{path} has {size} bytes where {proof.bytes} were written: copy or extract it again")
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-            report(file.tell() / size)
     if digest.hexdigest() != proof.sha256:
         raise UserError(f"{path} does not match its SHA-256: it is damaged or was edited; copy or extract it again")
-    # Each number of a record takes two bytes or more: counts that could not fit must not decide how much to allocate.
-    record_bytes = 2 * (sum(metadata.layers.values()) + TILES_IN_VIEW * len(TILE_COLUMNS))
-    if metadata.records * record_bytes > size:
-        raise UserError(f"{path} is too small for the {metadata.records} records that its metadata counts")
 
 
-def _read_records(
-    path: Path, metadata: DumpMetadata, subsample: int, layers: tuple[str, ...], report: Progress
-) -> Records:
-    capacity = min(metadata.records, metadata.records // subsample + metadata.lives)
-    columns = RecordColumns(metadata, layers, capacity)
-    lives: dict[tuple[int, ...], tuple[int, int]] = {}
-    count = 0
-    for count, line in enumerate(_record_lines(path), start=1):
-        try:
-            record, (*life, tick) = _identify(line)
-            seen, last_tick = lives.get(tuple(life), (0, tick - 1))
-            if tick <= last_tick:
-                raise RecordError(f"tick {tick} of a life does not come after tick {last_tick}")
-            lives[tuple(life)] = seen + 1, tick
-            if seen % subsample == 0:
-                columns.append(_parse(line) if record is None else record)
-        except RecordError as fault:
-            raise UserError(f"{path}, line {count + 1}: {fault}: extract it again") from None
-        if count % _PROGRESS_EVERY == 0:
-            report(min(1.0, count / metadata.records))
-    if (count, len(lives)) != (metadata.records, metadata.lives):
+def _check_plausible(path: Path, metadata: DumpMetadata, proof: DumpFile) -> None:
+    """Refuse counts that the file cannot hold: they must not decide how much memory is reserved."""
+    size = path.stat().st_size
+    numbers = sum(metadata.layers.values()) + TILES_IN_VIEW * len(TILE_COLUMNS)
+    numbers += sum(column.width or 1 for column in metadata.columns.values()) + len(metadata.action_heads)
+    # In JSON each number takes two bytes or more.
+    fits = proof.records * numbers * 2 <= (size if metadata.format == "json" else size * _LARGEST_EXPANSION)
+    if not fits and size >= proof.bytes:
         raise UserError(
-            f"{path} holds {count} records of {len(lives)} lives, its metadata counts {metadata.records} of "
-            f"{metadata.lives}: extract it again"
+            f"{path} is too small for the {proof.records} records that its metadata counts: copy or extract it again"
         )
-    report(1.0)
-    return columns.finish()
 
 
-def _record_lines(path: Path) -> Iterator[bytes]:
-    """Yield the JSON of each record of an array that is written one record a line."""
-    layout = UserError(f"{path} is not a JSON array with one record a line: extract it again")
-    with path.open("rb") as file:
-        if file.readline(_LINE_BYTES_AT_MOST) != b"[\n":
-            raise layout
-        while (line := file.readline(_LINE_BYTES_AT_MOST)).endswith(b",\n"):
-            yield line[:-2]
-        if not line.endswith(b"}\n") or file.read(len(b"]\n") + 1) != b"]\n":
-            raise layout
-        yield line[:-1]
+def _check_inside(path: Path, folder: Path) -> None:
+    if path.resolve().parent != folder.resolve():
+        raise UserError(f"{path} is a link that leads out of the folder: put the file itself there")
 
 
-def _identify(line: bytes) -> tuple[dict[str, object] | None, tuple[int, ...]]:
-    """Return the line's life and tick, and the whole record only if it had to be parsed to learn them."""
-    if match := _LINE_START.match(line):
-        return None, tuple(int(group) for group in match.groups())
-    record = _parse(line)
-    identity = []
-    for name in _IDENTITY:
-        value = record.get(name)
-        if type(value) is not int:
-            raise RecordError(f"{name} is missing or is not an integer")
-        identity.append(value)
-    return record, tuple(identity)
+def _why_no_metadata(folder: Path) -> str:
+    if (folder / JOURNAL_FILE).exists():
+        return f"{folder} is an unfinished dump: its extraction was interrupted; resume it, or delete it, extract again"
+    if any(folder.glob(f".*{PARTIAL_SUFFIX}")):
+        return f"{folder} lacks {METADATA_FILE}: its extraction was interrupted; delete it, extract again"
+    if (folder / RECORDS_FILE).exists() or any(folder.glob("*.json*")):
+        return (
+            f"{folder} lacks {METADATA_FILE}: its extraction was interrupted (delete it, extract again), or the "
+            f"original tools made it (import it: python -m activation_store convert {folder} OUT)"
+        )
+    return f"{folder} is not an activation dump: it holds no {METADATA_FILE}"
 
 
-def _parse(line: bytes) -> dict[str, object]:
+def _no_io_errors(path: Path, batches: Iterator[Records]) -> Iterator[Records]:
     try:
-        record = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise RecordError(f"it is not valid JSON ({error})") from None
-    if not isinstance(record, dict):
-        raise RecordError("it is not a JSON object")
-    return record
+        yield from batches
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _ignore(share: float) -> None:

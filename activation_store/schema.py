@@ -1,17 +1,21 @@
 """What a dump of activations holds: the contract between the stages that run the game and those that read it."""
 
-import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from activation_store.checked_json import with_checksum, without_checksum
+from activation_store.columns import Column, column_faults
+from activation_store.records import RaggedRows, Records
 from user_error import UserError
 
-SCHEMA_VERSION = 1
+__all__ = ["ActionHead", "DumpFile", "DumpMetadata", "PrecisionError", "RaggedRows", "Records", "check_layers"]
+
+SCHEMA_VERSION = 2
 RECORDS_FILE = "activations.json"
 METADATA_FILE = "metadata.json"
 ACTION_DECODER = "action_decoder"
@@ -20,8 +24,22 @@ LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", ACTION_DECODER)
 LIFE_KEY = ("env_id", "agent_id", "episode")
 """The columns that together name a life: one agent in one episode, from spawn to death."""
 
+IDENTITY = ("step", *LIFE_KEY, "tick")
+"""The columns that tell which agent-tick a record is, all int64."""
+
 TILES_IN_VIEW = 225
 TILE_COLUMNS = ("row", "col", "material")
+ROWS_AT_MOST = 512
+"""Rows that a record may have in one table; the game's longest has 384."""
+
+MAY_BE_UNRECORDED = ("reward", "value", "log_probability")
+_RECORD_KEYS = (*IDENTITY, *MAY_BE_UNRECORDED, "policy", "action", "activation", "activations", "observation", "tile")
+_TABLES_ALWAYS = ("Tile", "Entity", "Inventory", "CurrentTick")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_UNITS_AT_MOST = 1 << 20
+
+Format = Literal["json", "parquet"]
+Precision = Literal["float32", "float16"]
 
 
 def check_layers(names: Iterable[str]) -> None:
@@ -31,84 +49,9 @@ def check_layers(names: Iterable[str]) -> None:
             raise UserError(f"there is no layer {name!r}; there are: {', '.join(LAYERS)}")
 
 
-@dataclass(frozen=True)
-class RaggedRows:
-    """Rows of a table that belong to records, without the padding.
-
-    Attributes:
-        values: (total rows, columns) int16.
-        offsets: (records + 1,) int64; record i owns rows offsets[i] to offsets[i + 1].
-    """
-
-    values: np.ndarray
-    offsets: np.ndarray
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Rows of each record, (records,) int64."""
-        return np.diff(self.offsets)
-
-    @property
-    def owner(self) -> np.ndarray:
-        """The record that each row belongs to, (total rows,) int64."""
-        return np.repeat(np.arange(len(self.offsets) - 1), self.counts)
-
-    def take(self, records: np.ndarray) -> "RaggedRows":
-        """Return the rows of the given records (integer indices or a boolean mask), in their order."""
-        records = np.flatnonzero(records) if records.dtype == bool else records
-        counts = self.counts[records]
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        positions = np.repeat(self.offsets[:-1][records] - offsets[:-1], counts) + np.arange(offsets[-1])
-        return RaggedRows(self.values[positions], offsets)
-
-
-@dataclass(frozen=True)
-class Records:
-    """Agent-ticks as columns; every array has one entry a record. B records, H action heads.
-
-    Attributes:
-        step: environment steps since the extraction began, (B,) int64.
-        env_id: the vectorised slot that the agent's LSTM state lived in, (B,) int64.
-        agent_id: the agent's id in the game, from 1, (B,) int64.
-        episode: number of the episode over all environments, (B,) int64.
-        tick: the game's tick in this episode, (B,) int64.
-        reward: what the policy was paid for this record's action, (B,) float32.
-        value: the critic's estimate, (B,) float32.
-        action: index chosen in each head, (B, H) int64.
-        log_probability: of the chosen index in each head, (B, H) float32.
-        activations: layer name -> (B, units) float32.
-        tile: row, column and material of the 15x15 view, (B, 225, 3) int16.
-        entity: visible entities, the agent itself among them; columns named in the metadata.
-        inventory: items carried; columns named in the metadata.
-    """
-
-    step: np.ndarray
-    env_id: np.ndarray
-    agent_id: np.ndarray
-    episode: np.ndarray
-    tick: np.ndarray
-    reward: np.ndarray
-    value: np.ndarray
-    action: np.ndarray
-    log_probability: np.ndarray
-    activations: dict[str, np.ndarray]
-    tile: np.ndarray
-    entity: RaggedRows
-    inventory: RaggedRows
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-    def take(self, records: np.ndarray) -> "Records":
-        """Return the given records (integer indices or a boolean mask), in their order."""
-        taken: dict[str, Any] = {}
-        for column in fields(self):
-            value = getattr(self, column.name)
-            if isinstance(value, dict):
-                taken[column.name] = {layer: array[records] for layer, array in value.items()}
-            else:
-                taken[column.name] = value.take(records) if isinstance(value, RaggedRows) else value[records]
-        return Records(**taken)
+def shard_name(episode: int) -> str:
+    """Return the name of the file that holds one episode of a parquet dump."""
+    return f"episode-{episode:06d}.parquet"
 
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
@@ -127,31 +70,88 @@ class ActionHead:
 
 @dataclass(frozen=True)
 class DumpFile:
-    """What a file of the dump must be to be trusted: its SHA-256 (64 hexadecimal digits) and its size in bytes."""
+    """What a file of the dump must be to be trusted.
+
+    Attributes:
+        sha256: of its bytes, 64 hexadecimal digits.
+        bytes: its size.
+        records: in it.
+        lives: that its records belong to.
+        episode: the only one in it; None where it holds all episodes.
+    """
 
     __pydantic_config__ = _STRICT
 
     sha256: str
     bytes: int
+    records: int
+    lives: int
+    episode: int | None = None
+
+
+@dataclass(frozen=True)
+class PrecisionError:
+    """The largest errors that rounding a layer made: absolute, and relative to values other than 0."""
+
+    __pydantic_config__ = _STRICT
+
+    absolute: float
+    relative: float
+
+    def or_larger(self, other: "PrecisionError") -> "PrecisionError":
+        """Return the larger of both errors, each on its own."""
+        return PrecisionError(max(self.absolute, other.absolute), max(self.relative, other.relative))
 
 
 @dataclass(frozen=True)
 class DumpMetadata:
-    """All that a reader needs to understand the records, and to know that they are whole."""
+    """All that a reader needs to understand the records, and to know that they are whole.
+
+    Attributes:
+        policy: name of the policy.
+        agent: folder of `agent_zoo` that it was built from.
+        checkpoint_sha256: of the checkpoint file; None where there is none.
+        steps_trained: agent-steps; None where nobody knows.
+        layers: name -> units.
+        entity_columns: of the Entity table, in order.
+        inventory_columns: of the Inventory table, in order.
+        action_heads: in order.
+        environment: settings of the world.
+        combat_status_ticks: how long the game says an agent is in combat.
+        seed: of the extraction; None where nobody knows.
+        format: of the records.
+        precision: that activations are stored in.
+        columns: optional columns by name.
+        tables: optional tables, name -> columns in order.
+        unrecorded: fields that this dump does not hold, of `MAY_BE_UNRECORDED`; readers give NaN.
+        precision_error: by layer, where activations were ever rounded.
+        episodes: number, seed and map of each.
+        records: in all files.
+        lives: in all files.
+        files: proofs by name.
+        versions: of the libraries that made the dump.
+        schema_version: of this class.
+    """
 
     __pydantic_config__ = _STRICT
 
     policy: str
     agent: str
     checkpoint_sha256: str | None
-    steps_trained: int
+    steps_trained: int | None
     layers: dict[str, int]
     entity_columns: tuple[str, ...]
     inventory_columns: tuple[str, ...]
     action_heads: tuple[ActionHead, ...]
     environment: dict[str, Any]
     combat_status_ticks: int
-    seed: int
+    seed: int | None
+    format: Format = "json"
+    precision: Precision = "float32"
+    columns: dict[str, Column] = field(default_factory=dict)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unrecorded: tuple[str, ...] = ()
+    precision_error: dict[str, PrecisionError] = field(default_factory=dict)
     episodes: list[dict[str, Any]] = field(default_factory=list)
     records: int = 0
     lives: int = 0
@@ -164,33 +164,67 @@ class DumpMetadata:
         """The layer that records call `activation`: the action decoder's input, or the first layer without it."""
         return ACTION_DECODER if ACTION_DECODER in self.layers else next(iter(self.layers))
 
+    @property
+    def all_tables(self) -> dict[str, tuple[str, ...]]:
+        """The columns of every table by the name that the game's observation calls it."""
+        return {"Entity": self.entity_columns, "Inventory": self.inventory_columns, **self.tables}
+
     def faults(self) -> Iterator[str]:
         """Yield what contradicts itself or cannot be, a phrase each; nothing when the metadata makes sense."""
-        for name, units in self.layers.items():
-            if units < 1:
-                yield f"layer {name!r} has {units} units"
-        if not self.layers:
-            yield "it names no layer"
+        yield from self._layer_faults()
         for head in self.action_heads:
             if head.size < 1 or (head.noop is not None and not 0 <= head.noop < head.size):
                 yield f"action head {head.name!r} has size {head.size} and no-op {head.noop}"
         heads = tuple(head.name for head in self.action_heads)
-        for title, names in (("entity", self.entity_columns), ("inventory", self.inventory_columns), ("head", heads)):
+        for title, names in (*self.all_tables.items(), ("head", heads)):
             if not names or len(set(names)) < len(names):
                 yield f"its {title} names are missing or repeated"
+        for name in self.tables:
+            if not _WORD.fullmatch(name) or name in _TABLES_ALWAYS:
+                yield f"it has a further table named {name[:40]!r}"
+        yield from column_faults(self.columns, _RECORD_KEYS)
+        if not set(self.unrecorded) <= set(MAY_BE_UNRECORDED):
+            yield f"it says that {', '.join(self.unrecorded)} are unrecorded"
         if not 0 <= self.lives <= self.records:
             yield f"it counts {self.records} records and {self.lives} lives"
         if self.combat_status_ticks < 0:
             yield f"combat_status_ticks is {self.combat_status_ticks}"
+        if self.files or self.records:
+            yield from self._file_faults()
+
+    def _layer_faults(self) -> Iterator[str]:
+        if not self.layers:
+            yield "it names no layer"
+        for name, units in self.layers.items():
+            if not 1 <= units <= _UNITS_AT_MOST:
+                yield f"layer {name!r} has {units} units"
+            if not _WORD.fullmatch(name):
+                yield f"a layer is named {name[:40]!r}"
+        if self.format == "json" and self.precision != "float32":
+            yield "JSON holds float32 only"
+
+    def _file_faults(self) -> Iterator[str]:
+        files = self.files.values()
+        if self.format == "json":
+            names = {RECORDS_FILE}
+        else:
+            names = {shard_name(file.episode) for file in files if file.episode is not None and file.episode >= 0}
+        if names != set(self.files):
+            yield f"it lists {', '.join(sorted(self.files))[:200]} as its files"
+        if any(not 0 < file.lives <= file.records for file in files) and self.records:
+            yield "it lists a file without records"
+        if (sum(file.records for file in files), sum(file.lives for file in files)) != (self.records, self.lives):
+            yield f"its files hold another number of records than {self.records}, or of lives than {self.lives}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries and lists, ready to be written as JSON, with a checksum over all of them."""
-        content = orjson.loads(orjson.dumps(asdict(self), option=orjson.OPT_SERIALIZE_NUMPY))
-        return {**content, _CHECKSUM: _checksum(content)}
+        return with_checksum(asdict(self))
 
     @staticmethod
     def from_json(content: object, source: str) -> "DumpMetadata":
         """Build the metadata from parsed JSON; `source` names the file in messages.
+
+        Metadata of schema version 1 is brought up to the present one.
 
         Raises:
             UserError: the schema version is unknown, a key is missing, unknown or of the wrong type, the checksum does
@@ -201,30 +235,38 @@ class DumpMetadata:
         if "schema_version" not in content:
             raise UserError(f"{source} names no schema version: it is damaged or from another tool")
         version = content["schema_version"]
-        if version != SCHEMA_VERSION:
-            raise UserError(f"{source} has schema version {str(version)[:40]!r}; this toolkit reads {SCHEMA_VERSION}")
-        rest = {key: value for key, value in content.items() if key != _CHECKSUM}
-        if missing := {column.name for column in fields(DumpMetadata)} - rest.keys():
+        if type(version) is not int or version not in (1, SCHEMA_VERSION):
+            raise UserError(
+                f"{source} has schema version {str(version)[:40]!r}; this toolkit reads 1 and {SCHEMA_VERSION}: "
+                "read it with the toolkit's version that wrote it, or extract it again"
+            )
+        wanted = {column.name for column in fields(DumpMetadata)} - (_SINCE_VERSION_2 if version == 1 else set())
+        if missing := wanted - content.keys():
             raise UserError(f"{source} lacks {', '.join(sorted(missing))}: it is damaged or from another tool")
-        try:
-            checksum = _checksum(rest)
-        except orjson.JSONEncodeError as error:
-            raise UserError(f"{source} is damaged: {error}") from None
-        if content.get(_CHECKSUM) != checksum:
-            raise UserError(f"{source} does not match its own checksum: damaged or edited; copy or extract it again")
-        try:
-            metadata = TypeAdapter(DumpMetadata).validate_json(orjson.dumps(rest))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise UserError(f"{source} is damaged: {place!r}: {first['msg']}") from None
+        rest = without_checksum(content, source)
+        metadata = _validated(_from_version_1(rest) if version == 1 else rest, source)
         if fault := next(metadata.faults(), None):
-            raise UserError(f"{source} contradicts itself: {fault}")
+            raise UserError(f"{source} contradicts itself: {fault}; copy or extract it again")
         return metadata
 
 
-_CHECKSUM = "checksum"
+_SINCE_VERSION_2 = {"format", "precision", "columns", "tables", "unrecorded", "precision_error"}
 
 
-def _checksum(content: dict[str, Any]) -> str:
-    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
+def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
+    files = content["files"]
+    if isinstance(files, dict):
+        counts = {"records": content["records"], "lives": content["lives"]}
+        files = {name: {**proof, **counts} if isinstance(proof, dict) else proof for name, proof in files.items()}
+    return {**content, "files": files, "schema_version": SCHEMA_VERSION}
+
+
+def _validated(content: dict[str, Any], source: str) -> DumpMetadata:
+    try:
+        return TypeAdapter(DumpMetadata).validate_json(orjson.dumps(content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"{source} is damaged: {place[:80]!r}: {first['msg'][:200]}; copy or extract it again"
+        ) from None

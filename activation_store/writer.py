@@ -1,202 +1,226 @@
-"""Write a dump of activations: records streamed to disk as they come, metadata last."""
+"""Write a dump of activations: each episode to a shard of its own, the metadata last."""
 
 import contextlib
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-import orjson
 
-from activation_store.files import atomic_file, write_json
-from activation_store.schema import (
-    METADATA_FILE,
-    RECORDS_FILE,
-    TILE_COLUMNS,
-    TILES_IN_VIEW,
-    DumpFile,
-    DumpMetadata,
-    RaggedRows,
-    Records,
+from activation_store.columns import COLUMNS
+from activation_store.files import locked_folder, make_folder, write_json
+from activation_store.journal import (
+    JOURNAL_FILE,
+    Journal,
+    StoredEpisode,
+    begun_with,
+    remove_leftovers,
+    remove_scaffolding,
+    resume_journal,
+    shard_path,
+    shards_in,
 )
+from activation_store.json_format import join_shards
+from activation_store.records import Records
+from activation_store.schema import METADATA_FILE, RECORDS_FILE, TILES_IN_VIEW, DumpFile, DumpMetadata, shard_name
+from activation_store.shard import ShardWriter
+from activation_store.validity import check_shapes, check_values
 from user_error import UserError
 
-_JSON_OPTIONS = orjson.OPT_SERIALIZE_NUMPY
+State = Literal["absent", "unfinished", "whole"]
+DERIVED = ("row", "col", "life")
+"""Optional columns that the writer works out where it is not given them."""
+
+
+def state_of(folder: Path) -> State:
+    """Tell what a folder holds: no dump, one that a killed or failed run left, or a whole one."""
+    if (folder / METADATA_FILE).exists():
+        return "whole"
+    return "unfinished" if (folder / JOURNAL_FILE).exists() else "absent"
+
+
+def refuse_existing_dump(folder: Path) -> None:
+    """Raise `UserError` where a folder already holds a dump, whole or interrupted."""
+    if state_of(folder) == "unfinished":
+        raise UserError(f"{folder} already holds a dump, an unfinished one: resume it, or delete it first")
+    for path in (folder / METADATA_FILE, folder / RECORDS_FILE, *shards_in(folder)):
+        if path.exists():
+            raise UserError(f"{folder} already holds a dump ({path.name}): choose another or delete it first")
 
 
 class DumpWriter:
-    """Writes one dump, as a context manager: leaving the block finishes it, an exception leaves nothing behind.
+    """Writes one dump, as a context manager: leaving the block finishes it.
 
-    Records go to a temporary file beside `activations.json`, one a line inside a JSON array; memory holds one batch
-    and the last tick of each life, whatever the number of records. `metadata.json` comes last, so a folder without it
-    never passes for a whole dump.
+    Each episode goes to a file of its own, which takes its name once it is whole and is then noted in a journal;
+    `metadata.json` comes last, so a folder without it never passes for a dump. However a run ends before that, the
+    episodes noted are kept, and a writer with `resume` goes on with the others; what it leaves in the end does not
+    differ from what one run would have left. Memory holds a batch, and for each episode begun and not finished a row
+    group of records and the last tick of its lives, whatever the number of records.
     """
 
-    def __init__(self, folder: Path, metadata: DumpMetadata) -> None:
+    def __init__(self, folder: Path, metadata: DumpMetadata, *, resume: bool = False) -> None:
         """Prepare to write into `folder`, which is made if needed.
+
+        Args:
+            folder: of the dump.
+            metadata: without counts, files and episodes; `row`, `col` and `life` are added to its columns.
+            resume: go on with an unfinished dump, if there is one.
 
         Raises:
             ValueError: the metadata contradicts itself.
         """
         if fault := next(metadata.faults(), None):
             raise ValueError(f"the dump's metadata makes no sense: {fault}")
+        derived = {name: COLUMNS[name] for name in DERIVED}
+        self._metadata = replace(metadata, columns={**metadata.columns, **derived})
         self._folder = folder
-        self._metadata = metadata
-        self._last_tick: dict[tuple[int, int, int], int] = {}
-        self._records = 0
-        self._bytes = 0
-        self._digest = hashlib.sha256()
+        self._resume = resume
+        self._shards: dict[int, ShardWriter] = {}
         self._stack = contextlib.ExitStack()
         self._open = False
+
+    @property
+    def stored(self) -> dict[int, dict[str, Any] | None]:
+        """The episodes that are completely stored, and what was said of them."""
+        return {stored.episode: stored.description for stored in self._journal.stored}
 
     def __enter__(self) -> Self:
         """Open the dump.
 
         Raises:
-            UserError: the folder already holds a dump, whole or interrupted, or cannot be written to.
+            UserError: the folder already holds a dump, and `resume` is off or it is whole; it was begun with other
+                settings; another process writes to it; it cannot be written to.
         """
-        refuse_existing_dump(self._folder)
-        self._file = self._stack.enter_context(atomic_file(self._folder / RECORDS_FILE))
+        make_folder(self._folder)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(locked_folder(self._folder))
+            self._journal = self._begin()
+            self._stack = stack.pop_all()
         self._open = True
-        self._append(b"[")
         return self
+
+    def _begin(self) -> Journal:
+        state = state_of(self._folder)
+        if state == "whole" and (self._folder / JOURNAL_FILE).exists():
+            remove_scaffolding(self._folder)
+        if not self._resume:
+            refuse_existing_dump(self._folder)
+        journal = Journal(begun_with(self._metadata))
+        if state == "unfinished":
+            journal = resume_journal(self._folder, self._metadata)
+        else:
+            refuse_existing_dump(self._folder)
+        journal.write(self._folder)
+        remove_leftovers(self._folder, self._metadata, journal)
+        return journal
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None:
+        try:
+            if kind is None and self._open:
+                self.close()
+        finally:
             self._open = False
-            self._stack.__exit__(kind, error, traceback)
-        elif self._open:
-            # The stack removes the temporary file should closing fail.
-            with self._stack:
-                self.close([])
+            self._give_up_shards()
+            if not self._journal.stored and state_of(self._folder) == "unfinished":
+                (self._folder / JOURNAL_FILE).unlink(missing_ok=True)
+            self._stack.close()
 
     def write(self, records: Records) -> None:
-        """Append records; the ticks of each life must rise from one record to the next, over all calls.
+        """Append records, of any episodes that are not stored yet; the ticks of each life must rise over all calls.
 
         Raises:
-            UserError: a value is NaN or infinite (nothing of this batch is written), or the disk is full.
-            ValueError: the records do not have the shape that the metadata declares, or a life's ticks do not rise.
+            UserError: a value is NaN, infinite or beyond the precision (nothing of this batch is written), or the disk
+                is full.
+            ValueError: the records do not have the shape that the metadata declares, a life's ticks do not rise, or an
+                episode is stored already.
         """
-        if not self._open:
-            raise ValueError("the dump is not open for writing")
-        _check_shapes(records, self._metadata)
-        _check_values(records, self._metadata)
-        self._count(records)
-        for line in _lines(records, self._metadata):
-            self._append((b",\n" if self._records else b"\n") + line)
-            self._records += 1
+        self._check_open()
+        check_shapes(records, self._metadata, may_lack=DERIVED)
+        check_values(records, self._metadata)
+        episodes = np.unique(records.episode).tolist()
+        if again := self.stored.keys() & set(episodes):
+            raise ValueError(f"episode {min(again)} is stored already")
+        for episode in episodes:
+            part = records if len(episodes) == 1 else records.take(records.episode == episode)
+            if episode not in self._shards:
+                path = shard_path(self._folder, self._metadata, episode)
+                self._shards[episode] = ShardWriter(path, self._metadata, episode)
+            self._shards[episode].write(_with_place(part))
 
-    def close(self, episodes: Sequence[dict[str, Any]]) -> None:
-        """Finish the dump; `episodes` tells each episode's number, seed and map, known only once all were played.
+    def finish_episode(self, episode: int, description: dict[str, Any] | None = None) -> None:
+        """Note that an episode is complete; its records are safe from here on, whatever happens.
+
+        Args:
+            episode: its number; it may have no records.
+            description: what the metadata says of it: its number, seed, map and the like.
+
+        Raises:
+            UserError: the disk is full.
+            ValueError: the episode is stored already.
+        """
+        self._check_open()
+        if episode in self.stored:
+            raise ValueError(f"episode {episode} is stored already")
+        shard = self._shards.pop(episode, None)
+        proof, errors = shard.finish() if shard else (None, {})
+        stored = [*self._journal.stored, StoredEpisode(episode, description, proof, errors)]
+        self._journal = replace(self._journal, stored=sorted(stored, key=lambda one: one.episode))
+        self._journal.write(self._folder)
+
+    def close(self, episodes: Sequence[dict[str, Any]] = ()) -> None:
+        """Finish the dump, and every episode that was not finished; `episodes` describes those, by their `episode`.
 
         Raises:
             UserError: a dump has appeared in the folder meanwhile, or the disk is full.
         """
-        if not self._open:
-            raise ValueError("the dump is not open for writing")
-        self._append(b"\n]\n")
-        refuse_existing_dump(self._folder)
+        self._check_open()
+        described = {description["episode"]: description for description in episodes}
+        for episode in sorted({*self._shards, *described} - self.stored.keys()):
+            self.finish_episode(episode, described.get(episode))
+        if (self._folder / METADATA_FILE).exists() or (self._folder / RECORDS_FILE).exists():
+            raise UserError(f"{self._folder} already holds a dump, which appeared meanwhile: choose another folder")
         self._open = False
-        self._stack.close()
-        proof = DumpFile(self._digest.hexdigest(), self._bytes)
+        files = self._join()
         metadata = replace(
             self._metadata,
-            episodes=list(episodes),
-            records=self._records,
-            lives=len(self._last_tick),
-            files={RECORDS_FILE: proof},
+            episodes=[stored.description for stored in self._journal.stored if stored.description is not None],
+            records=sum(file.records for file in files.values()),
+            lives=sum(file.lives for file in files.values()),
+            files=files,
+            precision_error=self._precision_error(),
         )
         write_json(self._folder / METADATA_FILE, metadata.to_json())
+        remove_scaffolding(self._folder)
 
-    def _append(self, content: bytes) -> None:
-        self._file.write(content)
-        self._digest.update(content)
-        self._bytes += len(content)
+    def _join(self) -> dict[str, DumpFile]:
+        shards = {stored.episode: stored.shard for stored in self._journal.stored if stored.shard}
+        if self._metadata.format == "parquet":
+            return {shard_name(episode): proof for episode, proof in shards.items()}
+        parts = [(shard_path(self._folder, self._metadata, episode), proof) for episode, proof in shards.items()]
+        return {RECORDS_FILE: join_shards(parts, self._folder / RECORDS_FILE)}
 
-    def _count(self, records: Records) -> None:
-        lives = zip(records.env_id.tolist(), records.agent_id.tolist(), records.episode.tolist(), strict=True)
-        for life, tick in zip(lives, records.tick.tolist(), strict=True):
-            if tick <= self._last_tick.get(life, tick - 1):
-                raise ValueError(f"tick {tick} of life {life} does not come after tick {self._last_tick[life]}")
-            self._last_tick[life] = tick
+    def _precision_error(self) -> dict[str, Any]:
+        errors = dict(self._metadata.precision_error)
+        for stored in self._journal.stored:
+            for layer, error in stored.precision_error.items():
+                errors[layer] = error.or_larger(errors.get(layer, error))
+        return errors
 
+    def _check_open(self) -> None:
+        if not self._open:
+            raise ValueError("the dump is not open for writing")
 
-def refuse_existing_dump(folder: Path) -> None:
-    """Raise `UserError` where a folder already holds a dump, whole or interrupted."""
-    for name in (METADATA_FILE, RECORDS_FILE):
-        if (folder / name).exists():
-            raise UserError(f"{folder} already holds a dump ({name}): choose another or delete it first")
-
-
-def _check_shapes(records: Records, metadata: DumpMetadata) -> None:
-    count, heads = len(records), len(metadata.action_heads)
-    found = {layer: values.shape for layer, values in records.activations.items()}
-    expected: dict[str, tuple[int, ...]] = {layer: (count, units) for layer, units in metadata.layers.items()}
-    for name in ("step", "env_id", "agent_id", "episode", "tick", "reward", "value"):
-        found[name], expected[name] = getattr(records, name).shape, (count,)
-    for name in ("action", "log_probability"):
-        found[name], expected[name] = getattr(records, name).shape, (count, heads)
-    found["tile"], expected["tile"] = records.tile.shape, (count, TILES_IN_VIEW, len(TILE_COLUMNS))
-    for name, columns in (("entity", metadata.entity_columns), ("inventory", metadata.inventory_columns)):
-        rows: RaggedRows = getattr(records, name)
-        found[name], expected[name] = (len(rows.offsets) - 1, rows.values.shape[1]), (count, len(columns))
-    if found != expected:
-        wrong = {name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)}
-        name = sorted(wrong)[0]
-        raise ValueError(f"{name} has shape {found.get(name)}, the metadata declares {expected.get(name)}")
-    if not records.tile.dtype == records.entity.values.dtype == records.inventory.values.dtype == np.int16:
-        raise ValueError("tile, entity and inventory must be int16")
+    def _give_up_shards(self) -> None:
+        for shard in self._shards.values():
+            shard.give_up()
+        self._shards = {}
 
 
-def _check_values(records: Records, metadata: DumpMetadata) -> None:
-    columns = {name: getattr(records, name)[:, None] for name in ("reward", "value")}
-    columns |= {"log_probability": records.log_probability, **records.activations}
-    for name, values in columns.items():
-        if not (finite := np.isfinite(values).all(axis=1)).all():
-            i = int(np.argmin(finite))
-            raise UserError(
-                f"{name} of agent {records.agent_id[i]} at step {records.step[i]} is NaN or infinite: the policy or "
-                "its reward has diverged, so its activations mean nothing; extract from an earlier checkpoint"
-            )
-    sizes = np.array([head.size for head in metadata.action_heads])
-    if ((records.action < 0) | (records.action >= sizes)).any():
-        raise ValueError("an action lies outside its head")
-
-
-def _lines(records: Records, metadata: DumpMetadata) -> list[bytes]:
-    """Return the JSON of each record, (B,) of bytes without line ends."""
-    main = metadata.main_layer
-    names = ("step", "env_id", "agent_id", "episode", "tick")
-    numbers = np.stack([getattr(records, name) for name in names], axis=1).tolist()
-    # orjson reads the memory of C-contiguous arrays only, and a record's rows are contiguous once the batch is.
-    floats = {layer: np.ascontiguousarray(values, np.float32) for layer, values in records.activations.items()}
-    further = [layer for layer in floats if layer != main]
-    reward, value = records.reward.astype(np.float32), records.value.astype(np.float32)
-    action = np.ascontiguousarray(records.action, np.int64)
-    log_probability = np.ascontiguousarray(records.log_probability, np.float32)
-    tile = np.ascontiguousarray(records.tile, np.int16)
-    rows = {"Entity": records.entity, "Inventory": records.inventory}
-    values = {name: np.ascontiguousarray(table.values, np.int16) for name, table in rows.items()}
-    offsets = {name: table.offsets.tolist() for name, table in rows.items()}
-    lines = []
-    for i, row in enumerate(numbers):
-        record: dict[str, Any] = {
-            **dict(zip(names, row, strict=True)),
-            "policy": metadata.policy,
-            "reward": reward[i],
-            "value": value[i],
-            "action": action[i],
-            "log_probability": log_probability[i],
-            "activation": floats[main][i],
-        }
-        if further:
-            record["activations"] = {layer: floats[layer][i] for layer in further}
-        used = {name: values[name][offsets[name][i] : offsets[name][i + 1]] for name in rows}
-        record["observation"] = {"Tile": tile[i], **used, "CurrentTick": [row[-1]]}
-        lines.append(orjson.dumps(record, option=_JSON_OPTIONS))
-    return lines
+def _with_place(records: Records) -> Records:
+    """Add the agent's row and column, which stand in the middle of its view, where they are not given."""
+    centre = records.tile[:, TILES_IN_VIEW // 2]
+    return replace(records, columns={"row": centre[:, 0], "col": centre[:, 1], **records.columns})

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from activation_store.schema import ActionHead, DumpMetadata, RaggedRows, Records
+from activation_store.columns import COLUMNS
+from activation_store.schema import ActionHead, DumpMetadata, Format, Precision, RaggedRows, Records
 from activation_store.writer import DumpWriter
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, PackedRows
@@ -15,7 +16,7 @@ from reinforcement_learning.capture import Captured, capture, layer_units
 from reinforcement_learning.checkpoint import CheckpointInfo, build_policy, untrained_info
 from reinforcement_learning.environment import Episode, make_environment, observation_layout
 from reinforcement_learning.game_config import GameConfig
-from reinforcement_learning.player import Decision, Player
+from reinforcement_learning.player import Arrival, Decision, Player
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.vectorization import first_episodes, make_worlds
@@ -52,6 +53,8 @@ class Plan:
         layers: names from `activation_store.schema.LAYERS`.
         env: the world.
         task: what agents are asked to do.
+        format: of the dump.
+        precision: that activations are stored in.
     """
 
     episodes: int
@@ -60,6 +63,8 @@ class Plan:
     layers: tuple[str, ...]
     env: EnvironmentSettings
     task: TaskSettings
+    format: Format = "json"
+    precision: Precision = "float32"
 
 
 def untrained_subject(agent: str, settings: Settings, maps: Path, seed: int) -> Subject:
@@ -104,6 +109,8 @@ def _record(
     player.reset()
     while plan.max_steps is None or step < plan.max_steps:
         for episode in player.arrival.episodes:
+            if episodes:
+                writer.finish_episode(len(episodes) - 1, episodes[-1])
             episodes.append(_episode(len(episodes), episode))
         decision = player.decide()
         chosen = decision.distribution.sample(generator)
@@ -114,9 +121,7 @@ def _record(
         if over and len(episodes) == plan.episodes:
             break
         player.act(decision, decision.over_slots(chosen))
-        batch = _records(
-            decision, chosen, log_probability, activations, tile, player.arrival.reward, step, len(episodes) - 1
-        )
+        batch = _records(decision, chosen, log_probability, activations, tile, player.arrival, step, episodes[-1])
         writer.write(batch)
         records += len(batch)
         step += 1
@@ -126,9 +131,9 @@ def _record(
 
 def _records(
     decision: Decision, chosen: torch.Tensor, log_probability: torch.Tensor, activations: dict[str, np.ndarray],
-    tile: np.ndarray, reward: np.ndarray, step: int, episode: int,
+    tile: np.ndarray, after: Arrival, step: int, episode: dict,
 ) -> Records:  # fmt: skip
-    """Turn one tick's decision into records of the agents that acted."""
+    """Turn one tick's decision, and what came of it, into records of the agents that acted."""
     acting = decision.acting[decision.present]
     slots = decision.present[acting]
     seen = decision.observation
@@ -136,9 +141,9 @@ def _records(
         step=np.full(len(decision.present), step),
         env_id=decision.present,
         agent_id=seen.agent_id.numpy().astype(np.int64),
-        episode=np.full(len(decision.present), episode),
+        episode=np.full(len(decision.present), episode["episode"]),
         tick=seen.tick.numpy().astype(np.int64),
-        reward=reward[decision.present],
+        reward=after.reward[decision.present],
         value=decision.value,
         action=chosen.cpu().numpy(),
         log_probability=log_probability.cpu().numpy(),
@@ -146,6 +151,10 @@ def _records(
         tile=tile,
         entity=_ragged(seen.entity),
         inventory=_ragged(seen.inventory),
+        columns={
+            "map": np.full(len(decision.present), episode["map"], np.int32),
+            "done": ~after.acting[decision.present],
+        },
     )
     return everyone if len(slots) == len(decision.present) else everyone.take(acting)
 
@@ -179,5 +188,8 @@ def _metadata(subject: Subject, plan: Plan) -> DumpMetadata:
         environment=environment,
         combat_status_ticks=GameConfig.COMBAT_STATUS_DURATION,
         seed=plan.seed,
+        format=plan.format,
+        precision=plan.precision,
+        columns={name: COLUMNS[name] for name in ("map", "done")},
         versions=versions(),
     )

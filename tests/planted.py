@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from activation_store.columns import COLUMNS, legal_column, logits_column, pack_legal, task_column, truth_column
 from activation_store.schema import ActionHead, DumpMetadata, RaggedRows, Records
 from activation_store.writer import DumpWriter
 
@@ -105,9 +107,42 @@ def planted_dump(
     return Planted(records, metadata, behaviour)
 
 
-def write_planted(folder: Path, planted: Planted, batch: int = 50) -> Path:
-    """Write a planted dump to `folder` in batches, as an extraction would, and return the folder."""
-    with DumpWriter(folder, planted.metadata) as writer:
+def with_optional_parts(planted: Planted, seed: int = 1) -> Planted:
+    """Return the same dump with every kind of optional column and a further table."""
+    rng, count = np.random.default_rng(seed), len(planted.records)
+    sizes = [head.size for head in ACTION_HEADS]
+    declared = {
+        "map": COLUMNS["map"],
+        "done": COLUMNS["done"],
+        "legal": legal_column(sizes),
+        "logits": logits_column(sizes),
+        "task": task_column(8),
+        "truth/attack_level": truth_column("int16", "levels", "The engine's own attack level."),
+        "truth/distance": truth_column("float32", "tiles", "Distance to the centre of the map."),
+    }
+    columns = {
+        "map": planted.records.episode.astype(np.int32) + 1,
+        "done": rng.random(count) < 0.1,
+        "legal": pack_legal(rng.random((count, sum(sizes))) < 0.5),
+        "logits": rng.normal(size=(count, sum(sizes))).astype(np.float32),
+        "task": rng.normal(size=(count, 8)).astype(np.float32),
+        "truth/attack_level": rng.integers(-5, 50, count).astype(np.int16),
+        "truth/distance": rng.normal(size=count).astype(np.float32),
+    }
+    market = _ragged([rng.integers(0, 50, (rng.integers(0, 3), 16)).astype(np.int16) for _ in range(count)])
+    return replace(
+        planted,
+        records=replace(planted.records, columns=columns, tables={"Market": market}),
+        metadata=replace(planted.metadata, columns=declared, tables={"Market": tuple(INVENTORY_COLUMNS.split())}),
+    )
+
+
+def write_planted(folder: Path, planted: Planted, batch: int = 50, **changes: Any) -> Path:
+    """Write a planted dump to `folder` in batches, as an extraction would, and return the folder.
+
+    `changes` are made to the metadata, for example `format="parquet"`.
+    """
+    with DumpWriter(folder, replace(planted.metadata, **changes)) as writer:
         for start in range(0, len(planted.records), batch):
             writer.write(planted.records.take(np.arange(start, min(start + batch, len(planted.records)))))
         writer.close([{"episode": 0, "seed": 1, "map": 1}])

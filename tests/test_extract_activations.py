@@ -4,9 +4,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from activation_store.reader import read_dump, read_metadata
+from tests.activation_store.test_round_trip import assert_same_records
 from tests.command import assert_refused, run
 
 WORLD = (
@@ -58,6 +60,31 @@ def test_the_analysis_takes_the_dump(folder: Path) -> None:
         assert (analysis / name).stat().st_size > 0
 
 
+def test_parquet_holds_the_same_records(folder: Path) -> None:
+    again = extract(folder, "pve", "-p", "tiny", "-n", 2, "--format", "parquet", output=folder / "parquet")
+    assert again.returncode == 0, again.stderr
+    read = {name: folder / name / "tiny" for name in ("activation_data", "parquet")}
+    assert_same_records(*map(read_dump, read.values()))
+    json, parquet = (read_metadata(path) for path in read.values())
+    assert json.episodes == parquet.episodes and len(parquet.files) == 2
+
+
+def test_what_follows_from_the_records_says_the_same(folder: Path) -> None:
+    """The columns beside the observation: place, map, life, and when it ends."""
+    metadata, records = (read(folder / "activation_data" / "tiny") for read in (read_metadata, read_dump))
+    own = records.entity.values[:, metadata.entity_columns.index("id")] == records.agent_id[records.entity.owner]
+    for name in ("row", "col"):
+        place = records.entity.values[own, metadata.entity_columns.index(name)]
+        np.testing.assert_array_equal(records.column(name), place)
+    maps = {episode["episode"]: episode["map"] for episode in metadata.episodes}
+    assert records.column("map").tolist() == [maps[episode] for episode in records.episode.tolist()]
+    last = {}
+    for i, life in enumerate(zip(records.episode.tolist(), records.column("life").tolist(), strict=True)):
+        last[life] = i
+    assert len(last) == metadata.lives
+    assert np.flatnonzero(records.column("done")).tolist() == sorted(last.values())
+
+
 def test_max_steps_stops_in_mid_episode(folder: Path) -> None:
     result = extract(folder, "pve", "-p", "tiny", "--max-steps", 3, output=folder / "short")
     assert result.returncode == 0, result.stderr
@@ -87,6 +114,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "nobody"), ("nobody.safetensors",)),
         (("pve", "-p", "tiny", "--layers", "attention"), ("no layer 'attention'", "lstm_cell")),
         (("pve", "-p", "tiny", "-n", "0"), ("--episodes 0",)),
+        (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
         (("pve", "-p", "tiny"), ("already holds a dump", "activation_data/tiny")),
     ],
 )

@@ -1,6 +1,7 @@
 """The writer refuses what would make a dump that lies, and leaves nothing half-written behind."""
 
 import dataclasses
+import resource
 import tracemalloc
 from pathlib import Path
 
@@ -8,8 +9,8 @@ import numpy as np
 import pytest
 
 from activation_store.reader import read_metadata
-from activation_store.schema import METADATA_FILE, RECORDS_FILE, Records
-from activation_store.writer import DumpWriter
+from activation_store.schema import METADATA_FILE, RECORDS_FILE, Records, shard_name
+from activation_store.writer import DumpWriter, state_of
 from tests.planted import Planted, planted_dump, planted_metadata, write_planted
 from user_error import UserError
 
@@ -47,10 +48,12 @@ def test_an_exception_leaves_the_folder_as_it_was(tmp_path: Path, planted: Plant
     write_planted(tmp_path / "dump", planted)
 
 
-@pytest.mark.parametrize("name", [RECORDS_FILE, METADATA_FILE])
-def test_a_folder_that_holds_a_dump_is_refused(tmp_path: Path, planted: Planted, name: str) -> None:
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", [RECORDS_FILE, METADATA_FILE, shard_name(0)])
+def test_a_folder_that_holds_a_dump_is_refused(tmp_path: Path, planted: Planted, name: str, resume: bool) -> None:
     (tmp_path / name).write_text("kept")
-    with pytest.raises(UserError, match="already holds a dump"), DumpWriter(tmp_path, planted.metadata):
+    writer = DumpWriter(tmp_path, planted.metadata, resume=resume)
+    with pytest.raises(UserError, match="already holds a dump"), writer:
         pytest.fail("the block must not run")
     assert (tmp_path / name).read_text() == "kept"
 
@@ -60,12 +63,12 @@ def test_a_dump_that_appears_meanwhile_is_not_overwritten(tmp_path: Path, plante
         writer.write(planted.records)
         (tmp_path / RECORDS_FILE).write_text("another extraction's")
     assert (tmp_path / RECORDS_FILE).read_text() == "another extraction's"
-    assert [path.name for path in tmp_path.iterdir()] == [RECORDS_FILE]
+    assert state_of(tmp_path) == "unfinished"
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, planted: Planted) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be written"), DumpWriter(tmp_path / "file" / "dump", planted.metadata):
+    with pytest.raises(UserError, match="cannot be made"), DumpWriter(tmp_path / "file" / "dump", planted.metadata):
         pytest.fail("the block must not run")
 
 
@@ -115,14 +118,32 @@ def test_senseless_metadata_is_refused_at_once(tmp_path: Path) -> None:
         DumpWriter(tmp_path, dataclasses.replace(planted_metadata(), layers={}))
 
 
-def test_memory_does_not_follow_the_number_of_records(tmp_path: Path, planted: Planted) -> None:
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_memory_does_not_follow_the_number_of_records(tmp_path: Path, planted: Planted, form: str) -> None:
+    metadata = dataclasses.replace(planted.metadata, format=form)
+
     def peak(batches: int) -> int:
         tracemalloc.start()
-        with DumpWriter(tmp_path / str(batches), planted.metadata) as writer:
+        with DumpWriter(tmp_path / str(batches), metadata) as writer:
             for i in range(batches):
                 writer.write(dataclasses.replace(planted.records, tick=planted.records.tick + 100 * i))
         _, highest = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return highest
 
-    assert peak(60) < 1.5 * peak(6)
+    peak(1)  # imports
+    assert peak(1500) < 2 * peak(300)
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, planted: Planted, form: str) -> None:
+    """A limit on the size of files acts as a disk does that fills up in mid-file."""
+    metadata = dataclasses.replace(planted.metadata, format=form)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, hard))
+    try:
+        with pytest.raises(UserError, match="cannot be written"), DumpWriter(tmp_path / "dump", metadata) as writer:
+            writer.write(planted.records)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list((tmp_path / "dump").iterdir()) == []

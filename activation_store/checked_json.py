@@ -1,0 +1,52 @@
+"""JSON objects that carry a checksum over their own content, so that damage and edits by hand are found."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from activation_store.files import read_json
+from user_error import UserError
+
+CHECKSUM = "checksum"
+_BYTES_AT_MOST = 1 << 26
+
+
+def with_checksum(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the content with its checksum added; data classes and numpy values become plain ones."""
+    plain = orjson.loads(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY))
+    return {**plain, CHECKSUM: _checksum(plain)}
+
+
+def without_checksum(content: dict[str, Any], source: str) -> dict[str, Any]:
+    """Return the content without its checksum, once that fits; `source` names the file in messages.
+
+    Raises:
+        UserError: the checksum does not fit.
+    """
+    rest = {key: value for key, value in content.items() if key != CHECKSUM}
+    try:
+        checksum = _checksum(rest)
+    except orjson.JSONEncodeError as error:
+        raise UserError(f"{source} is damaged: {error}") from None
+    if content.get(CHECKSUM) != checksum:
+        raise UserError(f"{source} does not match its own checksum: damaged or edited; copy or extract it again")
+    return rest
+
+
+def read_small_json(path: Path) -> object:
+    """Read a JSON file that is never large.
+
+    Raises:
+        UserError: the file is missing, unreadable, not JSON, larger than 64 MiB, or no plain file.
+    """
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is not a file")
+    if path.exists() and path.stat().st_size > _BYTES_AT_MOST:
+        raise UserError(f"{path} is larger than {_BYTES_AT_MOST >> 20} MiB: it is damaged or from another tool")
+    return read_json(path)
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

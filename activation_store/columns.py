@@ -1,0 +1,106 @@
+"""The registry of optional columns: what a record may hold beyond the fields that every record has.
+
+To add a column, add one entry to `COLUMNS`; labels from the engine need none, see `truth_column`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import ConfigDict
+
+from user_error import UserError
+
+Dtype = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float32"]
+
+TRUTH = "truth/"
+"""What the names of labels from the engine begin with."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(/[A-Za-z0-9_]+)*")
+_WIDTH_AT_MOST = 1 << 16
+
+
+@dataclass(frozen=True)
+class Column:
+    """One optional column.
+
+    Attributes:
+        dtype: of its values.
+        width: numbers a record; None for a single one.
+        unit: of its values; "0 or 1" for a yes-or-no column.
+        definition: one sentence that says exactly what it holds.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
+    dtype: Dtype
+    width: int | None
+    unit: str
+    definition: str
+
+    def shape(self, records: int) -> tuple[int, ...]:
+        """Return the shape of the column of so many records."""
+        return (records,) if self.width is None else (records, self.width)
+
+
+COLUMNS = {
+    "map": Column("int32", None, "number", "The map that the episode is played on, as in the maps folder."),
+    "row": Column("int16", None, "tiles", "The agent's row on the map before it acts."),
+    "col": Column("int16", None, "tiles", "The agent's column on the map before it acts."),
+    "life": Column("int32", None, "number", "Number of the life in its episode, from 0, in order of first records."),
+    "done": Column("bool", None, "0 or 1", "The life ends with this tick, by death or by the episode's end."),
+}
+"""Columns that are the same for every policy."""
+
+
+def legal_column(head_sizes: Iterable[int]) -> Column:
+    """Describe `legal`, the action masks of all heads one after the other, eight options a byte (`pack_legal`)."""
+    options = sum(head_sizes)
+    definition = (
+        f"Which of the {options} options of all heads were allowed, head after head, 8 a byte, first bit first."
+    )
+    return Column("uint8", -(-options // 8), "bits", definition)
+
+
+def logits_column(head_sizes: Iterable[int]) -> Column:
+    """Describe `logits`, the policy's logits of all heads one after the other."""
+    return Column("float32", sum(head_sizes), "nats", "Logits of every option of all heads, head after head.")
+
+
+def task_column(size: int) -> Column:
+    """Describe `task`, the embedding of the task that the agent is asked to do."""
+    return Column("float32", size, "none", "Embedding of the agent's task, as the policy sees it.")
+
+
+def truth_column(dtype: Dtype, unit: str, definition: str) -> Column:
+    """Describe a label that the engine gives, to be named `truth/NAME`."""
+    return Column(dtype, None, unit, definition)
+
+
+def pack_legal(allowed: np.ndarray) -> np.ndarray:
+    """Pack masks, (B, options) of 0 and 1 or bool, into the bytes of `legal`, (B, options / 8 rounded up) uint8."""
+    return np.packbits(allowed.astype(bool), axis=1)
+
+
+def unpack_legal(legal: np.ndarray, options: int) -> np.ndarray:
+    """Return the masks that `pack_legal` packed, (B, options) bool."""
+    return np.unpackbits(legal, axis=1, count=options).astype(bool)
+
+
+def column_faults(columns: dict[str, Column], taken: Iterable[str]) -> Iterator[str]:
+    """Yield what is wrong with declared columns, a phrase each; `taken` are names that mean something else."""
+    for name, column in columns.items():
+        if not _NAME.fullmatch(name) or len(name) > 100:
+            yield f"column name {name[:40]!r} is not made of letters, digits, underscores and slashes"
+        elif name in set(taken):
+            yield f"column {name!r} bears the name of another field"
+        elif column.width is not None and not 1 <= column.width <= _WIDTH_AT_MOST:
+            yield f"column {name!r} is {column.width} numbers wide"
+
+
+def check_finite(name: str, values: np.ndarray, where: str) -> None:
+    """Raise `UserError` where a float column holds NaN or infinity; `where` names the file or the agent."""
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise UserError(f"{where}: {name} holds NaN or infinity, so it is damaged or the policy diverged")

@@ -1,0 +1,129 @@
+"""What an unfinished dump says about itself: whose it is, and which episodes are completely stored.
+
+The journal is written before the first record and again after each episode, always atomically, and removed once
+`metadata.json` is there. Whatever else lies in the folder is a leftover.
+"""
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from activation_store.checked_json import read_small_json, with_checksum, without_checksum
+from activation_store.files import PARTIAL_SUFFIX, sha256, write_json
+from activation_store.schema import METADATA_FILE, RECORDS_FILE, DumpFile, DumpMetadata, PrecisionError, shard_name
+from user_error import UserError
+
+JOURNAL_FILE = "unfinished.json"
+_JSON_SHARDS = "episode-*.jsonlines"
+_PARQUET_SHARDS = "episode-*.parquet"
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class StoredEpisode:
+    """An episode whose records are all on disk.
+
+    Attributes:
+        episode: its number.
+        description: what the dump's metadata will say of it; None for nothing.
+        shard: proof of its file; None where it has no record, and so no file.
+        precision_error: what rounding its activations cost, by layer.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    episode: int
+    description: dict[str, Any] | None
+    shard: DumpFile | None
+    precision_error: dict[str, PrecisionError]
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The metadata that the dump was begun with, without counts, and the episodes stored so far."""
+
+    __pydantic_config__ = _STRICT
+
+    begun_with: dict[str, Any]
+    stored: list[StoredEpisode] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write the journal, whole or not at all."""
+        write_json(folder / JOURNAL_FILE, with_checksum(asdict(self)))
+
+
+def shard_path(folder: Path, metadata: DumpMetadata, episode: int) -> Path:
+    """Return where an episode's records go while a dump is written, and in a parquet dump stay."""
+    return folder / (shard_name(episode) if metadata.format == "parquet" else f"episode-{episode:06d}.jsonlines")
+
+
+def shards_in(folder: Path) -> set[Path]:
+    """Return every file of a folder that is named like a shard."""
+    return {path for pattern in (_JSON_SHARDS, _PARQUET_SHARDS) for path in folder.glob(pattern)}
+
+
+def read_journal(folder: Path) -> Journal:
+    """Read the journal of an unfinished dump.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    path = folder / JOURNAL_FILE
+    content = read_small_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is damaged: delete {folder} and extract it again")
+    try:
+        return TypeAdapter(Journal).validate_json(orjson.dumps(without_checksum(content, str(path))))
+    except ValidationError:
+        raise UserError(f"{path} is damaged or of another version: delete {folder} and extract it again") from None
+
+
+def begun_with(metadata: DumpMetadata) -> dict[str, Any]:
+    """Return metadata as the journal keeps it."""
+    return metadata.to_json()
+
+
+def resume_journal(folder: Path, metadata: DumpMetadata) -> Journal:
+    """Read the journal and keep the episodes whose files are still what was written.
+
+    Raises:
+        UserError: the journal is damaged, or the dump was begun with other settings than `metadata`.
+    """
+    journal = read_journal(folder)
+    wanted = begun_with(metadata)
+    for name in wanted:
+        if name != "checksum" and journal.begun_with.get(name) != wanted[name]:
+            raise UserError(
+                f"{folder} was begun with another {name} than is asked for now: give what it was begun with, or delete "
+                "the folder and extract again"
+            )
+    kept = [stored for stored in journal.stored if _is_whole(shard_path(folder, metadata, stored.episode), stored)]
+    return Journal(journal.begun_with, kept)
+
+
+def remove_leftovers(folder: Path, metadata: DumpMetadata, journal: Journal) -> None:
+    """Remove temporary files of killed runs, and shards that the journal does not know."""
+    known = {shard_path(folder, metadata, stored.episode) for stored in journal.stored if stored.shard}
+    for path in {*(shards_in(folder) - known), *temporary_files(folder), folder / RECORDS_FILE}:
+        path.unlink(missing_ok=True)
+
+
+def remove_scaffolding(folder: Path) -> None:
+    """Remove what only an unfinished dump needs, once `metadata.json` is there."""
+    for path in (*folder.glob(_JSON_SHARDS), *temporary_files(folder), folder / JOURNAL_FILE):
+        path.unlink(missing_ok=True)
+
+
+def temporary_files(folder: Path) -> list[Path]:
+    """List the temporary files that `atomic_file` leaves of this room's files when its process is killed."""
+    names = (RECORDS_FILE, METADATA_FILE, JOURNAL_FILE, _JSON_SHARDS, _PARQUET_SHARDS)
+    return [path for name in names for path in folder.glob(f".{name}.*{PARTIAL_SUFFIX}")]
+
+
+def _is_whole(path: Path, stored: StoredEpisode) -> bool:
+    if stored.shard is None:
+        return True
+    return path.is_file() and path.stat().st_size == stored.shard.bytes and sha256(path) == stored.shard.sha256

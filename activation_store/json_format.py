@@ -1,0 +1,210 @@
+"""Records as JSON: one an agent-tick, one a line, inside an array that the original tools read as it is."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from activation_store.files import HashedFile, atomic_file
+from activation_store.json_records import JsonRecords, RecordError
+from activation_store.records import Records
+from activation_store.schema import IDENTITY, LIFE_KEY, MAY_BE_UNRECORDED, RECORDS_FILE, DumpFile, DumpMetadata
+from activation_store.selection import Life, Selection
+from user_error import UserError
+
+_BATCH = 256
+_BLOCK_BYTES = 1 << 20
+_LINE_BYTES_AT_MOST = 1 << 24
+_PROGRESS_EVERY = 1024
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY
+_LAYOUT_START, _SEPARATOR, _LAYOUT_END = b"[\n", b",\n", b"]\n"
+# What the writer puts first in a line: enough to skip a record without parsing its hundreds of numbers.
+_LINE_START = re.compile(
+    rb'\{"step":(\d{1,18}),"env_id":(\d{1,18}),"agent_id":(\d{1,18}),"episode":(\d{1,18}),"tick":(\d{1,18}),"'
+)
+
+
+def read_json_batches(
+    folder: Path, metadata: DumpMetadata, selection: Selection, report: Callable[[float], None]
+) -> Iterator[Records]:
+    """Yield the selected records of a JSON dump in batches; its file's bytes are proved already.
+
+    Raises:
+        UserError: a record is malformed or out of order, or there are more or fewer than the metadata counts.
+    """
+    path = folder / RECORDS_FILE
+    lives: dict[Life, tuple[int, int]] = {}
+    batch, count = JsonRecords(metadata, selection, _BATCH), 0
+    for count, line in enumerate(_record_lines(path), start=1):
+        try:
+            record, (_, *key, tick) = _identify(line)
+            life = (key[0], key[1], key[2])
+            seen, last_tick = lives.get(life, (0, tick - 1))
+            if tick <= last_tick:
+                raise RecordError(f"tick {tick} of a life does not come after tick {last_tick}")
+            if count > metadata.records:
+                raise RecordError("there are more records than the metadata counts")
+            lives[life] = seen + 1, tick
+            if seen % selection.subsample == 0 and selection.wants(life):
+                batch.append(_parse(line) if record is None else record)
+        except RecordError as fault:
+            raise UserError(f"{path}, line {count + 1}: {fault}: extract it again") from None
+        if len(batch) == _BATCH:
+            yield batch.finish()
+            batch = JsonRecords(metadata, selection, _BATCH)
+        if count % _PROGRESS_EVERY == 0:
+            report(min(1.0, count / metadata.records))
+    _check_counts(path, metadata, count, len(lives))
+    if len(batch):
+        yield batch.finish()
+
+
+def read_json_identity(folder: Path, metadata: DumpMetadata) -> dict[str, np.ndarray]:
+    """Return the columns of `IDENTITY` of all records, parsing nothing else.
+
+    Raises:
+        UserError: as `read_json_batches`.
+    """
+    path = folder / RECORDS_FILE
+    rows = np.empty((metadata.records, len(IDENTITY)), np.int64)
+    count = 0
+    for count, line in enumerate(_record_lines(path), start=1):
+        try:
+            if count > metadata.records:
+                raise RecordError("there are more records than the metadata counts")
+            rows[count - 1] = _identify(line)[1]
+        except (RecordError, OverflowError) as fault:
+            raise UserError(f"{path}, line {count + 1}: {fault}: extract it again") from None
+    lives = np.unique(rows[:count, 1 : 1 + len(LIFE_KEY)], axis=0)
+    _check_counts(path, metadata, count, len(lives))
+    return dict(zip(IDENTITY, rows.T, strict=True))
+
+
+def _check_counts(path: Path, metadata: DumpMetadata, records: int, lives: int) -> None:
+    if (records, lives) != (metadata.records, metadata.lives):
+        raise UserError(
+            f"{path} holds {records} records of {lives} lives, its metadata counts {metadata.records} of "
+            f"{metadata.lives}: extract it again"
+        )
+
+
+def _record_lines(path: Path) -> Iterator[bytes]:
+    """Yield the JSON of each record of an array that is written one record a line."""
+    layout = UserError(f"{path} is not a JSON array with one record a line: extract it again")
+    with path.open("rb") as file:
+        if file.readline(_LINE_BYTES_AT_MOST) != _LAYOUT_START:
+            raise layout
+        while (line := file.readline(_LINE_BYTES_AT_MOST)).endswith(_SEPARATOR):
+            yield line[: -len(_SEPARATOR)]
+        if not line.endswith(b"}\n") or file.read(len(_LAYOUT_END) + 1) != _LAYOUT_END:
+            raise layout
+        yield line[:-1]
+
+
+def _identify(line: bytes) -> tuple[dict[str, Any] | None, list[int]]:
+    """Return the record's identity, and the whole record only if it had to be parsed to learn it."""
+    if match := _LINE_START.match(line):
+        return None, [int(group) for group in match.groups()]
+    record = _parse(line)
+    identity = []
+    for name in IDENTITY:
+        value = record.get(name)
+        if name == "step" and name not in record:
+            raise RecordError("step is missing")
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+            what = "is not a 64-bit integer" if type(value) in (int, float) else "is missing or is not an integer"
+            raise RecordError(f"{name} {what}")
+        identity.append(value)
+    return record, identity
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise RecordError(f"it is not valid JSON ({error})") from None
+    if not isinstance(record, dict):
+        raise RecordError("it is not a JSON object")
+    return record
+
+
+class JsonShard:
+    """The records of one episode on their way to disk: lines, to be put into one array once all episodes are there."""
+
+    def __init__(self, file: HashedFile, metadata: DumpMetadata) -> None:
+        self._file = file
+        self._metadata = metadata
+
+    def write(self, records: Records) -> None:
+        """Append records."""
+        for line in record_lines(records, self._metadata):
+            self._file.write(line + _SEPARATOR)
+
+    def finish(self) -> None:
+        """Do nothing more: every line is written."""
+
+    def give_up(self) -> None:
+        """Do nothing: the file is about to be removed."""
+
+
+def join_shards(shards: list[tuple[Path, DumpFile]], path: Path) -> DumpFile:
+    """Put the lines of several shards into one JSON array at `path`, in memory that does not follow their size.
+
+    Raises:
+        UserError: a shard is not what was written; the disk is full.
+    """
+    with atomic_file(path) as raw:
+        file = HashedFile(raw)
+        file.write(_LAYOUT_START[:-1])
+        for i, (shard, proof) in enumerate(shards):
+            file.write(_SEPARATOR if i else b"\n")
+            _copy(shard, proof, file)
+        file.write(b"\n" + _LAYOUT_END)
+    records, lives = (sum(getattr(proof, name) for _, proof in shards) for name in ("records", "lives"))
+    return DumpFile(file.sha256, file.bytes, records, lives)
+
+
+def _copy(shard: Path, proof: DumpFile, file: HashedFile) -> None:
+    """Append a shard, but for its last separator."""
+    left = proof.bytes - len(_SEPARATOR)
+    with shard.open("rb") as source:
+        while left and (block := source.read(min(left, _BLOCK_BYTES))):
+            file.write(block)
+            left -= len(block)
+    if left:
+        raise UserError(f"{shard} has been truncated: delete the folder and extract it again")
+
+
+def record_lines(records: Records, metadata: DumpMetadata) -> Iterator[bytes]:
+    """Yield the JSON of each record, without line ends."""
+    main = metadata.main_layer
+    numbers = np.stack([getattr(records, name) for name in IDENTITY], axis=1).tolist()
+    # orjson reads the memory of C-contiguous arrays only, and a record's rows are contiguous once the batch is.
+    layers = {name: np.ascontiguousarray(records.activations[name], np.float32) for name in metadata.layers}
+    floats = {
+        name: np.ascontiguousarray(getattr(records, name), np.float32)
+        for name in MAY_BE_UNRECORDED
+        if name not in metadata.unrecorded
+    }
+    columns = {
+        name: np.ascontiguousarray(records.columns[name], column.dtype) for name, column in metadata.columns.items()
+    }
+    action = np.ascontiguousarray(records.action, np.int64)
+    tile = np.ascontiguousarray(records.tile, np.int16)
+    tables = {name: records.all_tables[name] for name in metadata.all_tables}
+    rows = {name: np.ascontiguousarray(table.values, np.int16) for name, table in tables.items()}
+    offsets = {name: table.offsets.tolist() for name, table in tables.items()}
+    for i, identity in enumerate(numbers):
+        record: dict[str, Any] = dict(zip(IDENTITY, identity, strict=True))
+        record |= {"policy": metadata.policy}
+        record |= {name: values[i] for name, values in columns.items()}
+        record |= {name: values[i] for name, values in floats.items()}
+        record |= {"action": action[i], "activation": layers[main][i]}
+        if further := {name: values[i] for name, values in layers.items() if name != main}:
+            record["activations"] = further
+        used = {name: rows[name][offsets[name][i] : offsets[name][i + 1]] for name in rows}
+        record["observation"] = {"Tile": tile[i], **used, "CurrentTick": [identity[-1]]}
+        yield orjson.dumps(record, option=_OPTIONS)

@@ -1,0 +1,329 @@
+"""Import dumps of the original tools: a JSON array or a record a line, all rows as floats, dead agents, no metadata.
+
+What they do not say is left unrecorded; episodes are told apart by the game's clock, which starts again in each.
+"""
+
+import contextlib
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from activation_store.gathering import join_rows
+from activation_store.original_layout import (
+    ACTION_HEADS,
+    COMBAT_STATUS_TICKS,
+    ENTITY_COLUMNS,
+    INVENTORY_COLUMNS,
+    SLOTS_OF_A_PROCESS,
+)
+from activation_store.records import RaggedRows, Records
+from activation_store.schema import (
+    ACTION_DECODER,
+    MAY_BE_UNRECORDED,
+    METADATA_FILE,
+    ROWS_AT_MOST,
+    TILE_COLUMNS,
+    TILES_IN_VIEW,
+    DumpMetadata,
+    Format,
+    Precision,
+)
+from activation_store.writer import DumpWriter
+from user_error import UserError
+
+_BATCH = 16
+_BLOCK_BYTES = 1 << 18
+_RECORD_BYTES_AT_MOST = 1 << 24
+_PIECES_AT_MOST = 64
+_BETWEEN = re.compile(rb"\}[ \t\r\n]*,?[ \t\r\n]*\{")
+
+
+def find_original(source: Path) -> Path | None:
+    """Return the file of records that a path of the original tools names, itself or in a folder, if it is one.
+
+    Raises:
+        UserError: a folder holds several of them.
+    """
+    if source.is_file():
+        return source
+    if not source.is_dir() or (source / METADATA_FILE).exists():
+        return None
+    files = sorted(path for pattern in ("*.json", "*.jsonl") for path in source.glob(pattern) if path.is_file())
+    if len(files) > 1:
+        names = ", ".join(path.name for path in files)[:200]
+        raise UserError(f"{source} holds several files of records ({names}): give the one to import")
+    return files[0] if files else None
+
+
+def import_original(
+    source: Path, folder: Path, form: Format, precision: Precision, report: Callable[[float], None]
+) -> None:
+    """Write the living agents' records of an original file as a dump, in memory that does not follow its size.
+
+    Args:
+        source: the file.
+        folder: of the dump; must not hold one yet.
+        form: of the dump.
+        precision: of its activations.
+        report: told the share of the file read so far.
+
+    Raises:
+        UserError: the file is truncated, malformed, or holds no record of a living agent.
+    """
+    batches = _batches(source, report)
+    first = next(batches, None)
+    if first is None:
+        raise UserError(f"{source} holds no record of a living agent: there is nothing to import")
+    metadata = _metadata(source, first.records[0], form, precision)
+    episodes = _Episodes()
+    with DumpWriter(folder, metadata) as writer:
+        for batch in itertools.chain([first], batches):
+            with _named_faults(source, batch.last):
+                writer.write(_to_records(batch.records, metadata, episodes))
+            for episode in episodes.take_ended():
+                writer.finish_episode(episode, {"episode": episode})
+        writer.close([{"episode": episode} for episode in episodes.running()])
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Parsed records of living agents, and the number in the file of the last one, from 1."""
+
+    records: list[dict[str, Any]]
+    last: int
+
+
+class _Episodes:
+    """Numbers episodes as the clocks of the processes that recorded them start again."""
+
+    def __init__(self) -> None:
+        self._begun = 0
+        self._now: dict[int, tuple[int, int]] = {}  # process -> its episode, its clock
+        self._ended: list[int] = []
+
+    def episode_of(self, slot: int, tick: int) -> int:
+        """Return the episode of a record; records come in the order in which they were made."""
+        process = slot // SLOTS_OF_A_PROCESS
+        episode, clock = self._now.get(process, (-1, tick + 1))
+        if tick < clock:
+            if episode >= 0:
+                self._ended.append(episode)
+            episode, self._begun = self._begun, self._begun + 1
+        self._now[process] = episode, tick
+        return episode
+
+    def take_ended(self) -> list[int]:
+        """Return the episodes that ended since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def running(self) -> list[int]:
+        """Return the episodes that go on."""
+        return [episode for episode, _ in self._now.values()]
+
+
+@contextlib.contextmanager
+def _named_faults(source: Path, record: int) -> Iterator[None]:
+    """Say where in the file a record is that is not one."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error).splitlines()[0][:200]
+        raise UserError(
+            f"{source}, at or up to {_BATCH} living agents before record {record}: {reason}: repair or leave it out"
+        ) from None
+
+
+def _batches(source: Path, report: Callable[[float], None]) -> Iterator[_Batch]:
+    living: list[dict[str, Any]] = []
+    number = 0
+    for number, record in enumerate(_objects(source, report), start=1):
+        with _named_faults(source, number):
+            if _lives(record):
+                record["observation"].pop("Market", None)  # half of a record's numbers, and not imported
+                living.append(record)
+        if len(living) == _BATCH:
+            yield _Batch(living, number)
+            living = []
+    if living:
+        yield _Batch(living, number)
+
+
+def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a JSON array, or of lines of JSON, reading a block at a time."""
+    try:
+        size = source.stat().st_size
+        with source.open("rb") as file:
+            waiting = file.read(_BLOCK_BYTES).lstrip()
+            in_array = waiting.startswith(b"[")
+            waiting = waiting[1:].lstrip() if in_array else waiting
+            if waiting[:1] not in ((b"{", b"]") if in_array else (b"{",)):
+                raise UserError(f"{source} is neither a JSON array of records nor one record a line: check the file")
+            count = 0
+            while block := file.read(_BLOCK_BYTES):
+                waiting += block
+                found, waiting = _cut(waiting)
+                count += len(found)
+                yield from found
+                if len(waiting) > _RECORD_BYTES_AT_MOST:
+                    raise UserError(f"{source}: record {count + 1} is no JSON object of a sane size: check the file")
+                report(file.tell() / size)
+    except OSError as error:
+        raise UserError(f"{source} cannot be read: {error.strerror}") from None
+    found, rest = _cut(waiting)
+    yield from found
+    yield from _last(source, rest.strip(), in_array, count + len(found) + 1)
+
+
+def _cut(text: bytes) -> tuple[list[dict[str, Any]], bytes]:
+    """Cut the objects that another one follows off the front of `text`; return them and the rest.
+
+    Records are parted wherever one brace closes and the next opens; a part that is no JSON by itself goes together
+    with the next, for a record may hold such a place inside.
+    """
+    found, start, pieces = [], 0, 0
+    for match in _BETWEEN.finditer(text):
+        pieces += 1
+        record = _parse(text[start : match.start() + 1])
+        if record is not None:
+            found.append(record)
+            start, pieces = match.end() - 1, 0
+        elif pieces > _PIECES_AT_MOST:
+            break
+    return found, text[start:]
+
+
+def _last(source: Path, rest: bytes, in_array: bool, number: int) -> Iterator[dict[str, Any]]:
+    if in_array:
+        if not rest.endswith(b"]"):
+            raise UserError(f"{source} is truncated: record {number} or what follows it is cut off; copy it again")
+        rest = rest[:-1].rstrip()
+    if rest:
+        record = _parse(rest)
+        if record is None:
+            raise UserError(f"{source}: record {number} is no JSON object, or is cut off; copy or repair the file")
+        yield record
+
+
+def _parse(text: bytes) -> dict[str, Any] | None:
+    try:
+        record = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _lives(record: dict[str, Any]) -> bool:
+    """Tell whether the record is of a living agent: it has an id, sees itself, and has health left."""
+    if not record["agent_id"]:
+        return False
+    for row in record["observation"]["Entity"]:
+        if row[0] == record["agent_id"]:
+            return bool(row[ENTITY_COLUMNS.index("health")] > 0)
+    return False
+
+
+def _metadata(source: Path, record: dict[str, Any], form: Format, precision: Precision) -> DumpMetadata:
+    """Return what is known of a dump from its first record; the folder names the policy."""
+    with _named_faults(source, 1):
+        layers = {ACTION_DECODER: len(record["activation"])}
+        if further := record.get("activations"):
+            layers = {name: len(values) for name, values in further.items()}
+    metadata = DumpMetadata(
+        policy=str(record.get("policy") or source.resolve().parent.name),
+        agent="unknown",
+        checkpoint_sha256=None,
+        steps_trained=None,
+        layers=layers,
+        entity_columns=ENTITY_COLUMNS,
+        inventory_columns=INVENTORY_COLUMNS,
+        action_heads=ACTION_HEADS,
+        environment={},
+        combat_status_ticks=COMBAT_STATUS_TICKS,
+        seed=None,
+        format=form,
+        precision=precision,
+        unrecorded=MAY_BE_UNRECORDED,
+    )
+    if fault := next(metadata.faults(), None):
+        raise UserError(f"{source} cannot be imported: {fault}")
+    return metadata
+
+
+def _to_records(batch: list[dict[str, Any]], metadata: DumpMetadata, episodes: _Episodes) -> Records:
+    """Return records as columns.
+
+    Raises:
+        ValueError, TypeError, KeyError: a key is missing, or a value has another shape or type than it should.
+    """
+    count = len(batch)
+    seen = [record["observation"] for record in batch]
+    step, slot, agent = (
+        _array([record[name] for record in batch], (count,)) for name in ("step", "env_id", "agent_id")
+    )
+    tick = _array([observation["CurrentTick"] for observation in seen], (count, 1))[:, 0]
+    action = _array([record["action"] for record in batch], (count, len(ACTION_HEADS)))
+    if ((action < 0) | (action >= np.array([head.size for head in ACTION_HEADS]))).any():
+        raise ValueError("an action lies outside its head")
+    activations = {
+        name: _array(
+            [record["activations"][name] if record.get("activations") else record["activation"] for record in batch],
+            (count, units),
+            np.float32,
+        )
+        for name, units in metadata.layers.items()
+    }
+    unknown = np.full(count, np.nan, np.float32)
+    return Records(
+        step=step,
+        env_id=slot,
+        agent_id=agent,
+        episode=np.array(list(map(episodes.episode_of, slot.tolist(), tick.tolist()))),
+        tick=tick,
+        reward=unknown,
+        value=unknown,
+        action=action,
+        log_probability=np.full(action.shape, np.nan, np.float32),
+        activations=activations,
+        tile=_array([observation["Tile"] for observation in seen], (count, TILES_IN_VIEW, len(TILE_COLUMNS)), np.int16),
+        entity=_used_rows([observation["Entity"] for observation in seen], len(ENTITY_COLUMNS)),
+        inventory=_used_rows([observation["Inventory"] for observation in seen], len(INVENTORY_COLUMNS)),
+    )
+
+
+def _array(values: Any, shape: tuple[int, ...], dtype: Any = np.int64) -> np.ndarray:
+    """Return numbers as an array of this shape and type.
+
+    Raises:
+        ValueError: they have another shape, are no numbers, or do not fit the type.
+    """
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise ValueError(f"numbers of shape {shape[1:]} are wanted, there are lists of several lengths") from None
+    if array.shape != shape or array.dtype.kind not in "iuf":
+        raise ValueError(f"numbers of shape {shape[1:]} are wanted, there are {array.dtype} of {array.shape[1:]}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        fitting = array.astype(dtype)
+        same = np.isfinite(fitting) if np.dtype(dtype).kind == "f" else fitting == array
+    if not same.all():
+        raise ValueError(f"a number does not fit {np.dtype(dtype).name}")
+    return fitting
+
+
+def _used_rows(tables: list[Any], width: int) -> RaggedRows:
+    """Return the rows whose first column, the id, is not 0."""
+    pieces = []
+    for table in tables:
+        rows = _array(table, (len(table), width), np.int16) if table else np.empty((0, width), np.int16)
+        used = rows[rows[:, 0] != 0]
+        if len(used) > ROWS_AT_MOST:
+            raise ValueError(f"a table has {len(used)} rows, more than {ROWS_AT_MOST}")
+        pieces.append(RaggedRows(used, np.array([0, len(used)])))
+    return join_rows(pieces, width)

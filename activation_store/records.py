@@ -1,0 +1,113 @@
+"""Agent-ticks in memory: columns with one entry a record, and tables whose rows belong to records."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from user_error import UserError
+
+
+@dataclass(frozen=True)
+class RaggedRows:
+    """Rows of a table that belong to records, without the padding.
+
+    Attributes:
+        values: (total rows, columns) int16.
+        offsets: (records + 1,) int64; record i owns rows offsets[i] to offsets[i + 1].
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Rows of each record, (records,) int64."""
+        return np.diff(self.offsets)
+
+    @property
+    def owner(self) -> np.ndarray:
+        """The record that each row belongs to, (total rows,) int64."""
+        return np.repeat(np.arange(len(self.offsets) - 1), self.counts)
+
+    def take(self, records: np.ndarray) -> "RaggedRows":
+        """Return the rows of the given records (integer indices or a boolean mask), in their order."""
+        records = np.flatnonzero(records) if records.dtype == bool else records
+        counts = self.counts[records]
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        positions = np.repeat(self.offsets[:-1][records] - offsets[:-1], counts) + np.arange(offsets[-1])
+        return RaggedRows(self.values[positions], offsets)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Agent-ticks as columns; every array has one entry a record. B records, H action heads.
+
+    What a dump does not record is NaN (`reward`, `value`, `log_probability` of imported dumps), and what a reader was
+    told to leave out has no rows.
+
+    Attributes:
+        step: environment steps since the extraction began, (B,) int64.
+        env_id: the vectorised slot that the agent's LSTM state lived in, (B,) int64.
+        agent_id: the agent's id in the game, from 1, (B,) int64.
+        episode: number of the episode over all environments, (B,) int64.
+        tick: the game's tick in this episode, (B,) int64.
+        reward: what the policy was paid for this record's action, (B,) float32.
+        value: the critic's estimate, (B,) float32.
+        action: index chosen in each head, (B, H) int64.
+        log_probability: of the chosen index in each head, (B, H) float32.
+        activations: layer name -> (B, units) float32.
+        tile: row, column and material of the 15x15 view, (B, 225, 3) int16.
+        entity: visible entities, the agent itself among them; columns named in the metadata.
+        inventory: items carried; columns named in the metadata.
+        columns: optional columns by name, (B,) or (B, width); dtype, unit and definition are in the metadata.
+        tables: optional further tables by name, such as Market; columns named in the metadata.
+    """
+
+    step: np.ndarray
+    env_id: np.ndarray
+    agent_id: np.ndarray
+    episode: np.ndarray
+    tick: np.ndarray
+    reward: np.ndarray
+    value: np.ndarray
+    action: np.ndarray
+    log_probability: np.ndarray
+    activations: dict[str, np.ndarray]
+    tile: np.ndarray
+    entity: RaggedRows
+    inventory: RaggedRows
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    tables: dict[str, RaggedRows] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def column(self, name: str) -> np.ndarray:
+        """Return an optional column.
+
+        Raises:
+            UserError: the records do not have it.
+        """
+        if name not in self.columns:
+            there = ", ".join(self.columns) or "none"
+            raise UserError(
+                f"the dump has no column {name!r} (of the optional ones: {there}); extract it again with it"
+            )
+        return self.columns[name]
+
+    @property
+    def all_tables(self) -> dict[str, RaggedRows]:
+        """Every table by the name that the game's observation calls it."""
+        return {"Entity": self.entity, "Inventory": self.inventory, **self.tables}
+
+    def take(self, records: np.ndarray) -> "Records":
+        """Return the given records (integer indices or a boolean mask), in their order."""
+        return Records(**{column.name: _take(getattr(self, column.name), records) for column in fields(self)})
+
+
+def _take(value: Any, records: np.ndarray) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _take(item, records) for name, item in value.items()}
+    return value.take(records) if isinstance(value, RaggedRows) else value[records]

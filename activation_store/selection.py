@@ -1,0 +1,123 @@
+"""Which records, layers and columns a reader wants; decided from a few integers, before anything large is read."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.schema import LIFE_KEY, DumpMetadata
+from user_error import UserError
+
+Life = tuple[int, int, int]
+"""Slot, agent and episode, as in `LIFE_KEY`."""
+
+OBSERVATIONS = ("tile", "entity", "inventory")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to read of a dump.
+
+    Attributes:
+        layers: to read.
+        columns: optional columns to read.
+        tables: optional tables to read.
+        leave_out: of `OBSERVATIONS`; they come without rows.
+        subsample: keep the first record of each life and every so many-th after it, in order of ticks.
+        episodes: to keep; None for all.
+        lives: to keep; None for all.
+    """
+
+    layers: tuple[str, ...]
+    columns: tuple[str, ...]
+    tables: tuple[str, ...]
+    leave_out: frozenset[str] = frozenset()
+    subsample: int = 1
+    episodes: frozenset[int] | None = None
+    lives: frozenset[Life] | None = None
+
+    def wants_episode(self, episode: int) -> bool:
+        """Tell whether any record of this episode may be kept."""
+        return self.episodes is None or episode in self.episodes
+
+    def wants(self, life: Life) -> bool:
+        """Tell whether any record of this life may be kept."""
+        return (self.lives is None or life in self.lives) and self.wants_episode(life[2])
+
+    def capacity(self, metadata: DumpMetadata) -> int:
+        """Return a number of records that is never exceeded."""
+        return min(metadata.records, metadata.records // self.subsample + metadata.lives)
+
+    def keep(self, lives: np.ndarray, inverse: np.ndarray, rank: np.ndarray) -> np.ndarray:
+        """Tell which records are kept, (B,) bool.
+
+        Args:
+            lives: the distinct lives, (L, 3).
+            inverse: of each record, its row in `lives`, (B,).
+            rank: of each record in its life, from 0, (B,).
+        """
+        wanted = np.array([self.wants((life[0], life[1], life[2])) for life in lives.tolist()], bool)
+        return wanted[inverse] & (rank % self.subsample == 0)
+
+
+def select(
+    folder: Path,
+    metadata: DumpMetadata,
+    *,
+    layers: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    leave_out: Iterable[str] = (),
+    subsample: int = 1,
+    episodes: Iterable[int] | None = None,
+    lives: Iterable[Sequence[int]] | None = None,
+) -> Selection:
+    """Check what is wanted of a dump against what it has; `None` means all.
+
+    Raises:
+        UserError: `subsample` is below 1, or the dump lacks a layer or a column.
+        ValueError: `leave_out` names something that is always read.
+    """
+    if subsample < 1:
+        raise UserError(f"subsample is {subsample}: it must be 1 (keep every record) or more")
+    if unknown := set(leave_out) - {*OBSERVATIONS, "tables"}:
+        raise ValueError(f"{', '.join(unknown)} cannot be left out")
+    chosen_layers = tuple(metadata.layers if layers is None else layers)
+    chosen_columns = tuple(metadata.columns if columns is None else columns)
+    for kind, chosen, there in (
+        ("layer", chosen_layers, tuple(metadata.layers)),
+        ("column", chosen_columns, tuple(metadata.columns)),
+    ):
+        for name in chosen:
+            if name not in there:
+                raise UserError(f"{folder} holds no {kind} {name!r}, only: {', '.join(there) or 'none'}")
+    return Selection(
+        layers=chosen_layers,
+        columns=chosen_columns,
+        tables=() if "tables" in leave_out else tuple(metadata.tables),
+        leave_out=frozenset(leave_out) - {"tables"},
+        subsample=subsample,
+        episodes=None if episodes is None else frozenset(episodes),
+        lives=None if lives is None else frozenset((int(a), int(b), int(c)) for a, b, c in lives),
+    )
+
+
+def rank_in_life(identity: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the distinct lives, each record's life, and how many records of its life come before it.
+
+    Returns:
+        (L, 3) int64, (B,) int64, (B,) int64.
+
+    Raises:
+        ValueError: the ticks of a life do not rise from record to record.
+    """
+    keys = np.stack([identity[name] for name in LIFE_KEY], axis=1)
+    lives, inverse, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    order = np.argsort(inverse, kind="stable")
+    starts = np.repeat(np.cumsum(counts) - counts, counts)
+    rank = np.empty(len(keys), np.int64)
+    rank[order] = np.arange(len(keys)) - starts
+    tick, life = identity["tick"][order], inverse[order]
+    if ((np.diff(tick) <= 0) & (np.diff(life) == 0)).any():
+        raise ValueError("the ticks of a life do not rise")
+    return lives, inverse, rank

@@ -1,0 +1,129 @@
+"""From one format to the other and back nothing changes, and neither does the analysis."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from activation_store.conversion import convert, sample
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import LIFE_KEY, METADATA_FILE, RECORDS_FILE, Format
+from tests.activation_store.test_round_trip import assert_same_records
+from tests.command import assert_refused, run
+from tests.planted import planted_dump, with_optional_parts, write_planted
+from user_error import UserError
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def silent(share: float) -> None:
+    assert 0 <= share <= 1
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One dump of two layers with everything optional, written in JSON and converted to parquet."""
+    folder = tmp_path_factory.mktemp("dumps")
+    planted = with_optional_parts(planted_dump(agents=6, episodes=3, layers={"action_decoder": 16, "lstm_cell": 3}))
+    written = write_planted(folder / "json", planted)
+    convert(written, folder / "parquet", "parquet", None, silent)
+    return {"json": written, "parquet": folder / "parquet"}
+
+
+def test_there_and_back_changes_no_byte(dumps: dict[str, Path], tmp_path: Path) -> None:
+    assert_same_records(read_dump(dumps["json"]), read_dump(dumps["parquet"]))
+    convert(dumps["parquet"], tmp_path / "back", "json", None, silent)
+    for name in (RECORDS_FILE, METADATA_FILE):
+        assert (tmp_path / "back" / name).read_bytes() == (dumps["json"] / name).read_bytes()
+    convert(tmp_path / "back", tmp_path / "again", "parquet", None, silent)
+    for path in dumps["parquet"].iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_float16_and_back_remembers_what_it_cost(dumps: dict[str, Path], tmp_path: Path) -> None:
+    convert(dumps["json"], tmp_path / "half", "parquet", "float16", silent)
+    convert(tmp_path / "half", tmp_path / "back", "json", None, silent)
+    half, back = (read_metadata(tmp_path / name) for name in ("half", "back"))
+    assert half.precision_error == back.precision_error and set(half.precision_error) == set(half.layers)
+    assert back.precision == "float32"
+    assert_same_records(read_dump(tmp_path / "half"), read_dump(tmp_path / "back"))
+
+
+def test_the_analysis_does_not_depend_on_the_format(dumps: dict[str, Path], tmp_path: Path) -> None:
+    for name in ("json", "parquet"):
+        place = tmp_path / name / "planted"
+        shutil.copytree(dumps[name], place)
+        done = run("analyze_activations.py", place, "--subsample", 2, "--output-dir", tmp_path / name / "results")
+        assert done.returncode == 0, done.stderr
+    first, second = (next((tmp_path / name / "results").iterdir()) for name in ("json", "parquet"))
+    for name in ("embedding.npy", "summary.json", "summary.txt", "umap_scatter.png"):
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+def test_a_dump_of_schema_version_1_is_read_and_converted(tmp_path: Path) -> None:
+    old = GOLDEN / "version_1"
+    lines = [orjson.loads(line.rstrip(b",")) for line in (old / RECORDS_FILE).read_bytes().splitlines()[1:-1]]
+    records = read_dump(old)
+    assert records.activations["action_decoder"].tolist() == [
+        np.array(line["activation"], np.float32).tolist() for line in lines
+    ]
+    assert not records.columns
+    convert(old, tmp_path / "new", "parquet", None, silent)
+    new = read_dump(tmp_path / "new")
+    assert set(new.columns) == {"row", "col", "life"}
+    assert_same_records(read_dump(tmp_path / "new", columns=[]), records)
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_a_sample_holds_whole_lives(dumps: dict[str, Path], tmp_path: Path, form: Format) -> None:
+    sample(dumps[form], tmp_path / "sample", lives=4, episodes=None, seed=3, report=silent)
+    records, whole = read_dump(tmp_path / "sample"), read_dump(dumps[form])
+    metadata = read_metadata(tmp_path / "sample")
+    assert metadata.lives == 4 and metadata.format == form
+    chosen = set(zip(*(getattr(records, name).tolist() for name in LIFE_KEY), strict=True))
+    wanted = np.array([life in chosen for life in zip(*(getattr(whole, name) for name in LIFE_KEY), strict=True)])
+    assert_same_records(records, whole.take(wanted))
+
+
+def test_a_sample_of_episodes(dumps: dict[str, Path], tmp_path: Path) -> None:
+    sample(dumps["parquet"], tmp_path / "sample", lives=None, episodes=2, seed=0, report=silent)
+    assert len(read_metadata(tmp_path / "sample").files) == 2
+    with pytest.raises(UserError, match="holds 3 episodes, not 4"):
+        sample(dumps["parquet"], tmp_path / "other", lives=None, episodes=4, seed=0, report=silent)
+
+
+def store(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return run("-m", "activation_store", *arguments)
+
+
+def test_command_line(dumps: dict[str, Path], tmp_path: Path) -> None:
+    told = store("info", dumps["parquet"])
+    assert told.returncode == 0, told.stderr
+    for part in (
+        "policy\tplanted",
+        "records\t",
+        "action_decoder (16)",
+        "legal\tuint8 x",
+        "truth/distance\tfloat32\ttiles",
+    ):
+        assert part in told.stdout
+    assert "is whole" in store("validate", dumps["parquet"]).stdout
+    converted = store("convert", dumps["parquet"], tmp_path / "out", "--format", "json")
+    assert converted.returncode == 0 and "bytes a record" in converted.stdout
+    assert (tmp_path / "out" / RECORDS_FILE).read_bytes() == (dumps["json"] / RECORDS_FILE).read_bytes()
+    assert store("sample", tmp_path / "out", tmp_path / "some", "--lives", 2).returncode == 0
+
+
+def test_bad_input_is_one_line(dumps: dict[str, Path], tmp_path: Path) -> None:
+    assert_refused(store("info", tmp_path / "nowhere"), "does not exist")
+    assert_refused(store("convert", dumps["json"], dumps["parquet"]), "already holds a dump")
+    assert_refused(
+        store("convert", dumps["json"], tmp_path / "x", "--format", "json", "--precision", "float16"), "JSON"
+    )
+    assert_refused(store("sample", dumps["json"], tmp_path / "x"), "--lives N or --episodes N")
+    damaged = Path(shutil.copytree(dumps["parquet"], tmp_path / "damaged"))
+    (damaged / "episode-000001.parquet").write_bytes(b"")
+    assert_refused(store("validate", damaged), "episode-000001.parquet is truncated")

@@ -1,0 +1,212 @@
+"""What the original tools wrote comes in whole: their layouts, their padding, their dead agents."""
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from activation_store.conversion import convert
+from activation_store.reader import read_dump, read_metadata
+from activation_store.records import RaggedRows, Records
+from tests.planted import planted_dump
+from user_error import UserError
+
+FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FULL_ROWS = {"Entity": 100, "Inventory": 12}
+
+
+def truth(agents: int = 3, episodes: int = 2, ticks: int = 8) -> Records:
+    """Living agents whose used rows have ids other than 0."""
+    records = planted_dump(agents=agents, episodes=episodes, ticks=ticks, layers={"action_decoder": 6}).records
+    health = 12
+    records.entity.values[:, health] = np.maximum(records.entity.values[:, health], 1)
+    records.inventory.values[:, 0] = np.maximum(records.inventory.values[:, 0], 1)
+    return records
+
+
+def padded(rows: RaggedRows, i: int, full: int) -> list[list[float]]:
+    used = rows.values[rows.offsets[i] : rows.offsets[i + 1]].astype(float).tolist()
+    return used + [[0.0] * rows.values.shape[1]] * (full - len(used))
+
+
+def as_original(records: Records, i: int) -> dict[str, Any]:
+    observation = {
+        "Tile": records.tile[i].astype(float).tolist(),
+        "Entity": padded(records.entity, i, FULL_ROWS["Entity"]),
+        "Inventory": padded(records.inventory, i, FULL_ROWS["Inventory"]),
+        "Market": [[0.0] * 16] * 384,
+        "CurrentTick": [float(records.tick[i])],
+    }
+    return {
+        "step": int(records.step[i]),
+        "env_id": int(records.env_id[i]),
+        "agent_id": int(records.agent_id[i]),
+        "activation": records.activations["action_decoder"][i].astype(float).tolist(),
+        "observation": observation,
+        "action": records.action[i].tolist(),
+    }
+
+
+def dead(record: dict[str, Any], kind: int) -> dict[str, Any]:
+    """Return a record of nobody: of an empty slot, of an agent that does not see itself, of one without health."""
+    gone = json.loads(json.dumps(record))
+    if kind == 0:
+        gone["agent_id"] = 0
+    if kind in (0, 1):
+        gone["observation"]["Entity"] = [[0.0] * 31] * 100
+        gone["observation"]["CurrentTick"] = [0.0]
+    for row in gone["observation"]["Entity"]:
+        if kind == 2 and row[0] == gone["agent_id"]:
+            row[12] = 0.0
+    return gone
+
+
+def original_records(records: Records) -> list[dict[str, Any]]:
+    """Every record, and one of a dead agent before each third."""
+    written = []
+    for i in range(len(records)):
+        record = as_original(records, i)
+        if i % 3 == 0:
+            written.append(dead(record, i // 3 % 3))
+        written.append(record)
+    return written
+
+
+def as_text(written: list[dict[str, Any]], layout: str) -> str:
+    if layout == "lines":
+        return "".join(json.dumps(record) + "\n" for record in written)
+    return json.dumps(written, indent=1 if layout == "indented" else None)
+
+
+@pytest.mark.parametrize("layout", ["array", "indented", "lines"])
+def test_every_living_agents_record_comes_in(tmp_path: Path, layout: str) -> None:
+    records = truth()
+    source = tmp_path / "some_policy" / ("activations.jsonl" if layout == "lines" else "activations.json")
+    source.parent.mkdir()
+    source.write_text(as_text(original_records(records), layout))
+    convert(source.parent, tmp_path / "out", "parquet", None, lambda share: None)
+    read, metadata = read_dump(tmp_path / "out"), read_metadata(tmp_path / "out")
+    assert metadata.policy == "some_policy" and metadata.seed is None and len(metadata.episodes) == 2
+    for name in ("step", "env_id", "agent_id", "episode", "tick", "action", "tile"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(records, name), err_msg=name)
+    for name in ("entity", "inventory"):
+        np.testing.assert_array_equal(getattr(read, name).values, getattr(records, name).values)
+        np.testing.assert_array_equal(getattr(read, name).offsets, getattr(records, name).offsets)
+    np.testing.assert_array_equal(read.activations["action_decoder"], records.activations["action_decoder"])
+    assert np.isnan(read.reward).all() and np.isnan(read.value).all() and np.isnan(read.log_probability).all()
+
+
+def test_several_layers_and_processes(tmp_path: Path) -> None:
+    """Newer dumps hold a dictionary of layers; the slots of a second process begin at ten million."""
+    records = truth(episodes=1)
+    written = [as_original(records, i) for i in range(len(records))]
+    for record in written:
+        record["activations"] = {"lstm_cell": [1.5, 2.5], "action_decoder": record["activation"]}
+    second = [{**record, "env_id": record["env_id"] + 10_000_000} for record in written]
+    (tmp_path / "both.jsonl").write_text(as_text(written + second, "lines"))
+    convert(tmp_path / "both.jsonl", tmp_path / "out", "json", None, lambda share: None)
+    read, metadata = read_dump(tmp_path / "out"), read_metadata(tmp_path / "out")
+    assert metadata.layers == {"lstm_cell": 2, "action_decoder": 6}
+    assert metadata.lives == 6 and len(read) == 2 * len(records)
+    assert read.episode.tolist() == [0] * len(records) + [1] * len(records)
+
+
+def test_a_folder_without_metadata_says_how_to_import_it(tmp_path: Path) -> None:
+    (tmp_path / "activations.json").write_text("[]")
+    with pytest.raises(UserError, match="python -m activation_store convert"):
+        read_metadata(tmp_path)
+    (tmp_path / "activations.jsonl").write_text("")
+    with pytest.raises(UserError, match="several files of records"):
+        convert(tmp_path, tmp_path / "out", "parquet", None, lambda share: None)
+
+
+def refusal(source: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        convert(source, source.parent / "out", "parquet", None, lambda share: None)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 700
+    assert not list((source.parent / "out").glob("*")), "something was left behind"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("layout", ["array", "lines"])
+def test_truncations_are_refused(tmp_path: Path, layout: str) -> None:
+    source = tmp_path / "activations.json"
+    text = as_text(original_records(truth(episodes=1))[:4], layout).rstrip()
+    for size in range(0, len(text) - 1, len(text) // 40):
+        source.write_text(text[:size])
+        message = refusal(source)
+        assert any(
+            part in message for part in ("truncated", "cut off", "neither a JSON array", "no record of a living")
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"activation": [1.0]}, "of shape (6,) are wanted"),
+        ({"activation": ["1"] * 6}, "of shape (6,) are wanted"),
+        ({"activation": [1e300] * 6}, "does not fit float32"),
+        ({"action": [0] * 11}, "of shape (12,) are wanted"),
+        ({"action": [3] + [0] * 11}, "outside its head"),
+        ({"step": 1.5}, "does not fit int64"),
+        ({"env_id": None}, "are wanted"),
+        ({"observation": []}, "indices must be"),
+        ({"observation": {"Entity": [[]]}}, "index out of range"),
+    ],
+)
+def test_malformed_records_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    written = original_records(truth(episodes=1))
+    written[5] |= change
+    (tmp_path / "activations.json").write_text(as_text(written, "array"))
+    assert message in refusal(tmp_path / "activations.json")
+
+
+@pytest.mark.parametrize("key", ["step", "env_id", "agent_id", "activation", "observation", "action"])
+def test_missing_keys_are_refused(tmp_path: Path, key: str) -> None:
+    written = original_records(truth(episodes=1))
+    del written[5][key]
+    (tmp_path / "activations.json").write_text(as_text(written, "array"))
+    assert f"'{key}' is missing" in refusal(tmp_path / "activations.json")
+
+
+@FUZZ
+@given(text=st.one_of(st.binary(max_size=200), st.text('[]{},:"1 a\n', max_size=80).map(str.encode)))
+def test_junk_is_refused(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "junk.json").write_bytes(text)
+    refusal(tmp_path / "junk.json")
+
+
+@pytest.mark.parametrize(
+    "text", [b"[" * 100_000, b'{"a":' * 100_000, b"[{" + b"}{" * 300_000, b"[" + b" " * 20_000_000]
+)
+def test_nested_and_endless_junk_is_refused_soon(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "junk.json").write_bytes(text)
+    refusal(tmp_path / "junk.json")
+
+
+def test_memory_does_not_follow_the_size_of_the_file(tmp_path: Path) -> None:
+    records = truth(agents=2, episodes=1, ticks=4)
+    written = [as_original(records, i) for i in range(len(records))]
+
+    def peak(repeats: int) -> int:
+        source = tmp_path / f"{repeats}.json"
+        with source.open("w") as file:
+            for repeat in range(repeats):
+                for record in written:
+                    tick = record["observation"]["CurrentTick"][0] + 10.0 * repeat
+                    observation = {**record["observation"], "CurrentTick": [tick]}
+                    file.write(("[" if file.tell() == 0 else ", ") + json.dumps({**record, "observation": observation}))
+            file.write("]")
+        tracemalloc.start()
+        convert(source, tmp_path / str(repeats), "json", None, lambda share: None)
+        _, highest = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return highest
+
+    peak(1)  # imports
+    assert peak(120) < 1.5 * peak(30)

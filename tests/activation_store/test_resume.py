@@ -1,0 +1,188 @@
+"""However a writing process ends, readers refuse what it left by name, and a resumed one completes it exactly."""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.files import locked_folder
+from activation_store.journal import JOURNAL_FILE
+from activation_store.reader import read_dump
+from activation_store.schema import METADATA_FILE
+from activation_store.writer import DumpWriter, state_of
+from tests.activation_store.test_round_trip import assert_same_records, both_formats, completed
+from tests.planted import Planted, planted_dump, with_optional_parts
+from user_error import UserError
+
+ROOT = Path(__file__).parents[2]
+EPISODES = 3
+CALLS = ("os.fsync", "pathlib.Path.replace", "pathlib.Path.unlink")
+WRITE = textwrap.dedent(
+    """
+    import os, pathlib, signal, sys
+    from tests.activation_store.test_resume import planted_in, write
+
+    call, which = sys.argv[3], int(sys.argv[4])
+    place, name = (os, "fsync") if call == "os.fsync" else (pathlib.Path, call.rsplit(".", 1)[1])
+    original, calls = getattr(place, name), 0
+
+    def killed(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == which:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **options)
+
+    setattr(place, name, killed)
+    write(pathlib.Path(sys.argv[1]), planted_in(sys.argv[2]), resume=True)
+    """
+)
+
+
+def planted_in(form: str) -> Planted:
+    planted = with_optional_parts(planted_dump(agents=3, episodes=EPISODES, ticks=8, layers={"action_decoder": 4}))
+    return dataclasses.replace(planted, metadata=dataclasses.replace(planted.metadata, format=form))
+
+
+def write(folder: Path, planted: Planted, resume: bool = False) -> list[int]:
+    """Write episode by episode, those that are missing, as an extraction does; returns which were."""
+    missing = []
+    with DumpWriter(folder, planted.metadata, resume=resume) as writer:
+        for episode in range(EPISODES):
+            if episode not in writer.stored:
+                missing.append(episode)
+                chosen = np.flatnonzero(planted.records.episode == episode)
+                for part in np.array_split(chosen, 3):
+                    writer.write(planted.records.take(part))
+                writer.finish_episode(episode, {"episode": episode, "seed": 7})
+        writer.close()
+    return missing
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module", params=["json", "parquet"])
+def form(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(form: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("dumps") / "whole"
+    write(folder, planted_in(form))
+    return contents(folder)
+
+
+@pytest.mark.parametrize(
+    ("call", "which"),
+    [
+        *(("os.fsync", which) for which in (1, 3, 5, 8, 13)),
+        *(("pathlib.Path.replace", which) for which in (2, 6, 9)),
+        *(("pathlib.Path.unlink", which) for which in (1, 3)),
+    ],
+)
+def test_killed_at_any_moment_then_resumed(
+    form: str, uninterrupted: dict[str, bytes], tmp_path: Path, call: str, which: int
+) -> None:
+    folder = tmp_path / "dump"
+    command = [sys.executable, "-c", WRITE, str(folder), form, call, str(which)]
+    killed = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False)
+    if killed.returncode == 0:
+        pytest.skip("there are fewer such calls in this format")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    if state_of(folder) == "whole":  # killed while it tidied up
+        assert len(read_dump(folder)) == len(planted_in(form).records)
+        with pytest.raises(UserError, match="already holds a dump"):
+            write(folder, planted_in(form), resume=True)
+    else:
+        with pytest.raises(UserError, match="interrupted"):
+            read_dump(folder)
+        write(folder, planted_in(form), resume=True)
+    assert contents(folder) == uninterrupted
+
+
+@both_formats
+def test_an_exception_keeps_the_finished_episodes(tmp_path: Path, form: str) -> None:
+    planted = planted_in(form)
+    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.write(planted.records)
+        writer.finish_episode(1, {"episode": 1, "seed": 7})
+        raise KeyboardInterrupt
+    assert state_of(tmp_path) == "unfinished" and len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(UserError, match="unfinished one: resume it, or delete it"):
+        write(tmp_path, planted)
+    assert write(tmp_path, planted, resume=True) == [0, 2]
+    assert_same_records(read_dump(tmp_path), completed(planted.records))
+
+
+def test_a_stored_episode_that_was_damaged_is_written_again(form: str, tmp_path: Path) -> None:
+    planted = planted_in(form)
+    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.write(planted.records)
+        writer.finish_episode(0, {"episode": 0, "seed": 7})
+        writer.finish_episode(1, {"episode": 1, "seed": 7})
+        raise KeyboardInterrupt
+    (first,) = tmp_path.glob("episode-000000.*")
+    first.write_bytes(bytes(first.stat().st_size))
+    assert write(tmp_path, planted, resume=True) == [0, 2]
+
+
+def test_episodes_may_be_written_side_by_side(form: str, uninterrupted: dict[str, bytes], tmp_path: Path) -> None:
+    planted = planted_in(form)
+    shuffled = np.argsort(planted.records.tick, kind="stable")
+    with DumpWriter(tmp_path, planted.metadata) as writer:
+        for part in np.array_split(shuffled, 11):
+            writer.write(planted.records.take(part))
+        writer.close([{"episode": episode, "seed": 7} for episode in range(EPISODES)])
+    if form == "json":  # a batch leaves no trace in JSON; the order of records in an episode is that of writing
+        assert contents(tmp_path) == uninterrupted
+    assert_same_records(read_dump(tmp_path), completed(planted.records))
+
+
+def test_other_settings_are_no_resumption(form: str, tmp_path: Path) -> None:
+    planted = planted_in(form)
+    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.write(planted.records)
+        writer.finish_episode(0)
+        raise KeyboardInterrupt
+    for name, value in (("seed", 5), ("policy", "another"), ("layers", {"lstm_cell": 4})):
+        other = dataclasses.replace(planted.metadata, **{name: value})
+        with pytest.raises(UserError, match=f"begun with another {name}"), DumpWriter(tmp_path, other, resume=True):
+            pytest.fail("the block must not run")
+
+
+def test_every_truncation_of_the_journal_is_refused(tmp_path: Path) -> None:
+    planted = planted_in("json")
+    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.finish_episode(0)
+        raise KeyboardInterrupt
+    content = (tmp_path / JOURNAL_FILE).read_bytes()
+    for size in range(0, len(content) - 1, 211):
+        (tmp_path / JOURNAL_FILE).write_bytes(content[:size])
+        with pytest.raises(UserError, match=JOURNAL_FILE), DumpWriter(tmp_path, planted.metadata, resume=True):
+            pytest.fail("the block must not run")
+
+
+def test_two_writers_keep_out_of_each_others_way(tmp_path: Path) -> None:
+    planted = planted_in("parquet")
+    with locked_folder(tmp_path), pytest.raises(UserError, match="another process is writing"):
+        write(tmp_path, planted, resume=True)
+    write(tmp_path, planted, resume=True)
+
+
+def test_an_episode_is_stored_once(tmp_path: Path) -> None:
+    planted = planted_in("parquet")
+    with DumpWriter(tmp_path, planted.metadata) as writer:
+        writer.finish_episode(0, {"episode": 0})
+        with pytest.raises(ValueError, match="stored already"):
+            writer.write(planted.records)
+        with pytest.raises(ValueError, match="stored already"):
+            writer.finish_episode(0)
+    assert not (tmp_path / JOURNAL_FILE).exists() and (tmp_path / METADATA_FILE).exists()
