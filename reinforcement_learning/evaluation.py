@@ -8,8 +8,8 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
-import safetensors.torch
 import torch
+from safetensors.torch import load, save
 
 from reinforcement_learning.checkpoint import CheckpointInfo, build_policy
 from reinforcement_learning.entrants import Entrant
@@ -94,11 +94,11 @@ class _Parcel:
 
     @staticmethod
     def of(entrant: Entrant) -> "_Parcel":
-        return _Parcel(entrant.name, entrant.info, entrant.sha256, safetensors.torch.save(entrant.policy.state_dict()))
+        return _Parcel(entrant.name, entrant.info, entrant.sha256, save(entrant.policy.state_dict()))
 
     def unpack(self) -> Entrant:
         policy = build_policy(self.info)
-        policy.load_state_dict(safetensors.torch.load(self.weights))
+        policy.load_state_dict(load(self.weights))
         return Entrant(self.name, policy.eval(), self.info, self.sha256)
 
 
