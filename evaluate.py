@@ -9,7 +9,6 @@ Results go to eval_<mode>_<seed>.json in the same folder. A run that was stopped
 command is given again.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +18,12 @@ import tyro
 
 import agent_zoo
 import command_line
-from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings, TrainSettings
+from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 from user_error import UserError
 
 if TYPE_CHECKING:
+    from reinforcement_learning.contest import Contest
     from reinforcement_learning.entrants import Entrant
-    from reinforcement_learning.evaluation import Contest
     from reinforcement_learning.evaluation_results import SeedResults
 
 EPISODES = {"pvp": 200, "pve": 32}
@@ -73,7 +72,8 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
     check(arguments)
 
-    from reinforcement_learning.evaluation import play_groups
+    from reinforcement_learning.evaluation_results import play_to_the_end
+    from reinforcement_learning.parallel_play import play_groups, processes_for
     from reinforcement_learning.terminal import evaluation_progress
 
     results = []
@@ -86,7 +86,7 @@ def main() -> None:
         by_seed = {each.seed: each for each in seeds}
         who = ", ".join(entrant.name for entrant in contest.entrants)
         with evaluation_progress(who, sum(len(group.numbers) for group in missing)) as on_episodes:
-            for group, played in play_groups(contest, missing, processes(arguments.num_envs)):
+            for group, played in play_groups(contest, missing, play_to_the_end, processes_for(arguments.num_envs)):
                 by_seed[group.seed].add(played)
                 on_episodes(played)
     report(results)
@@ -109,9 +109,9 @@ def check(arguments: Arguments) -> None:
 
 def contests(arguments: Arguments) -> "list[Contest]":
     """Load the policies and decide who plays with whom."""
+    from reinforcement_learning.contest import Contest
     from reinforcement_learning.device import pick_device
     from reinforcement_learning.entrants import load_entrants, policy_names, shared_tasks
-    from reinforcement_learning.evaluation import Contest
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.tasks import check_tasks
     from reinforcement_learning.terminal import counted_progress
@@ -145,12 +145,9 @@ def contests(arguments: Arguments) -> "list[Contest]":
 def floor(arguments: Arguments, tasks: TaskSettings, maps: Path) -> "Entrant":
     """Build the untrained agent that was asked for, to play in the same world."""
     from reinforcement_learning.entrants import untrained_entrant
-    from reinforcement_learning.environment import make_environment, observation_layout
 
     assert arguments.untrained is not None
-    settings = Settings(env=arguments.env, task=tasks, train=TrainSettings(seed=UNTRAINED_SEED))
-    layout = observation_layout(make_environment(arguments.untrained, arguments.env, tasks, maps))
-    return untrained_entrant(arguments.untrained, settings, layout)
+    return untrained_entrant(arguments.untrained, Settings(env=arguments.env, task=tasks), maps, UNTRAINED_SEED)
 
 
 def find_results(arguments: Arguments, contest: "Contest") -> "list[SeedResults]":
@@ -170,13 +167,6 @@ def find_results(arguments: Arguments, contest: "Contest") -> "list[SeedResults]
         )
         for seed in range(arguments.seed, arguments.seed + arguments.repeats)
     ]
-
-
-def processes(num_envs: int) -> int:
-    """Return how many processes it takes to run that many worlds; 0 worlds: one process for each core."""
-    from reinforcement_learning.evaluation import WORLDS_TOGETHER
-
-    return max(1, num_envs // WORLDS_TOGETHER) if num_envs else len(os.sched_getaffinity(0))
 
 
 def report(results: "Sequence[SeedResults]") -> None:

@@ -3,15 +3,17 @@
     python extract_activations.py --list                            # which policies are there?
     python extract_activations.py --smoke-test                      # does everything work? needs nothing
     python extract_activations.py pve -p NAME -o activation_data    # all agents of a world play policies/NAME
+    python extract_activations.py pvp -p A,B -o activation_data     # A and B share worlds; a dump of each
+    python extract_activations.py pve -p NAME --checkpoint all      # NAME as it was at each of its checkpoints
 
-The dump lies in activation_data/NAME/: activations.json, one record for each living agent and tick, or with
---format parquet a file an episode; and metadata.json.
+A dump lies in activation_data/NAME/: activations.json, one record for each living agent and tick, or with
+--format parquet a file an episode; and metadata.json. What was stopped goes on with --resume.
 """
 
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -19,6 +21,12 @@ import command_line
 from activation_store.schema import check_layers
 from user_error import UserError
 
+if TYPE_CHECKING:
+    from reinforcement_learning.contest import Contest
+    from reinforcement_learning.entrants import Entrant
+    from reinforcement_learning.extraction import Plan
+
+FIELDS = ("Market", "Task", "ActionTargets", "Logits")
 SMOKE_TEST_AGENT = "neurips23_start_kit"
 SMOKE_TEST_STEPS = 20
 
@@ -27,32 +35,43 @@ SMOKE_TEST_STEPS = 20
 class Arguments:
     """Arguments of extract_activations.py."""
 
-    mode: Annotated[Literal["pve"] | None, tyro.conf.Positional] = None
-    """pve: one policy plays all agents of a world."""
-    policy: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
-    """Name of the policy: a file NAME.safetensors in the policies folder."""
+    mode: Annotated[Literal["pve", "pvp"] | None, tyro.conf.Positional] = None
+    """pve: a policy plays all agents of a world, one policy after the other; pvp: the policies share worlds."""
+    policies: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
+    """Names of policies, separated by commas: files NAME.safetensors in the policies folder."""
+    checkpoint: str | None = None
+    """Take a policy as it was in training: after this many agent-steps, or `all` for all checkpoints kept, in
+    runs/NAME/checkpoints/ or the policies folder's checkpoints/."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("activation_data")
-    """Folder that the dump's folder, named after the policy, goes into."""
+    """Folder that the dumps' folders, named after the policies, go into."""
     episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 4
-    """Episodes to play."""
+    """Episodes to play, of up to the world's horizon, 1,024 ticks by default."""
     max_steps: int | None = None
-    """Stop after this many ticks, even in mid-episode."""
+    """Most ticks to play of each episode; by default all."""
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
     """Seed of the episodes and of the actions."""
     layers: str = "action_decoder"
     """Layers to record, separated by commas: encoder_output, lstm_hidden, lstm_cell, action_decoder."""
+    fields: str = ""
+    """Record these too, separated by commas: Market, Task (its embedding), ActionTargets (what was allowed), Logits."""
     format: Literal["json", "parquet"] = "json"
     """Of the dump: json is what the original tools read; parquet takes a sixth of the space and reads at once."""
     precision: Literal["float32", "float16"] = "float32"
     """Of the activations: float32 is exact; float16 (parquet only) takes half, its error is stated in the metadata."""
+    resume: bool = False
+    """Go on with unfinished dumps of the same plan, to the same content as if they had not been stopped."""
+    num_envs: int = 0
+    """Worlds that run side by side, four to a process; 0 takes a process for each core."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the network runs; auto takes a GPU if there is one."""
+    """Where the networks run; auto takes a GPU if there is one."""
     curriculum: Annotated[str | None, tyro.conf.arg(aliases=["-c"])] = None
     """Tasks that agents are given: training, evaluation, survival or a YAML file; by default the policy's own."""
     task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
     """Give every agent this one task of the curriculum: its number, its name, or a part that no other name has."""
     policies_dir: Path = Path("policies")
     """Folder of trained policies."""
+    runs_dir: Path = Path("runs")
+    """Folder of training runs, for --checkpoint."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
     embeddings_dir: Path = Path("task_embeddings")
@@ -65,7 +84,17 @@ class Arguments:
     @property
     def layer_names(self) -> tuple[str, ...]:
         """The layers to record."""
-        return tuple(name.strip() for name in self.layers.split(","))
+        return split(self.layers)
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """The fields to record beyond those of every record."""
+        return split(self.fields)
+
+
+def split(names: str) -> tuple[str, ...]:
+    """Split names at commas."""
+    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def main() -> None:
@@ -77,7 +106,7 @@ def main() -> None:
     elif arguments.smoke_test:
         smoke_test(arguments)
     else:
-        extract_policy(arguments)
+        extract_policies(arguments)
 
 
 def check(arguments: Arguments) -> None:
@@ -85,14 +114,22 @@ def check(arguments: Arguments) -> None:
     for name, value in (("--episodes", arguments.episodes), ("--max-steps", arguments.max_steps)):
         if value is not None and value < 1:
             raise UserError(f"{name} {value} must be at least 1")
-    if arguments.seed < 0:
-        raise UserError(f"--seed {arguments.seed} must not be negative")
+    for name, value in (("--seed", arguments.seed), ("--num-envs", arguments.num_envs)):
+        if value < 0:
+            raise UserError(f"{name} {value} must not be negative")
+    if not arguments.layer_names:
+        raise UserError("--layers names no layer")
     check_layers(arguments.layer_names)
-    if arguments.format == "json" and arguments.precision == "float16":
-        raise UserError("--precision float16 needs --format parquet: JSON writes numbers out in full")
+    for name in arguments.field_names:
+        if name not in FIELDS:
+            raise UserError(f"there is no field {name!r} to record on request; there are: {', '.join(FIELDS)}")
+    if arguments.precision == "float16" and arguments.format == "json":
+        raise UserError("--precision float16 needs --format parquet: JSON holds float32 only")
+    if arguments.checkpoint is not None and arguments.checkpoint != "all" and not arguments.checkpoint.isdecimal():
+        raise UserError(f"--checkpoint {arguments.checkpoint} must be a number of agent-steps, or all")
     if arguments.list or arguments.smoke_test:
         return
-    if arguments.mode is None or arguments.policy is None:
+    if arguments.mode is None or not split(arguments.policies or ""):
         raise UserError("say what to extract: `extract_activations.py pve -p NAME`, or --list, or --smoke-test")
 
 
@@ -121,7 +158,10 @@ def smoke_test(arguments: Arguments) -> None:
     """Record an untrained policy in a temporary folder and read it back."""
     from activation_store.reader import read_dump
     from activation_store.schema import LAYERS
-    from reinforcement_learning.extraction import Plan, extract, untrained_subject
+    from reinforcement_learning.contest import Contest
+    from reinforcement_learning.device import pick_device
+    from reinforcement_learning.entrants import untrained_entrant
+    from reinforcement_learning.extraction import Plan, extract
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.settings import EnvironmentSettings, Settings
 
@@ -131,51 +171,111 @@ def smoke_test(arguments: Arguments) -> None:
         )
         settings = Settings(env=env)
         maps = ensure_maps(env)
-        subject = untrained_subject(SMOKE_TEST_AGENT, settings, maps, arguments.seed)
-        plan = Plan(1, SMOKE_TEST_STEPS, arguments.seed, LAYERS, env, settings.task)
+        entrant = untrained_entrant(SMOKE_TEST_AGENT, settings, maps, arguments.seed)
+        contest = Contest((entrant,), env, settings.task, maps, pick_device(arguments.device))
+        plan = Plan(1, SMOKE_TEST_STEPS, arguments.seed, LAYERS, format=arguments.format)
         dump = Path(scratch) / "smoke_test"
-        extract(subject, plan, maps, dump, on_tick=lambda episodes, records: None)
+        extract(contest, plan, [dump], 1, on_records=lambda episodes, records: None)
         records = read_dump(dump)
     print(f"smoke test passed: {len(records)} records of {len(LAYERS)} layers written and read back")
 
 
-def extract_policy(arguments: Arguments) -> None:
-    """Play episodes with a trained policy and write its dump."""
-    from activation_store.files import sha256
-    from activation_store.writer import refuse_existing_dump
-    from reinforcement_learning.checkpoint import SUFFIX, load_checkpoint
+def extract_policies(arguments: Arguments) -> None:
+    """Play episodes with trained policies and write a dump of each."""
+    from reinforcement_learning.extraction import Plan, extract
+    from reinforcement_learning.parallel_play import processes_for
+    from reinforcement_learning.terminal import extraction_progress
+
+    plan = Plan(
+        arguments.episodes, arguments.max_steps, arguments.seed, arguments.layer_names, arguments.field_names,
+        arguments.format, arguments.precision,
+    )  # fmt: skip
+    planned = contests(arguments)
+    for contest in planned:
+        for entrant in contest.entrants:
+            refuse_dump(arguments.output / entrant.name, arguments.resume)
+    for contest in planned:
+        folders = [arguments.output / entrant.name for entrant in contest.entrants]
+        announce(contest, plan, arguments.output)
+        with extraction_progress(plan.episodes) as on_records:
+            extract(contest, plan, folders, processes_for(arguments.num_envs), on_records, resume=arguments.resume)
+        for folder in folders:
+            print(f"dump: {folder}")
+
+
+def refuse_dump(folder: Path, resume: bool) -> None:
+    """Refuse a folder that holds a dump, unless it is unfinished and to be resumed."""
+    from activation_store.writer import refuse_existing_dump, state_of
+
+    if not (resume and state_of(folder) == "unfinished"):
+        refuse_existing_dump(folder)
+
+
+def contests(arguments: Arguments) -> "list[Contest]":
+    """Load the policies and decide who shares a world; that is the first one's, as the game is."""
+    from reinforcement_learning.contest import Contest
     from reinforcement_learning.device import pick_device
-    from reinforcement_learning.extraction import Plan, Subject, extract
+    from reinforcement_learning.entrants import shared_tasks
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
     from reinforcement_learning.tasks import check_tasks
-    from reinforcement_learning.terminal import counted_progress, extraction_progress
+    from reinforcement_learning.terminal import counted_progress
 
-    assert arguments.policy is not None  # checked
-    folder = arguments.output / arguments.policy
-    refuse_existing_dump(folder)
-    path = arguments.policies_dir / f"{arguments.policy}{SUFFIX}"
-    policy, info = load_checkpoint(path)
-    # Training ends episodes early and makes some agents hardy; what is studied is the game as it is.
-    world = {**info.environment, "early_stop_agents": 0, "resilient_population": 0.0, "maps_dir": arguments.maps_dir}
-    env = EnvironmentSettings(**world)
-    asked = {**info.task, "syllabus": "none", "embeddings_dir": arguments.embeddings_dir}
-    if arguments.curriculum is not None:
-        asked |= {"curriculum": arguments.curriculum, "only": None}
-    if arguments.task is not None:
-        asked |= {"only": arguments.task}
-    task = TaskSettings(**asked)
-    check_tasks(task, env)
-    plan = Plan(
-        arguments.episodes, arguments.max_steps, arguments.seed, arguments.layer_names, env, task,
-        arguments.format, arguments.precision,
-    )  # fmt: skip
-    subject = Subject(arguments.policy, policy.to(pick_device(arguments.device)), info, sha256(path))
-    with counted_progress("generating maps") as progress:
-        maps = ensure_maps(env, progress)
-    with extraction_progress(plan.episodes) as on_tick:
-        extract(subject, plan, maps, folder, on_tick)
-    print(f"dump: {folder}")
+    device = pick_device(arguments.device)
+    entrants = chosen(arguments)
+    if arguments.mode == "pvp" and len(entrants) < 2:
+        raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
+    found = []
+    for together in [entrants] if arguments.mode == "pvp" else [[entrant] for entrant in entrants]:
+        info = together[0].info
+        # Training ends episodes early and makes some agents hardy; what is studied is the game as it is.
+        world = {**info.environment, "early_stop_agents": 0, "resilient_population": 0.0}
+        env = EnvironmentSettings(**{**world, "maps_dir": arguments.maps_dir})
+        asked = {**info.task, "embeddings_dir": arguments.embeddings_dir}
+        if arguments.curriculum is not None:
+            asked |= {"curriculum": arguments.curriculum, "only": None}
+        if arguments.task is not None:
+            asked |= {"only": arguments.task}
+        task = shared_tasks(together, TaskSettings(**asked))
+        check_tasks(task, env)
+        with counted_progress("generating maps") as progress:
+            maps = ensure_maps(env, progress)
+        found.append(Contest(tuple(together), env, task, maps, device))
+    return found
+
+
+def chosen(arguments: Arguments) -> "list[Entrant]":
+    """Load the policies that were asked for, as they are or as they were in training."""
+    from reinforcement_learning.entrants import find_checkpoints, load_entrant, policy_names
+
+    names = split(arguments.policies or "")
+    if len(set(names)) < len(names):
+        raise UserError(f"-p {arguments.policies} names a policy twice")
+    if arguments.checkpoint is None:
+        folder = arguments.policies_dir
+        return [load_entrant(folder / f"{name}.safetensors") for name in policy_names(folder, names)]
+    folders = [arguments.policies_dir / "checkpoints", *(arguments.runs_dir / name / "checkpoints" for name in names)]
+    steps = None if arguments.checkpoint == "all" else int(arguments.checkpoint)
+    return [load_entrant(path) for name in names for path in find_checkpoints(folders, name, steps)]
+
+
+def announce(contest: "Contest", plan: "Plan", output: Path) -> None:
+    """Say how much to expect, and whether there is room."""
+    from activation_store.expectation import expected_record_bytes
+    from activation_store.files import free_bytes
+    from reinforcement_learning.extraction import metadata_of
+
+    record_bytes = max(expected_record_bytes(metadata_of(contest, each, plan)) for each in contest.entrants)
+    ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)
+    most = contest.env.num_agents * ticks * plan.episodes
+    size, free = most * record_bytes, free_bytes(output)
+    names = ", ".join(each.name for each in contest.entrants)
+    print(
+        f"{names}: at most {most:,} records of about {record_bytes:,} bytes, {size / 1e9:.1f} GB, "
+        f"if every agent lived to the end; {free / 1e9:.1f} GB are free"
+    )
+    if size > free:
+        print("the disk may fill up: then this ends, with the finished episodes kept, to go on with --resume")
 
 
 if __name__ == "__main__":

@@ -229,9 +229,9 @@ def train_one(arguments: Arguments) -> None:
 
 def replay(arguments: Arguments) -> None:
     """Play one episode with trained policies and write its replay."""
+    from reinforcement_learning.contest import Contest
     from reinforcement_learning.device import pick_device
     from reinforcement_learning.entrants import load_entrants, shared_tasks
-    from reinforcement_learning.evaluation import Contest
     from reinforcement_learning.maps import ensure_maps
     from reinforcement_learning.replay import record_replay, replay_path
     from reinforcement_learning.tasks import check_tasks

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +143,12 @@ def make_folder(folder: Path) -> None:
         raise UserError(f"the folder {folder} cannot be made: {error.strerror}") from None
     if not os.access(folder, os.W_OK):
         raise UserError(f"the folder {folder} cannot be written to: permission denied")
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how much room there is for a folder, which need not exist yet."""
+    existing = next(each for each in (folder.resolve(), *folder.resolve().parents) if each.exists())
+    return shutil.disk_usage(existing).free
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -26,7 +26,7 @@ from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
 from benchmarks.measure import Comparison, Work, compare, spread
 from reinforcement_learning.checkpoint import load_checkpoint
-from reinforcement_learning.extraction import untrained_subject
+from reinforcement_learning.entrants import untrained_entrant
 from reinforcement_learning.maps import ensure_maps
 from reinforcement_learning.player import Player
 from reinforcement_learning.ppo import minibatches, update
@@ -88,7 +88,7 @@ def main() -> None:
 def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
     """Play until one batch is full, and weigh what was kept."""
     settings = arguments.settings
-    subject = untrained_subject(RECORDER, settings, maps, seed=0)
+    subject = untrained_entrant(RECORDER, settings, maps, seed=0)
     policy = load_checkpoint(arguments.policy)[0] if arguments.policy else subject.policy
     serial = replace(settings.rollout, vectorization="serial")
     worlds = make_worlds(RECORDER, settings.env, settings.task, serial, maps, first_episodes(0, serial.num_envs))
@@ -108,7 +108,7 @@ def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> d
     """Compare an agent's network with its dense twin at inference and at learning."""
     settings = load_settings(Path("config.yaml"), agent)
     settings = replace(arguments.settings, policy=settings.policy)
-    subject = untrained_subject(agent, settings, maps, seed=0)
+    subject = untrained_entrant(agent, settings, maps, seed=0)
     packed, dense = subject.policy, dense_recurrent(copy.deepcopy(subject.policy))
     parts = cut(rollout, packed, settings, arguments.samples)
     padded = [pad(part, subject.info.layout) for part in parts]

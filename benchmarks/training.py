@@ -25,7 +25,7 @@ from activation_store.files import write_json
 from agent_zoo.base import RecurrentPolicy
 from benchmarks.dense import dense_recurrent
 from benchmarks.learning import cut, inference, learning, pad
-from reinforcement_learning.extraction import untrained_subject
+from reinforcement_learning.entrants import untrained_entrant
 from reinforcement_learning.maps import ensure_maps
 from reinforcement_learning.player import Player
 from reinforcement_learning.ppo import update
@@ -82,7 +82,7 @@ def measure(arguments: Arguments) -> tuple[Run, Run]:
     """Train for some updates, and time what the dense network would do instead."""
     settings, stopwatch = arguments.settings, Stopwatch()
     maps = ensure_maps(settings.env)
-    subject = untrained_subject(AGENT, settings, maps, seed=settings.train.seed)
+    subject = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed)
     dense = dense_recurrent(copy.deepcopy(subject.policy))
     starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
     worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)

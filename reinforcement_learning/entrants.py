@@ -1,5 +1,6 @@
 """The policies that are to play together."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from reinforcement_learning.checkpoint import (
     load_checkpoint,
     untrained_info,
 )
+from reinforcement_learning.environment import make_environment, observation_layout
 from reinforcement_learning.settings import Settings, TaskSettings
 from user_error import UserError
 
@@ -65,10 +67,36 @@ def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
     Raises:
         UserError: as `policy_names` and `load_checkpoint`.
     """
-    return [_load(folder / f"{name}{SUFFIX}") for name in policy_names(folder, only)]
+    return [load_entrant(folder / f"{name}{SUFFIX}") for name in policy_names(folder, only)]
 
 
-def _load(path: Path) -> Entrant:
+def find_checkpoints(folders: Sequence[Path], name: str, steps: int | None) -> list[Path]:
+    """Return the checkpoints that a policy's training left in some folders, after so many agent-steps or all.
+
+    Raises:
+        UserError: there is none.
+    """
+    pattern = re.compile(rf"{re.escape(name)}_(\d{{10}}){re.escape(SUFFIX)}")
+    found: dict[int, Path] = {}
+    for folder in folders:
+        for path in list_checkpoints(folder):
+            if match := pattern.fullmatch(path.name):
+                found.setdefault(int(match[1]), path)
+    if steps is not None and steps in found:
+        return [found[steps]]
+    if not found or steps is not None:
+        there = f"there are {', '.join(f'{each:,}' for each in sorted(found))}" if found else "there are none in"
+        where = "" if found else " " + " or ".join(map(str, folders))
+        raise UserError(f"no such checkpoint of {name}: {there}{where}")
+    return [found[each] for each in sorted(found)]
+
+
+def load_entrant(path: Path) -> Entrant:
+    """Load a checkpoint; the entrant is called as the file.
+
+    Raises:
+        UserError: as `load_checkpoint`.
+    """
     policy, info = load_checkpoint(path)
     return Entrant(path.name.removesuffix(SUFFIX), policy, info, sha256(path))
 
@@ -95,10 +123,11 @@ def _encoding(entrant: Entrant) -> dict[str, Any]:
     return {name: getattr(task, name) for name in ENCODER_SETTINGS}
 
 
-def untrained_entrant(agent: str, settings: Settings, layout: ObservationLayout) -> Entrant:
-    """Build an agent with fresh weights, the same ones for the same `settings.train.seed`: a floor to compare with."""
+def untrained_entrant(agent: str, settings: Settings, maps: Path, seed: int) -> Entrant:
+    """Build an agent with fresh weights, the same ones for the same seed: for a test, or as a floor to compare with."""
+    layout = observation_layout(make_environment(agent, settings.env, settings.task, maps))
     info = untrained_info(agent, settings, layout)
-    torch.manual_seed(settings.train.seed)
+    torch.manual_seed(seed)
     return Entrant(UNTRAINED_PREFIX + agent, build_policy(info).eval(), info, sha256=None)
 
 

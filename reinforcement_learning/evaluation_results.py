@@ -6,7 +6,7 @@ ticks, and for each task `curriculum/<task>`, the furthest that agents given it 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,9 @@ import numpy as np
 import orjson
 
 from activation_store.files import read_json, sync_folder, write_bytes
+from reinforcement_learning.contest import WORLDS_TOGETHER, Contest, Group, groups
 from reinforcement_learning.entrants import Entrant
-from reinforcement_learning.evaluation import WORLDS_TOGETHER, Contest, Group, groups
-from reinforcement_learning.policy_pool import EpisodeLives
+from reinforcement_learning.policy_pool import EpisodeLives, PolicyPool
 from reinforcement_learning.versions import versions
 from user_error import UserError
 
@@ -73,6 +73,11 @@ class Summary:
     mean_ticks: float
     median_ticks: float
     task_progress: float
+
+
+def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[list[EpisodeLives]]:
+    """Play a group of episodes to their end, and tell of all their lives at once."""
+    yield pool.play(group.seed, group.numbers)
 
 
 def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, episodes: int) -> Provenance:

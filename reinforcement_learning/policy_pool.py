@@ -6,7 +6,7 @@ So the same episodes can be played anywhere, in any order, again.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import torch
 from reinforcement_learning.entrants import Entrant, check_fits
 from reinforcement_learning.environment import EpisodeStart, World, observation_layout
 from reinforcement_learning.life import Life
-from reinforcement_learning.player import Arrival, decide, receive, remember
+from reinforcement_learning.player import Arrival, Decision, decide, receive, remember
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.shared_world import make_shared_world
 from reinforcement_learning.stopwatch import Stopwatch
@@ -36,6 +36,21 @@ class EpisodeLives:
 
     number: int
     lives: tuple[tuple[Life, ...], ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one entrant's agents do in a tick.
+
+    Attributes:
+        entrant: its place among the entrants.
+        decision: what its policy made of its acting slots.
+        action: chosen by each of them, (P, heads) int64.
+    """
+
+    entrant: int
+    decision: Decision
+    action: torch.Tensor
 
 
 def seats(seed: int, number: int, agents: int, entrants: int) -> np.ndarray:
@@ -87,6 +102,7 @@ class PolicyPool:
         self.entrants = entrants
         self.kinds = sorted({entrant.info.agent for entrant in entrants})
         specs = offered_tasks(task, env)
+        self.tasks = [spec.name for spec in specs]
         self.shared = [make_shared_world(self.kinds, env, task, maps, specs) for _ in range(worlds)]
         self.layout = observation_layout(self.shared[0].world)
         for entrant in entrants:
@@ -138,14 +154,23 @@ class PolicyPool:
         return not self.arrival.acting.any()
 
     def step(self) -> None:
-        """Let every entrant that has living agents decide, in the entrants' order, and play the tick."""
-        actions = np.zeros((self.slots, len(self.layout.heads)), dtype=np.int64)
+        """Play one tick in all worlds."""
+        self.advance(list(self.decide()))
+
+    def decide(self) -> Iterator[Choice]:
+        """Let every entrant that has living agents choose, in the entrants' order."""
         for entrant, (policy, memory) in enumerate(zip(self.policies, self.memories, strict=True)):
             slots = np.flatnonzero(self.arrival.acting & (self.entrant_of == entrant))
             if len(slots):
                 decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch)
-                remember(memory, decision)
-                actions += decision.over_slots(decision.distribution.sample(self.generator))
+                yield Choice(entrant, decision, decision.distribution.sample(self.generator))
+
+    def advance(self, choices: Sequence[Choice]) -> None:
+        """Play the tick that was decided on."""
+        actions = np.zeros((self.slots, len(self.layout.heads)), dtype=np.int64)
+        for choice in choices:
+            remember(self.memories[choice.entrant], choice.decision)
+            actions += choice.decision.over_slots(choice.action)
         with self.stopwatch.time("environment"):
             self.worlds.send(actions)
             self.arrival = receive(self.worlds)

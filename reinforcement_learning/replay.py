@@ -10,8 +10,8 @@ import orjson
 from nmmo.render.replay_helper import FileReplayHelper
 
 from activation_store.files import atomic_file
-from reinforcement_learning.evaluation import Contest
-from reinforcement_learning.policy_pool import EpisodeLives, PolicyPool
+from reinforcement_learning.contest import Contest
+from reinforcement_learning.policy_pool import EpisodeLives
 from user_error import UserError
 
 SUFFIX = ".replay.lzma"
@@ -79,7 +79,7 @@ def record_replay(contest: Contest, seed: int, path: Path, on_tick: Callable[[in
     Raises:
         UserError: an entrant does not fit the world, or the file cannot be written.
     """
-    pool = PolicyPool(contest.entrants, contest.env, contest.task, contest.maps, contest.device, worlds=1)
+    pool = contest.pool(worlds=1)
     realm = pool.shared[0].world.game.realm
     try:
         with atomic_file(path) as file:

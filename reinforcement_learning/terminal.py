@@ -49,18 +49,18 @@ def counted_progress(description: str) -> Iterator[ProgressCallback]:
 
 @contextlib.contextmanager
 def extraction_progress(episodes: int) -> Iterator[Callable[[int, int], None]]:
-    """Show episodes begun and records per second; yields a callback that takes (episodes begun, records so far)."""
+    """Show episodes finished and records per second; yields a callback that takes (episodes finished, records)."""
     console = Console()
     start = perf_counter()
     with progress_bar(console) as bar:
         task = bar.add_task("episodes", total=episodes)
         written = 0
 
-        def show(begun: int, records: int) -> None:
+        def show(finished: int, records: int) -> None:
             nonlocal written
             written = records
             speed = records / (perf_counter() - start)
-            bar.update(task, completed=begun - 1, description=f"episodes ({records:,} records, {speed:,.0f}/s)")
+            bar.update(task, completed=finished, description=f"episodes ({records:,} records, {speed:,.0f}/s)")
 
         yield show
     console.print(f"{written:,} records in {perf_counter() - start:.0f} s", highlight=False)

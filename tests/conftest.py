@@ -5,10 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.contest import Contest
+from reinforcement_learning.entrants import untrained_entrant
 from reinforcement_learning.environment import make_environment, observation_layout
-from reinforcement_learning.extraction import Plan, untrained_subject
+from reinforcement_learning.extraction import Plan
 from reinforcement_learning.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.browser import browser  # noqa: F401
@@ -71,9 +74,9 @@ def recording(
     """A dump of two episodes, and the second of them as a replay."""
     world = replace(small_world, spawn_immunity=0)
     settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=32))
-    subject = untrained_subject(AGENT, settings, maps, seed=0)
-    plan = Plan(2, None, seed=4, layers=("action_decoder",), env=world, task=task)
-    return record(subject, plan, maps, tmp_path_factory.mktemp("recording"))
+    contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
+    plan = Plan(2, None, seed=4, layers=("action_decoder",))
+    return record(contest, plan, tmp_path_factory.mktemp("recording"), episode=1)
 
 
 def random_legal_actions(

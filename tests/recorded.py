@@ -1,15 +1,19 @@
 """A real episode, recorded as a replay and as a dump at once, and what a witness saw of the engine meanwhile."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from nmmo.core.tile import TileState
 from nmmo.render.replay_helper import FileReplayHelper, ReplayHelper
 
-from reinforcement_learning.extraction import Plan, Subject, extract
-from reinforcement_learning.player import Decision, Player
+from activation_store.writer import DumpWriter
+from reinforcement_learning.contest import Contest, Group
+from reinforcement_learning.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.policy_pool import Choice, PolicyPool
 
 POLICIES = ("untrained_a", "untrained_b")
 
@@ -35,31 +39,22 @@ class Recording:
 
 
 class _Recorder:
-    """Records the last of a plan's episodes."""
+    """Records the episode that a pool of one world plays."""
 
-    def __init__(self, episode: int) -> None:
-        self.episode = episode
-        self.seen = -1
+    def __init__(self) -> None:
         self.helper = FileReplayHelper()
         self.truth: list[Truth] = []
-        self.game: object = None
+        self.game: Any = None
 
-    def before(self, player: Player) -> None:
-        self.game = player.worlds.envs[0].episodes.game
+    def before(self, pool: PolicyPool) -> None:
+        self.game = pool.shared[0].world.game
         if self.game.realm.tick > 0:
-            return
-        self.seen += 1
-        if self.seen != self.episode:
             return
         for number, agent in self.game.realm.players.items():
             agent.name = f"{POLICIES[number % 2]}_{number}"
         self.game.realm.record_replay(self.helper)
         self.helper.reset()
         self.witness()
-
-    def after(self, decision: Decision) -> None:
-        if self.seen == self.episode and decision.acting.any():
-            self.witness()
 
     def witness(self) -> None:
         realm = self.game.realm
@@ -93,21 +88,27 @@ def _belongings(agent) -> dict[str, object]:
     }  # fmt: skip
 
 
-def record(subject: Subject, plan: Plan, maps: Path, folder: Path, *, compress: bool = True) -> Recording:
-    """Play a plan's episodes, dump them all, and record the last one as a replay too."""
-    recorder, act = _Recorder(plan.episodes - 1), Player.act
+def record(contest: Contest, plan: Plan, folder: Path, *, episode: int, compress: bool = True) -> Recording:
+    """Play a plan's episodes one after the other, dump them all, and record one as a replay too."""
+    recorder, advance = _Recorder(), PolicyPool.advance
 
-    def recorded_act(player: Player, decision: Decision, actions: np.ndarray) -> None:
-        recorder.before(player)
-        act(player, decision, actions)
-        recorder.after(decision)
+    def recorded_advance(pool: PolicyPool, choices: Sequence[Choice]) -> None:
+        recorder.before(pool)
+        advance(pool, choices)
+        recorder.witness()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Player, "act", recorded_act)
-        extract(subject, plan, maps, folder / "dump", on_tick=lambda episodes, records: None)
+    (entrant,) = contest.entrants
+    with DumpWriter(folder / "dump", metadata_of(contest, entrant, plan)) as writer:
+        for number in range(plan.episodes):
+            pool, group = contest.pool(1), Group(plan.seed, (number,))
+            told = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
+            with pytest.MonkeyPatch.context() as patch:
+                if number == episode:
+                    patch.setattr(PolicyPool, "advance", recorded_advance)
+                write(((group, each) for each in told), [writer], lambda *_: None)
     recorder.helper.save(str(folder / "episode"), compress)
     recorder.game.realm.record_replay(ReplayHelper())
     log = recorder.game.realm.event_log
     events = [{name: int(row[column]) for name, column in log.attr_to_col.items()} for row in log.get_data()]
     suffix = "lzma" if compress else "json"
-    return Recording(folder / f"episode.replay.{suffix}", folder / "dump", recorder.episode, recorder.truth, events)
+    return Recording(folder / f"episode.replay.{suffix}", folder / "dump", episode, recorder.truth, events)

@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run, start
@@ -22,10 +21,9 @@ Evaluate = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def trained(
-    tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings,
-    layout: ObservationLayout, maps: Path,
-) -> Path:  # fmt: skip
-    return save_policies(tmp_path_factory.mktemp("trained"), small_world, task, layout)
+    tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings, maps: Path
+) -> Path:
+    return save_policies(tmp_path_factory.mktemp("trained"), small_world, task, maps)
 
 
 @pytest.fixture

@@ -9,10 +9,9 @@ import torch
 from nmmo.render.render_utils import np_encoder
 from nmmo.render.replay_helper import FileReplayHelper
 
-from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.contest import Contest
 from reinforcement_learning.entrants import load_entrants, shared_tasks
-from reinforcement_learning.evaluation import Contest
-from reinforcement_learning.policy_pool import PolicyPool, seats
+from reinforcement_learning.policy_pool import seats
 from reinforcement_learning.replay import record_replay
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run
@@ -21,10 +20,9 @@ from tests.tiny_policies import save_policies, world_options
 
 @pytest.fixture(scope="module")
 def policies(
-    tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings,
-    layout: ObservationLayout, maps: Path,
-) -> Path:  # fmt: skip
-    return save_policies(tmp_path_factory.mktemp("policies"), small_world, task, layout)
+    tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings, maps: Path
+) -> Path:
+    return save_policies(tmp_path_factory.mktemp("policies"), small_world, task, maps)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +42,7 @@ def test_a_replay_is_what_the_games_own_helper_writes(contest: Contest, tmp_path
     lives = record_replay(contest, 7, path, lambda done, most: ticks.append((done, most)))
     ours = content(path)
 
-    pool = PolicyPool(contest.entrants, contest.env, contest.task, contest.maps, contest.device, worlds=1)
+    pool = contest.pool(worlds=1)
     pool.start(7, [0])
     realm = pool.shared[0].world.game.realm
     helper = realm.record_replay(FileReplayHelper())

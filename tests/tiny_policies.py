@@ -4,25 +4,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.checkpoint import save_checkpoint
 from reinforcement_learning.entrants import untrained_entrant
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings, TrainSettings
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 
 AGENTS = {"kit": ("neurips23_start_kit", 1), "yao": ("yaofeng", 2), "take": ("takeru", 0)}
 
 
 def save_policies(
-    folder: Path, env: EnvironmentSettings, task: TaskSettings, layout: ObservationLayout,
+    folder: Path, env: EnvironmentSettings, task: TaskSettings, maps: Path,
     agents: Mapping[str, tuple[str, int]] = AGENTS,
 ) -> Path:  # fmt: skip
     """Save one checkpoint for each name -> (agent, layers of its LSTM)."""
     for seed, (name, (agent, layers)) in enumerate(agents.items()):
         settings = Settings(
             env=replace(env, resilient_population=0.2, early_stop_agents=2), task=task,
-            policy=PolicySettings(32, layers), train=TrainSettings(seed=seed),
+            policy=PolicySettings(32, layers),
         )  # fmt: skip
-        entrant = untrained_entrant(agent, settings, layout)
+        entrant = untrained_entrant(agent, settings, maps, seed)
         save_checkpoint(folder / f"{name}.safetensors", entrant.policy, entrant.info)
     return folder
 

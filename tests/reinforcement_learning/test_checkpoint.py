@@ -11,7 +11,7 @@ import torch
 
 from agent_zoo.observation import pack
 from reinforcement_learning.checkpoint import load_checkpoint, read_info, save_checkpoint
-from reinforcement_learning.extraction import untrained_subject
+from reinforcement_learning.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from user_error import UserError
@@ -20,7 +20,7 @@ from user_error import UserError
 @pytest.fixture(scope="module")
 def subject(small_world, task, maps):
     settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=2))
-    return untrained_subject(AGENT, settings, maps, seed=1)
+    return untrained_entrant(AGENT, settings, maps, seed=1)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 
 from reinforcement_learning.checkpoint import load_checkpoint
 from reinforcement_learning.data_parallel import ALONE, Processes
+from reinforcement_learning.entrants import untrained_entrant
 from reinforcement_learning.environment import observation_layout
-from reinforcement_learning.extraction import untrained_subject
 from reinforcement_learning.player import Player
 from reinforcement_learning.ppo import update
 from reinforcement_learning.rollout import Rollout, RolloutCollector
@@ -59,7 +59,7 @@ def settings_in(maps_dir: Path) -> Settings:
 
 def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     """An untrained policy and what it did in two worlds: the same in every process."""
-    policy = untrained_subject(AGENT, settings, maps, seed=0).policy
+    policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
     worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, first_episodes(0, 2))
     player = Player(worlds, policy, observation_layout(worlds.driver_env), Stopwatch())
     player.reset()

@@ -1,52 +1,93 @@
 """A dump against the game that made it: every feature, action, probability and reward, at every tick of an episode."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import nmmo.core.action as game_action
 import numpy as np
 import pytest
 import torch
 
+from activation_store.columns import unpack_legal
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import LAYERS, Records
+from activation_store.writer import DumpWriter
 from agent_zoo.observation import PackedObservation
 from analysis.features import FEATURE_NAMES, feature_matrix
 from reinforcement_learning.capture import capture
-from reinforcement_learning.extraction import Plan, Subject, extract, untrained_subject
-from reinforcement_learning.player import Decision, Player
+from reinforcement_learning.contest import Contest, groups
+from reinforcement_learning.entrants import Entrant, untrained_entrant
+from reinforcement_learning.extraction import Plan, extract, metadata_of, record_group, write
+from reinforcement_learning.policy_pool import Choice, PolicyPool, seats
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from user_error import UserError
 
 VIEW_RADIUS = 7
 EPISODES = 2
+CPU = torch.device("cpu")
+
+Key = tuple[int, int, int]
 
 
 class Witness:
-    """Looks at the engine itself while an extraction runs."""
+    """Looks at the engine itself while an extraction runs in this process; keys are (episode, step, agent)."""
 
     def __init__(self) -> None:
         self.step = 0
-        self.state: dict[tuple[int, int], dict[str, float]] = {}  # (step, agent) -> features by the engine's account
-        self.rewards: dict[tuple[int, int], float] = {}
+        self.state: dict[Key, dict[str, float]] = {}  # features by the engine's account
+        self.truth: dict[Key, dict[str, float]] = {}
+        self.rewards: dict[Key, float] = {}
+        self.died: dict[Key, bool] = {}
         self.observations: dict[int, tuple[np.ndarray, PackedObservation]] = {}
 
-    def before_tick(self, player: Player, decision: Decision) -> None:
-        realm = player.worlds.driver_env.env.game.realm
-        self.observations[self.step] = (decision.present, decision.observation)
-        for slot in np.flatnonzero(decision.acting):
-            agent = realm.players[slot + 1]
-            self.state[self.step, slot + 1] = {**_vitals(agent), **_neighbours(agent, realm), "tick": realm.tick}
+    def before_tick(self, pool: PolicyPool, choices: Sequence[Choice]) -> None:
+        for choice in choices:
+            self.observations[self.step] = (choice.decision.present, choice.decision.observation)
+        for key, game in self._acting(pool):
+            agent = game.realm.players[key[2]]
+            self.state[key] = {**_vitals(agent), **_neighbours(agent, game.realm), "tick": game.realm.tick}
+            self.truth[key] = {
+                "spawn_row": agent.spawn_pos[0],
+                "spawn_col": agent.spawn_pos[1],
+                "player_kills": agent.history.player_kills,
+                "damage_inflicted": agent.history.damage_inflicted,
+            }
 
-    def after_tick(self, player: Player, decision: Decision) -> None:
-        game = player.worlds.driver_env.env.game
-        for slot in np.flatnonzero(decision.acting):
-            agent = game.dead_this_tick.get(slot + 1) or game.realm.players[slot + 1]
-            self.state[self.step, slot + 1].update(_accepted_actions(agent.history.actions))
-            self.rewards[self.step, slot + 1] = player.arrival.reward[slot]
+    def after_tick(self, pool: PolicyPool, acted: Sequence[tuple[Key, Any]]) -> None:
+        for key, game in acted:
+            agent = game.dead_this_tick.get(key[2]) or game.realm.players[key[2]]
+            self.state[key].update(_accepted_actions(agent.history.actions))
+            slot = pool.numbers.index(key[0]) * pool.agents + key[2] - 1
+            self.rewards[key] = pool.arrival.reward[slot]
+            self.died[key] = key[2] not in game.realm.players
         self.step += 1
+
+    def _acting(self, pool: PolicyPool) -> list[tuple[Key, Any]]:
+        return [
+            (
+                (pool.numbers[slot // pool.agents], self.step, slot % pool.agents + 1),
+                pool.shared[slot // pool.agents].world.game,
+            )
+            for slot in np.flatnonzero(pool.arrival.acting).tolist()
+        ]
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        advance = PolicyPool.advance
+
+        def watched(pool: PolicyPool, choices: Sequence[Choice]) -> None:
+            acting = self._acting(pool)
+            self.before_tick(pool, choices)
+            advance(pool, choices)
+            self.after_tick(pool, acting)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PolicyPool, "advance", watched)
+            yield
 
 
 def _vitals(agent) -> dict[str, float]:
@@ -83,30 +124,38 @@ def _accepted_actions(actions: dict) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def subject(small_world, task, maps) -> Subject:
+def contest(small_world, task, maps) -> Contest:
     settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=32))
-    return untrained_subject(AGENT, settings, maps, seed=0)
+    return Contest((untrained_entrant(AGENT, settings, maps, seed=0),), small_world, task, maps, CPU)
 
 
 @pytest.fixture(scope="module")
-def plan(small_world, task) -> Plan:
-    return Plan(EPISODES, None, seed=4, layers=LAYERS, env=small_world, task=task)
+def subject(contest: Contest) -> Entrant:
+    return contest.entrants[0]
+
+
+PLAN = Plan(EPISODES, None, seed=4, layers=LAYERS, fields=("Market", "Task", "ActionTargets", "Logits"))
+
+
+def extract_here(contest: Contest, plan: Plan, folders: Sequence[Path]) -> None:
+    """Do in this process what `extract` does in others."""
+    with contextlib.ExitStack() as stack:
+        writers = [
+            stack.enter_context(DumpWriter(folder, metadata_of(contest, entrant, plan)))
+            for folder, entrant in zip(folders, contest.entrants, strict=True)
+        ]
+        for group in groups(plan.seed, plan.episodes):
+            pool = contest.pool(len(group.numbers))
+            told = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
+            write(((group, each) for each in told), writers, lambda *_: None)
 
 
 @pytest.fixture(scope="module")
-def witnessed(subject, plan, maps, tmp_path_factory) -> tuple[Path, Witness]:
-    """The folder of a dump of two episodes, and what a witness saw of the engine meanwhile."""
+def witnessed(contest: Contest, tmp_path_factory) -> tuple[Path, Witness]:
+    """The folder of a dump of two episodes played side by side, and what a witness saw of the engine meanwhile."""
     witness, folder = Witness(), tmp_path_factory.mktemp("dumps") / "untrained"
-    act: Callable = Player.act
-
-    def witnessed_act(player: Player, decision: Decision, actions: np.ndarray) -> None:
-        witness.before_tick(player, decision)
-        act(player, decision, actions)
-        witness.after_tick(player, decision)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Player, "act", witnessed_act)
-        extract(subject, plan, maps, folder, on_tick=lambda episodes, records: None)
+    with witness.watching():
+        extract_here(contest, PLAN, [folder])
     return folder, witness
 
 
@@ -120,14 +169,58 @@ def witness(witnessed) -> Witness:
     return witnessed[1]
 
 
-def keys(records: Records) -> list[tuple[int, int]]:
-    return list(zip(records.step.tolist(), records.agent_id.tolist(), strict=True))
+def keys(records: Records) -> list[Key]:
+    columns = (records.episode, records.step, records.agent_id)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_every_living_agent_tick_is_recorded_once(records: Records, witness: Witness) -> None:
     assert len(records) == len(set(keys(records))) > 500
     assert set(keys(records)) == witness.state.keys()
     assert sorted(set(records.episode.tolist())) == list(range(EPISODES))
+
+
+def test_labels_are_the_engines(records: Records, witness: Witness) -> None:
+    for name in ("spawn_row", "spawn_col", "player_kills", "damage_inflicted"):
+        truth = [witness.truth[key][name] for key in keys(records)]
+        assert records.column(f"truth/{name}").tolist() == truth
+    assert records.column("truth/farthest").max() > 3
+    assert records.column("truth/damage_inflicted").max() > 0
+    progress = records.column("truth/task_progress")
+    assert progress.max() > 0 and progress.min() == 0
+
+
+def test_done_is_a_lifes_last_tick(records: Records, witness: Witness) -> None:
+    done = records.column("done")
+    assert done.sum() == EPISODES * 16
+    last = {(key[0], key[2]): key for key in sorted(keys(records))}
+    assert {key for key, ends in zip(keys(records), done, strict=True) if ends} == set(last.values())
+    assert any(witness.died[key] for key in last.values())
+
+
+def test_a_task_belongs_to_a_life_and_is_named(records: Records, witnessed) -> None:
+    names = read_metadata(witnessed[0]).environment["tasks"]
+    numbers, embeddings = records.column("truth/task"), records.column("task")
+    assert numbers.max() < len(names)
+    for episode, agent in {(key[0], key[2]) for key in keys(records)}:
+        life = (records.episode == episode) & (records.agent_id == agent)
+        assert len(set(numbers[life].tolist())) == 1 and len(np.unique(embeddings[life], axis=0)) == 1
+    assert len(set(numbers.tolist())) > 5
+
+
+def test_what_was_not_allowed_was_not_chosen(records: Records, witnessed) -> None:
+    heads = read_metadata(witnessed[0]).action_heads
+    legal = unpack_legal(records.column("legal"), sum(head.size for head in heads))
+    logits, first = records.column("logits"), 0
+    for number, head in enumerate(heads):
+        options = slice(first, first + head.size)
+        first += head.size
+        chosen = records.action[:, number][:, None]
+        assert np.take_along_axis(legal[:, options], chosen, axis=1).all()
+        taken = np.take_along_axis(logits[:, options], chosen, axis=1)[:, 0]
+        np.testing.assert_allclose(taken, records.log_probability[:, number], atol=1e-5)
+        np.testing.assert_allclose(np.exp(logits[:, options]).sum(axis=1), 1, atol=1e-4)
+        assert (logits[:, options][~legal[:, options]] < -1e8).all()
 
 
 @pytest.mark.parametrize("name", FEATURE_NAMES)
@@ -142,10 +235,7 @@ def test_feature_equals_the_engines_own_value_at_every_tick(name: str, records, 
 def test_rewards_are_what_the_action_was_paid(records: Records, witness: Witness) -> None:
     paid = np.array([witness.rewards[key] for key in keys(records)], dtype=np.float32)
     np.testing.assert_array_equal(records.reward, paid)
-    last = {
-        (episode, agent): i for i, (episode, agent) in enumerate(zip(records.episode, records.agent_id, strict=True))
-    }
-    assert np.isclose(records.reward[list(last.values())], -1).any(), "no death was paid for"
+    assert np.isclose(records.reward[records.column("done")], -1).any(), "no death was paid for"
 
 
 def test_activation_through_the_heads_gives_the_recorded_probabilities(records, witness, subject) -> None:
@@ -153,7 +243,8 @@ def test_activation_through_the_heads_gives_the_recorded_probabilities(records, 
     for step in (0, 5, int(records.step.max())):
         chosen = records.step == step
         present, observation = witness.observations[step]
-        rows = torch.from_numpy(np.searchsorted(present, records.env_id[chosen]))
+        slots = records.episode[chosen] * 16 + records.env_id[chosen]
+        rows = torch.from_numpy(np.searchsorted(present, slots))
         seen = observation.take(rows)
         with torch.no_grad():
             _, candidates = subject.policy.policy.encode_observations(seen)
@@ -162,7 +253,7 @@ def test_activation_through_the_heads_gives_the_recorded_probabilities(records, 
         np.testing.assert_allclose(records.log_probability[chosen], expected.numpy(), atol=1e-5)
 
 
-def test_layers_are_what_they_are_called(records: Records, subject: Subject) -> None:
+def test_layers_are_what_they_are_called(records: Records, subject: Entrant) -> None:
     """Encoder output run through the LSTM from an empty memory gives a life's first hidden and cell states."""
     assert set(records.activations) == set(LAYERS)
     born = records.tick == 0
@@ -174,21 +265,58 @@ def test_layers_are_what_they_are_called(records: Records, subject: Subject) -> 
     np.testing.assert_array_equal(records.activations["action_decoder"], records.activations["lstm_hidden"])
 
 
-def test_same_seed_same_dump_and_another_seed_another(witnessed, subject, plan, maps, tmp_path: Path) -> None:
-    folder, _ = witnessed
-    extract(subject, plan, maps, tmp_path / "again", on_tick=lambda episodes, records: None)
-    other = Plan(1, 10, seed=5, layers=("action_decoder",), env=plan.env, task=plan.task)
-    extract(subject, other, maps, tmp_path / "other", on_tick=lambda episodes, records: None)
-    digest = read_metadata(folder).files
-    assert read_metadata(tmp_path / "again").files == digest
-    assert read_metadata(tmp_path / "other").files != digest
+def test_same_seed_same_dump_and_another_seed_another(contest: Contest, tmp_path: Path) -> None:
+    plan = Plan(5, 12, seed=4, layers=("action_decoder",), format="parquet")
+    for name, seed, processes in (("once", 4, 1), ("again", 4, 2), ("other", 5, 1)):
+        extract(contest, replace(plan, seed=seed), [tmp_path / name], processes, lambda *_: None)
+    once, again, other = (read_metadata(tmp_path / name).files for name in ("once", "again", "other"))
+    assert len(once) == 5 and once == again != other
+    assert read_dump(tmp_path / "once").tick.max() == 11
+
+
+def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tmp_path: Path) -> None:
+    plan = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    extract(contest, plan, [whole], 1, lambda *_: None)
+
+    def stop(episodes: int, records: int) -> None:
+        if episodes == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        extract(contest, plan, [stopped], 1, stop)
+    with pytest.raises(UserError, match="unfinished"):
+        extract(contest, plan, [stopped], 1, lambda *_: None)
+    extract(contest, plan, [stopped], 1, lambda *_: None, resume=True)
+    assert read_metadata(stopped).files == read_metadata(whole).files
+
+
+def test_policies_that_share_a_world_get_dumps_of_their_own(
+    contest: Contest, small_world, task, maps, tmp_path: Path
+) -> None:
+    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
+    both = replace(contest, entrants=(*contest.entrants, untrained_entrant("takeru", settings, maps, 0)))
+    plan = Plan(2, None, seed=4, layers=("action_decoder",))
+    folders = [tmp_path / "kit", tmp_path / "takeru"]
+    witness = Witness()
+    with witness.watching():
+        extract_here(both, plan, folders)
+    kit, takeru = (read_dump(folder) for folder in folders)
+    assert sorted(keys(kit) + keys(takeru)) == sorted(witness.state)
+    for episode in range(2):
+        seated = seats(4, episode, 16, 2)
+        for number, dump in enumerate((kit, takeru)):
+            agents = set(dump.agent_id[dump.episode == episode].tolist())
+            assert agents == set((np.flatnonzero(seated == number) + 1).tolist())
+    assert read_metadata(folders[0]).environment["opponents"] == ["untrained_takeru"]
+    assert read_metadata(folders[1]).layers == {"action_decoder": 16}
 
 
 def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path: Path) -> None:
     """Two agents that know nothing starve long before the horizon; the tick after has nobody to decide for."""
     env = replace(small_world, num_agents=2, horizon=1000)
-    clueless = untrained_subject(AGENT, Settings(env=env, task=task), maps, seed=0)
-    extract(clueless, Plan(3, None, 3, ("action_decoder",), env, task), maps, tmp_path / "dump", lambda *_: None)
+    clueless = untrained_entrant(AGENT, Settings(env=env, task=task), maps, seed=0)
+    extract_here(Contest((clueless,), env, task, maps, CPU), Plan(3, None, 3, ("action_decoder",)), [tmp_path / "dump"])
     records = read_dump(tmp_path / "dump")
     assert sorted(set(records.episode.tolist())) == [0, 1, 2]
     assert records.tick.max() < 500
@@ -215,11 +343,9 @@ def test_hooks_do_not_outlive_their_block(subject) -> None:
     assert hooks() == before
 
 
-def test_a_layer_that_a_policy_lacks_is_refused_and_nothing_is_left(
-    plan, small_world, task, maps, tmp_path: Path
-) -> None:
+def test_a_layer_that_a_policy_lacks_is_refused_and_nothing_is_left(small_world, task, maps, tmp_path: Path) -> None:
     settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
-    reflex = untrained_subject("takeru", settings, maps, seed=0)
+    reflex = Contest((untrained_entrant("takeru", settings, maps, seed=0),), small_world, task, maps, CPU)
     with pytest.raises(UserError, match="lstm_hidden cannot be recorded: this policy is feed-forward"):
-        extract(reflex, replace(plan, layers=("lstm_hidden",)), maps, tmp_path / "dump", lambda *_: None)
+        extract(reflex, replace(PLAN, layers=("lstm_hidden",)), [tmp_path / "dump"], 1, lambda *_: None)
     assert list(tmp_path.iterdir()) == []

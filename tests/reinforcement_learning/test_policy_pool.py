@@ -11,7 +11,7 @@ from agent_zoo.observation import ObservationLayout, pack
 from reinforcement_learning.entrants import Entrant, check_fits, shared_tasks, untrained_entrant
 from reinforcement_learning.environment import make_environment
 from reinforcement_learning.policy_pool import PolicyPool, seats
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings, TrainSettings
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from reinforcement_learning.shared_world import make_shared_world
 from reinforcement_learning.tasks import offered_tasks
 from tests.conftest import random_legal_actions
@@ -21,18 +21,12 @@ CPU = torch.device("cpu")
 NO_GIVING = {"takeru", "yaofeng"}
 
 
-def entrant(
-    agent: str, env: EnvironmentSettings, task: TaskSettings, layout: ObservationLayout, layers: int
-) -> Entrant:
-    settings = Settings(env=env, task=task, policy=PolicySettings(32, layers), train=TrainSettings(seed=layers))
-    return untrained_entrant(agent, settings, layout)
-
-
 @pytest.fixture(scope="module")
-def entrants(small_world: EnvironmentSettings, task: TaskSettings, layout: ObservationLayout) -> list[Entrant]:
+def entrants(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> list[Entrant]:
     """Three architectures: with one layer of memory, with two, with none."""
     agents = (("neurips23_start_kit", 1), ("yaofeng", 2), ("takeru", 0))
-    return [entrant(agent, small_world, task, layout, layers) for agent, layers in agents]
+    settings = [Settings(env=small_world, task=task, policy=PolicySettings(32, layers)) for _, layers in agents]
+    return [untrained_entrant(agent, each, maps, 0) for (agent, _), each in zip(agents, settings, strict=True)]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from reinforcement_learning.extraction import untrained_subject
+from reinforcement_learning.entrants import untrained_entrant
 from reinforcement_learning.player import Player
 from reinforcement_learning.ppo import minibatches, update
 from reinforcement_learning.rollout import Rollout, RolloutCollector
@@ -22,7 +22,7 @@ SETTINGS = TrainSettings(batch_size=4096, minibatch_rows=64, bptt_horizon=8, upd
 
 @pytest.fixture(scope="module")
 def policy(small_world, task, maps):
-    return untrained_subject(AGENT, Settings(env=small_world, task=task), maps, seed=0).policy
+    return untrained_entrant(AGENT, Settings(env=small_world, task=task), maps, seed=0).policy
 
 
 @pytest.fixture(scope="module")
