@@ -48,8 +48,8 @@ class Records:
     told to leave out has no rows.
 
     Attributes:
-        step: environment steps since the extraction began, (B,) int64.
-        env_id: the vectorised slot that the agent's LSTM state lived in, (B,) int64.
+        step: ticks played since the recording of the episode began, (B,) int64.
+        env_id: the slot of its world that the agent's LSTM state lived in, (B,) int64.
         agent_id: the agent's id in the game, from 1, (B,) int64.
         episode: number of the episode over all environments, (B,) int64.
         tick: the game's tick in this episode, (B,) int64.

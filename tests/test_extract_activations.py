@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run, start
+from user_error import UserError
 
 WORLD = (
     "--env.num-agents", "16", "--env.num-npcs", "16", "--env.num-maps", "2", "--env.horizon", "64",
@@ -36,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def extract(folder: Path, *arguments: object, output: Path | None = None) -> subprocess.CompletedProcess[str]:
     return run(
         "extract_activations.py", *arguments, "-o", output or folder / "activation_data",
-        "--policies-dir", folder / "policies", "--maps-dir", folder / "maps",
+        "--policies-dir", folder / "policies", "--maps-dir", folder / "maps", "--runs-dir", folder / "runs",
     )  # fmt: skip
 
 
@@ -91,6 +93,50 @@ def test_max_steps_stops_in_mid_episode(folder: Path) -> None:
     assert read_dump(folder / "short" / "tiny").tick.max() == 2
 
 
+def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: Path) -> None:
+    """Killed at some moment, the dumps of both policies are completed to what one run would have written."""
+    shutil.copytree(folder / "policies", tmp_path / "policies")
+    (tmp_path / "policies" / "tiny.safetensors").rename(tmp_path / "policies" / "a.safetensors")
+    shutil.copy(tmp_path / "policies" / "a.safetensors", tmp_path / "policies" / "b.safetensors")
+    (tmp_path / "maps").symlink_to(folder / "maps")
+    common = ("pvp", "-p", "a,b", "-n", 9, "--format", "parquet", "--fields", "Market,ActionTargets")
+    whole = extract(tmp_path, *common, "--num-envs", 8, output=tmp_path / "whole")
+    assert whole.returncode == 0, whole.stderr
+    assert "at most 9,216 records" in whole.stdout and "GB are free" in whole.stdout
+
+    process = start(
+        "extract_activations.py", *common, "-o", tmp_path / "killed", "--num-envs", 4,
+        "--policies-dir", tmp_path / "policies", "--maps-dir", tmp_path / "maps",
+    )  # fmt: skip
+    while not list((tmp_path / "killed").glob("b/episode-*.parquet")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    assert not list((tmp_path / "killed").rglob("metadata.json"))
+    with pytest.raises(UserError, match="unfinished"):
+        read_dump(tmp_path / "killed" / "a")
+    assert_refused(extract(tmp_path, *common, output=tmp_path / "killed"), "unfinished", "resume")
+    resumed = extract(tmp_path, *common, "--resume", output=tmp_path / "killed")
+    assert resumed.returncode == 0, resumed.stderr
+    for name in ("a", "b"):
+        once, again = (read_metadata(tmp_path / way / name) for way in ("whole", "killed"))
+        assert once.files == again.files and len(once.files) == 9
+        assert once.environment["opponents"] == [{"a": "b", "b": "a"}[name]]
+    records = read_dump(tmp_path / "whole" / "a")
+    assert "legal" in records.columns and "Market" in records.tables
+
+
+def test_every_checkpoint_of_a_run_can_be_recorded(folder: Path) -> None:
+    result = extract(
+        folder, "pve", "-p", "tiny", "--checkpoint", "all", "--max-steps", 2, "-n", 1,
+        output=folder / "emergence",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    steps = [read_metadata(each).steps_trained for each in sorted((folder / "emergence").iterdir())]
+    assert len(steps) == 2 and steps[0] == 0 and (steps[1] or 0) >= 1024
+
+
 def test_list_shows_policies_and_what_is_wrong_with_them(folder: Path) -> None:
     (folder / "policies" / "broken.safetensors").write_bytes(b"\x80\x04.")
     result = extract(folder, "--list")
@@ -111,7 +157,12 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
     [
         ((), ("pve -p NAME", "--list", "--smoke-test")),
         (("pve",), ("pve -p NAME",)),
-        (("pve", "-p", "nobody"), ("nobody.safetensors",)),
+        (("pve", "-p", "nobody"), ("no policy 'nobody'", "tiny")),
+        (("pvp", "-p", "tiny"), ("at least two policies",)),
+        (("pve", "-p", "tiny,tiny"), ("twice",)),
+        (("pve", "-p", "tiny", "--fields", "Smell"), ("no field 'Smell'", "Market")),
+        (("pve", "-p", "tiny", "--checkpoint", "7"), ("no such checkpoint of tiny", "1,")),
+        (("pve", "-p", "tiny", "--checkpoint", "last"), ("--checkpoint last", "all")),
         (("pve", "-p", "tiny", "--layers", "attention"), ("no layer 'attention'", "lstm_cell")),
         (("pve", "-p", "tiny", "-n", "0"), ("--episodes 0",)),
         (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
