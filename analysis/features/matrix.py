@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.gathering import join_rows
+from activation_store.gathering import join_rows, no_rows
 from activation_store.reader import Progress, read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, LIFE_KEY, DumpMetadata
@@ -57,7 +57,8 @@ def read_history(folder: Path, progress: Progress | None = None) -> Records:
     parts = [_own_rows_only(batch, metadata) for batch in read_batches(folder, metadata, wanted, progress)]
     entity = join_rows([part.entity for part in parts], len(metadata.entity_columns))
     arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KEPT}
-    return Records(**arrays, activations={}, entity=entity, inventory=parts[0].inventory)
+    no_items = no_rows(len(arrays["step"]), len(metadata.inventory_columns))
+    return Records(**arrays, activations={}, entity=entity, inventory=no_items)
 
 
 def needs_history(features: Sequence[Feature], subsample: int) -> bool:

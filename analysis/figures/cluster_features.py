@@ -4,11 +4,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from analysis.features import FEATURE_NAMES
 from analysis.figures.style import EFFECT_MAP, new_figure, style, title
 from analysis.summary import ClusterSummary, format_number
 
 _CLUSTERS_AT_MOST = 60
+_INCHES_A_FEATURE = 0.5
 _LARGE_EFFECT = 0.8
 _COLOUR_LIMIT = 3.0
 _DARK_CELL = 0.6
@@ -26,7 +26,8 @@ def cluster_features(clusters: tuple[ClusterSummary, ...], heading: str) -> Figu
     """
     shown = clusters[:_CLUSTERS_AT_MOST]
     with style():
-        figure = new_figure(11, 2.8 + 0.3 * max(3, len(shown)))
+        names = [effect.name for effect in shown[0].effects] if shown else []
+        figure = new_figure(max(11, 3 + _INCHES_A_FEATURE * len(names)), 2.8 + 0.3 * max(3, len(shown)))
         axes = figure.add_subplot()
         more = f"; the {len(shown)} largest of {len(clusters)} clusters" if len(shown) < len(clusters) else ""
         text = f"Cohen's d of each cluster against random windows of lives{more}"
@@ -41,7 +42,7 @@ def cluster_features(clusters: tuple[ClusterSummary, ...], heading: str) -> Figu
         limit = float(np.clip(np.abs(effects).max(), _LARGE_EFFECT, _COLOUR_LIMIT))
         image = axes.imshow(np.clip(effects, -limit, limit), cmap=EFFECT_MAP, vmin=-limit, vmax=limit, aspect="auto")
         _write_values(image, effects, limit)
-        axes.set_xticks(range(len(FEATURE_NAMES)), FEATURE_NAMES, rotation=40, ha="right", rotation_mode="anchor")
+        axes.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor")
         axes.set_yticks(range(len(shown)), [_describe(cluster) for cluster in shown])
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
