@@ -28,6 +28,9 @@ STYLES = ("melee", "range", "mage")
 SKILLS = (*STYLES, "fishing", "herbalism", "prospecting", "carving", "alchemy")
 GIVE_ITEMS = (material.Ore, material.Tree, material.Crystal, material.Herb, material.Fish)
 USED_UP = (material.Slag, material.Stump, material.Fragment, material.Weeds)
+GIFTS = (
+    item.Spear, item.Wand, item.Bow, item.Pickaxe, item.Hat, item.Runes, item.Whetstone, item.Ration, item.Potion,
+)  # fmt: skip
 
 Key = tuple[int, int]
 """Step and agent."""
@@ -53,7 +56,6 @@ class Witness:
         self.truth: dict[Key, dict[str, float]] = {}
         self.drank: dict[Key, bool] = {}
         self.past: dict[int, Past] = defaultdict(Past)
-        self.events: set[int] = set()
 
     def play(self, subject: Subject, plan: Plan, maps: Path, folder: Path) -> None:
         """Extract a dump of the plan's episodes to `folder`."""
@@ -98,7 +100,6 @@ class Witness:
         game = player.worlds.driver_env.env.game
         now = game.realm.event_log.get_data(tick=game.realm.tick)
         column = game.realm.event_log.attr_to_col
-        self.events |= set(now[:, column["event"]].tolist())
         for slot in np.flatnonzero(decision.acting):
             agent = game.dead_this_tick.get(slot + 1) or game.realm.players[slot + 1]
             self.truth[self.step, slot + 1].update(accepted(agent, agent.history.actions))
@@ -111,17 +112,7 @@ def enrich(realm: Any) -> None:
     """Give agents in their first tick what they would need hours to come by, so that every feature takes values."""
     for agent in realm.players.values():
         agent.gold.update(30)
-        for kind in (
-            item.Spear,
-            item.Wand,
-            item.Bow,
-            item.Pickaxe,
-            item.Hat,
-            item.Runes,
-            item.Whetstone,
-            item.Ration,
-            item.Potion,
-        ):
+        for kind in GIFTS:
             agent.inventory.receive(kind(realm, 1))
         for place, name in enumerate(SKILLS):
             getattr(agent.skills, name).level.update(1 + (agent.ent_id + place // 3) % 4)
@@ -137,15 +128,14 @@ def remember(past: Past, agent: Any, realm: Any) -> None:
     now, column = realm.event_log.get_data(tick=realm.tick), realm.event_log.attr_to_col
     mine = [row for row in now if row[column["ent_id"]] == agent.ent_id]
     codes = {int(row[column["event"]]) for row in mine}
-    rations = {
-        int(row[column["type"]]) for row in mine if row[column["event"]] == EventCode.CONSUME_ITEM
-    } & {item.Ration.ITEM_TYPE_ID}  # fmt: skip
+    consumed = {int(row[column["type"]]) for row in mine if row[column["event"]] == EventCode.CONSUME_ITEM}
+    had_ration = item.Ration.ITEM_TYPE_ID in consumed
     past.position.append(agent.pos)
     past.vitals.append(
         {name: int(getattr(agent, name).val) for name in ("health", "food", "water", "gold")}
     )  # fmt: skip
-    past.ate.append(EventCode.EAT_FOOD in codes or bool(rations))
-    past.drank.append(EventCode.DRINK_WATER in codes or bool(rations))
+    past.ate.append(EventCode.EAT_FOOD in codes or had_ration)
+    past.drank.append(EventCode.DRINK_WATER in codes or had_ration)
 
 
 def apart(one: tuple[int, int], other: tuple[int, int]) -> int:
