@@ -2,10 +2,12 @@
 
     python analyze_activations.py activation_data/NAME
     python analyze_activations.py activation_data/NAME --subsample 2 --hdbscan-min-cluster 50
+    python analyze_activations.py activation_data/NAME --features default,is_on_foilage,ticks_since_eating
 
 Figures, arrays, summary.txt and summary.json go to analysis_results/RUN/, a folder named after the settings.
 """
 
+import zlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,16 +17,21 @@ import tyro
 import command_line
 from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
-from activation_store.schema import ACTION_DECODER, METADATA_FILE, DumpMetadata
+from activation_store.schema import ACTION_DECODER, METADATA_FILE, DumpMetadata, Records
 from user_error import UserError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from analysis.features import Feature
     from analysis.run_folder import RunFolder
 
 ROLLING_WINDOW = 5
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 SEEDS = 2**32
 FEWEST_FOR_UMAP = 4
+LONGEST_NAMES = 80
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class Arguments:
     """Least distance between embedded records, 0 to 1."""
     layer: str = ACTION_DECODER
     """Layer of the network to analyse, one that the dump holds."""
+    features: str = "default"
+    """Behaviours to compare clusters by: default (14), extended (all), or names from docs/features.md, with commas."""
     seed: int = 42
     """Seed of UMAP and of the random baselines, 0 to 4294967295."""
     output_dir: Path = Path("analysis_results")
@@ -63,7 +72,22 @@ class Arguments:
         }
         defaults = {field.name: field.default for field in fields(self)}
         changed = {key: prefix for key, prefix in named.items() if getattr(self, key) != defaults[key]}
-        return "".join([name, *(f"-{prefix}{getattr(self, key)}" for key, prefix in changed.items())])
+        settings = [f"-{prefix}{getattr(self, key)}" for key, prefix in changed.items()]
+        return "".join([name, *settings, self._features_in_name])
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The features, or sets of them, that are asked for."""
+        return tuple(name.strip() for name in self.features.split(",") if name.strip())
+
+    @property
+    def _features_in_name(self) -> str:
+        if self.feature_names == ("default",):
+            return ""
+        names = "+".join(self.feature_names)
+        if len(names) <= LONGEST_NAMES:
+            return f"-{names}"
+        return f"-{len(self.feature_names)}features_{zlib.crc32(names.encode()):08x}"
 
 
 def main() -> None:
@@ -73,6 +97,9 @@ def main() -> None:
     metadata = read_metadata(arguments.dump)
     if arguments.layer not in metadata.layers:
         raise UserError(f"{arguments.dump} holds no layer {arguments.layer!r}, only: {', '.join(metadata.layers)}")
+    from analysis.features import features_named
+
+    features = features_named(arguments.feature_names)
     check_enough(arguments, min(metadata.records, metadata.records // arguments.subsample + metadata.lives))
 
     from analysis.run_folder import RunFolder
@@ -88,7 +115,7 @@ def main() -> None:
         },
     }
     with RunFolder(arguments.output_dir / arguments.run_name, run) as folder:
-        analyse(arguments, metadata, folder)
+        analyse(arguments, metadata, features, folder)
 
 
 def check_values(arguments: Arguments) -> None:
@@ -122,7 +149,7 @@ def check_enough(arguments: Arguments, records: int) -> None:
             )
 
 
-def analyse(arguments: Arguments, metadata: DumpMetadata, folder: "RunFolder") -> None:
+def analyse(arguments: Arguments, metadata: DumpMetadata, chosen: tuple["Feature", ...], folder: "RunFolder") -> None:
     """Read, embed, cluster, compare, draw; everything lands in the run's folder."""
     from rich.console import Console
 
@@ -132,13 +159,13 @@ def analyse(arguments: Arguments, metadata: DumpMetadata, folder: "RunFolder") -
     with step(console, "reading the dump") as report:
         records = read_dump(arguments.dump, subsample=arguments.subsample, layers=[arguments.layer], progress=report)
     check_enough(arguments, len(records))
+    features = compute_features(arguments, metadata, chosen, records, console)
     activations = records.activations[arguments.layer]
 
     with step(console, "loading the libraries"):
         from analysis.clustering import hdbscan_labels
         from analysis.confounds import confound_evenness
         from analysis.effect_sizes import effect_sizes
-        from analysis.features import feature_matrix
         from analysis.figures.cluster_features import cluster_features
         from analysis.figures.umap_metric_scatter import umap_metric_scatter
         from analysis.figures.umap_scatter import umap_scatter
@@ -147,7 +174,6 @@ def analyse(arguments: Arguments, metadata: DumpMetadata, folder: "RunFolder") -
         from analysis.summary import as_text, summarise
 
     lives = lives_of(records)
-    features = feature_matrix(records, metadata)
     with step(console, f"embedding {len(records):,} records with UMAP"):
         embedding = umap_embedding(activations, arguments.umap_neighbors, arguments.umap_min_dist, arguments.seed)
         components = components_explaining(activations, EXPLAINED_SHARES, arguments.seed)
@@ -166,13 +192,16 @@ def analyse(arguments: Arguments, metadata: DumpMetadata, folder: "RunFolder") -
             layer=arguments.layer,
             subsample=arguments.subsample,
             components=components,
+            features=chosen,
         )
     with step(console, "drawing"):
         heading = f"{metadata.policy}, {arguments.layer}"
         rolled = rolling_mean(features, lives, ROLLING_WINDOW)
         folder.save_figure("umap_scatter.png", umap_scatter(embedding, labels, heading))
         folder.save_figure("cluster_features.png", cluster_features(summary.clusters, heading))
-        folder.save_figure("umap_metric_scatter.png", umap_metric_scatter(embedding, rolled, ROLLING_WINDOW, heading))
+        folder.save_figure(
+            "umap_metric_scatter.png", umap_metric_scatter(embedding, rolled, ROLLING_WINDOW, heading, chosen)
+        )
 
     places = {name: getattr(records, name) for name in ("env_id", "agent_id", "episode", "step", "tick")}
     folder.save_array("embedding.npy", embedding)
@@ -182,6 +211,21 @@ def analyse(arguments: Arguments, metadata: DumpMetadata, folder: "RunFolder") -
     console.print(cluster_table(summary))
     console.print(coverage_line(summary), highlight=False)
     console.print(f"figures, arrays and summary.txt: {folder.path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def compute_features(
+    arguments: Arguments, metadata: DumpMetadata, chosen: tuple["Feature", ...], records: Records, console: "Console"
+) -> "np.ndarray":
+    """Compute the features of the records kept; those over time from every tick, which are read for them."""
+    from analysis.features import feature_matrix, needs_history, read_history
+    from analysis.terminal import step
+
+    history = None
+    if needs_history(chosen, arguments.subsample):
+        with step(console, "reading what happened between the records kept") as report:
+            history = read_history(arguments.dump, report)
+    with step(console, "computing features"):
+        return feature_matrix(records, metadata, chosen, history)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What an analysis found, in figures a program can read and in words."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from activation_store.schema import DumpMetadata, Records
 from analysis.clustering import NOISE
 from analysis.confounds import CONFOUNDS, LOW, Evenness
 from analysis.effect_sizes import EffectSizes
-from analysis.features import FEATURES
+from analysis.features import FEATURES, Feature
 from analysis.lives import Lives
 
 _STRONGEST = 5
@@ -40,7 +41,7 @@ class Confound:
 
 @dataclass(frozen=True)
 class ClusterSummary:
-    """One cluster: its size, what it spans, its confounds and its effects in the registry's order."""
+    """One cluster: its size, what it spans, its confounds and its effects in the order of the features."""
 
     label: int
     records: int
@@ -98,8 +99,12 @@ def summarise(
     layer: str,
     subsample: int,
     components: dict[float, int],
+    features: Sequence[Feature] = FEATURES,
 ) -> Summary:
-    """Gather an analysis: labels are (B,), the effects and the evenness have one row a cluster."""
+    """Gather an analysis: labels are (B,), the effects and the evenness have one row a cluster.
+
+    The effects have a column for each of `features`.
+    """
     noise = int((labels == NOISE).sum())
     clusters = range(labels.max() + 1)
     return Summary(
@@ -116,15 +121,23 @@ def summarise(
         coverage=1 - noise / len(records),
         noise_records=noise,
         noise_share=noise / len(records),
-        features=tuple({"name": f.name, "unit": f.unit, "definition": f.definition} for f in FEATURES),
-        clusters=tuple(_summarise_cluster(i, records, lives, labels == i, effects, evenness) for i in clusters),
+        features=tuple({"name": f.name, "unit": f.unit, "definition": f.definition} for f in features),
+        clusters=tuple(
+            _summarise_cluster(i, records, lives, labels == i, effects, evenness, features) for i in clusters
+        ),
     )
 
 
 def _summarise_cluster(
-    label: int, records: Records, lives: Lives, member: np.ndarray, effects: EffectSizes, evenness: Evenness
+    label: int,
+    records: Records,
+    lives: Lives,
+    member: np.ndarray,
+    effects: EffectSizes,
+    evenness: Evenness,
+    features: Sequence[Feature],
 ) -> ClusterSummary:
-    columns = zip(FEATURES, *(getattr(effects, name)[label].tolist() for name in _EFFECT_COLUMNS), strict=True)
+    columns = zip(features, *(getattr(effects, name)[label].tolist() for name in _EFFECT_COLUMNS), strict=True)
     spreads = [(name, float(getattr(evenness, name)[label])) for name in CONFOUNDS]
     return ClusterSummary(
         label=label,
@@ -185,6 +198,7 @@ def _explanation() -> list[str]:
 
 def _clusters(summary: Summary) -> list[str]:
     lines = [] if summary.clusters else ["No cluster was found: every record is noise.", ""]
+    width = _name_width(summary)
     for cluster in summary.clusters:
         lines.append(
             f"Cluster {cluster.label}: {cluster.records:,} records ({cluster.share:.1%}), {cluster.lives:,} lives, "
@@ -194,7 +208,7 @@ def _clusters(summary: Summary) -> list[str]:
         lines.append("  evenness: " + ", ".join(spreads))
         for effect in cluster.strongest:
             lines.append(
-                f"  {effect.name:<20} d = {format_number(effect.d_baseline, sign=True):>6} "
+                f"  {effect.name:<{width}} d = {format_number(effect.d_baseline, sign=True):>6} "
                 f"({format_number(effect.d_complement, sign=True)})   mean {effect.mean:.2f}, "
                 f"elsewhere {format_number(effect.complement_mean)}"
             )
@@ -202,8 +216,13 @@ def _clusters(summary: Summary) -> list[str]:
     return lines
 
 
+def _name_width(summary: Summary) -> int:
+    return max(len(feature["name"]) for feature in summary.features)
+
+
 def _definitions(summary: Summary) -> list[str]:
-    return ["Features", *(f"  {f['name']:<20} {f['definition']} Unit: {f['unit']}." for f in summary.features)]
+    width = _name_width(summary)
+    return ["Features", *(f"  {f['name']:<{width}} {f['definition']} Unit: {f['unit']}." for f in summary.features)]
 
 
 def format_number(value: float, sign: bool = False) -> str:

@@ -1,37 +1,44 @@
 """The embedding, once a feature, coloured by what the agent was doing around that time."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from analysis.features import FEATURES
+from analysis.features import FEATURES, Feature
 from analysis.figures.style import MANY_POINTS, VALUE_MAP, few_ticks, new_figure, point_area, style, title
 
 _COLUMNS = 4
+_MANY = 24
 _FAINTEST, _STRONGEST = 0.12, 0.9
 _OUTLIERS_PERCENT = 1.0
 
 
-def umap_metric_scatter(embedding: np.ndarray, rolled: np.ndarray, window: int, heading: str) -> Figure:
+def umap_metric_scatter(
+    embedding: np.ndarray, rolled: np.ndarray, window: int, heading: str, features: Sequence[Feature] = FEATURES
+) -> Figure:
     """Draw one panel a feature: colour and opacity follow the feature's rolling mean within a life.
 
     The colours span the values from the 1st to the 99th percentile; the highest values are drawn last.
 
     Args:
         embedding: (B, 2).
-        rolled: rolling means, (B, features), in the registry's order.
+        rolled: rolling means, (B, features).
         window: kept records that each mean is over, for the title.
         heading: what the figure shows, for its title.
+        features: the columns of `rolled`.
     """
-    rows = -(-len(FEATURES) // _COLUMNS)
+    across = _COLUMNS if len(features) <= _MANY else 2 * _COLUMNS
+    rows = -(-len(features) // across)
     with style():
-        figure = new_figure(3.4 * _COLUMNS, 2.9 * rows + 0.7)
-        panels = figure.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
-        for i, (feature, panel) in enumerate(zip(FEATURES, panels, strict=False)):
+        figure = new_figure(3.4 * across, 2.9 * rows + 0.7)
+        panels = figure.subplots(rows, across, sharex=True, sharey=True, squeeze=False).ravel()
+        for i, (feature, panel) in enumerate(zip(features, panels, strict=False)):
             panel.set(title=f"{feature.name} ({feature.unit})", xticks=[], yticks=[])
             _draw(panel, embedding, rolled[:, i])
-        for panel in panels[len(FEATURES) :]:
+        for panel in panels[len(features) :]:
             panel.set_axis_off()
         figure.supxlabel("UMAP 1", fontsize=9)
         figure.supylabel("UMAP 2", fontsize=9)

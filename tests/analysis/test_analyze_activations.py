@@ -122,6 +122,23 @@ def test_activations_without_structure_still_give_every_figure(tmp_path: Path) -
     assert "No cluster was found" in (folder / "summary.txt").read_text()
 
 
+def test_other_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> None:
+    dump = write_planted(tmp_path / "small", planted, environment={"map_size": 64})
+    done = analyze(dump, "--subsample", 4, "--features", "default,food_change, is_idle", "--output-dir", tmp_path)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    folder = tmp_path / "small-sub4-c15-default+food_change+is_idle"
+    summary = orjson.loads((folder / "summary.json").read_bytes())
+    names = [feature["name"] for feature in summary["features"]]
+    assert len(names) == 16 and names[-2:] == ["food_change", "is_idle"]
+    for cluster in summary["clusters"]:
+        assert [effect["name"] for effect in cluster["effects"]] == names
+    assert "food_change" in (folder / "summary.txt").read_text()
+    done = analyze(dump, "--subsample", 4, "--features", "extended", "--output-dir", tmp_path)
+    assert done.returncode == 0, done.stderr
+    content = orjson.loads((tmp_path / "small-sub4-c15-extended" / "summary.json").read_bytes())
+    assert len(content["features"]) > 100
+
+
 def refused(*arguments: object) -> str:
     done = analyze(*arguments)
     assert done.returncode == 2, done
@@ -157,6 +174,8 @@ def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp
         (["--umap-min-dist", "1.5"], "--umap-min-dist is 1.5: allowed is 0 to 1"),
         (["--umap-min-dist", "nan"], "--umap-min-dist is nan"),
         (["--seed", "-1"], "--seed is -1"),
+        (["--features", "tick,life_fraction"], "there is no feature 'life_fraction'"),
+        (["--features", ","], "no feature is named"),
         (["--layer", "nothing"], "holds no layer 'nothing', only: action_decoder"),
     ],
 )

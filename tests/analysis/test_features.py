@@ -1,14 +1,25 @@
 """Features equal what a reader would work out by hand, record by record."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from activation_store.schema import ActionHead, DumpMetadata, Records
-from analysis.features import FEATURE_NAMES, FEATURES, feature_matrix
-from tests.planted import Planted, planted_dump
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import ActionHead, DumpMetadata, RaggedRows, Records
+from analysis.features import (
+    EXTENDED_FEATURES,
+    FEATURE_NAMES,
+    FEATURES,
+    as_markdown,
+    feature_matrix,
+    features_named,
+    needs_history,
+    read_history,
+)
+from tests.planted import Planted, planted_dump, write_planted
 from user_error import UserError
 
 
@@ -116,7 +127,90 @@ def test_a_missing_head_or_noop_is_named(planted: Planted, heads: tuple[ActionHe
         feature_matrix(planted.records, dataclasses.replace(planted.metadata, action_heads=heads))
 
 
+ORIGINAL = (
+    "n_visible_entities n_visible_npcs n_visible_players self_health self_food self_water self_gold max_combat_level "
+    "in_combat n_inventory_items tick is_moving is_attacking is_trading"
+)
+PAGE = Path(__file__).parents[2] / "docs" / "features.md"
+
+
 def test_the_registry_explains_itself() -> None:
-    assert len(set(FEATURE_NAMES)) == len(FEATURES) == 14
-    for feature in FEATURES:
-        assert feature.unit and feature.definition.endswith(".")
+    assert tuple(ORIGINAL.split()) == FEATURE_NAMES
+    assert EXTENDED_FEATURES[:14] == FEATURES
+    names = [feature.name for feature in EXTENDED_FEATURES]
+    assert len(set(names)) == len(names) > 100
+    for feature in EXTENDED_FEATURES:
+        assert feature.unit and feature.definition.endswith(".") and feature.definition.count(". ") == 0
+
+
+def test_the_page_shows_every_feature() -> None:
+    assert as_markdown() in PAGE.read_text(), "paste what `python -m analysis.features` prints into docs/features.md"
+
+
+def test_features_are_found_by_name_and_by_set() -> None:
+    assert features_named(["default"]) == FEATURES
+    assert features_named(["extended"]) == features_named(["default", "extended"]) == EXTENDED_FEATURES
+    names = [feature.name for feature in features_named(["max_level", "tick", "max_level"])]
+    assert names == ["max_level", "tick"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["self_heath", "tick"], r"no feature 'self_heath': did you mean self_health\?"),
+        (["life_fraction", "zzz"], r"no feature 'life_fraction', 'zzz': .*docs/features.md"),
+        ([], "no feature is named"),
+    ],
+)
+def test_unknown_features_are_refused_by_name(names: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        features_named(names)
+
+
+def test_features_come_in_the_order_in_which_they_are_asked_for(planted: Planted) -> None:
+    asked = features_named(["has_moved", "tick", "ticks_since_eating", "self_food"])
+    values = feature_matrix(planted.records, planted.metadata, asked)
+    np.testing.assert_array_equal(values[:, 1], planted.records.tick)
+    np.testing.assert_array_equal(
+        values[:, [3]], feature_matrix(planted.records, planted.metadata, features_named(["self_food"]))
+    )
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_features_over_time_of_a_thinned_dump_come_from_every_tick(form: str, planted: Planted, tmp_path: Path) -> None:
+    folder = write_planted(tmp_path / "dump", planted, format=form, environment={"map_size": 96})
+    metadata, whole = read_metadata(folder), read_dump(folder)
+    over_time = [feature for feature in EXTENDED_FEATURES if feature.over_time]
+    assert needs_history(over_time, 3) and not needs_history(over_time, 1) and not needs_history(FEATURES, 3)
+    every = feature_matrix(whole, metadata, over_time)
+    value = dict(zip(zip(whole.step, whole.env_id, strict=True), every, strict=True))
+    kept = read_dump(folder, subsample=3)
+    thinned = feature_matrix(kept, metadata, over_time, read_history(folder))
+    expected = [value[key] for key in zip(kept.step, kept.env_id, strict=True)]
+    np.testing.assert_array_equal(thinned, expected)
+    assert len(kept) < len(whole) / 2 and (every.std(axis=0) > 0).sum() > 4
+
+
+def test_what_is_out_of_view_is_just_beyond_it(planted: Planted) -> None:
+    """Without anyone or any water in view, distances are 8 tiles and healths 0; nothing is missing."""
+    records = planted.records.take(np.arange(20))
+    alone = (
+        records.entity.values[:, planted.metadata.entity_columns.index("id")] == records.agent_id[records.entity.owner]
+    )
+    counts = np.bincount(records.entity.owner[alone], minlength=len(records))
+    entity = RaggedRows(records.entity.values[alone], np.concatenate([[0], np.cumsum(counts)]))
+    bare = dataclasses.replace(records, entity=entity, tile=np.full_like(records.tile, 2))
+    names = ["distance_to_player", "distance_to_npc", "distance_to_water", "lowest_player_health", "nearest_npc_type"]
+    values = feature_matrix(bare, planted.metadata, features_named(names))
+    np.testing.assert_array_equal(values, np.tile([8, 8, 8, 0, 0], (20, 1)))
+
+
+def test_the_size_of_the_map_must_be_known_where_it_is_needed(planted: Planted) -> None:
+    with pytest.raises(UserError, match="does not say how large its maps are"):
+        feature_matrix(planted.records, planted.metadata, features_named(["distance_to_edge"]))
+
+
+def test_records_of_another_dump_are_no_history(planted: Planted) -> None:
+    later = dataclasses.replace(planted.records, episode=planted.records.episode + 5)
+    with pytest.raises(ValueError, match="not in the history"):
+        feature_matrix(later, planted.metadata, features_named(["has_moved"]), planted.records)

@@ -1,5 +1,6 @@
 """Figures draw in every case, warn of nothing, and keep all their text inside the picture."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.text import Text
 from analysis.clustering import largest_first
 from analysis.confounds import confound_evenness
 from analysis.effect_sizes import effect_sizes
-from analysis.features import FEATURE_NAMES, feature_matrix
+from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, feature_matrix
 from analysis.figures.cluster_features import cluster_features
 from analysis.figures.style import cluster_colour, cluster_marker
 from analysis.figures.umap_metric_scatter import umap_metric_scatter
@@ -105,6 +106,28 @@ def test_umap_metric_scatter(labels: np.ndarray) -> None:
     written = texts(umap_metric_scatter(embedding(labels), rolled, 5, HEADING))
     assert all(any(text.startswith(f"{name} (") for text in written) for name in FEATURE_NAMES)
     assert written.count("always 7") == 1 and not any(text == "always 0" for text in written)
+
+
+def test_all_features_can_be_drawn_and_read() -> None:
+    """A hundred features stand in several bands and panels, each under its own name."""
+    labels, lives = largest_first(PLANTED.behaviour), lives_of(PLANTED.records)
+    metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
+    features = feature_matrix(PLANTED.records, metadata, EXTENDED_FEATURES)
+    summary = summarise(
+        PLANTED.records, metadata, lives, labels, effect_sizes(features, labels, lives, seed=0, draws=2),
+        confound_evenness(PLANTED.records, lives, labels),
+        layer="action_decoder", subsample=1, components={0.5: 1}, features=EXTENDED_FEATURES,
+    )  # fmt: skip
+    names = [feature.name for feature in EXTENDED_FEATURES]
+    figure = cluster_features(summary.clusters, HEADING)
+    written = texts(figure)
+    assert [text for text in written if text in names] == names
+    assert sum(text.startswith("cluster ") for text in written) == 4 * len(summary.clusters)
+    assert figure.get_figwidth() < 20
+    rolled = rolling_mean(features, lives)
+    panels = umap_metric_scatter(embedding(labels), rolled, 5, HEADING, EXTENDED_FEATURES).axes
+    titles = [axes.get_title().split(" (")[0] for axes in panels if axes.get_title()]
+    assert titles == names
 
 
 def test_summary_of_every_case_is_plain_json_and_text(labels: np.ndarray) -> None:

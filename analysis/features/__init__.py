@@ -1,0 +1,25 @@
+"""Behavioural features of agents: the registry, and their values for any records of a dump."""
+
+from analysis.features.feature import Feature
+from analysis.features.matrix import feature_matrix, needs_history, read_history
+from analysis.features.registry import (
+    EXTENDED_FEATURES,
+    FEATURE_NAMES,
+    FEATURE_SETS,
+    FEATURES,
+    as_markdown,
+    features_named,
+)
+
+__all__ = [
+    "EXTENDED_FEATURES",
+    "FEATURES",
+    "FEATURE_NAMES",
+    "FEATURE_SETS",
+    "Feature",
+    "as_markdown",
+    "feature_matrix",
+    "features_named",
+    "needs_history",
+    "read_history",
+]

@@ -1,0 +1,83 @@
+"""The fourteen features that every analysis starts from."""
+
+import numpy as np
+
+from analysis.features import ragged
+from analysis.features.feature import YES_OR_NO, Compute, Feature
+from analysis.features.observed import Observed
+
+
+def own(name: str) -> Compute:
+    """Return a feature's computation that reads a column of the agent's own row."""
+    return lambda seen: seen.own(name)
+
+
+def chose(head: str) -> Compute:
+    """Return a feature's computation that tells whether an action head chose more than its no-op."""
+    return lambda seen: seen.chose(head)
+
+
+def is_giving_item(seen: Observed) -> np.ndarray:
+    """Tell where an item and someone to give it to were chosen, (B,) bool: one of both alone gives nothing."""
+    return seen.chose("Give.InventoryItem") & seen.chose("Give.Target")
+
+
+def max_combat_level(seen: Observed) -> np.ndarray:
+    """Return the highest of the agent's own melee, range and mage levels, (B,) int16."""
+    return np.maximum.reduce([seen.own(f"{style}_level") for style in ("melee", "range", "mage")])
+
+
+def _visible_npcs(seen: Observed) -> np.ndarray:
+    return ragged.count(seen.is_npc, seen.entity_owner, len(seen))
+
+
+def _visible_players(seen: Observed) -> np.ndarray:
+    return ragged.count(seen.is_player, seen.entity_owner, len(seen))
+
+
+def _visible_entities(seen: Observed) -> np.ndarray:
+    return _visible_npcs(seen) + _visible_players(seen)
+
+
+def _in_combat(seen: Observed) -> np.ndarray:
+    latest = seen.own("latest_combat_tick").astype(np.int64)
+    # Zero means never: without this test everyone would be fighting in an episode's first ticks.
+    return (latest > 0) & (seen.records.tick - latest < seen.metadata.combat_status_ticks)
+
+
+def _is_trading(seen: Observed) -> np.ndarray:
+    one_is_enough = ("Buy.MarketItem", "Sell.InventoryItem", "GiveGold.Target")
+    return np.logical_or.reduce([is_giving_item(seen), *(seen.chose(head) for head in one_is_enough)])
+
+
+BASICS = (
+    Feature("n_visible_entities", "entities", "Players and NPCs in view, without the agent itself.", _visible_entities),
+    Feature("n_visible_npcs", "NPCs", "NPCs in view.", _visible_npcs),
+    Feature("n_visible_players", "players", "Players in view, without the agent itself.", _visible_players),
+    Feature("self_health", "points", "The agent's own health, 0 to 100.", own("health")),
+    Feature("self_food", "points", "The agent's own food, 0 to 100.", own("food")),
+    Feature("self_water", "points", "The agent's own water, 0 to 100.", own("water")),
+    Feature("self_gold", "gold", "Gold that the agent owns.", own("gold")),
+    Feature("max_combat_level", "level", "The highest of the agent's melee, range and mage levels.", max_combat_level),
+    Feature(
+        "in_combat",
+        YES_OR_NO,
+        "The agent hit or was hit within the ticks that the game counts as being in combat.",
+        _in_combat,
+    ),
+    Feature(
+        "n_inventory_items",
+        "items",
+        "Slots of the agent's inventory in use.",
+        lambda seen: seen.records.inventory.counts,
+    ),
+    Feature("tick", "ticks", "The game's clock in this episode.", lambda seen: seen.records.tick),
+    Feature("is_moving", YES_OR_NO, "The agent chose a direction to move in.", chose("Move.Direction")),
+    Feature("is_attacking", YES_OR_NO, "The agent chose a target to attack.", chose("Attack.Target")),
+    Feature(
+        "is_trading",
+        YES_OR_NO,
+        "The agent chose to buy, to sell, to give gold, or to give an item to someone.",
+        _is_trading,
+    ),
+)

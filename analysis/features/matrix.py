@@ -1,0 +1,113 @@
+"""From records to a matrix of features, and to every tick of their lives where a feature needs the past."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.gathering import join_rows, no_rows
+from activation_store.reader import Progress, read_batches, read_metadata
+from activation_store.records import RaggedRows, Records
+from activation_store.schema import IDENTITY, LIFE_KEY, DumpMetadata
+from activation_store.selection import select
+from analysis.features.feature import Feature
+from analysis.features.observed import Observed
+from analysis.features.registry import FEATURES
+from user_error import UserError
+
+
+def feature_matrix(
+    records: Records,
+    metadata: DumpMetadata,
+    features: Sequence[Feature] = FEATURES,
+    history: Records | None = None,
+) -> np.ndarray:
+    """Return features of every record, (B, features) float64, in the order of `features`; none is NaN.
+
+    Args:
+        records: of any ticks.
+        metadata: of their dump.
+        features: to compute.
+        history: every tick of the records' lives, from `read_history`; needed by features over time unless `records`
+            themselves are every tick. Must be consecutive ticks from each agent's spawn on.
+
+    Raises:
+        UserError: the dump lacks a column or an action head that a feature needs, a record's agent is not among the
+            entities that it sees, or a feature over time is asked of lives that lack a tick.
+        ValueError: a record is not in the history.
+    """
+    seen = Observed(records, metadata)
+    columns: dict[str, np.ndarray] = {f.name: f.compute(seen) for f in features if not f.over_time}
+    if over_time := [feature for feature in features if feature.over_time]:
+        past = seen if history is None else Observed(history, metadata)
+        check_unbroken(past, over_time)
+        place = slice(None) if history is None else _places(records, history)
+        columns |= {feature.name: feature.compute(past)[place] for feature in over_time}
+    return np.stack([columns[feature.name].astype(np.float64) for feature in features], axis=1)
+
+
+def read_history(folder: Path, progress: Progress | None = None) -> Records:
+    """Return every tick of a dump with nothing but who and when, and each agent's own row: small for any dump.
+
+    Raises:
+        UserError: as `activation_store.reader.read_dump`, or an agent is not among the entities that it sees.
+    """
+    metadata = read_metadata(folder)
+    wanted = select(folder, metadata, layers=[], columns=[], leave_out=["tile", "inventory", "tables"])
+    parts = [_own_rows_only(batch, metadata) for batch in read_batches(folder, metadata, wanted, progress)]
+    entity = join_rows([part.entity for part in parts], len(metadata.entity_columns))
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KEPT}
+    no_items = no_rows(len(arrays["step"]), len(metadata.inventory_columns))
+    return Records(**arrays, activations={}, entity=entity, inventory=no_items)
+
+
+def needs_history(features: Sequence[Feature], subsample: int) -> bool:
+    """Tell whether features of records that were kept at this stride need every tick read beside them."""
+    return subsample > 1 and any(feature.over_time for feature in features)
+
+
+_KEPT = (*IDENTITY, "reward", "value", "action", "log_probability", "tile")
+
+
+def _own_rows_only(batch: Records, metadata: DumpMetadata) -> Records:
+    own = batch.entity.values[Observed(batch, metadata).own_rows]
+    return Records(
+        **{name: getattr(batch, name) for name in _KEPT},
+        activations={},
+        entity=RaggedRows(own, np.arange(len(own) + 1)),
+        inventory=batch.inventory,
+    )
+
+
+def check_unbroken(seen: Observed, features: Sequence[Feature]) -> None:
+    """Refuse records that are not every tick of each life from its spawn on.
+
+    Raises:
+        UserError: a tick is missing; names the features that need it and the agent that lacks it.
+    """
+    lives = seen.lives
+    tick, age = seen.records.tick[lives.order], seen.own("time_alive")[lives.order]
+    expected = (
+        np.repeat(tick[lives.starts], lives.lengths) + np.arange(len(tick)) - np.repeat(lives.starts, lives.lengths)
+    )
+    missing = tick != expected
+    missing[lives.starts] |= age[lives.starts] != 0
+    if missing.any():
+        i = lives.order[int(np.argmax(missing))]
+        names = ", ".join(feature.name for feature in features)
+        raise UserError(
+            f"agent {seen.records.agent_id[i]} in episode {seen.records.episode[i]} has no record of the tick before "
+            f"{seen.records.tick[i]}, which {names} need: leave them out, or extract every tick of whole lives"
+        )
+
+
+def _places(records: Records, history: Records) -> np.ndarray:
+    """Return where each record lies in the history, (B,) int64."""
+    keys = [np.stack([getattr(each, name) for name in (*LIFE_KEY, "tick")], axis=1) for each in (history, records)]
+    distinct, number = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+    place = np.full(len(distinct), -1)
+    place[number[: len(history)]] = np.arange(len(history))
+    found = place[number[len(history) :]]
+    if (found < 0).any():
+        raise ValueError("a record is not in the history: they must come from one dump")
+    return found

@@ -1,0 +1,102 @@
+"""What happened to the agent since earlier ticks of its life. Needs every tick from its spawn on."""
+
+import numpy as np
+
+from analysis.features.feature import YES_OR_NO, Compute, Feature
+from analysis.features.observed import Observed
+from analysis.lives import Lives
+
+LOOKING_BACK = 10
+"""Ticks that `displacement` looks back."""
+
+
+def earlier(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
+    """Return each record's value so many ticks ago, or at the life's first record: (B,) of every tick to (B,)."""
+    start = np.repeat(lives.starts, lives.lengths)
+    source = np.maximum(np.arange(len(values)) - ticks, start)
+    found = np.empty_like(values)
+    found[lives.order] = values[lives.order][source]
+    return found
+
+
+def ticks_since(happened: np.ndarray, lives: Lives) -> np.ndarray:
+    """Return ticks since something last happened, or since the life's first record: (B,) bool to (B,) int64."""
+    place = np.arange(len(happened))
+    latest = np.maximum.accumulate(np.where(happened[lives.order], place, np.repeat(lives.starts, lives.lengths)))
+    found = np.empty(len(happened), np.int64)
+    found[lives.order] = place - latest
+    return found
+
+
+def _whole(seen: Observed, name: str) -> np.ndarray:
+    return seen.own(name).astype(np.int64)
+
+
+def _change(name: str) -> Compute:
+    return lambda seen: _whole(seen, name) - earlier(_whole(seen, name), seen.lives, 1)
+
+
+def _replenished(name: str) -> Compute:
+    def compute(seen: Observed) -> np.ndarray:
+        now = _whole(seen, name)
+        # Every tick takes some, so what has not fallen was filled up, even if it was full before and is full again.
+        return ticks_since((now > 0) & (now >= earlier(now, seen.lives, 1)), seen.lives)
+
+    return compute
+
+
+def _moved(seen: Observed, ticks: int) -> np.ndarray:
+    """Return the tiles between here and where the agent was so many ticks ago, (B,) int64."""
+    apart = [np.abs(_whole(seen, axis) - earlier(_whole(seen, axis), seen.lives, ticks)) for axis in ("row", "col")]
+    return np.maximum(*apart)
+
+
+def _from_spawn(seen: Observed) -> np.ndarray:
+    return _moved(seen, len(seen))
+
+
+OVER_TIME = tuple(
+    Feature(name, unit, definition, compute, over_time=True)
+    for name, unit, definition, compute in (
+        *(
+            (f"{name}_change", unit, f"Change of the agent's {name} since the last tick; 0 at spawn.", _change(name))
+            for name, unit in (("health", "points"), ("food", "points"), ("water", "points"), ("gold", "gold"))
+        ),
+        (
+            "ticks_since_eating",
+            "ticks",
+            "Ticks since the agent's food last did not fall: it ate foilage or a ration; since it spawned if never.",
+            _replenished("food"),
+        ),
+        (
+            "ticks_since_drinking",
+            "ticks",
+            "Ticks since the agent's water last did not fall: it drank or ate a ration; since it spawned if never.",
+            _replenished("water"),
+        ),
+        (
+            "distance_to_spawn",
+            "tiles",
+            "Tiles to where the agent spawned, diagonal steps counted as one.",
+            _from_spawn,
+        ),
+        (
+            "displacement",
+            "tiles",
+            f"Tiles to where the agent was {LOOKING_BACK} ticks ago, or spawned if it is younger.",
+            lambda seen: _moved(seen, LOOKING_BACK),
+        ),
+        (
+            "ticks_standing_still",
+            "ticks",
+            "Ticks since the agent came to the tile on which it stands.",
+            lambda seen: ticks_since(_moved(seen, 1) > 0, seen.lives),
+        ),
+        (
+            "has_moved",
+            YES_OR_NO,
+            "The agent is on another tile than a tick ago.",
+            lambda seen: _moved(seen, 1) > 0,
+        ),
+    )
+)

@@ -1,0 +1,32 @@
+"""Sums and extremes over the rows of a table that belong to each record: R rows, B records, no loops."""
+
+import numpy as np
+
+
+def count(marked: np.ndarray, owner: np.ndarray, records: int) -> np.ndarray:
+    """Count the marked rows of each record: (R,) bool and (R,) int64 to (B,) int64."""
+    return np.bincount(owner[marked], minlength=records)
+
+
+def total(values: np.ndarray, owner: np.ndarray, records: int) -> np.ndarray:
+    """Add up the rows of each record: (R,) and (R,) int64 to (B,) float64."""
+    return np.bincount(owner, weights=values, minlength=records)
+
+
+def smallest(values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
+    """Return the smallest value of each record's rows, `none` where it has no row: (B,) int64."""
+    return _extreme(np.minimum, values, owner, records, none)
+
+
+def largest(values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
+    """Return the largest value of each record's rows, `none` where it has no row: (B,) int64."""
+    return _extreme(np.maximum, values, owner, records, none)
+
+
+def _extreme(choose: np.ufunc, values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
+    # Rows lie record by record, so those of a record are one stretch.
+    found = np.full(records, none, np.int64)
+    if len(owner):
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        found[owner[starts]] = choose.reduceat(values, starts)
+    return found

@@ -1,0 +1,107 @@
+"""Every feature of the registry against the engine's own state, at every tick of real episodes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import DumpMetadata, Records
+from analysis.features import EXTENDED_FEATURES, feature_matrix, features_named, read_history
+from reinforcement_learning.extraction import Plan, untrained_subject
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from tests.conftest import AGENT
+from tests.witness import Witness
+from user_error import UserError
+
+NAMES = [feature.name for feature in EXTENDED_FEATURES]
+
+
+@pytest.fixture(scope="module")
+def witnessed(
+    small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Witness]:
+    """The folder of a dump of two episodes, and what a witness saw of the engine meanwhile."""
+    world = replace(small_world, spawn_immunity=3, horizon=80, num_npcs=64)
+    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16))
+    subject = untrained_subject(AGENT, settings, maps, seed=0)
+    plan = Plan(2, None, seed=6, layers=("action_decoder",), env=world, task=task, format="parquet")
+    witness, folder = Witness(subject), tmp_path_factory.mktemp("dumps") / "foragers"
+    witness.play(subject, plan, maps, folder)
+    return folder, witness
+
+
+@pytest.fixture(scope="module")
+def records(witnessed: tuple[Path, Witness]) -> Records:
+    return read_dump(witnessed[0])
+
+
+@pytest.fixture(scope="module")
+def metadata(witnessed: tuple[Path, Witness]) -> DumpMetadata:
+    return read_metadata(witnessed[0])
+
+
+@pytest.fixture(scope="module")
+def computed(records: Records, metadata: DumpMetadata) -> np.ndarray:
+    return feature_matrix(records, metadata, EXTENDED_FEATURES)
+
+
+def keys(records: Records) -> list[tuple[int, int]]:
+    return list(zip(records.step.tolist(), records.agent_id.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_feature_equals_the_engines_own_value_at_every_tick(
+    name: str, computed: np.ndarray, records: Records, witnessed: tuple[Path, Witness]
+) -> None:
+    truth = np.array([witnessed[1].truth[key][name] for key in keys(records)], dtype=float)
+    np.testing.assert_allclose(computed[:, NAMES.index(name)], truth, rtol=1e-12)
+    assert len(np.unique(truth)) > 1, f"{name} never changed: equality proves little"
+
+
+def test_agents_drink_where_they_are_beside_water_and_fish_quench_no_thirst(
+    computed: np.ndarray, records: Records, witnessed: tuple[Path, Witness]
+) -> None:
+    """The game's own log of drinking is what decides which tiles count as water."""
+    drank = np.array([witnessed[1].drank[key] for key in keys(records)])
+    beside_water = computed[:, NAMES.index("is_beside_water")] == 1
+    only_fish = (computed[:, NAMES.index("is_beside_fish")] == 1) & ~beside_water
+    np.testing.assert_array_equal(drank, beside_water)
+    assert drank.sum() > 50 and only_fish.sum() > 5
+
+
+def test_nobody_is_in_combat_before_the_first_hit(computed: np.ndarray, records: Records) -> None:
+    assert not computed[records.tick == 0, NAMES.index("in_combat")].any()
+    assert (computed[records.tick == 0, NAMES.index("ticks_since_combat")] == 0).all()
+
+
+def test_no_feature_is_ever_missing(computed: np.ndarray) -> None:
+    assert np.isfinite(computed).all()
+
+
+@pytest.mark.parametrize("subsample", [2, 7])
+def test_subsampled_records_have_the_values_of_every_tick(
+    subsample: int, computed: np.ndarray, records: Records, metadata: DumpMetadata, witnessed: tuple[Path, Witness]
+) -> None:
+    """Features over time look at the tick before, not at the record before."""
+    kept = read_dump(witnessed[0], subsample=subsample)
+    values = feature_matrix(kept, metadata, EXTENDED_FEATURES, read_history(witnessed[0]))
+    place = {key: i for i, key in enumerate(keys(records))}
+    np.testing.assert_array_equal(values, computed[[place[key] for key in keys(kept)]])
+
+
+def test_no_feature_looks_ahead(records: Records, metadata: DumpMetadata, computed: np.ndarray) -> None:
+    """Cutting all lives off at some tick changes nothing before it."""
+    early = records.tick < 25
+    np.testing.assert_array_equal(feature_matrix(records.take(early), metadata, EXTENDED_FEATURES), computed[early])
+
+
+def test_lives_with_missing_ticks_are_refused_only_where_ticks_matter(records: Records, metadata: DumpMetadata) -> None:
+    thinned = records.take(records.tick % 2 == 0)
+    with pytest.raises(UserError, match=r"no record of the tick before 2, which has_moved need"):
+        feature_matrix(thinned, metadata, features_named(["has_moved", "age"]))
+    late = records.take(records.tick > 3)
+    with pytest.raises(UserError, match="no record of the tick before 4"):
+        feature_matrix(late, metadata, features_named(["food_change"]))
+    assert feature_matrix(thinned, metadata, features_named(["age"])).shape == (len(thinned), 1)
