@@ -4,6 +4,7 @@ The account is taken with plain loops over the game's objects: players, NPCs, ti
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from nmmo.lib import material
 from nmmo.lib.event_code import EventCode
 from nmmo.systems import item
 
+from activation_store.writer import DumpWriter
 from agent_zoo.distribution import ActionDistribution
-from reinforcement_learning.extraction import Plan, Subject, extract
-from reinforcement_learning.player import Decision, Player
+from reinforcement_learning.contest import Contest, Group
+from reinforcement_learning.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.policy_pool import Choice, PolicyPool
 from tests.forager import forage
 
 RADIUS = 7
@@ -32,8 +35,8 @@ GIFTS = (
     item.Spear, item.Wand, item.Bow, item.Pickaxe, item.Hat, item.Runes, item.Whetstone, item.Ration, item.Potion,
 )  # fmt: skip
 
-Key = tuple[int, int]
-"""Step and agent."""
+Key = tuple[int, int, int]
+"""Episode, step and agent."""
 
 
 @dataclass
@@ -49,62 +52,64 @@ class Past:
 class Witness:
     """Makes all agents forage, and looks at the engine itself while an extraction runs."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.layout = subject.info.layout
+    def __init__(self, contest: Contest) -> None:
+        self.layout = contest.entrants[0].info.layout
         self.random = np.random.default_rng(1)
-        self.step = 0
         self.truth: dict[Key, dict[str, float]] = {}
         self.drank: dict[Key, bool] = {}
         self.past: dict[int, Past] = defaultdict(Past)
 
-    def play(self, subject: Subject, plan: Plan, maps: Path, folder: Path) -> None:
-        """Extract a dump of the plan's episodes to `folder`."""
-        decide, act = Player.decide, Player.act
-
-        def witnessed_decide(player: Player) -> Decision:
-            self.player, self.decision = player, decide(player)
-            return self.decision
+    def play(self, contest: Contest, plan: Plan, folder: Path) -> None:
+        """Extract a dump of the plan's episodes, one after the other, to `folder`."""
+        advance = PolicyPool.advance
 
         def sample(distribution: ActionDistribution, generator: torch.Generator) -> torch.Tensor:
-            present = self.player.arrival.observations[self.decision.present]
+            present = self.pool.arrival.observations[self.pool.arrival.acting]
             return torch.from_numpy(forage(present, self.layout, self.random))
 
-        def witnessed_act(player: Player, decision: Decision, actions: np.ndarray) -> None:
-            self.before_tick(player, decision)
-            act(player, decision, actions)
-            self.after_tick(player, decision)
+        def witnessed_advance(pool: PolicyPool, choices: Sequence[Choice]) -> None:
+            acting = np.flatnonzero(pool.arrival.acting)
+            self.before_tick(acting)
+            advance(pool, choices)
+            self.after_tick(acting)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Player, "decide", witnessed_decide)
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            DumpWriter(folder, metadata_of(contest, contest.entrants[0], plan)) as writer,
+        ):
             patch.setattr(ActionDistribution, "sample", sample)
-            patch.setattr(Player, "act", witnessed_act)
-            extract(subject, plan, maps, folder, on_tick=lambda episodes, records: None)
+            patch.setattr(PolicyPool, "advance", witnessed_advance)
+            for self.episode in range(plan.episodes):
+                self.pool, self.step = contest.pool(1), 0
+                group = Group(plan.seed, (self.episode,))
+                told = record_group(self.pool, group, plan.layers, plan.fields, plan.most_ticks)
+                write(((group, each) for each in told), [writer], lambda *_: None)
 
-    def before_tick(self, player: Player, decision: Decision) -> None:
-        realm = player.worlds.driver_env.env.game.realm
+    def before_tick(self, acting: np.ndarray) -> None:
+        realm = self.pool.shared[0].world.game.realm
         if realm.tick == 0:
             self.past.clear()
-        for slot in np.flatnonzero(decision.acting):
+        for slot in acting.tolist():
             agent = realm.players[slot + 1]
             past = self.past[slot + 1]
             remember(past, agent, realm)
-            self.truth[self.step, slot + 1] = {
+            self.truth[self.episode, self.step, slot + 1] = {
                 **others(agent, realm), **ground(agent, realm), **body(agent, realm), **belongings(agent),
                 **over_time(past),
             }  # fmt: skip
-
         if realm.tick == 0:
             enrich(realm)
 
-    def after_tick(self, player: Player, decision: Decision) -> None:
-        game = player.worlds.driver_env.env.game
+    def after_tick(self, acting: np.ndarray) -> None:
+        game = self.pool.shared[0].world.game
         now = game.realm.event_log.get_data(tick=game.realm.tick)
         column = game.realm.event_log.attr_to_col
-        for slot in np.flatnonzero(decision.acting):
+        for slot in acting.tolist():
             agent = game.dead_this_tick.get(slot + 1) or game.realm.players[slot + 1]
-            self.truth[self.step, slot + 1].update(accepted(agent, agent.history.actions))
+            key = (self.episode, self.step, slot + 1)
+            self.truth[key].update(accepted(agent, agent.history.actions))
             mine = now[now[:, column["ent_id"]] == slot + 1][:, column["event"]]
-            self.drank[self.step, slot + 1] = EventCode.DRINK_WATER in mine
+            self.drank[key] = EventCode.DRINK_WATER in mine
         self.step += 1
 
 

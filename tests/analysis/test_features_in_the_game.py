@@ -5,14 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
 from analysis.features import EXTENDED_FEATURES, feature_matrix, features_named, read_history
-from reinforcement_learning.extraction import Plan, untrained_subject
+from reinforcement_learning.contest import Contest
+from reinforcement_learning.entrants import untrained_entrant
+from reinforcement_learning.extraction import Plan
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.conftest import AGENT
-from tests.witness import Witness
+from tests.witness import Key, Witness
 from user_error import UserError
 
 NAMES = [feature.name for feature in EXTENDED_FEATURES]
@@ -25,10 +28,10 @@ def witnessed(
     """The folder of a dump of two episodes, and what a witness saw of the engine meanwhile."""
     world = replace(small_world, spawn_immunity=3, horizon=80, num_npcs=64)
     settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16))
-    subject = untrained_subject(AGENT, settings, maps, seed=0)
-    plan = Plan(2, None, seed=6, layers=("action_decoder",), env=world, task=task, format="parquet")
-    witness, folder = Witness(subject), tmp_path_factory.mktemp("dumps") / "foragers"
-    witness.play(subject, plan, maps, folder)
+    contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
+    plan = Plan(2, None, seed=6, layers=("action_decoder",), format="parquet")
+    witness, folder = Witness(contest), tmp_path_factory.mktemp("dumps") / "foragers"
+    witness.play(contest, plan, folder)
     return folder, witness
 
 
@@ -47,8 +50,9 @@ def computed(records: Records, metadata: DumpMetadata) -> np.ndarray:
     return feature_matrix(records, metadata, EXTENDED_FEATURES)
 
 
-def keys(records: Records) -> list[tuple[int, int]]:
-    return list(zip(records.step.tolist(), records.agent_id.tolist(), strict=True))
+def keys(records: Records) -> list[Key]:
+    columns = (records.episode, records.step, records.agent_id)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 @pytest.mark.parametrize("name", NAMES)
