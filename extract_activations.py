@@ -61,7 +61,9 @@ class Arguments:
     resume: bool = False
     """Go on with unfinished dumps of the same plan, to the same content as if they had not been stopped."""
     num_envs: int = 0
-    """Worlds that run side by side, four to a process; 0 takes a process for each core."""
+    """Worlds that run side by side, four to a process; 0 leaves it to --workers."""
+    workers: int = 0
+    """Processes that play, four worlds each; 0 takes one for each core."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the networks run; auto takes a GPU if there is one."""
     curriculum: Annotated[str | None, tyro.conf.arg(aliases=["-c"])] = None
@@ -114,9 +116,12 @@ def check(arguments: Arguments) -> None:
     for name, value in (("--episodes", arguments.episodes), ("--max-steps", arguments.max_steps)):
         if value is not None and value < 1:
             raise UserError(f"{name} {value} must be at least 1")
-    for name, value in (("--seed", arguments.seed), ("--num-envs", arguments.num_envs)):
+    counts = (("--seed", arguments.seed), ("--num-envs", arguments.num_envs), ("--workers", arguments.workers))
+    for name, value in counts:
         if value < 0:
             raise UserError(f"{name} {value} must not be negative")
+    if arguments.num_envs and arguments.workers:
+        raise UserError("--num-envs and --workers both say how many processes play: give one of them")
     if not arguments.layer_names:
         raise UserError("--layers names no layer")
     check_layers(arguments.layer_names)
@@ -198,7 +203,8 @@ def extract_policies(arguments: Arguments) -> None:
         folders = [arguments.output / entrant.name for entrant in contest.entrants]
         announce(contest, plan, arguments.output)
         with extraction_progress(plan.episodes) as on_records:
-            extract(contest, plan, folders, processes_for(arguments.num_envs), on_records, resume=arguments.resume)
+            processes = arguments.workers or processes_for(arguments.num_envs)
+            extract(contest, plan, folders, processes, on_records, resume=arguments.resume)
         for folder in folders:
             print(f"dump: {folder}")
 

@@ -117,7 +117,7 @@ def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: 
     with pytest.raises(UserError, match="unfinished"):
         read_dump(tmp_path / "killed" / "a")
     assert_refused(extract(tmp_path, *common, output=tmp_path / "killed"), "unfinished", "resume")
-    resumed = extract(tmp_path, *common, "--resume", output=tmp_path / "killed")
+    resumed = extract(tmp_path, *common, "--resume", "--workers", 2, output=tmp_path / "killed")
     assert resumed.returncode == 0, resumed.stderr
     for name in ("a", "b"):
         once, again = (read_metadata(tmp_path / way / name) for way in ("whole", "killed"))
@@ -160,6 +160,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "nobody"), ("no policy 'nobody'", "tiny")),
         (("pvp", "-p", "tiny"), ("at least two policies",)),
         (("pve", "-p", "tiny,tiny"), ("twice",)),
+        (("pve", "-p", "tiny", "--workers", "2", "--num-envs", "8"), ("--num-envs and --workers",)),
         (("pve", "-p", "tiny", "--fields", "Smell"), ("no field 'Smell'", "Market")),
         (("pve", "-p", "tiny", "--checkpoint", "7"), ("no such checkpoint of tiny", "1,")),
         (("pve", "-p", "tiny", "--checkpoint", "last"), ("--checkpoint last", "all")),
