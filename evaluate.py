@@ -72,26 +72,33 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
     check(arguments)
 
+    from activation_store.files import locked_folder, make_folder
+
+    planned = contests(arguments)
+    make_folder(arguments.folder)  # refuses one that cannot be written to
+    with locked_folder(arguments.folder):
+        results = [each for contest in planned for each in play(arguments, contest)]
+    report(results)
+    if arguments.task is None:
+        print(f"scores with intervals: python analysis/proc_eval_result.py {arguments.folder}")
+
+
+def play(arguments: Arguments, contest: "Contest") -> "list[SeedResults]":
+    """Play the episodes of a contest that are missing, and return all its results."""
     from reinforcement_learning.evaluation_results import play_to_the_end
     from reinforcement_learning.parallel_play import play_groups, processes_for
     from reinforcement_learning.terminal import evaluation_progress
 
-    results = []
-    for contest in contests(arguments):
-        seeds = find_results(arguments, contest)
-        results += seeds
-        missing = [group for each in seeds for group in each.missing]
-        if not missing:
-            continue
+    seeds = find_results(arguments, contest)
+    missing = [group for each in seeds for group in each.missing]
+    if missing:
         by_seed = {each.seed: each for each in seeds}
         who = ", ".join(entrant.name for entrant in contest.entrants)
         with evaluation_progress(who, sum(len(group.numbers) for group in missing)) as on_episodes:
             for group, played in play_groups(contest, missing, play_to_the_end, processes_for(arguments.num_envs)):
                 by_seed[group.seed].add(played)
                 on_episodes(played)
-    report(results)
-    if arguments.task is None:
-        print(f"scores with intervals: python analysis/proc_eval_result.py {arguments.folder}")
+    return seeds
 
 
 def check(arguments: Arguments) -> None:

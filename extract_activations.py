@@ -255,8 +255,6 @@ def chosen(arguments: Arguments) -> "list[Entrant]":
     from reinforcement_learning.entrants import find_checkpoints, load_entrant, policy_names
 
     names = split(arguments.policies or "")
-    if len(set(names)) < len(names):
-        raise UserError(f"-p {arguments.policies} names a policy twice")
     if arguments.checkpoint is None:
         folder = arguments.policies_dir
         return [load_entrant(folder / f"{name}.safetensors") for name in policy_names(folder, names)]

@@ -48,16 +48,18 @@ def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
     """Return the names of a folder's policies, or of those asked for.
 
     Raises:
-        UserError: the folder holds none, or lacks one that was asked for.
+        UserError: the folder holds none, or lacks one that was asked for; or one was asked for twice.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder: name one that holds policies (*{SUFFIX})")
     names = [path.name.removesuffix(SUFFIX) for path in list_checkpoints(folder)]
     if not names:
         raise UserError(f"there is no policy (*{SUFFIX}) in {folder}: train one with `python train.py`")
-    for name in only:
+    for number, name in enumerate(only):
         if name not in names:
             raise UserError(f"there is no policy {name!r} in {folder}: it holds {', '.join(names)}")
+        if name in only[:number]:
+            raise UserError(f"the policy {name!r} is named twice: two in one world must differ in name")
     return list(only) or names
 
 

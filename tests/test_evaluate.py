@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from activation_store.files import locked_folder
 from reinforcement_learning.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run, start
@@ -155,6 +156,7 @@ def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Pa
         ((tmp_path / "none", "pvp"), ("not a folder", str(tmp_path / "none"))),
         ((policies, "pvp", "-p", "kit,nobody"), ("nobody", "kit, take, yao")),
         ((policies, "pvp", "-p", "kit"), ("at least two policies",)),
+        ((policies, "pvp", "-p", "kit,yao,kit"), ("'kit' is named twice",)),
         ((policies, "pvp", "-r", 0), ("--repeats 0",)),
         ((policies, "pvp", "-n", 0), ("--episodes 0",)),
         ((policies, "pvp", "-t", "NOTHING"), ("NOTHING",)),
@@ -167,6 +169,11 @@ def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Pa
     (policies / "yao.safetensors").write_bytes((policies / "yao.safetensors").read_bytes()[:-100])
     assert_refused(run("evaluate.py", policies, "pvp", *world), "yao.safetensors")
     assert not list(policies.glob("*eval*"))
+
+
+def test_two_evaluations_do_not_write_to_one_folder(policies: Path, world: list[object]) -> None:
+    with locked_folder(policies):
+        assert_refused(run("evaluate.py", policies, "pvp", "-n", 1, *world), "another process", str(policies))
 
 
 def test_a_damaged_journal_is_named(policies: Path, world: list[object]) -> None:
