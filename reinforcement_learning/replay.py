@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import orjson
+import torch
 from nmmo.render.replay_helper import FileReplayHelper
 
 from activation_store.files import atomic_file
@@ -68,7 +69,8 @@ def replay_path(folder: Path, seed: int, policy: str | None, task: str | None) -
 def record_replay(contest: Contest, seed: int, path: Path, on_tick: Callable[[int, int], None]) -> EpisodeLives:
     """Play the first episode of a seed and write its replay, whole or not at all.
 
-    Agents are named after their policy: `NAME_17` is agent 17, played by NAME.
+    It is the episode that an extraction of one episode with the same seed, policies and world records. Agents are
+    named after their policy: `NAME_17` is agent 17, played by NAME.
 
     Args:
         contest: who plays, in which world.
@@ -79,6 +81,7 @@ def record_replay(contest: Contest, seed: int, path: Path, on_tick: Callable[[in
     Raises:
         UserError: an entrant does not fit the world, or the file cannot be written.
     """
+    torch.set_num_threads(1)  # as extraction does: more would round differently
     pool = contest.pool(worlds=1)
     realm = pool.shared[0].world.game.realm
     try:

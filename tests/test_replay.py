@@ -9,6 +9,8 @@ import torch
 from nmmo.render.render_utils import np_encoder
 from nmmo.render.replay_helper import FileReplayHelper
 
+from activation_store.reader import read_dump
+from analysis.replay_file import read_replay
 from reinforcement_learning.contest import Contest
 from reinforcement_learning.entrants import load_entrants, shared_tasks
 from reinforcement_learning.policy_pool import seats
@@ -77,6 +79,25 @@ def test_agents_are_named_after_their_policy(policies: Path, small_world: Enviro
     assert names == [f"{('kit', 'take', 'yao')[entrant]}_{agent}" for agent, entrant in enumerate(seated, start=1)]
     again = run("train.py", "--debug", "-m", "replay", "-p", policies, "--train.seed", 3, "-t", "0")
     assert_refused(again, str(path), "already exists")
+
+
+def test_an_extraction_of_one_episode_records_the_same_one(
+    policies: Path, small_world: EnvironmentSettings, tmp_path: Path
+) -> None:
+    replayed = run(
+        "train.py", "--debug", "-m", "replay", "-p", policies, "-n", "kit", "--train.seed", 4,
+        *world_options(small_world),
+    )  # fmt: skip
+    recorded = run(
+        "extract_activations.py", "pve", "-p", "kit", "-n", 1, "-s", 4, "--policies-dir", policies, "-o", tmp_path,
+        "--maps-dir", small_world.maps_dir, "--format", "parquet",
+    )  # fmt: skip
+    assert replayed.returncode == 0 == recorded.returncode, replayed.stderr + recorded.stderr
+    players = read_replay(policies / "seed_4_kit.replay.lzma", lambda share: None).players
+    records = read_dump(tmp_path / "kit")
+    seen = (records.tick, records.agent_id - 1)
+    assert (players.row[seen] == records.column("row")).all() and (players.col[seen] == records.column("col")).all()
+    assert len(records) > 200
 
 
 def test_one_policy_plays_alone(policies: Path, small_world: EnvironmentSettings) -> None:
