@@ -162,7 +162,7 @@ def test_signed_junk_in_the_metadata_is_refused_or_harmless(dump: Path, whole: P
         assert "\n" not in str(error)
     else:
         harmless = "agent checkpoint_sha256 steps_trained environment combat_status_ticks seed episodes versions"
-        assert key in {*harmless.split(), "columns", "precision_error", "unrecorded"}
+        assert key in {*harmless.split(), "columns", "precision_error", "unrecorded"} or not junk
 
 
 def test_deeply_nested_metadata(dump: Path) -> None:
