@@ -7,7 +7,15 @@ from types import ModuleType
 from user_error import UserError
 
 REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
-_SHARED = {"base", "distribution", "layers", "observation", "open_choices", "rewards"}  # what agents are built from
+_SHARED = {
+    "base",
+    "distribution",
+    "layers",
+    "observation",
+    "open_choices",
+    "rewards",
+    "senses",
+}  # by agents
 
 
 def names() -> list[str]:

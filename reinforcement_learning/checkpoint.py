@@ -1,7 +1,7 @@
 """A trained policy in one file that anyone can open safely: weights as safetensors, all else in its header as text."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import agent_zoo
 from activation_store.files import write_bytes
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
+from agent_zoo.senses import Senses
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.tensor_file import read_tensors, read_text, write_tensors
 from reinforcement_learning.versions import versions
@@ -33,6 +34,7 @@ class CheckpointInfo:
         steps: agent-steps trained.
         seed: of the training run.
         versions: of the packages that made it.
+        reward: what it was paid for, as in the settings; older checkpoints mention nothing, and had the default.
     """
 
     agent: str
@@ -44,6 +46,7 @@ class CheckpointInfo:
     steps: int
     seed: int
     versions: dict[str, str]
+    reward: dict[str, float] = field(default_factory=dict)
 
     def to_header(self) -> str:
         """Return the info as JSON text."""
@@ -81,13 +84,16 @@ def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) ->
         steps=0,
         seed=settings.train.seed,
         versions=versions(),
+        reward=asdict(settings.reward),
     )
 
 
 def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
     """Build the agent's network with fresh weights."""
     agent = agent_zoo.load(info.agent)
-    return agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
+    policy = agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
+    policy.senses = Senses.of(info.environment)
+    return policy
 
 
 def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -> None:

@@ -20,7 +20,8 @@ from reinforcement_learning.checkpoint import (
     untrained_info,
 )
 from reinforcement_learning.environment import make_environment, observation_layout
-from reinforcement_learning.settings import Settings, TaskSettings
+from reinforcement_learning.settings import RewardSettings, Settings, TaskSettings
+from reinforcement_learning.shared_world import Kind
 from user_error import UserError
 
 ENCODER_SETTINGS = ("encoder", "language_model", "language_model_revision", "embedding_size")
@@ -42,6 +43,11 @@ class Entrant:
     policy: RecurrentPolicy
     info: CheckpointInfo
     sha256: str | None
+
+    @property
+    def kind(self) -> Kind:
+        """How its agents are restricted and paid."""
+        return Kind(self.info.agent, RewardSettings(**self.info.reward))
 
 
 def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:

@@ -21,17 +21,18 @@ from nmmo.core.config import Config
 from nmmo.task.task_spec import TaskSpec
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
-import agent_zoo
 from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
 from reinforcement_learning.fast_game.emulation import FastEmulation
 from reinforcement_learning.fast_game.game import FastGame
 from reinforcement_learning.game_config import game_config
+from reinforcement_learning.homeostasis import rewarded
 from reinforcement_learning.life import Before, Deeds, Life, cause_of_death, deeds
-from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
 from reinforcement_learning.tasks import draw_tasks, fixed_weights, offered_tasks, read_weights
 
 _CANDIDATES: dict[str, CandidateTable] = {"Target": "entity", "InventoryItem": "inventory", "MarketItem": "market"}
 _PARENT_CHECK_SECONDS = 2.0
+AS_THE_AGENT_HAS_IT = RewardSettings()
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,7 @@ class World(FastEmulation):
 def make_environment(
     agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path, start: EpisodeStart | None = None,
     specs: Sequence[TaskSpec] | None = None, weights_file: Path | None = None,
+    reward: RewardSettings = AS_THE_AGENT_HAS_IT,
 ) -> World:  # fmt: skip
     """Build one world as PufferLib runs it.
 
@@ -212,9 +214,10 @@ def make_environment(
         start: where its first reset takes it; by default the seed given to that reset decides.
         specs: what `offered_tasks` returns for these settings, where somebody has already called it.
         weights_file: sampling weights to read when an episode starts; without it those of the curriculum hold.
+        reward: what is paid beside the agent's own reward.
     """
     game, episodes = make_game(settings, task, maps, specs, weights_file)
-    return World(_rewarded(episodes, agent), game, episodes, start)
+    return World(_rewarded(episodes, agent, reward), game, episodes, start)
 
 
 def make_game(
@@ -235,12 +238,12 @@ def make_plain_environment(
     logging.getLogger().setLevel(logging.ERROR)
     game = nmmo.Env(game_config(settings, task.embedding_size, maps))
     episodes = SeededEpisodes(game, settings, offered_tasks(task, settings), weights_file=None)
-    return pufferlib.emulation.PettingZooPufferEnv(env=_rewarded(episodes, agent))
+    return pufferlib.emulation.PettingZooPufferEnv(env=_rewarded(episodes, agent, AS_THE_AGENT_HAS_IT))
 
 
-def _rewarded(episodes: SeededEpisodes, agent: str) -> EpisodeStatistics:
+def _rewarded(episodes: SeededEpisodes, agent: str, reward: RewardSettings) -> EpisodeStatistics:
     """Put an agent's reward and the statistics of lives around episodes."""
-    return EpisodeStatistics(agent_zoo.load(agent).RewardWrapper(episodes, episodes.game), episodes.game)
+    return EpisodeStatistics(rewarded(episodes, episodes.game, agent, reward), episodes.game)
 
 
 def observation_layout(env: pufferlib.emulation.PettingZooPufferEnv) -> ObservationLayout:

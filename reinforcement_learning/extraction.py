@@ -127,7 +127,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         seed=plan.seed,
         format=plan.format,
         precision=plan.precision,
-        columns=optional_columns(layout, plan.fields),
+        columns=optional_columns(layout, plan.fields, entrant.policy.senses),
         tables={"Market": layout.item_columns} if "Market" in plan.fields else {},
         versions=versions(),
     )

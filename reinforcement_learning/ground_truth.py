@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from activation_store.columns import TRUTH, Column, Dtype, truth_column
+from agent_zoo.observation import ObservationLayout
+from agent_zoo.senses import POSITION, Senses
 
 Read = Callable[[Any, Any], float]
 
@@ -70,3 +72,32 @@ def truth_of(game: Any, agents: Sequence[int], task_numbers: dict[str, int]) -> 
     }
     columns[TRUTH + TASK] = np.array([task_numbers[task.spec_name] for task in tasks], dtype=np.int32)
     return columns
+
+
+def withheld_columns(senses: Senses) -> dict[str, Column]:
+    """Describe what a policy is not shown of its agent's own row, by name; the position has columns of its own."""
+    return {
+        TRUTH + name: truth_column("int16", "as observed", f"The agent's {name}, which its policy is not shown.")
+        for name in senses.withheld
+        if name not in POSITION
+    }
+
+
+class OwnRows:
+    """Each agent's own row among the entities that it sees, before anything is withheld."""
+
+    def __init__(self, observations: np.ndarray, layout: ObservationLayout):
+        """Find the rows in the game's padded observations, (B,) structured."""
+        self._column = {name: place for place, name in enumerate(layout.entity_columns)}
+        entities = observations["Entity"]  # (B, rows, columns)
+        row = np.argmax(entities[:, :, 0] == observations["AgentId"].reshape(-1, 1), axis=1)
+        self._values = entities[np.arange(len(entities)), row]
+
+    @property
+    def position(self) -> np.ndarray:
+        """Rows and columns on the map, (B, 2) int16."""
+        return self._values[:, [self._column[name] for name in POSITION]]
+
+    def withheld(self, senses: Senses) -> dict[str, np.ndarray]:
+        """Return what `withheld_columns` describes: column name -> (B,) int16."""
+        return {name: self._values[:, self._column[name.removeprefix(TRUTH)]] for name in withheld_columns(senses)}

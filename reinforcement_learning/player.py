@@ -27,7 +27,7 @@ class Decision:
     Attributes:
         present: slots that saw something, in order, (P,) int64.
         acting: which slots chose an action, (slots,) bool.
-        observation: what the present slots saw.
+        observation: what the present slots saw, as far as their policy's senses reach.
         state: the memory of the present slots before the tick.
         next_state: the memory of the present slots after the tick.
         distribution: over the present slots' actions.
@@ -155,7 +155,7 @@ def decide(
     """
     device = memory.hidden.device
     with stopwatch.time("copying"):
-        observation = pack(arrival.observations[slots], layout)
+        observation = policy.senses.limit(pack(arrival.observations[slots], layout), layout)
     with stopwatch.time("inference"):
         state = memory.take(torch.from_numpy(slots).to(device))
         distribution, value, next_state = policy(observation.to(device), state)

@@ -100,7 +100,7 @@ class PolicyPool:
             UserError: an entrant does not fit the world; names what differs.
         """
         self.entrants = entrants
-        self.kinds = sorted({entrant.info.agent for entrant in entrants})
+        self.kinds = list(dict.fromkeys(entrant.kind for entrant in entrants))
         specs = offered_tasks(task, env)
         self.tasks = [spec.name for spec in specs]
         self.shared = [make_shared_world(self.kinds, env, task, maps, specs) for _ in range(worlds)]
@@ -134,7 +134,7 @@ class PolicyPool:
         self.numbers = numbers
         by_world = [seats(seed, number, self.agents, len(self.entrants)) for number in numbers]
         self.entrant_of = np.concatenate(by_world)  # (slots,)
-        kind_of_entrant = [self.kinds.index(entrant.info.agent) for entrant in self.entrants]
+        kind_of_entrant = [self.kinds.index(entrant.kind) for entrant in self.entrants]
         (first,) = first_episodes(seed, 1)
         for shared, number, seated in zip(self.shared, numbers, by_world, strict=True):
             shared.rewards.kind_of = {

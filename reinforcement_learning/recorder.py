@@ -10,8 +10,9 @@ import numpy as np
 from activation_store.columns import COLUMNS, Column, legal_column, logits_column, task_column
 from activation_store.schema import RaggedRows, Records
 from agent_zoo.observation import ObservationLayout, PackedRows
+from agent_zoo.senses import Senses
 from reinforcement_learning.capture import Captured, capture
-from reinforcement_learning.ground_truth import truth_columns, truth_of
+from reinforcement_learning.ground_truth import OwnRows, truth_columns, truth_of, withheld_columns
 from reinforcement_learning.policy_pool import Choice, PolicyPool
 
 
@@ -31,8 +32,8 @@ class Finished:
     description: dict[str, Any]
 
 
-def optional_columns(layout: ObservationLayout, fields: Sequence[str]) -> dict[str, Column]:
-    """Describe the columns that are recorded beyond those of every record."""
+def optional_columns(layout: ObservationLayout, fields: Sequence[str], senses: Senses) -> dict[str, Column]:
+    """Describe the columns that are recorded beyond those of every record; what is withheld is recorded as truth."""
     sizes = [head.size for head in layout.heads]
     asked = {
         "Task": ("task", task_column(layout.task_size)),
@@ -40,9 +41,10 @@ def optional_columns(layout: ObservationLayout, fields: Sequence[str]) -> dict[s
         "Logits": ("logits", logits_column(sizes)),
     }
     return {
-        **{name: COLUMNS[name] for name in ("map", "done")},
+        **{name: COLUMNS[name] for name in ("map", "row", "col", "life", "done")},
         **dict(asked[name] for name in fields if name in asked),
         **truth_columns(),
+        **withheld_columns(senses),
     }
 
 
@@ -67,6 +69,7 @@ class Recorder:
             self.pool.start(seed, numbers)
             episodes = [shared.world.episodes.episode for shared in self.pool.shared]
             self.maps = np.array([episode.map_number for episode in episodes], dtype=np.int32)
+            self.life_of = _lives(self.pool)
             said = [
                 {"episode": number, "seed": each.first_seed, "episode_of_seed": each.number, "map": each.map_number}
                 for number, each in zip(numbers, episodes, strict=True)
@@ -101,28 +104,35 @@ class Recorder:
         """Everything but what comes of the tick; copied, since the tick overwrites it."""
         decision, slots = choice.decision, choice.decision.present
         seen, world = decision.observation, slots // self.pool.agents
+        full = self.pool.arrival.observations[slots]
+        own = OwnRows(full, self.pool.layout)
+        tile = full["Tile"].copy()  # (slots, tiles, 3)
+        if not self.pool.policies[choice.entrant].senses.absolute:
+            tile[:, :, :2] -= own.position[:, None]
         log_probability = decision.distribution.log_probability(choice.action)
         return Records(
             step=np.full(len(slots), step),
             env_id=slots % self.pool.agents,
             agent_id=seen.agent_id.numpy().astype(np.int64),
             episode=numbers[world].astype(np.int64),
-            tick=seen.tick.numpy().astype(np.int64),
+            tick=full["CurrentTick"].astype(np.int64).ravel(),
             reward=np.zeros(len(slots), np.float32),
             value=decision.value,
             action=choice.action.cpu().numpy(),
             log_probability=log_probability.cpu().numpy(),
             activations={layer: captured[layer].cpu().numpy() for layer in self.layers},
-            tile=self.pool.arrival.observations["Tile"][slots],
+            tile=tile,
             entity=_ragged(seen.entity),
             inventory=_ragged(seen.inventory),
-            columns=self._columns(choice, world),
+            columns=self._columns(choice, world, own),
             tables={"Market": _ragged(seen.market)} if "Market" in self.fields else {},
         )
 
-    def _columns(self, choice: Choice, world: np.ndarray) -> dict[str, np.ndarray]:
+    def _columns(self, choice: Choice, world: np.ndarray, own: OwnRows) -> dict[str, np.ndarray]:
         seen = choice.decision.observation
-        columns: dict[str, np.ndarray] = {"map": self.maps[world]}
+        row, col = own.position.T
+        life = self.life_of[choice.decision.present]
+        columns: dict[str, np.ndarray] = {"map": self.maps[world], "row": row, "col": col, "life": life}
         if "Task" in self.fields:
             columns["task"] = seen.task.numpy().astype(np.float32)
         if "ActionTargets" in self.fields:
@@ -130,7 +140,7 @@ class Recorder:
         if "Logits" in self.fields:
             logits = choice.decision.distribution.log_probabilities
             columns["logits"] = np.concatenate([head.cpu().numpy() for head in logits], axis=1)
-        return columns | self._truth(choice, world)
+        return columns | self._truth(choice, world) | own.withheld(self.pool.policies[choice.entrant].senses)
 
     def _truth(self, choice: Choice, world: np.ndarray) -> dict[str, np.ndarray]:
         slots = choice.decision.present
@@ -144,3 +154,13 @@ class Recorder:
 
 def _ragged(rows: PackedRows) -> RaggedRows:
     return RaggedRows(rows.values.numpy(), np.concatenate([[0], np.cumsum(rows.counts.numpy())]))
+
+
+def _lives(pool: PolicyPool) -> np.ndarray:
+    """Number the lives of each entrant in each world, (slots,) int32: every agent lives once in an episode."""
+    by_world = pool.entrant_of.reshape(-1, pool.agents)
+    life = np.zeros(by_world.shape, np.int32)
+    for entrant in range(len(pool.entrants)):
+        played = by_world == entrant
+        life[played] = (np.cumsum(played, axis=1) - 1)[played]
+    return life.ravel()

@@ -94,6 +94,11 @@ class EnvironmentSettings(_OneLineErrors):
     """Share of agents that starve at half the rate, so that training sees later parts of the game too."""
     early_stop_agents: Count = 8
     """An episode ends once this many agents or fewer are left; 0 plays on to the last."""
+    mask_intrinsics: Literal["off", "own", "strict"] = "off"
+    """Withhold from the policy its own agent's health, food and water (own, which is also what the option alone
+    means); strict: also what tells of them indirectly: damage and attacker, and everything that tells the time."""
+    relative_position: bool = False
+    """Show the policy positions relative to its agent instead of those on the map."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
 
@@ -123,6 +128,22 @@ class TaskSettings(_OneLineErrors):
     """Folder that keeps what language models made of tasks."""
     embedding_size: Annotated[int, BeforeValidator(_number), Field(ge=8, le=4096)] = 128
     """Numbers that describe a task to the policy."""
+
+
+@dataclass(frozen=True, config=_STRICT)
+class RewardSettings(_OneLineErrors):
+    """What agents are paid for; by default as their own `RewardWrapper` has it."""
+
+    section: ClassVar[str] = "reward"
+
+    task_coef: NonNegativeReal = 1
+    """Weight of the task's reward."""
+    bonus_coef: NonNegativeReal = 1
+    """Weight of what the agent's own reward adds to the task's; 0 leaves it out."""
+    hp_coef: NonNegativeReal = 0
+    """Paid for each change of health, as a share of full health; dying costs what was left of it."""
+    drive_coef: NonNegativeReal = 0
+    """Paid for each reduction of the drive, the distance of health, food and water from full (0 to 1.73)."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -222,6 +243,7 @@ class Settings(_OneLineErrors):
 
     env: EnvironmentSettings = field(default_factory=EnvironmentSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
+    reward: RewardSettings = field(default_factory=RewardSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     train: TrainSettings = field(default_factory=TrainSettings)

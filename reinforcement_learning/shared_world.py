@@ -9,11 +9,24 @@ import nmmo
 from nmmo.task.task_spec import TaskSpec
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
-import agent_zoo
-from reinforcement_learning.environment import EpisodeStatistics, World, make_game
-from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.environment import AS_THE_AGENT_HAS_IT, EpisodeStatistics, World, make_game
+from reinforcement_learning.homeostasis import rewarded
+from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
 
 Tick = tuple[dict, dict, dict, dict, dict]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Agents that are restricted and paid alike.
+
+    Attributes:
+        agent: folder in agent_zoo/.
+        reward: what is paid beside the agent's own reward.
+    """
+
+    agent: str
+    reward: RewardSettings = AS_THE_AGENT_HAS_IT
 
 
 class OwnAgents(BaseParallelWrapper):
@@ -45,18 +58,18 @@ class SharedRewards(BaseParallelWrapper):
         kind_of: agent -> its place in `kinds`; to be set before an episode starts.
     """
 
-    def __init__(self, env: BaseParallelWrapper, game: nmmo.Env, kinds: Sequence[str]):
+    def __init__(self, env: BaseParallelWrapper, game: nmmo.Env, kinds: Sequence[Kind]):
         """Share a world.
 
         Args:
             env: the world.
             game: that it runs.
-            kinds: folders in agent_zoo/.
+            kinds: of agents.
         """
         super().__init__(env)
         self.views = [OwnAgents(env) for _ in kinds]
         self.wrappers = [
-            agent_zoo.load(kind).RewardWrapper(view, game) for kind, view in zip(kinds, self.views, strict=True)
+            rewarded(view, game, kind.agent, kind.reward) for kind, view in zip(kinds, self.views, strict=True)
         ]
         self.kind_of: dict[int, int] = dict.fromkeys(game.possible_agents, 0)
 
@@ -101,12 +114,12 @@ class SharedWorld:
 
 
 def make_shared_world(
-    kinds: Sequence[str], settings: EnvironmentSettings, task: TaskSettings, maps: Path, specs: Sequence[TaskSpec]
+    kinds: Sequence[Kind], settings: EnvironmentSettings, task: TaskSettings, maps: Path, specs: Sequence[TaskSpec]
 ) -> SharedWorld:
     """Build one world in which agents of several kinds live; other arguments as `make_environment`.
 
     Args:
-        kinds: folders in agent_zoo/.
+        kinds: of agents.
     """
     game, episodes = make_game(settings, task, maps, specs)
     rewards = SharedRewards(episodes, game, kinds)

@@ -76,7 +76,9 @@ def train(
     starts = state.worlds if state else first_episodes(settings.train.seed, settings.rollout.num_envs, processes.rank)
     curriculum = start_curriculum(settings, run.task_weights, state.curriculum if state else {})
     weights_file = run.task_weights if curriculum else None
-    worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps, starts, weights_file)
+    worlds = make_worlds(
+        agent, settings.env, settings.task, settings.rollout, maps, starts, weights_file, settings.reward
+    )
     try:
         training = _Training(
             name, agent, settings, worlds, EpisodeJournal(starts), curriculum, run, tracker, reports, stop, processes,

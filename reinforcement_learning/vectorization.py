@@ -11,8 +11,14 @@ import numpy as np
 import pufferlib.vector
 
 from reinforcement_learning.data_parallel import number_of_processes, processes_on_this_machine
-from reinforcement_learning.environment import EpisodeStart, World, make_environment
-from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings, check_workers
+from reinforcement_learning.environment import AS_THE_AGENT_HAS_IT, EpisodeStart, World, make_environment
+from reinforcement_learning.settings import (
+    EnvironmentSettings,
+    RewardSettings,
+    RolloutSettings,
+    TaskSettings,
+    check_workers,
+)
 from reinforcement_learning.tasks import offered_tasks
 from user_error import UserError
 
@@ -52,7 +58,7 @@ class WatchedMultiprocessing(pufferlib.vector.Multiprocessing):
 
 def make_worlds(
     agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path,
-    starts: Sequence[EpisodeStart], weights_file: Path | None = None,
+    starts: Sequence[EpisodeStart], weights_file: Path | None = None, reward: RewardSettings = AS_THE_AGENT_HAS_IT,
 ) -> Any:  # fmt: skip
     """Start the worlds of a rollout and return PufferLib's vectorised environment; close it when done.
 
@@ -66,6 +72,7 @@ def make_worlds(
         maps: a finished folder from `ensure_maps`.
         starts: where the first reset takes each world.
         weights_file: as in `make_environment`.
+        reward: as in `make_environment`.
 
     Raises:
         UserError: the worlds cannot be shared evenly among the workers, or Ray cannot be used.
@@ -73,7 +80,8 @@ def make_worlds(
     check_workers(rollout)
     maps, specs = maps.resolve(), offered_tasks(task, env)
     creators = [
-        functools.partial(make_environment, agent, env, task, maps, start, specs, weights_file) for start in starts
+        functools.partial(make_environment, agent, env, task, maps, start, specs, weights_file, reward)
+        for start in starts
     ]
     if rollout.vectorization == "ray":
         return _on_ray(creators, rollout, maps)

@@ -11,7 +11,7 @@ from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, LIFE_KEY, DumpMetadata
 from activation_store.selection import select
 from analysis.features.feature import Feature
-from analysis.features.observed import Observed
+from analysis.features.observed import Observed, own_truth
 from analysis.features.registry import FEATURES
 from user_error import UserError
 
@@ -53,7 +53,8 @@ def read_history(folder: Path, progress: Progress | None = None) -> Records:
         UserError: as `activation_store.reader.read_dump`, or an agent is not among the entities that it sees.
     """
     metadata = read_metadata(folder)
-    wanted = select(folder, metadata, layers=[], columns=[], leave_out=["tile", "inventory", "tables"])
+    truth = [name for name in map(own_truth, metadata.entity_columns) if name in metadata.columns]
+    wanted = select(folder, metadata, layers=[], columns=truth, leave_out=["tile", "inventory", "tables"])
     parts = [_own_rows_only(batch, metadata) for batch in read_batches(folder, metadata, wanted, progress)]
     entity = join_rows([part.entity for part in parts], len(metadata.entity_columns))
     arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KEPT}
@@ -70,7 +71,8 @@ _KEPT = (*IDENTITY, "reward", "value", "action", "log_probability", "tile")
 
 
 def _own_rows_only(batch: Records, metadata: DumpMetadata) -> Records:
-    own = batch.entity.values[Observed(batch, metadata).own_rows]
+    seen = Observed(batch, metadata)
+    own = np.stack([seen.own(name) for name in metadata.entity_columns], axis=1)
     return Records(
         **{name: getattr(batch, name) for name in _KEPT},
         activations={},

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from activation_store.columns import TRUTH
 from activation_store.schema import TILE_COLUMNS, DumpMetadata, Records
 from analysis.lives import Lives, lives_of
 from user_error import UserError
@@ -42,6 +43,15 @@ class Observed:
         return self.records.inventory.values[:, _index_of(name, self.metadata.inventory_columns, "inventory column")]
 
     def own(self, name: str) -> np.ndarray:
+        """Return a column of the agent's own row as the game has it, even where its policy is not shown it, (B,) int16.
+
+        Raises:
+            UserError: as `own_as_seen`.
+        """
+        truth = own_truth(name)
+        return self.records.columns[truth] if truth in self.records.columns else self.own_as_seen(name)
+
+    def own_as_seen(self, name: str) -> np.ndarray:
         """Return a column of the agent's own row among the entities, (B,) int16.
 
         Raises:
@@ -122,7 +132,8 @@ class Observed:
     def distance(self) -> np.ndarray:
         """Tiles from the agent to each entity, the larger of rows and columns apart as the game has it, (E,) int64."""
         apart = [
-            np.abs(self.entity(axis).astype(np.int64) - self.own(axis)[self.entity_owner]) for axis in ("row", "col")
+            np.abs(self.entity(axis).astype(np.int64) - self.own_as_seen(axis)[self.entity_owner])
+            for axis in ("row", "col")
         ]
         return np.maximum(*apart)
 
@@ -140,6 +151,11 @@ class Observed:
     def lives(self) -> Lives:
         """The lives that the records belong to."""
         return lives_of(self.records)
+
+
+def own_truth(name: str) -> str:
+    """Return the name of the optional column that holds what the own row's column is in the game."""
+    return name if name in ("row", "col") else TRUTH + name
 
 
 def _index_of(name: str, names: tuple[str, ...], kind: str) -> int:

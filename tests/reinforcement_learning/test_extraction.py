@@ -17,6 +17,7 @@ from activation_store.schema import LAYERS, Records
 from activation_store.writer import DumpWriter
 from agent_zoo.observation import PackedObservation
 from analysis.features import FEATURE_NAMES, feature_matrix
+from analysis.features.observed import Observed
 from reinforcement_learning.capture import capture
 from reinforcement_learning.contest import Contest, groups
 from reinforcement_learning.entrants import Entrant, untrained_entrant
@@ -51,6 +52,8 @@ class Witness:
             agent = game.realm.players[key[2]]
             self.state[key] = {**_vitals(agent), **_neighbours(agent, game.realm), "tick": game.realm.tick}
             self.truth[key] = {
+                "row": agent.pos[0],
+                "col": agent.pos[1],
                 "spawn_row": agent.spawn_pos[0],
                 "spawn_col": agent.spawn_pos[1],
                 "player_kills": agent.history.player_kills,
@@ -123,10 +126,14 @@ def _accepted_actions(actions: dict) -> dict[str, float]:
     }
 
 
-@pytest.fixture(scope="module")
-def contest(small_world, task, maps) -> Contest:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=32))
-    return Contest((untrained_entrant(AGENT, settings, maps, seed=0),), small_world, task, maps, CPU)
+WITHHELD = {"mask_intrinsics": "strict", "relative_position": True}
+
+
+@pytest.fixture(scope="module", params=[{}, WITHHELD], ids=["sees all", "withheld"])
+def contest(request, small_world, task, maps) -> Contest:
+    env = replace(small_world, **request.param)
+    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=32))
+    return Contest((untrained_entrant(AGENT, settings, maps, seed=0),), env, task, maps, CPU)
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +195,28 @@ def test_labels_are_the_engines(records: Records, witness: Witness) -> None:
     assert records.column("truth/damage_inflicted").max() > 0
     progress = records.column("truth/task_progress")
     assert progress.max() > 0 and progress.min() == 0
+
+
+def test_place_and_life_are_the_engines(records: Records, witness: Witness) -> None:
+    for name in ("row", "col"):
+        assert records.column(name).tolist() == [witness.truth[key][name] for key in keys(records)]
+    lives = {(episode, agent): set() for episode, _, agent in keys(records)}
+    for (episode, _, agent), life in zip(keys(records), records.column("life").tolist(), strict=True):
+        lives[episode, agent].add(life)
+    for episode in range(EPISODES):
+        assert sorted(life for (at, _), found in lives.items() if at == episode for life in found) == list(range(16))
+
+
+def test_what_is_withheld_is_not_in_the_observation_but_beside_it(records: Records, witnessed) -> None:
+    metadata = read_metadata(witnessed[0])
+    seen = Observed(records, metadata)
+    masked = metadata.environment["mask_intrinsics"] == "strict"
+    for name in ("health", "food", "water", "damage", "time_alive"):
+        assert (f"truth/{name}" in records.columns) == masked
+        assert seen.own(name).any() and seen.own_as_seen(name).any() != masked
+    middle = records.tile[:, records.tile.shape[1] // 2, :2]
+    assert masked == (not middle.any()) == (not seen.own_as_seen("row").any())
+    assert np.array_equal(records.tile[:, 0, :2] - middle, np.full_like(middle, -VIEW_RADIUS))
 
 
 def test_done_is_a_lifes_last_tick(records: Records, witness: Witness) -> None:

@@ -12,7 +12,7 @@ from reinforcement_learning.entrants import Entrant, check_fits, shared_tasks, u
 from reinforcement_learning.environment import make_environment
 from reinforcement_learning.policy_pool import PolicyPool, seats
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from reinforcement_learning.shared_world import make_shared_world
+from reinforcement_learning.shared_world import Kind, make_shared_world
 from reinforcement_learning.tasks import offered_tasks
 from tests.conftest import random_legal_actions
 from user_error import UserError
@@ -39,7 +39,7 @@ def test_a_world_shared_by_one_kind_is_the_world_of_that_kind(
     agent: str, small_world: EnvironmentSettings, task: TaskSettings, maps: Path, layout: ObservationLayout
 ) -> None:
     alone = make_environment(agent, small_world, task, maps)
-    shared = make_shared_world([agent], small_world, task, maps, offered_tasks(task, small_world)).world
+    shared = make_shared_world([Kind(agent)], small_world, task, maps, offered_tasks(task, small_world)).world
     random = np.random.default_rng(0)
     for world in (alone, shared):
         world.reset(seed=3)

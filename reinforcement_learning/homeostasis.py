@@ -1,0 +1,91 @@
+"""Pays agents for the state of their bodies, on top of or instead of what their own reward pays."""
+
+from typing import Any
+
+import nmmo
+import numpy as np
+from pettingzoo.utils.wrappers import BaseParallelWrapper
+
+import agent_zoo
+from reinforcement_learning.settings import RewardSettings
+
+FULL = 100
+_POWER, _ROOT = 4, 2  # n and m of the drive
+
+
+class TaskReward(BaseParallelWrapper):
+    """Remembers what the task alone paid in the tick just played, before an agent's own reward adds to it."""
+
+    def __init__(self, env: BaseParallelWrapper):
+        super().__init__(env)
+        self.paid: dict[int, float] = {}
+
+    def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one tick."""
+        played = super().step(actions)
+        self.paid = dict(played[1])
+        return played
+
+
+class HomeostaticReward(BaseParallelWrapper):
+    """Weighs the task's reward, the agent's own bonus, changes of health, and the reduction of the body's drive."""
+
+    def __init__(self, env: BaseParallelWrapper, task: TaskReward, game: nmmo.Env, settings: RewardSettings):
+        super().__init__(env)
+        self.task = task
+        self.game = game
+        self.settings = settings
+        self._body: dict[int, np.ndarray] = {}
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        """Start an episode."""
+        started = super().reset(seed=seed, options=options)
+        self._body = {agent: body(self.game.realm.players[agent]) for agent in started[0]}
+        return started
+
+    def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one tick; an agent's last one pays for what its death cost its body."""
+        observations, rewards, died, cut_off, infos = super().step(actions)
+        return observations, {agent: self._pay(agent, rewards[agent]) for agent in rewards}, died, cut_off, infos
+
+    def _pay(self, agent: int, reward: float) -> float:
+        fallen = self.game.dead_this_tick.get(agent)
+        now = body(self.game.realm.players[agent] if fallen is None else fallen)
+        before, self._body[agent] = self._body[agent], now
+        settings, task = self.settings, self.task.paid[agent]
+        return float(
+            settings.task_coef * task
+            + settings.bonus_coef * (reward - task)
+            + settings.hp_coef * (now[0] - before[0])
+            + settings.drive_coef * (drive(before) - drive(now))
+        )
+
+
+def body(player: Any) -> np.ndarray:
+    """Return health, food and water of one of the engine's players as shares of their most, (3,) float64."""
+    resources = player.resources
+    return np.array([resources.health.val, resources.food.val, resources.water.val]) / FULL
+
+
+def drive(body: np.ndarray) -> float:
+    """Return how far a body is from its setpoint, where health, food and water are full: 0 to the square root of 3.
+
+    D = (sum of |setpoint - state|^n)^(1/m) with n = 4 and m = 2 (Keramati and Gutkin 2014, eLife 3:e04811, equation 1).
+    """
+    return float((np.abs(1 - body) ** _POWER).sum() ** (1 / _ROOT))
+
+
+def rewarded(env: BaseParallelWrapper, game: nmmo.Env, agent: str, settings: RewardSettings) -> BaseParallelWrapper:
+    """Put an agent's reward around a world, and what these settings add to it.
+
+    Args:
+        env: whose rewards are the tasks'.
+        game: that it runs.
+        agent: folder in agent_zoo/.
+        settings: by default the agent's own reward is paid as it is.
+    """
+    kind = agent_zoo.load(agent).RewardWrapper
+    if settings == RewardSettings():
+        return kind(env, game)
+    task = TaskReward(env)
+    return HomeostaticReward(kind(task, game), task, game, settings)
