@@ -1,5 +1,5 @@
 # make demo   train briefly, extract, analyse: the whole pipeline on the real game, a few minutes
-# make test   all tests
+# make test   all tests, on all cores
 # make lint   ruff and mypy
 # make setup  only what the others need: uv if it is not on PATH, and the project's environment in .venv/
 # make browser  Chromium for tests of pages, where it is missing and can be installed; without it they are skipped
@@ -44,7 +44,7 @@ demo: setup
 		--hdbscan-min-cluster 60 --output-dir $(DEMO)/analysis_results
 
 test: setup
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n auto --dist worksteal
 
 lint: setup
 	$(RUN) -m ruff check .

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agent_zoo.senses import Senses
 from reinforcement_learning.checkpoint import load_checkpoint
 from tests.command import assert_refused, run, start
 
@@ -181,6 +182,20 @@ def test_without_recurrence_a_policy_has_no_memory(tmp_path: Path) -> None:
     policy, info = load_checkpoint(tmp_path / "policies" / "reflex.safetensors")
     assert info.recurrent_arguments == {"layers": 0}
     assert not [name for name, _ in policy.named_parameters() if "lstm" in name]
+
+
+@pytest.mark.parametrize(
+    ("option", "masked"), [(("--env.mask-intrinsics",), "own"), (("--env.mask_intrinsics", "strict"), "strict")]
+)
+def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(
+    tmp_path: Path, option: tuple[str, ...], masked: str
+) -> None:
+    paid = ("--reward.hp-coef", "2", "--reward.bonus-coef", "0")
+    result = run("train.py", *ONE_UPDATE, *option, *paid, "-n", "blind", *folders(tmp_path))
+    assert result.returncode == 0, result.stderr
+    policy, info = load_checkpoint(tmp_path / "policies" / "blind.safetensors")
+    assert policy.senses == Senses.of({"mask_intrinsics": masked}) != Senses()
+    assert info.reward == {"task_coef": 1, "bonus_coef": 0, "hp_coef": 2, "drive_coef": 0}
 
 
 def test_refuses_a_name_that_is_taken(trained: Path) -> None:
