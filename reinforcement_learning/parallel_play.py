@@ -138,5 +138,5 @@ def _work(connection: Connection, bare: Contest, parcels: Sequence[_Parcel], job
             connection.send(_Done())
         except UserError as error:
             connection.send(_Done(str(error), for_user=True))
-        except Exception:
+        except Exception:  # the parent raises it, with this traceback: a worker that just died could not tell why
             connection.send(_Done(traceback.format_exc()))
