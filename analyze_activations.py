@@ -1,231 +1,125 @@
 """Find clusters in a policy's activations, and say which behaviours they go with.
 
     python analyze_activations.py activation_data/NAME
-    python analyze_activations.py activation_data/NAME --subsample 2 --hdbscan-min-cluster 50
-    python analyze_activations.py activation_data/NAME --features default,is_on_foilage,ticks_since_eating
+    python analyze_activations.py activation_data/NAME --cluster-before-umap --pre-cluster-dims 30
+    python analyze_activations.py activation_data/NAME --metric-only --cluster-before-umap
+    python analyze_activations.py activation_data/NAME --feature-scatter --umap-pairs --dendrogram-explorer
 
 Figures, arrays, summary.txt and summary.json go to analysis_results/RUN/, a folder named after the settings.
 """
 
-import zlib
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
-
-import tyro
 
 import command_line
 from activation_store.files import sha256
-from activation_store.reader import read_dump, read_metadata
-from activation_store.schema import ACTION_DECODER, METADATA_FILE, DumpMetadata, Records
-from user_error import UserError
+from activation_store.reader import read_metadata
+from activation_store.schema import METADATA_FILE, DumpMetadata
+from analysis.settings import AnalysisSettings
 
 if TYPE_CHECKING:
-    import numpy as np
-    from rich.console import Console
+    from typing import Any
 
+    from analysis.clustering import Clustering
+    from analysis.dataset import Dataset, Step
     from analysis.features import Feature
     from analysis.run_folder import RunFolder
+    from analysis.summary import Summary
+    from analysis.views import Run
 
-ROLLING_WINDOW = 5
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
-SEEDS = 2**32
-FEWEST_FOR_UMAP = 4
-LONGEST_NAMES = 80
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """Arguments of analyze_activations.py."""
-
-    dump: tyro.conf.Positional[Path]
-    """Folder that extract_activations.py wrote, such as activation_data/NAME."""
-    subsample: int = 10
-    """Keep every so many-th record of each life, from 1 (all): neighbouring ticks are nearly copies."""
-    hdbscan_min_cluster: int = 15
-    """Fewest records that make a cluster, from 2."""
-    hdbscan_min_samples: int = 5
-    """Neighbours that make a region dense, from 1: more of them, more noise."""
-    umap_neighbors: int = 15
-    """Neighbours of each record that UMAP keeps together, from 2: more of them, more global structure."""
-    umap_min_dist: float = 0.1
-    """Least distance between embedded records, 0 to 1."""
-    layer: str = ACTION_DECODER
-    """Layer of the network to analyse, one that the dump holds."""
-    features: str = "default"
-    """Behaviours to compare clusters by: default (14), extended (all), or names from docs/features.md, with commas."""
-    seed: int = 42
-    """Seed of UMAP and of the random baselines, 0 to 4294967295."""
-    output_dir: Path = Path("analysis_results")
-    """Folder that the run's own folder is made in."""
-
-    @property
-    def run_name(self) -> str:
-        """The run's folder: the dump, how it was thinned and clustered, and every other setting that is no default."""
-        name = f"{self.dump.resolve().name}-sub{self.subsample}-c{self.hdbscan_min_cluster}"
-        named = {
-            "hdbscan_min_samples": "s",
-            "umap_neighbors": "n",
-            "umap_min_dist": "d",
-            "layer": "",
-            "seed": "seed",
-        }
-        defaults = {field.name: field.default for field in fields(self)}
-        changed = {key: prefix for key, prefix in named.items() if getattr(self, key) != defaults[key]}
-        settings = [f"-{prefix}{getattr(self, key)}" for key, prefix in changed.items()]
-        return "".join([name, *settings, self._features_in_name])
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The features, or sets of them, that are asked for."""
-        return tuple(name.strip() for name in self.features.split(",") if name.strip())
-
-    @property
-    def _features_in_name(self) -> str:
-        if self.feature_names == ("default",):
-            return ""
-        names = "+".join(self.feature_names)
-        if len(names) <= LONGEST_NAMES:
-            return f"-{names}"
-        return f"-{len(self.feature_names)}features_{zlib.crc32(names.encode()):08x}"
 
 
 def main() -> None:
     """Parse, check, analyse, and say where the results lie."""
-    arguments = command_line.parse(Arguments, __doc__)
-    check_values(arguments)
-    metadata = read_metadata(arguments.dump)
-    if arguments.layer not in metadata.layers:
-        raise UserError(f"{arguments.dump} holds no layer {arguments.layer!r}, only: {', '.join(metadata.layers)}")
-    from analysis.features import features_named
-
-    features = features_named(arguments.feature_names)
-    check_enough(arguments, min(metadata.records, metadata.records // arguments.subsample + metadata.lives))
+    settings = command_line.parse(AnalysisSettings, __doc__)
+    settings.check()
+    metadata = read_metadata(settings.dump)
+    settings.check_against(metadata)
+    features = settings.choose_features()
 
     from analysis.run_folder import RunFolder
 
-    run = {
-        "arguments": {
-            key: str(value) if isinstance(value, Path) else value for key, value in asdict(arguments).items()
-        },
-        "seed": arguments.seed,
-        "input": {
-            METADATA_FILE: sha256(arguments.dump / METADATA_FILE),
-            **{name: file.sha256 for name, file in metadata.files.items()},
-        },
+    with RunFolder(settings.run_folder, about_run(settings, metadata)) as folder:
+        analyse(settings, metadata, features, folder)
+
+
+def about_run(settings: AnalysisSettings, metadata: DumpMetadata) -> dict[str, "Any"]:
+    """Return what run.json tells: how to repeat the run, and what of."""
+    files = {name: file.sha256 for name, file in metadata.files.items()}
+    return {
+        "arguments": settings.to_json(),
+        "seed": settings.seed,
+        "input": {METADATA_FILE: sha256(settings.dump / METADATA_FILE), **files},
     }
-    with RunFolder(arguments.output_dir / arguments.run_name, run) as folder:
-        analyse(arguments, metadata, features, folder)
 
 
-def check_values(arguments: Arguments) -> None:
-    """Refuse values that no dump could make sense of."""
-    allowed = {
-        "subsample": (arguments.subsample >= 1, "1 or more"),
-        "hdbscan_min_cluster": (arguments.hdbscan_min_cluster >= 2, "2 or more"),
-        "hdbscan_min_samples": (arguments.hdbscan_min_samples >= 1, "1 or more"),
-        "umap_neighbors": (arguments.umap_neighbors >= 2, "2 or more"),
-        "umap_min_dist": (0 <= arguments.umap_min_dist <= 1, "0 to 1"),
-        "seed": (0 <= arguments.seed < SEEDS, f"0 to {SEEDS - 1}"),
-    }
-    for name, (fits, values) in allowed.items():
-        if not fits:
-            raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: allowed is {values}")
-
-
-def check_enough(arguments: Arguments, records: int) -> None:
-    """Refuse to look for clusters among fewer records than the settings need."""
-    needs = {
-        f"two clusters of --hdbscan-min-cluster {arguments.hdbscan_min_cluster}": 2 * arguments.hdbscan_min_cluster,
-        f"--hdbscan-min-samples {arguments.hdbscan_min_samples}": arguments.hdbscan_min_samples + 1,
-        f"--umap-neighbors {arguments.umap_neighbors}": arguments.umap_neighbors + 1,
-        "UMAP": FEWEST_FOR_UMAP,
-    }
-    for setting, needed in needs.items():
-        if records < needed:
-            raise UserError(
-                f"too few records to cluster: --subsample {arguments.subsample} keeps at most {records} of "
-                f"{arguments.dump}, {setting} needs {needed}; lower the settings or extract more"
-            )
-
-
-def analyse(arguments: Arguments, metadata: DumpMetadata, chosen: tuple["Feature", ...], folder: "RunFolder") -> None:
-    """Read, embed, cluster, compare, draw; everything lands in the run's folder."""
+def analyse(
+    settings: AnalysisSettings, metadata: DumpMetadata, features: tuple["Feature", ...], folder: "RunFolder"
+) -> None:
+    """Read, cluster, compare, draw; everything lands in the run's folder."""
     from rich.console import Console
 
+    from analysis.dataset import read_dataset
     from analysis.terminal import cluster_table, coverage_line, step
 
     console = Console()
-    with step(console, "reading the dump") as report:
-        records = read_dump(arguments.dump, subsample=arguments.subsample, layers=[arguments.layer], progress=report)
-    check_enough(arguments, len(records))
-    features = compute_features(arguments, metadata, chosen, records, console)
-    activations = records.activations[arguments.layer]
+    for line in settings.without_effect():
+        console.print(line, style="yellow", highlight=False)
+    show = partial(step, console)
+    run = start(settings, read_dataset(settings, metadata, features, show), folder, show)
 
-    with step(console, "loading the libraries"):
-        from analysis.clustering import hdbscan_labels
-        from analysis.confounds import confound_evenness
-        from analysis.effect_sizes import effect_sizes
-        from analysis.figures.cluster_features import cluster_features
-        from analysis.figures.umap_metric_scatter import umap_metric_scatter
-        from analysis.figures.umap_scatter import umap_scatter
-        from analysis.lives import lives_of, rolling_mean
-        from analysis.projection import components_explaining, umap_embedding
-        from analysis.summary import as_text, summarise
+    from analysis import views
 
-    lives = lives_of(records)
-    with step(console, f"embedding {len(records):,} records with UMAP"):
-        embedding = umap_embedding(activations, arguments.umap_neighbors, arguments.umap_min_dist, arguments.seed)
-        components = components_explaining(activations, EXPLAINED_SHARES, arguments.seed)
-    with step(console, "clustering with HDBSCAN"):
-        labels = hdbscan_labels(embedding, arguments.hdbscan_min_cluster, arguments.hdbscan_min_samples)
-    with step(console, "comparing clusters"):
-        effects = effect_sizes(features, labels, lives, arguments.seed)
-        evenness = confound_evenness(records, lives, labels)
-        summary = summarise(
-            records,
-            metadata,
-            lives,
-            labels,
-            effects,
-            evenness,
-            layer=arguments.layer,
-            subsample=arguments.subsample,
-            components=components,
-            features=chosen,
-        )
-    with step(console, "drawing"):
-        heading = f"{metadata.policy}, {arguments.layer}"
-        rolled = rolling_mean(features, lives, ROLLING_WINDOW)
-        folder.save_figure("umap_scatter.png", umap_scatter(embedding, labels, heading))
-        folder.save_figure("cluster_features.png", cluster_features(summary.clusters, heading))
-        folder.save_figure(
-            "umap_metric_scatter.png", umap_metric_scatter(embedding, rolled, ROLLING_WINDOW, heading, chosen)
-        )
-
-    places = {name: getattr(records, name) for name in ("env_id", "agent_id", "episode", "step", "tick")}
-    folder.save_array("embedding.npy", embedding)
-    folder.save_arrays("cluster_labels.npz", **places, label=labels)
-    folder.save_json("summary.json", summary.to_json())
-    folder.save_text("summary.txt", as_text(summary))
-    console.print(cluster_table(summary))
-    console.print(coverage_line(summary), highlight=False)
+    clustering = summary = report = None
+    if not settings.metric_only:
+        projection, clustering = views.find_clusters(run)
+        summary = compare(run, clustering)
+        views.draw_clusters(run, projection, clustering, summary)
+    if settings.cluster_before_umap:
+        report = views.draw_components(run, clustering)
+    if settings.feature_scatter:
+        views.draw_feature_pairs(run, clustering)
+    if settings.umap_pairs:
+        views.draw_umap_pairs(run, clustering)
+    views.write_summary(run, summary, report)
+    if summary:
+        console.print(cluster_table(summary))
+        console.print(coverage_line(summary), highlight=False)
     console.print(f"figures, arrays and summary.txt: {folder.path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def compute_features(
-    arguments: Arguments, metadata: DumpMetadata, chosen: tuple["Feature", ...], records: Records, console: "Console"
-) -> "np.ndarray":
-    """Compute the features of the records kept; those over time from every tick, which are read for them."""
-    from analysis.features import feature_matrix, needs_history, read_history
-    from analysis.terminal import step
+def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show: "Step") -> "Run":
+    """Find the principal components, save what every run has, and gather what all views need."""
+    with show("loading the libraries"):
+        from analysis.components import principal_components
+        from analysis.views import Run, save_features
+    with show("finding principal components"):
+        run = Run(settings, data, principal_components(data.activations), folder, show)
+    save_features(run)
+    return run
 
-    history = None
-    if needs_history(chosen, arguments.subsample):
-        with step(console, "reading what happened between the records kept") as report:
-            history = read_history(arguments.dump, report)
-    with step(console, "computing features"):
-        return feature_matrix(records, metadata, chosen, history)
+
+def compare(run: "Run", clustering: "Clustering") -> "Summary":
+    """Hold the clusters against the features and the confounds."""
+    from analysis.confounds import confound_evenness
+    from analysis.effect_sizes import effect_sizes
+    from analysis.summary import summarise
+
+    data, labels = run.data, clustering.labels
+    with run.step("comparing clusters"):
+        return summarise(
+            data.records,
+            data.metadata,
+            data.lives,
+            labels,
+            effect_sizes(data.values, labels, data.lives, run.settings.seed),
+            confound_evenness(data.records, data.lives, labels),
+            layer=data.layer,
+            subsample=run.settings.subsample,
+            components=run.components.needed_for(EXPLAINED_SHARES),
+            features=data.features,
+        )
 
 
 if __name__ == "__main__":

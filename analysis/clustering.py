@@ -1,26 +1,55 @@
-"""Density clusters of embedded activations."""
+"""Density clusters of records."""
+
+from dataclasses import dataclass
 
 import numpy as np
+
+from analysis.components import Components
+from analysis.projection import Projection
+from analysis.settings import AnalysisSettings
 
 NOISE = -1
 """The label of records that belong to no cluster."""
 
 
-def hdbscan_labels(points: np.ndarray, min_cluster_size: int, min_samples: int) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """What HDBSCAN found.
+
+    Attributes:
+        points: that were clustered, (B, dimensions).
+        labels: (B,) int64, clusters from 0 in order of falling size, `NOISE` for the rest.
+        tree: HDBSCAN's condensed tree: structured, one row for each record and each
+            cluster that leaves `parent`, at density `lambda_val` (1 / distance), with `child_size` records.
+    """
+
+    points: np.ndarray
+    labels: np.ndarray
+    tree: np.ndarray
+
+
+def cluster_space(
+    projection: Projection, activations: np.ndarray, components: Components, settings: AnalysisSettings
+) -> np.ndarray:
+    """Return what records are clustered in: the plane, or the first components with `--cluster-before-umap`."""
+    if settings.cluster_before_umap:
+        return components.scores(activations, settings.pre_cluster_dims)
+    return projection.points
+
+
+def hdbscan_clusters(points: np.ndarray, min_cluster_size: int, min_samples: int) -> Clustering:
     """Cluster points with HDBSCAN (Campello, Moulavi and Sander 2013), excess of mass.
 
     Args:
         points: (B, dimensions).
         min_cluster_size: smaller groups are noise; from 2 to B.
         min_samples: neighbours that make a region dense, from 1; more call more of the points noise.
-
-    Returns:
-        (B,) int64: clusters from 0 in order of falling size, `NOISE` for the rest.
     """
     import hdbscan
 
     model = hdbscan.HDBSCAN(min_cluster_size=min_cluster_size, min_samples=min_samples, core_dist_n_jobs=1)
-    return largest_first(model.fit_predict(points.astype(np.float64)))
+    labels = model.fit_predict(points.astype(np.float64))
+    return Clustering(points, largest_first(labels), model.condensed_tree_.to_numpy())
 
 
 def largest_first(labels: np.ndarray) -> np.ndarray:

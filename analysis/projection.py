@@ -1,10 +1,45 @@
 """Lower-dimensional views of activations."""
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 
-from user_error import UserError
+from analysis.components import Components
+from analysis.settings import AnalysisSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Records in a plane.
+
+    Attributes:
+        kind: "umap", "tsne" or "pca", the first word of figures' file names.
+        points: (B, 2) float32.
+        axes: names of both axes.
+    """
+
+    kind: str
+    points: np.ndarray
+    axes: tuple[str, str]
+
+
+def project(activations: np.ndarray, components: Components, settings: AnalysisSettings, seed: int) -> Projection:
+    """Lay records out in a plane, as the settings say; the seed is given apart, for layouts under other seeds.
+
+    Args:
+        activations: (B, units), not all the same.
+        components: of the activations, for `--projection pca`.
+        settings: of the analysis.
+        seed: of UMAP and t-SNE.
+    """
+    if settings.projection == "pca":
+        points = components.scores(activations, 2).astype(np.float32)
+        return Projection("pca", points, (components.name(0), components.name(1)))
+    if settings.projection == "tsne":
+        return Projection("tsne", tsne_embedding(activations, settings.tsne_perplexity, seed), ("t-SNE 1", "t-SNE 2"))
+    points = umap_embedding(activations, settings.umap_neighbors, settings.umap_min_dist, seed)
+    return Projection("umap", points, ("UMAP 1", "UMAP 2"))
 
 
 def umap_embedding(
@@ -15,18 +50,15 @@ def umap_embedding(
     One thread, so that the same seed gives the same embedding.
 
     Args:
-        activations: (B, units).
+        activations: (B, units), not all the same.
         neighbors: size of the local neighbourhoods, from 2 to B - 1.
         min_dist: the least distance between embedded points, from 0 to 1.
+        seed: of the layout.
+        dimensions: of the embedding, up to B - 2.
 
     Returns:
         (B, dimensions) float32.
-
-    Raises:
-        UserError: all activations are the same, so that there is no structure to embed.
     """
-    if (activations == activations[0]).all():
-        raise UserError("every kept record has the same activation: there is nothing to embed; check the policy")
     import umap
 
     model = umap.UMAP(n_neighbors=neighbors, min_dist=min_dist, n_components=dimensions, random_state=seed, n_jobs=1)
@@ -36,14 +68,18 @@ def umap_embedding(
         return np.asarray(model.fit_transform(activations), np.float32)
 
 
-def components_explaining(activations: np.ndarray, shares: tuple[float, ...], seed: int) -> dict[float, int]:
-    """Count the principal components needed to explain each share of the activations' variance.
+def tsne_embedding(activations: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
+    """Embed activations in a plane with t-SNE (van der Maaten and Hinton 2008), Barnes-Hut, Euclidean distances.
 
     Args:
         activations: (B, units), not all the same.
-        shares: each above 0 and below 1.
-    """
-    from sklearn.decomposition import PCA
+        perplexity: roughly the number of neighbours that are kept together, below B.
+        seed: of the layout.
 
-    explained = np.cumsum(PCA(random_state=seed).fit(activations).explained_variance_ratio_)
-    return {share: int(np.searchsorted(explained, share) + 1) for share in shares}
+    Returns:
+        (B, 2) float32.
+    """
+    from sklearn.manifold import TSNE
+
+    model = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=seed, n_jobs=1)
+    return np.asarray(model.fit_transform(activations), np.float32)

@@ -4,7 +4,6 @@ import textwrap
 from contextlib import AbstractContextManager
 
 import matplotlib
-import numpy as np
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -31,8 +30,6 @@ _RC = {
     "legend.fontsize": 8,
     "legend.frameon": False,
 }
-MANY_POINTS = 20_000
-"""Above this many points, vector formats should hold them as an image."""
 
 
 def style() -> AbstractContextManager[None]:
@@ -58,11 +55,6 @@ def cluster_marker(cluster: int) -> str:
 def category_colour(category: int) -> str:
     """Return the colour of one of the six categories of tasks."""
     return _CATEGORY_COLOURS[category]
-
-
-def point_area(points: int) -> float:
-    """Return a marker area, in square points, at which a scatter of so many points stays readable."""
-    return float(np.clip(12_000 / max(points, 1), 1.5, 22.0))
 
 
 def title(heading: str, text: str, width: int) -> str:

@@ -56,7 +56,7 @@ def summary(run: Path) -> dict:
 
 def test_everything_promised_is_in_the_run_folder(run: Path) -> None:
     assert run.name == f"planted-sub{SUBSAMPLE}-c15"
-    arrays = {"embedding.npy", "cluster_labels.npz"}
+    arrays = {"embedding.npy", "cluster_labels.npz", "features.npz"}
     words = {"run.json", "summary.json", "summary.txt", "DONE.json"}
     assert {path.name for path in run.iterdir()} == FIGURES | arrays | words
     for name in FIGURES:
@@ -167,9 +167,9 @@ def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp
     ("arguments", "message"),
     [
         (["--subsample", "0"], "--subsample is 0: allowed is 1 or more"),
-        (["--subsample", "1000"], "too few records to cluster"),
-        (["--hdbscan-min-cluster", "100000"], "too few records to cluster"),
-        (["--umap-neighbors", "100000"], "too few records to cluster"),
+        (["--subsample", "1000"], "too few records"),
+        (["--hdbscan-min-cluster", "100000"], "too few records"),
+        (["--umap-neighbors", "100000"], "too few records"),
         (["--hdbscan-min-cluster", "1"], "--hdbscan-min-cluster is 1"),
         (["--umap-min-dist", "1.5"], "--umap-min-dist is 1.5: allowed is 0 to 1"),
         (["--umap-min-dist", "nan"], "--umap-min-dist is nan"),

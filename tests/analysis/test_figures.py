@@ -14,10 +14,11 @@ from analysis.confounds import confound_evenness
 from analysis.effect_sizes import effect_sizes
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, feature_matrix
 from analysis.figures.cluster_features import cluster_features
+from analysis.figures.metric_scatter import metric_scatter
+from analysis.figures.plane_scatter import plane_scatter
 from analysis.figures.style import cluster_colour, cluster_marker
-from analysis.figures.umap_metric_scatter import umap_metric_scatter
-from analysis.figures.umap_scatter import umap_scatter
 from analysis.lives import lives_of, rolling_mean
+from analysis.projection import Projection
 from analysis.summary import as_text, summarise
 from tests.planted import planted_dump
 
@@ -58,9 +59,10 @@ def texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in written]
 
 
-def embedding(labels: np.ndarray) -> np.ndarray:
+def plane(labels: np.ndarray) -> Projection:
     rng = np.random.default_rng(0)
-    return rng.uniform(-20, 20, (labels.max() + 2, 2))[labels] + rng.normal(size=(RECORDS, 2))
+    points = rng.uniform(-20, 20, (labels.max() + 2, 2))[labels] + rng.normal(size=(RECORDS, 2))
+    return Projection("umap", points, ("UMAP 1", "UMAP 2"))
 
 
 def summary_of(labels: np.ndarray):
@@ -73,8 +75,8 @@ def summary_of(labels: np.ndarray):
     )  # fmt: skip
 
 
-def test_umap_scatter(labels: np.ndarray) -> None:
-    written = texts(umap_scatter(embedding(labels), labels, HEADING))
+def test_plane_scatter(labels: np.ndarray) -> None:
+    written = texts(plane_scatter(plane(labels), labels, HEADING, "the UMAP plane"))
     clusters = labels.max() + 1
     numbers = [text for text in written if text.isdigit()]
     assert set(numbers) <= {str(cluster) for cluster in range(clusters)} and len(set(numbers)) == len(numbers)
@@ -97,13 +99,13 @@ def test_cluster_features(labels: np.ndarray) -> None:
     assert sorted(values) == sorted(text for text in written if text in set(values))
 
 
-def test_umap_metric_scatter(labels: np.ndarray) -> None:
+def test_metric_scatter(labels: np.ndarray) -> None:
     features = feature_matrix(PLANTED.records, PLANTED.metadata)
     features[:, 0] = 7
     features[:, 1] = 0
     features[3, 1] = 1
     rolled = rolling_mean(features, lives_of(PLANTED.records))
-    written = texts(umap_metric_scatter(embedding(labels), rolled, 5, HEADING))
+    written = texts(metric_scatter(plane(labels), rolled, 5, HEADING))
     assert all(any(text.startswith(f"{name} (") for text in written) for name in FEATURE_NAMES)
     assert written.count("always 7") == 1 and not any(text == "always 0" for text in written)
 
@@ -125,7 +127,7 @@ def test_all_features_can_be_drawn_and_read() -> None:
     assert sum(text.startswith("cluster ") for text in written) == 4 * len(summary.clusters)
     assert figure.get_figwidth() < 20
     rolled = rolling_mean(features, lives)
-    panels = umap_metric_scatter(embedding(labels), rolled, 5, HEADING, EXTENDED_FEATURES).axes
+    panels = metric_scatter(plane(labels), rolled, 5, HEADING, EXTENDED_FEATURES).axes
     titles = [axes.get_title().split(" (")[0] for axes in panels if axes.get_title()]
     assert titles == names
 

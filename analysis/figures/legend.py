@@ -1,0 +1,45 @@
+"""The legend of clusters, beside every scatter that shows them."""
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis.clustering import NOISE
+from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
+
+_ROWS = 28
+_MOST_ENTRIES = 3 * _ROWS
+_COLUMN_INCHES = 1.75
+
+
+def legend_width(labels: np.ndarray, rows: int = _ROWS) -> float:
+    """Return the inches that the legend of these clusters needs."""
+    return _COLUMN_INCHES * -(-len(_handles(labels, crowded=False)) // rows)
+
+
+def add_cluster_legend(figure: Figure, labels: np.ndarray, *, crowded: bool, rows: int = _ROWS) -> None:
+    """Add the clusters' colours and shares at the right; the largest where there are too many.
+
+    Args:
+        figure: wide enough.
+        labels: (B,) clusters from 0; negative for noise.
+        crowded: points are drawn as cells, so that markers tell nothing.
+        rows: in one column of the legend.
+    """
+    handles = _handles(labels, crowded=crowded)
+    columns = -(-len(handles) // rows)
+    figure.legend(handles=handles, loc="outside right upper", ncols=columns, title="cluster (share of records)")
+
+
+def _handles(labels: np.ndarray, *, crowded: bool) -> list[Line2D]:
+    clusters = range(labels.max() + 1)
+    named = clusters[: _MOST_ENTRIES - 2]
+    shares = np.bincount(labels + 1, minlength=1) / len(labels)
+    entries = [(cluster_colour(c), cluster_marker(c), f"{c} ({shares[c + 1]:.1%})") for c in named]
+    if len(named) < len(clusters):
+        entries.append(("none", "none", f"and {len(clusters) - len(named)} smaller"))
+    entries.append((NOISE_COLOUR, "o", f"noise ({shares[NOISE + 1]:.1%})"))
+    return [
+        Line2D([], [], linestyle="none", marker="s" if crowded else marker, markersize=6, color=colour, label=text)
+        for colour, marker, text in entries
+    ]

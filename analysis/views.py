@@ -1,0 +1,144 @@
+"""The views of one analysis: each is computed, drawn and written to the run's folder by one function."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.clustering import Clustering, cluster_space, hdbscan_clusters
+from analysis.components import ComponentReport, Components, report_components
+from analysis.dataset import ROLLING_WINDOW, Dataset, Step
+from analysis.projection import Projection, project, umap_embedding
+from analysis.run_folder import RunFolder
+from analysis.settings import PROJECTION_NAMES, AnalysisSettings
+from analysis.summary import Summary, as_text
+
+_PLACES = ("env_id", "agent_id", "episode", "step", "tick")
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What every view is made from, and where it goes.
+
+    Attributes:
+        settings: of the analysis.
+        data: that is analysed.
+        components: of its activations.
+        folder: that results are written to.
+        step: shows that a step runs.
+    """
+
+    settings: AnalysisSettings
+    data: Dataset
+    components: Components
+    folder: RunFolder
+    step: Step
+
+
+def save_features(run: Run) -> None:
+    """Write features.npz: the features of every record kept, with who and when it is."""
+    names = np.array([feature.name for feature in run.data.features])
+    run.folder.save_arrays("features.npz", names=names, values=run.data.values, **_places(run.data))
+
+
+def find_clusters(run: Run) -> tuple[Projection, Clustering]:
+    """Lay the records out in a plane and cluster them; writes embedding.npy and cluster_labels.npz."""
+    settings, data = run.settings, run.data
+    with run.step(f"embedding {len(data):,} records with {PROJECTION_NAMES[settings.projection]}"):
+        projection = project(data.activations, run.components, settings, settings.seed)
+    with run.step("clustering with HDBSCAN"):
+        space = cluster_space(projection, data.activations, run.components, settings)
+        clustering = hdbscan_clusters(space, settings.hdbscan_min_cluster, settings.hdbscan_min_samples)
+    run.folder.save_array("embedding.npy", projection.points)
+    run.folder.save_arrays("cluster_labels.npz", **_places(data), label=clustering.labels)
+    return projection, clustering
+
+
+def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summary: Summary) -> None:
+    """Draw the plane by cluster and by feature, and what sets the clusters apart."""
+    from analysis.figures.cluster_features import cluster_features
+    from analysis.figures.metric_scatter import metric_scatter
+    from analysis.figures.plane_scatter import plane_scatter
+
+    data, kind = run.data, projection.kind
+    with run.step("drawing clusters"):
+        plane = plane_scatter(projection, clustering.labels, data.heading, run.settings.clustered_in)
+        run.folder.save_figure(f"{kind}_scatter.png", plane)
+        run.folder.save_figure("cluster_features.png", cluster_features(summary.clusters, data.heading))
+        metrics = metric_scatter(projection, data.rolled, ROLLING_WINDOW, data.heading, data.features)
+        run.folder.save_figure(f"{kind}_metric_scatter.png", metrics)
+
+
+def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
+    """Draw the first principal components and the features that they go with; writes pca.npz."""
+    from analysis.figures.pair_panels import pair_panels
+    from analysis.figures.pca_feature_correlations import pca_feature_correlations
+    from analysis.figures.pca_feature_profiles import pca_feature_profiles
+
+    data, components, dims = run.data, run.components, run.settings.pre_cluster_dims
+    scores = components.scores(data.activations, dims)
+    with run.step("comparing principal components with features"):
+        report = report_components(components, scores, data)
+    run.folder.save_arrays(
+        "pca.npz",
+        mean=components.mean,
+        components=components.directions[:dims],
+        explained_variance_ratio=components.explained[:dims],
+        pearson_r=report.r,
+        r2=report.r2,
+    )
+    with run.step("drawing principal components"):
+        names = [components.name(i) for i in range(dims)]
+        run.folder.save_figure("pca_pairs.png", pair_panels(scores, names, _labels(clustering), data.heading))
+        run.folder.save_figure("pca_feature_correlations.png", pca_feature_correlations(report, data.heading))
+        run.folder.save_figure("pca_feature_profiles.png", pca_feature_profiles(report, scores, data))
+    return report
+
+
+def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
+    """Draw every pair of features."""
+    from analysis.figures.feature_scatter import feature_scatter
+
+    data = run.data
+    with run.step("drawing pairs of features"):
+        figure = feature_scatter(data.rolled, data.features, _labels(clustering), ROLLING_WINDOW, data.heading)
+        run.folder.save_figure("feature_scatter.png", figure)
+
+
+def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
+    """Embed the activations in more dimensions, and draw these in pairs; writes umap_pairs.npy."""
+    from analysis.figures.pair_panels import pair_panels
+
+    settings, data = run.settings, run.data
+    dims = settings.umap_pairs_dims
+    with run.step(f"embedding {len(data):,} records with UMAP in {dims} dimensions"):
+        points = umap_embedding(data.activations, settings.umap_neighbors, settings.umap_min_dist, settings.seed, dims)
+    run.folder.save_array("umap_pairs.npy", points)
+    with run.step("drawing pairs of dimensions"):
+        names = [f"UMAP {i + 1}" for i in range(dims)]
+        run.folder.save_figure("umap_pairs.png", pair_panels(points, names, _labels(clustering), data.heading))
+
+
+def write_summary(run: Run, summary: Summary | None, report: ComponentReport | None) -> None:
+    """Write summary.json and summary.txt: the clusters where they were looked for, and the principal components."""
+    data = run.data
+    about = {"policy": data.metadata.policy, "layer": data.layer, "records": len(data), "lives": len(data.lives)}
+    content = summary.to_json() if summary else {**about, "clusters": None}
+    text = as_text(summary) if summary else _without_clusters(data)
+    run.folder.save_json("summary.json", {**content, "components": report.to_json() if report else None})
+    run.folder.save_text("summary.txt", "\n".join([text, report.as_text()]) if report else text)
+
+
+def _without_clusters(data: Dataset) -> str:
+    return (
+        f"Policy {data.metadata.policy}, layer {data.layer}\n"
+        f"Records: {len(data):,} kept, {len(data.lives):,} lives\n"
+        "No clusters were looked for (--metric-only).\n"
+    )
+
+
+def _labels(clustering: Clustering | None) -> np.ndarray | None:
+    return clustering.labels if clustering else None
+
+
+def _places(data: Dataset) -> dict[str, np.ndarray]:
+    return {name: getattr(data.records, name) for name in _PLACES}
