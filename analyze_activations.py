@@ -76,6 +76,8 @@ def analyse(
         projection, clustering = views.find_clusters(run)
         summary = compare(run, clustering)
         views.draw_clusters(run, projection, clustering, summary)
+        if settings.dendrogram_explorer:
+            views.write_dendrogram_explorer(run, projection, clustering)
     if settings.cluster_before_umap:
         report = views.draw_components(run, clustering)
     if settings.feature_scatter:

@@ -118,6 +118,15 @@ def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
         run.folder.save_figure("umap_pairs.png", pair_panels(points, names, _labels(clustering), data.heading))
 
 
+def write_dendrogram_explorer(run: Run, projection: Projection, clustering: Clustering) -> None:
+    """Write the page that moves through HDBSCAN's tree of clusters by density."""
+    from analysis.dendrogram_page.page import dendrogram_page
+
+    with run.step("writing the dendrogram explorer"):
+        page = dendrogram_page(projection, clustering, run.settings.clustered_in, run.data, run.settings.seed)
+        run.folder.save_text("dendrogram_explorer.html", page)
+
+
 def write_summary(run: Run, summary: Summary | None, report: ComponentReport | None) -> None:
     """Write summary.json and summary.txt: the clusters where they were looked for, and the principal components."""
     data = run.data

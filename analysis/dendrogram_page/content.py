@@ -1,0 +1,166 @@
+"""What the dendrogram page holds: points, the tree's clusters, and the densities at which it is cut."""
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.cluster_tree import ClusterTree
+from analysis.clustering import NOISE, Clustering
+from analysis.dataset import Dataset
+from analysis.effect_sizes import Moments, cohens_d
+from analysis.projection import Projection
+
+LEVELS = 60
+POINTS_AT_MOST = 20_000
+COLOURS = 8
+_STRONGEST = 5
+_NO_CLUSTER = 65_535
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the tree's clusters stand in its picture, (C,) each: a block from `low` to `high`, one for each leaf.
+
+    Attributes:
+        low: lower end.
+        high: upper end; a parent's block spans those of its children.
+        colour: number of a colour; the largest child keeps its parent's.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    colour: np.ndarray
+
+
+def page_content(
+    projection: Projection, clustering: Clustering, tree: ClusterTree, data: Dataset, seed: int
+) -> dict[str, Any]:
+    """Gather the page's data as plain values; long arrays as base64 of little-endian numbers.
+
+    Args:
+        projection: B records in the plane.
+        clustering: of the same records; the run's own clusters.
+        tree: of the clustering.
+        data: with the features of the same records.
+        seed: of the sample of points, where there are too many to show.
+    """
+    if len(tree) >= _NO_CLUSTER:
+        raise ValueError(f"a page cannot hold {len(tree)} clusters")
+    densities = tree.densities(LEVELS)
+    shown = np.arange(len(data))
+    if len(data) > POINTS_AT_MOST:
+        shown = np.sort(np.random.default_rng(seed).choice(len(data), POINTS_AT_MOST, replace=False))
+    own = run_clusters(tree, clustering.labels)
+    own_of = np.append(own, _NO_CLUSTER)[clustering.labels]  # noise, -1, takes the last
+    standing = np.stack([tree.standing(density) for density in densities])  # (levels, C)
+    lasts = np.searchsorted(densities, tree.leaves[shown], side="right")
+    return {
+        "records": len(data),
+        "densities": densities.tolist(),
+        "levels": [_level(tree, density) for density in densities],
+        "clusters": _clusters(tree, clustering.labels, own, data),
+        "x": _encode(projection.points[shown, 0], "<f4"),
+        "y": _encode(projection.points[shown, 1], "<f4"),
+        "home": _encode(tree.home[shown], "<u2"),
+        "lasts": _encode(lasts, "<u1"),
+        "own": _encode(own_of[shown], "<u2"),
+        "standing": _encode(standing, "<u2"),
+    }
+
+
+def run_clusters(tree: ClusterTree, labels: np.ndarray) -> np.ndarray:
+    """Find the run's clusters in the tree: the number in the tree of each label, (labels,) int64.
+
+    HDBSCAN's excess of mass picks clusters of the tree with all records that they are born with.
+    """
+    found = []
+    for label in range(labels.max() + 1):
+        member = labels == label
+        cluster = int(tree.home[member].min())
+        while tree.size[cluster] < member.sum():
+            cluster = int(tree.parent[cluster])
+        found.append(cluster)
+    return np.array(found, np.int64)
+
+
+def block_layout(tree: ClusterTree) -> Layout:
+    """Give every leaf of the tree a place, the largest child first, and every cluster the span of its leaves."""
+    children: list[list[int]] = [[] for _ in range(len(tree))]
+    for cluster in np.argsort(-tree.size, kind="stable").tolist():
+        if cluster:
+            children[tree.parent[cluster]].append(cluster)
+    leaves = np.array([0 if each else 1 for each in children])
+    for cluster in range(len(tree) - 1, 0, -1):
+        leaves[tree.parent[cluster]] += leaves[cluster]
+    low, colour, fresh = np.zeros(len(tree)), np.zeros(len(tree), np.int64), 0
+    for cluster, within in enumerate(children):  # parents come before their children
+        start = low[cluster]
+        for rank, child in enumerate(within):
+            low[child], start = start, start + leaves[child]
+            fresh += rank > 0
+            if rank > 0 and fresh % COLOURS == colour[cluster]:
+                fresh += 1
+            colour[child] = colour[cluster] if rank == 0 else fresh % COLOURS
+    return Layout(low, low + leaves, colour)
+
+
+def strongest_features(tree: ClusterTree, data: Dataset) -> list[list[tuple[str, float]]]:
+    """Return, for each cluster as it is born, the features with the largest Cohen's d against all other records.
+
+    A description of the records at hand, not a test; the root, which has no other records, has none.
+    """
+    spread = data.values.std(axis=0)
+    scaled = (data.values - data.values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)  # (B, F)
+    total, square = tree.gathered(scaled), tree.gathered(scaled**2)
+    found: list[list[tuple[str, float]]] = [[]]
+    for cluster in range(1, len(tree)):
+        inside = _moments(int(tree.size[cluster]), total[cluster], square[cluster])
+        outside = _moments(
+            int(tree.size[0] - tree.size[cluster]), total[0] - total[cluster], square[0] - square[cluster]
+        )
+        effects = np.where(spread > 0, cohens_d(inside, outside), 0.0)
+        order = np.argsort(-np.abs(effects), kind="stable")[:_STRONGEST]
+        found.append([(data.features[i].name, float(effects[i])) for i in order if effects[i]])
+    return found
+
+
+def _moments(count: int, total: np.ndarray, square: np.ndarray) -> Moments:
+    mean = total / count
+    variance = np.maximum(square - count * mean**2, 0.0) / max(1, count - 1)
+    return Moments(count, mean, variance)
+
+
+def _level(tree: ClusterTree, density: float) -> dict[str, Any]:
+    clusters, sizes = np.unique(tree.cut(density), return_counts=True)
+    kept = clusters != NOISE
+    return {
+        "clusters": clusters[kept].tolist(),
+        "sizes": sizes[kept].tolist(),
+        "noise": int(sizes[~kept].sum()),
+    }
+
+
+def _clusters(tree: ClusterTree, labels: np.ndarray, own: np.ndarray, data: Dataset) -> dict[str, list[Any]]:
+    layout = block_layout(tree)
+    name = dict(zip(own.tolist(), range(labels.max() + 1), strict=True))
+    return {
+        "parent": tree.parent.tolist(),
+        "birth": tree.birth.tolist(),
+        "death": [death if np.isfinite(death) else None for death in tree.death.tolist()],
+        "size": tree.size.tolist(),
+        "persistence": tree.persistence.tolist(),
+        "low": layout.low.tolist(),
+        "high": layout.high.tolist(),
+        "colour": layout.colour.tolist(),
+        "run": [name.get(cluster) for cluster in range(len(tree))],
+        "strongest": [
+            [[feature, effect if np.isfinite(effect) else None] for feature, effect in effects]
+            for effects in strongest_features(tree, data)
+        ],
+    }
+
+
+def _encode(values: np.ndarray, kind: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode()

@@ -1,0 +1,184 @@
+"use strict";
+
+const facts = JSON.parse(document.getElementById("facts").textContent);
+const NOISE = 65535;
+const UNLIT = "#e3e6ea";
+const DECIMALS = 3;
+const NUMBERS_AT_MOST = 40;
+
+function decoded(text, Kind) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Kind(bytes.buffer);
+}
+
+const points = {
+  x: decoded(facts.x, Float32Array),
+  y: decoded(facts.y, Float32Array),
+  home: decoded(facts.home, Uint16Array),
+  lasts: decoded(facts.lasts, Uint8Array),
+  own: decoded(facts.own, Uint16Array),
+};
+const standing = decoded(facts.standing, Uint16Array); // (levels, clusters)
+const clusters = facts.clusters;
+const count = clusters.parent.length;
+const LAST = facts.densities.length - 1;
+
+const ownSizes = new Map();
+for (let i = 0; i < count; i++) if (clusters.run[i] !== null) ownSizes.set(i, clusters.size[i]);
+
+/** The cluster of each point that is shown: at a level, or as the run has it. */
+function clusterOfPoints(level, own) {
+  if (own) return points.own;
+  const row = standing.subarray(level * count, (level + 1) * count);
+  return Uint16Array.from(points.home, (home, i) => (points.lasts[i] > level ? row[home] : NOISE));
+}
+
+/** How many records, of all, each cluster holds: at a level, or as the run has it. */
+function sizesOf(level, own) {
+  if (own) return ownSizes;
+  const { clusters: there, sizes } = facts.levels[level];
+  return new Map(there.map((cluster, i) => [cluster, sizes[i]]));
+}
+
+const number = (value) => (value === null ? "∞" : Number(value.toPrecision(DECIMALS)).toLocaleString("en"));
+
+function effects(cluster) {
+  const told = clusters.strongest[cluster].map(([feature, d]) => {
+    const size = d === null ? "∞" : Math.abs(d).toFixed(2);
+    return `${feature} ${d !== null && d < 0 ? "−" : "+"}${size}`;
+  });
+  return told.length ? `<br>Cohen's d against all others: ${told.join("<br>&nbsp;&nbsp;")}` : "";
+}
+
+function describe(cluster, size) {
+  const run = clusters.run[cluster] === null ? "" : `, the run's cluster ${clusters.run[cluster]}`;
+  const now = size === undefined ? "" : `${size.toLocaleString("en")} records here, `;
+  return (
+    `<b>cluster ${cluster}</b>${run}<br>${now}${clusters.size[cluster].toLocaleString("en")} at its birth` +
+    `<br>densities ${number(clusters.birth[cluster])} to ${number(clusters.death[cluster])}` +
+    `<br>persistence ${number(clusters.persistence[cluster])}${effects(cluster)}`
+  );
+}
+
+/** Where each cluster's number stands: its shown member nearest to the mean of those. */
+function places(clusterOf, sizes) {
+  const sums = new Map();
+  for (let i = 0; i < clusterOf.length; i++) {
+    if (clusterOf[i] === NOISE) continue;
+    const sum = sums.get(clusterOf[i]) ?? { x: 0, y: 0, n: 0, best: Infinity, at: i };
+    sum.x += points.x[i];
+    sum.y += points.y[i];
+    sum.n += 1;
+    sums.set(clusterOf[i], sum);
+  }
+  for (let i = 0; i < clusterOf.length; i++) {
+    const sum = sums.get(clusterOf[i]);
+    if (sum === undefined) continue;
+    const away = (points.x[i] - sum.x / sum.n) ** 2 + (points.y[i] - sum.y / sum.n) ** 2;
+    if (away < sum.best) Object.assign(sum, { best: away, at: i });
+  }
+  const largest = [...sums.keys()].sort((a, b) => sizes.get(b) - sizes.get(a)).slice(0, NUMBERS_AT_MOST);
+  return largest.map((cluster) => ({ cluster, x: points.x[sums.get(cluster).at], y: points.y[sums.get(cluster).at] }));
+}
+
+const positive = facts.densities[0];
+const end = Math.max(...facts.densities, ...clusters.death.filter((death) => death !== null));
+const start = clusters.birth.map((birth) => Math.log10(Math.max(birth, positive)));
+const stop = clusters.death.map((death) => Math.log10(Math.max(death ?? end * 1.2, positive)));
+
+function steps(colours) {
+  return colours.flatMap((colour, i) => [[i / colours.length, colour], [(i + 1) / colours.length, colour]]);
+}
+
+const palette = [facts.noiseColour, ...facts.colours];
+const quiet = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+const margin = { l: 45, r: 10, t: 30, b: 45 };
+
+function drawPlane() {
+  const bare = { showgrid: false, zeroline: false, showticklabels: false };
+  const records = {
+    type: "scattergl", mode: "markers", x: points.x, y: points.y, hoverinfo: "text", text: [],
+    marker: { size: points.x.length > 5000 ? 4 : 6, opacity: 0.8, cmin: 0, cmax: palette.length, colorscale: steps(palette) },
+  };
+  const layout = {
+    margin, showlegend: false, hovermode: "closest", dragmode: "pan", hoverlabel: { align: "left" },
+    xaxis: { ...bare, title: { text: facts.axes[0] } },
+    yaxis: { ...bare, title: { text: facts.axes[1] }, scaleanchor: "x" },
+    annotations: [],
+  };
+  return Plotly.newPlot("plane", [records], layout, { ...quiet, scrollZoom: true });
+}
+
+function drawTree() {
+  const blocks = {
+    type: "bar", orientation: "h", hoverinfo: "text", textposition: "none", text: clusters.size.map((_, i) => describe(i)),
+    base: start, x: stop.map((to, i) => to - start[i]),
+    y: clusters.low.map((low, i) => (low + clusters.high[i]) / 2), width: clusters.low.map((low, i) => clusters.high[i] - low),
+    marker: { color: clusters.size.map(() => UNLIT), line: { color: "#fff", width: 1 } },
+  };
+  const decades = [];
+  for (let power = Math.floor(start[0]); power <= Math.ceil(Math.log10(end * 1.2)); power++) decades.push(power, power + Math.log10(2), power + Math.log10(5));
+  const layout = {
+    margin, showlegend: false, hovermode: "closest", hoverlabel: { align: "left" }, dragmode: "zoom",
+    xaxis: { title: { text: "density (1 / distance)" }, zeroline: false, tickvals: decades, ticktext: decades.map((power) => number(10 ** power)) },
+    yaxis: { showticklabels: false, showgrid: false, zeroline: false, title: { text: "clusters of the tree" } },
+    shapes: [],
+  };
+  return Plotly.newPlot("tree", [blocks], layout, quiet);
+}
+
+const slider = document.getElementById("level");
+const ownBox = document.getElementById("own");
+slider.max = LAST;
+
+function tell(level, sizes, own) {
+  const inside = [...sizes.values()].reduce((sum, size) => sum + size, 0);
+  const share = (part) => `${((100 * part) / facts.records).toFixed(1)}%`;
+  const kind = sizes.size === 1 ? "cluster holds" : "clusters hold";
+  const where = own ? "The run's own clusters" : `Density ${number(facts.densities[level])}, level ${level + 1} of ${LAST + 1}`;
+  return `${where}: ${sizes.size} ${kind} ${share(inside)} of the records, ${share(facts.records - inside)} are noise.`;
+}
+
+function show() {
+  const level = Number(slider.value), own = ownBox.checked;
+  const clusterOf = clusterOfPoints(level, own);
+  const sizes = sizesOf(level, own);
+  const texts = new Map([...sizes].map(([cluster, size]) => [cluster, describe(cluster, size)]));
+  // The run's own clusters have the colours and numbers of its figures.
+  const colourOf = (cluster) => (own ? clusters.run[cluster] % facts.colours.length : clusters.colour[cluster]);
+  const nameOf = (cluster) => String(own ? clusters.run[cluster] : cluster);
+  const colour = Array.from(clusterOf, (cluster) => (cluster === NOISE ? 0 : colourOf(cluster) + 1) + 0.5);
+  const text = Array.from(clusterOf, (cluster, i) => texts.get(cluster) ?? `noise here; last in cluster ${points.home[i]}`);
+  const numbers = places(clusterOf, sizes).map(({ cluster, x, y }) => ({
+    x, y, text: `<b>${nameOf(cluster)}</b>`, showarrow: false, font: { size: 12, color: "#000" }, bgcolor: "rgba(255,255,255,0.6)", borderpad: 1,
+  }));
+  Plotly.restyle("plane", { "marker.color": [colour], text: [text] }, [0]);
+  Plotly.relayout("plane", { annotations: numbers });
+  const lit = clusters.size.map((_, i) => (sizes.has(i) ? facts.colours[colourOf(i)] : UNLIT));
+  Plotly.restyle("tree", { "marker.color": [lit], text: [clusters.size.map((_, i) => describe(i, sizes.get(i)))] }, [0]);
+  const at = Math.log10(facts.densities[level]);
+  const line = { type: "line", x0: at, x1: at, y0: 0, y1: 1, yref: "paper", line: { color: "#1d2733", width: 2, dash: "dot" } };
+  Plotly.relayout("tree", { shapes: own ? [] : [line] });
+  const told = tell(level, sizes, own);
+  document.getElementById("told").textContent = told;
+  slider.setAttribute("aria-valuetext", told);
+  window.explorer = { level, own, clusterOf, sizes, told };
+}
+
+function goTo(level) {
+  ownBox.checked = false;
+  slider.value = Math.min(LAST, Math.max(0, level));
+  show();
+}
+
+Promise.all([drawPlane(), drawTree()]).then(() => {
+  slider.addEventListener("input", () => goTo(Number(slider.value)));
+  ownBox.addEventListener("change", show);
+  document.getElementById("sparser").addEventListener("click", () => goTo(Number(slider.value) - 1));
+  document.getElementById("denser").addEventListener("click", () => goTo(Number(slider.value) + 1));
+  document.getElementById("tree").on("plotly_click", (event) => {
+    const birth = clusters.birth[event.points[0].pointNumber];
+    goTo(facts.densities.findIndex((density) => density > birth));
+  });
+  show();
+});
