@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from analysis.clustering import Clustering
     from analysis.dataset import Dataset, Step
     from analysis.features import Feature
+    from analysis.projection import Projection
     from analysis.run_folder import RunFolder
     from analysis.summary import Summary
     from analysis.views import Run
@@ -61,7 +62,7 @@ def analyse(
     from rich.console import Console
 
     from analysis.dataset import read_dataset
-    from analysis.terminal import cluster_table, coverage_line, step
+    from analysis.terminal import cluster_table, step, verdict_lines
 
     console = Console()
     for line in settings.without_effect():
@@ -73,8 +74,7 @@ def analyse(
 
     clustering = summary = report = None
     if not settings.metric_only:
-        projection, clustering = views.find_clusters(run)
-        summary = compare(run, clustering)
+        projection, clustering, summary = find_and_compare(run)
         views.draw_clusters(run, projection, clustering, summary)
         if settings.dendrogram_explorer:
             views.write_dendrogram_explorer(run, projection, clustering)
@@ -87,7 +87,7 @@ def analyse(
     views.write_summary(run, summary, report)
     if summary:
         console.print(cluster_table(summary))
-        console.print(coverage_line(summary), highlight=False)
+        console.print(verdict_lines(summary), highlight=False)
     console.print(f"figures, arrays and summary.txt: {folder.path}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -102,26 +102,35 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
     return run
 
 
-def compare(run: "Run", clustering: "Clustering") -> "Summary":
-    """Hold the clusters against the features and the confounds."""
-    from analysis.confounds import confound_evenness
-    from analysis.effect_sizes import effect_sizes
-    from analysis.summary import summarise
+def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
+    """Find clusters, and say what they are worth; other seeds are tried in a process beside."""
+    from analysis import views
+    from analysis.cluster_statistics import cluster_statistics
+    from analysis.clustering import cluster_method
+    from analysis.inference import Inference
+    from analysis.stability import SeedsBeside
+    from analysis.summarise import summarise
 
-    data, labels = run.data, clustering.labels
-    with run.step("comparing clusters"):
-        return summarise(
-            data.records,
-            data.metadata,
-            data.lives,
-            labels,
-            effect_sizes(data.values, labels, data.lives, run.settings.seed),
-            confound_evenness(data.records, data.lives, labels),
-            layer=data.layer,
-            subsample=run.settings.subsample,
-            components=run.components.needed_for(EXPLAINED_SHARES),
-            features=data.features,
-        )
+    settings, data, method = run.settings, run.data, cluster_method(run.settings)
+    inference = Inference(settings.permutations, settings.bootstraps, settings.confidence, settings.seed)
+    with SeedsBeside(data.activations, data.lives, method, settings.seed) as seeds:
+        projection, clustering = views.find_clusters(run)
+        with run.step("comparing clusters"):
+            found = cluster_statistics(data, clustering.points, clustering.labels, method, inference)
+        residualized = views.repeat_without(run, clustering, found, method) if settings.residual_names else None
+        with run.step("waiting for other seeds"):
+            stability = seeds.result()
+    components = run.components.needed_for(EXPLAINED_SHARES)
+    summary = summarise(
+        data,
+        clustering.labels,
+        found,
+        stability,
+        subsample=settings.subsample,
+        components=components,
+        residualized=residualized,
+    )
+    return projection, clustering, summary
 
 
 if __name__ == "__main__":

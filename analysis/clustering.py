@@ -1,11 +1,13 @@
 """Density clusters of records."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.components import Components
-from analysis.projection import Projection
+from analysis.cluster_method import ClusterMethod
+from analysis.components import Components, principal_components
+from analysis.projection import Projection, project
 from analysis.settings import AnalysisSettings
 
 NOISE = -1
@@ -35,6 +37,29 @@ def cluster_space(
     if settings.cluster_before_umap:
         return components.scores(activations, settings.pre_cluster_dims)
     return projection.points
+
+
+def cluster_method(settings: AnalysisSettings) -> ClusterMethod:
+    """Return how these settings find clusters, as something that can be done again."""
+    return ClusterMethod(
+        embed=functools.partial(points_to_cluster, settings=settings),
+        hdbscan=functools.partial(hdbscan_labels, min_samples=settings.hdbscan_min_samples),
+        min_cluster_size=settings.hdbscan_min_cluster,
+        seeded=settings.projection != "pca" and not settings.cluster_before_umap,
+    )
+
+
+def points_to_cluster(activations: np.ndarray, settings: AnalysisSettings, seed: int) -> np.ndarray:
+    """Lay activations, (B, units), out as these settings cluster them, from nothing: (B, dimensions)."""
+    components = principal_components(activations)
+    if settings.cluster_before_umap:
+        return components.scores(activations, settings.pre_cluster_dims)
+    return project(activations, components, settings, seed).points
+
+
+def hdbscan_labels(points: np.ndarray, min_cluster_size: int, min_samples: int) -> np.ndarray:
+    """Return nothing but the labels of `hdbscan_clusters`, (B,) int64."""
+    return hdbscan_clusters(points, min_cluster_size, min_samples).labels
 
 
 def hdbscan_clusters(points: np.ndarray, min_cluster_size: int, min_samples: int) -> Clustering:

@@ -11,6 +11,7 @@ from activation_store.reader import Progress, read_dump
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from analysis.features import Feature, feature_matrix, needs_history, read_history
+from analysis.features.observed import own_truth_columns
 from analysis.lives import Lives, lives_of, rolling_mean
 from analysis.settings import AnalysisSettings
 from user_error import UserError
@@ -21,7 +22,7 @@ ROLLING_WINDOW = 5
 Step = Callable[[str], AbstractContextManager[Progress]]
 """Shows that a step runs, and gives what is to be told the share done; `analysis.terminal.step` with its console."""
 
-_COLUMNS = ("map",)
+_COLUMNS = ("map", "row", "col")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ def read_dataset(
             left, or the activations are not finite or all the same.
     """
     layer = settings.layer
-    columns = [name for name in _COLUMNS if name in metadata.columns]
+    columns = sorted({*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)})
     with step("reading the dump") as report:
         records = read_dump(
             settings.dump, subsample=settings.subsample, layers=[layer], columns=columns, leave_out=["tables"],

@@ -21,6 +21,7 @@ PROJECTION_NAMES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 _SEEDS = 2**32
 _FEWEST_FOR_UMAP = 4
 _LONGEST_NAMES = 80
+_FEWEST_DRAWS, _MOST_DRAWS = 99, 100_000
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,14 @@ class AnalysisSettings:
     """Also embed the activations with UMAP in more dimensions: umap_pairs.png."""
     umap_pairs_dims: int = 10
     """Dimensions for --umap-pairs, from 2 to 100."""
+    permutations: int = 999
+    """Circular shifts behind each test, 99 to 100000: more of them, steadier p-values."""
+    bootstraps: int = 999
+    """Resamples behind each interval, 99 to 100000."""
+    confidence: float = 0.95
+    """Confidence of the intervals, from 0.5 to below 1."""
+    residualize: str = ""
+    """Repeat the analysis with these regressed out: tick, age, row, column, agent, episode, features; with commas."""
     dendrogram_explorer: bool = False
     """Also write dendrogram_explorer.html, a page that moves through HDBSCAN's tree of clusters by density."""
     seed: int = 42
@@ -72,6 +81,11 @@ class AnalysisSettings:
     def feature_names(self) -> tuple[str, ...]:
         """The features, or sets of them, that are asked for."""
         return tuple(name.strip() for name in self.features.split(",") if name.strip())
+
+    @property
+    def residual_names(self) -> tuple[str, ...]:
+        """The variables to regress out, each once."""
+        return tuple(dict.fromkeys(name.strip() for name in self.residualize.split(",") if name.strip()))
 
     @property
     def run_folder(self) -> Path:
@@ -92,6 +106,8 @@ class AnalysisSettings:
             names = "+".join(self.feature_names)
             long = f"{len(self.feature_names)}features_{zlib.crc32(names.encode()):08x}"
             yield names if len(names) <= _LONGEST_NAMES else long
+        if self.residual_names:
+            yield f"without_{'+'.join(self.residual_names)}"
 
     @property
     def clustered_in(self) -> str:
@@ -120,6 +136,9 @@ class AnalysisSettings:
             "hdbscan_min_samples": (self.hdbscan_min_samples >= 1, "1 or more"),
             "pre_cluster_dims": (self.pre_cluster_dims >= 2, "2 or more"),
             "umap_pairs_dims": (2 <= self.umap_pairs_dims <= 100, "2 to 100"),
+            "permutations": (_FEWEST_DRAWS <= self.permutations <= _MOST_DRAWS, f"{_FEWEST_DRAWS} to {_MOST_DRAWS}"),
+            "bootstraps": (_FEWEST_DRAWS <= self.bootstraps <= _MOST_DRAWS, f"{_FEWEST_DRAWS} to {_MOST_DRAWS}"),
+            "confidence": (0.5 <= self.confidence < 1, "0.5 to below 1"),
             "seed": (0 <= self.seed < _SEEDS, f"0 to {_SEEDS - 1}"),
         }
         for name, (fits, values) in allowed.items():
@@ -138,13 +157,18 @@ class AnalysisSettings:
         """Return the features that are asked for.
 
         Raises:
-            UserError: there is no such feature, none is named, or too few for `--feature-scatter`.
+            UserError: there is no such feature, none is named, or too few for `--feature-scatter`; or there is no
+                such variable to regress out.
         """
         from analysis.features import features_named
 
         features = features_named(self.feature_names)
         if self.feature_scatter and len(features) < 2:
             raise UserError(f"--feature-scatter needs two features or more: --features names {features[0].name} only")
+        if self.residual_names:
+            from analysis.residuals import check_residual_names
+
+            check_residual_names(self.residual_names, [feature.name for feature in features])
         return features
 
     def check_against(self, metadata: DumpMetadata) -> None:
@@ -196,7 +220,7 @@ class AnalysisSettings:
             "without --cluster-before-umap": ["pre_cluster_dims"] * (not self.cluster_before_umap),
             "without --umap-pairs": ["umap_pairs_dims"] * (not self.umap_pairs),
             "since nothing is embedded with UMAP": ["umap_neighbors", "umap_min_dist"] * (not self.uses_umap),
-            "with --metric-only": ["projection", "hdbscan_min_cluster", "hdbscan_min_samples"] * self.metric_only,
+            "with --metric-only": [*_OF_CLUSTERS] * self.metric_only,
             "unless t-SNE makes the plane": ["tsne_perplexity"] * (self.metric_only or self.projection != "tsne"),
         }
         changed = ((why, [n for n in names if getattr(self, n) != _DEFAULTS[n]]) for why, names in idle.items())
@@ -207,6 +231,10 @@ class AnalysisSettings:
         return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
 
 
+_OF_CLUSTERS = (
+    "projection", "hdbscan_min_cluster", "hdbscan_min_samples", "permutations", "bootstraps", "confidence",
+    "residualize",
+)  # fmt: skip
 _DEFAULTS = {field.name: field.default for field in fields(AnalysisSettings)}
 _IN_NAME = {
     "projection": "",
@@ -214,6 +242,9 @@ _IN_NAME = {
     "umap_neighbors": "n",
     "umap_min_dist": "d",
     "tsne_perplexity": "p",
+    "permutations": "perm",
+    "bootstraps": "boot",
+    "confidence": "ci",
     "layer": "",
     "feature_scatter": "scatter",
     "dendrogram_explorer": "tree",

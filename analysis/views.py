@@ -4,13 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis import residual_analysis
+from analysis.cluster_method import ClusterMethod
+from analysis.cluster_statistics import ClusterStatistics
 from analysis.clustering import Clustering, cluster_space, hdbscan_clusters
 from analysis.components import ComponentReport, Components, report_components
 from analysis.dataset import ROLLING_WINDOW, Dataset, Step
 from analysis.projection import Projection, project, umap_embedding
 from analysis.run_folder import RunFolder
 from analysis.settings import PROJECTION_NAMES, AnalysisSettings
-from analysis.summary import Summary, as_text
+from analysis.summary import Residualized, Summary
+from analysis.summary_text import as_text
 
 _PLACES = ("env_id", "agent_id", "episode", "step", "tick")
 
@@ -51,6 +55,15 @@ def find_clusters(run: Run) -> tuple[Projection, Clustering]:
     run.folder.save_array("embedding.npy", projection.points)
     run.folder.save_arrays("cluster_labels.npz", **_places(data), label=clustering.labels)
     return projection, clustering
+
+
+def repeat_without(run: Run, clustering: Clustering, found: ClusterStatistics, method: ClusterMethod) -> Residualized:
+    """Repeat the analysis with variables regressed out of the activations; writes residualized.npz."""
+    names = run.settings.residual_names
+    with run.step(f"repeating the analysis without {', '.join(names)}"):
+        again = residual_analysis.repeat_without(names, run.data, clustering.labels, found, method, found.settings)
+    run.folder.save_arrays("residualized.npz", embedding=again.points, label=again.labels)
+    return again.result
 
 
 def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summary: Summary) -> None:

@@ -11,7 +11,7 @@ from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, LIFE_KEY, DumpMetadata
 from activation_store.selection import select
 from analysis.features.feature import Feature
-from analysis.features.observed import Observed, own_truth
+from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.registry import FEATURES
 from user_error import UserError
 
@@ -53,13 +53,14 @@ def read_history(folder: Path, progress: Progress | None = None) -> Records:
         UserError: as `activation_store.reader.read_dump`, or an agent is not among the entities that it sees.
     """
     metadata = read_metadata(folder)
-    truth = [name for name in map(own_truth, metadata.entity_columns) if name in metadata.columns]
+    truth = own_truth_columns(metadata)
     wanted = select(folder, metadata, layers=[], columns=truth, leave_out=["tile", "inventory", "tables"])
     parts = [_own_rows_only(batch, metadata) for batch in read_batches(folder, metadata, wanted, progress)]
     entity = join_rows([part.entity for part in parts], len(metadata.entity_columns))
     arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KEPT}
     no_items = no_rows(len(arrays["step"]), len(metadata.inventory_columns))
-    return Records(**arrays, activations={}, entity=entity, inventory=no_items)
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in truth}
+    return Records(**arrays, activations={}, entity=entity, inventory=no_items, columns=columns)
 
 
 def needs_history(features: Sequence[Feature], subsample: int) -> bool:
@@ -71,13 +72,13 @@ _KEPT = (*IDENTITY, "reward", "value", "action", "log_probability", "tile")
 
 
 def _own_rows_only(batch: Records, metadata: DumpMetadata) -> Records:
-    seen = Observed(batch, metadata)
-    own = np.stack([seen.own(name) for name in metadata.entity_columns], axis=1)
+    own = batch.entity.values[Observed(batch, metadata).own_rows]
     return Records(
         **{name: getattr(batch, name) for name in _KEPT},
         activations={},
         entity=RaggedRows(own, np.arange(len(own) + 1)),
         inventory=batch.inventory,
+        columns=batch.columns,
     )
 
 

@@ -47,9 +47,14 @@ class Observed:
 
         Raises:
             UserError: as `own_as_seen`.
+            ValueError: the records were read without the columns of `own_truth_columns`.
         """
         truth = own_truth(name)
-        return self.records.columns[truth] if truth in self.records.columns else self.own_as_seen(name)
+        if truth not in self.metadata.columns:
+            return self.own_as_seen(name)
+        if truth not in self.records.columns:
+            raise ValueError(f"the records must be read with the column {truth!r} of their dump")
+        return self.records.columns[truth]
 
     def own_as_seen(self, name: str) -> np.ndarray:
         """Return a column of the agent's own row among the entities, (B,) int16.
@@ -156,6 +161,11 @@ class Observed:
 def own_truth(name: str) -> str:
     """Return the name of the optional column that holds what the own row's column is in the game."""
     return name if name in ("row", "col") else TRUTH + name
+
+
+def own_truth_columns(metadata: DumpMetadata) -> list[str]:
+    """Return the optional columns of a dump that `Observed.own` needs."""
+    return [truth for truth in map(own_truth, metadata.entity_columns) if truth in metadata.columns]
 
 
 def _index_of(name: str, names: tuple[str, ...], kind: str) -> int:
