@@ -33,7 +33,7 @@ def join(planes: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
         (B, width) of `dtype`.
     """
     if len(planes) == 1:
-        return planes[0].astype(bool) if dtype == bool else planes[0].view(dtype)
+        return planes[0].astype(bool) if dtype.kind == "b" else planes[0].view(dtype)
     values = np.empty(planes[0].shape, dtype.newbyteorder("<"))
     in_bytes = values.view(np.uint8).reshape(*values.shape, len(planes))  # (B, width, bytes)
     for i, plane in enumerate(planes):

@@ -31,7 +31,6 @@ from activation_store.schema import (
     MAY_BE_UNRECORDED,
     ROWS_AT_MOST,
     TILE_COLUMNS,
-    TILES_IN_VIEW,
     DumpFile,
     DumpMetadata,
 )

@@ -79,7 +79,9 @@ def encodings(metadata: DumpMetadata) -> dict[str, Any]:
     follow from the place of the agent, take a dictionary. What is left of a float's bytes is too much like noise to be
     worth a search.
     """
-    split, dictionary, level = [], [], {}
+    split: list[str] = []
+    dictionary: list[str] = []
+    level: dict[str, int] = {}
     for name, numbers in numbers_of(metadata).items():
         columns = [name] if numbers.width is None else numbers.planes(name)
         is_float = numbers.dtype.kind == "f"
