@@ -189,7 +189,7 @@ def _identity(
     path: Path, file: "pq.ParquetFile", proof: DumpFile
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Return the columns of `IDENTITY`, the lives, and of each record its life."""
-    table = file.read(columns=list(IDENTITY))
+    table = file.read(columns=list(IDENTITY), use_threads=False)
     _check_lengths(table, proof.records)
     identity = {name: table.column(name).to_numpy() for name in IDENTITY}
     if (identity["episode"] != proof.episode).any():
