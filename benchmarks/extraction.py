@@ -5,8 +5,9 @@
 
 The same episodes are played twice in turns, first plainly, then recorded to parquet with the default fields; the ratio
 of their speeds is the result, once for each group of episodes. Then the dump is read and the 14 default features are
-computed, in turns with a plain loop over the records of the same dump as JSON: all that is recorded, only what the loop
-looks at (activations, entities, items, actions, clock), and of that every tenth record. Processor times, of one process.
+computed, in turns with a plain loop over the records of the same dump as JSON: all that is recorded, only what the
+loop looks at (activations, entities, items, actions, clock), and of that every tenth record. Processor times, of one
+process.
 """
 
 import functools
@@ -255,7 +256,7 @@ def show(result: Result) -> None:
         ("records", f"{result.records:,}"),
     ]
     command_line.print_table(("", "median (least to most) of groups of episodes"), rows)
-    rows = [
+    read = [
         (
             name,
             spread([second / result.records * RECORDS_OF_NOTE for second in seconds], ".2f"),
@@ -264,7 +265,7 @@ def show(result: Result) -> None:
         for name, seconds in result.reading.items()
     ]
     headings = ("reading and features", f"seconds for {RECORDS_OF_NOTE:,} records", "times the plain loop over JSON")
-    command_line.print_table(headings, rows)
+    command_line.print_table(headings, read)
 
 
 if __name__ == "__main__":
