@@ -180,7 +180,7 @@ def smoke_test(arguments: Arguments) -> None:
         contest = Contest((entrant,), env, settings.task, maps, pick_device(arguments.device))
         plan = Plan(1, SMOKE_TEST_STEPS, arguments.seed, LAYERS, format=arguments.format)
         dump = Path(scratch) / "smoke_test"
-        extract(contest, plan, [dump], 1, on_records=lambda episodes, records: None)
+        extract(contest, plan, [dump], 1, on_records=lambda recorded, episodes: None)
         records = read_dump(dump)
     print(f"smoke test passed: {len(records)} records of {len(LAYERS)} layers written and read back")
 
@@ -202,7 +202,7 @@ def extract_policies(arguments: Arguments) -> None:
     for contest in planned:
         folders = [arguments.output / entrant.name for entrant in contest.entrants]
         announce(contest, plan, arguments.output)
-        with extraction_progress(plan.episodes) as on_records:
+        with extraction_progress() as on_records:
             processes = arguments.workers or processes_for(arguments.num_envs)
             extract(contest, plan, folders, processes, on_records, resume=arguments.resume)
         for folder in folders:

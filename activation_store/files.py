@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,7 +16,7 @@ import orjson
 from user_error import UserError
 
 PARTIAL_SUFFIX = ".partial"
-_HASH_BLOCK_BYTES = 1 << 20
+_HASH_BLOCK_BYTES = 1 << 18
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}  # some network file systems have none
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -184,12 +184,16 @@ def read_json(path: Path) -> object:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_HASH_BLOCK_BYTES):
-            digest.update(block)
+def sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
+    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits; `report` is told the bytes read so far."""
+    digest, done = hashlib.sha256(), 0
+    block = memoryview(bytearray(_HASH_BLOCK_BYTES))  # one for all: fresh memory costs more than the digest
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(block):
+            digest.update(block[:count])
+            done += count
+            if report:
+                report(done)
     return digest.hexdigest()
 
 

@@ -188,7 +188,7 @@ def _rows(value: Any, width: int, name: str) -> np.ndarray:
         raise RecordError(f"{name} is not a list of rows")
     if len(value) > ROWS_AT_MOST:
         raise RecordError(f"{name} has {len(value)} rows, more than {ROWS_AT_MOST}")
-    for row in value:
-        _check_list(row, width, f"a row of {name}")
+    if not (set(map(type, value)) <= {list} and set(map(len, value)) <= {width}):
+        raise RecordError(f"a row of {name} is not a list of {width} numbers")
     flat = list(chain.from_iterable(value))
     return _integers(flat, len(flat), name, np.int16).reshape(-1, width)

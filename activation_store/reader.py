@@ -1,13 +1,12 @@
 """Read a dump of activations, in either format: proved whole, then streamed, so that memory holds only what is kept."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from activation_store.checked_json import read_small_json
-from activation_store.files import PARTIAL_SUFFIX
+from activation_store.files import PARTIAL_SUFFIX, sha256
 from activation_store.gathering import Gathering
 from activation_store.journal import JOURNAL_FILE
 from activation_store.json_format import read_json_batches, read_json_identity
@@ -28,7 +27,6 @@ from user_error import UserError
 Progress = Callable[[float], None]
 """Called with the share of the work done, from 0 to 1."""
 
-_BLOCK_BYTES = 1 << 20
 _SHARE_OF_VERIFYING = 0.1
 _LARGEST_EXPANSION = 1000
 """Real dumps take about half of the bytes that they hold; a file of a thousandth was made to exhaust memory."""
@@ -164,14 +162,10 @@ def _verify_file(path: Path, metadata: DumpMetadata, report: Progress) -> None:
             raise UserError(f"{path} is truncated: {size} of {proof.bytes} bytes are left; copy or extract it again")
         if size > proof.bytes:
             raise UserError(f"{path} has {size} bytes where {proof.bytes} were written: copy or extract it again")
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            while block := file.read(_BLOCK_BYTES):
-                digest.update(block)
-                report(file.tell() / size)
+        digest = sha256(path, lambda done: report(done / size))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    if digest.hexdigest() != proof.sha256:
+    if digest != proof.sha256:
         raise UserError(f"{path} does not match its SHA-256: it is damaged or was edited; copy or extract it again")
 
 

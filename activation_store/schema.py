@@ -15,7 +15,7 @@ from user_error import UserError
 
 __all__ = ["ActionHead", "DumpFile", "DumpMetadata", "PrecisionError", "RaggedRows", "Records", "check_layers"]
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 RECORDS_FILE = "activations.json"
 METADATA_FILE = "metadata.json"
 ACTION_DECODER = "action_decoder"
@@ -224,7 +224,7 @@ class DumpMetadata:
     def from_json(content: object, source: str) -> "DumpMetadata":
         """Build the metadata from parsed JSON; `source` names the file in messages.
 
-        Metadata of schema version 1 is brought up to the present one.
+        Metadata of JSON dumps of earlier schema versions is brought up to the present one.
 
         Raises:
             UserError: the schema version is unknown, a key is missing, unknown or of the wrong type, the checksum does
@@ -235,16 +235,22 @@ class DumpMetadata:
         if "schema_version" not in content:
             raise UserError(f"{source} names no schema version: it is damaged or from another tool")
         version = content["schema_version"]
-        if type(version) is not int or version not in (1, SCHEMA_VERSION):
+        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
             raise UserError(
-                f"{source} has schema version {str(version)[:40]!r}; this toolkit reads 1 and {SCHEMA_VERSION}: "
+                f"{source} has schema version {str(version)[:40]!r}; this toolkit reads 1 to {SCHEMA_VERSION}: "
                 "read it with the toolkit's version that wrote it, or extract it again"
+            )
+        if version < SCHEMA_VERSION and content.get("format", "json") != "json":
+            raise UserError(
+                f"{source} has schema version {version}, whose parquet files this toolkit cannot read: extract it "
+                "again, or convert it to JSON with the toolkit's version that wrote it"
             )
         wanted = {column.name for column in fields(DumpMetadata)} - (_SINCE_VERSION_2 if version == 1 else set())
         if missing := wanted - content.keys():
             raise UserError(f"{source} lacks {', '.join(sorted(missing))}: it is damaged or from another tool")
         rest = without_checksum(content, source)
-        metadata = _validated(_from_version_1(rest) if version == 1 else rest, source)
+        rest = _from_version_1(rest) if version == 1 else rest
+        metadata = _validated({**rest, "schema_version": SCHEMA_VERSION}, source)
         if fault := next(metadata.faults(), None):
             raise UserError(f"{source} contradicts itself: {fault}; copy or extract it again")
         return metadata
@@ -258,7 +264,7 @@ def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
     if isinstance(files, dict):
         counts = {"records": content["records"], "lives": content["lives"]}
         files = {name: {**proof, **counts} if isinstance(proof, dict) else proof for name, proof in files.items()}
-    return {**content, "files": files, "schema_version": SCHEMA_VERSION}
+    return {**content, "files": files}
 
 
 def _validated(content: dict[str, Any], source: str) -> DumpMetadata:

@@ -86,6 +86,12 @@ class DumpWriter:
         """The episodes that are completely stored, and what was said of them."""
         return {stored.episode: stored.description for stored in self._journal.stored}
 
+    @property
+    def stored_size(self) -> tuple[int, int]:
+        """How many records are completely stored, and how many bytes they take."""
+        shards = [stored.shard for stored in self._journal.stored if stored.shard]
+        return sum(shard.records for shard in shards), sum(shard.bytes for shard in shards)
+
     def __enter__(self) -> Self:
         """Open the dump.
 

@@ -5,16 +5,19 @@
 
 The same episodes are played twice in turns, first plainly, then recorded to parquet with the default fields; the ratio
 of their speeds is the result, once for each group of episodes. Then the dump is read and the 14 default features are
-computed, against a plain loop over the records of the same dump as JSON. Processor times, of one process and thread.
+computed, in turns with a plain loop over the records of the same dump as JSON: all that is recorded, only what the
+loop looks at (activations, entities, items, actions, clock), and of that every tenth record. Processor times, of one
+process.
 """
 
+import functools
 import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -32,11 +35,18 @@ from reinforcement_learning.contest import Contest, Group, groups
 from reinforcement_learning.entrants import load_entrant
 from reinforcement_learning.extraction import Plan, metadata_of, record_group, write
 from reinforcement_learning.maps import ensure_maps
+from reinforcement_learning.recording_progress import Recorded
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.versions import versions
 from user_error import UserError
 
 LAYERS = ("action_decoder",)
+_LOOKED_AT: dict[str, Any] = {"columns": [], "leave_out": ["tile", "tables"]}
+WAYS_OF_READING: dict[str, dict[str, Any]] = {
+    "all that is recorded": {},
+    "what the loop looks at": _LOOKED_AT,
+    "of that, every tenth record": {**_LOOKED_AT, "subsample": 10},
+}
 RECORDS_OF_NOTE = 300_000
 
 
@@ -52,6 +62,8 @@ class Arguments:
     """Most ticks of each episode."""
     loop_records: int = 2000
     """Records that the plain loop over JSON is timed on."""
+    turns: int = 5
+    """Times that reading and the loop are timed."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
@@ -67,28 +79,32 @@ class Result:
         recorded_speeds: likewise of playing and recording.
         record_bytes: on the disk, one 256-d layer in float32 and the default fields.
         records: in the dump.
-        read_seconds: to read all of them, activations included, and compute the features.
-        loop_seconds: of the plain loop over JSON, for as many records.
+        reading: how the dump is read -> processor seconds to read it and compute the features, one a turn.
+        loop_seconds: of the plain loop over JSON, for as many records, one a turn.
     """
 
     plain_speeds: list[float]
     recorded_speeds: list[float]
     record_bytes: float
     records: int
-    read_seconds: float
-    loop_seconds: float
+    reading: dict[str, list[float]]
+    loop_seconds: list[float]
 
     @property
     def ratios(self) -> list[float]:
         """Speed of recording against that of playing."""
         return [one / other for one, other in zip(self.recorded_speeds, self.plain_speeds, strict=True)]
 
+    def times_the_loop(self, reading: str) -> list[float]:
+        """Speed of reading in some way against that of the plain loop."""
+        return [loop / read for loop, read in zip(self.loop_seconds, self.reading[reading], strict=True)]
+
 
 def main() -> None:
     """Parse, measure, print."""
     arguments = command_line.parse(Arguments, __doc__)
-    if min(arguments.episodes, arguments.max_steps, arguments.loop_records) < 1:
-        raise UserError("--episodes, --max-steps and --loop-records must be at least 1")
+    if min(arguments.episodes, arguments.max_steps, arguments.loop_records, arguments.turns) < 1:
+        raise UserError("--episodes, --max-steps, --loop-records and --turns must be at least 1")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         result = measure(arguments, Path(scratch))
@@ -109,10 +125,28 @@ def measure(arguments: Arguments, scratch: Path) -> Result:
             recorded.append(recording_speed(contest, plan, group, writer))
     metadata = read_metadata(dump)
     size = sum(file.bytes for file in metadata.files.values())
-    read_seconds = processor_seconds(lambda: feature_matrix(read_dump(dump), metadata))
     convert(dump, scratch / "json", "json", None, report=lambda share: None)
-    loop_seconds = loop_seconds_a_record(scratch / "json", metadata, arguments.loop_records) * metadata.records
-    return Result(plain, recorded, size / metadata.records, metadata.records, read_seconds, loop_seconds)
+    reading, loop = reading_seconds(dump, scratch / "json", metadata, arguments)
+    return Result(plain, recorded, size / metadata.records, metadata.records, reading, loop)
+
+
+def reading_seconds(
+    dump: Path, json_dump: Path, metadata: DumpMetadata, arguments: Arguments
+) -> tuple[dict[str, list[float]], list[float]]:
+    """Read the dump in each way, and loop over the records, in turns; `Result` says what the seconds are."""
+    reading: dict[str, list[float]] = {name: [] for name in WAYS_OF_READING}
+    loop = []
+    for _ in range(arguments.turns):
+        for name, options in WAYS_OF_READING.items():
+            work = functools.partial(read_with_features, dump, metadata, options)
+            reading[name].append(processor_seconds(work))
+        loop.append(loop_seconds_a_record(json_dump, metadata, arguments.loop_records) * metadata.records)
+    return reading, loop
+
+
+def read_with_features(dump: Path, metadata: DumpMetadata, options: dict[str, Any]) -> np.ndarray:
+    """Read a dump and compute the default features."""
+    return feature_matrix(read_dump(dump, **options), metadata)
 
 
 def contest_of(arguments: Arguments) -> Contest:
@@ -140,9 +174,9 @@ def recording_speed(contest: Contest, plan: Plan, group: Group, writer: DumpWrit
     """Records per processor second of playing and recording the same group."""
     pool, records = contest.pool(len(group.numbers)), 0
 
-    def count(episodes: int, so_far: int) -> None:
+    def count(recorded: Recorded) -> None:
         nonlocal records
-        records = so_far
+        records = recorded.records
 
     start = time.process_time()
     told = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
@@ -220,14 +254,18 @@ def show(result: Result) -> None:
         ("recording against playing", spread(result.ratios, ".2f")),
         ("bytes a record", f"{result.record_bytes:.0f}"),
         ("records", f"{result.records:,}"),
-        ("reading and features, seconds", f"{result.read_seconds:.2f}"),
-        (
-            f"for {RECORDS_OF_NOTE:,} records, seconds",
-            f"{result.read_seconds / result.records * RECORDS_OF_NOTE:.1f}",
-        ),
-        ("plain loop over JSON against that", f"{result.loop_seconds / result.read_seconds:.0f}"),
     ]
     command_line.print_table(("", "median (least to most) of groups of episodes"), rows)
+    read = [
+        (
+            name,
+            spread([second / result.records * RECORDS_OF_NOTE for second in seconds], ".2f"),
+            spread(result.times_the_loop(name), ".0f"),
+        )
+        for name, seconds in result.reading.items()
+    ]
+    headings = ("reading and features", f"seconds for {RECORDS_OF_NOTE:,} records", "times the plain loop over JSON")
+    command_line.print_table(headings, read)
 
 
 if __name__ == "__main__":

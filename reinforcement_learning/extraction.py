@@ -17,6 +17,7 @@ from reinforcement_learning.game_config import GameConfig
 from reinforcement_learning.parallel_play import play_groups
 from reinforcement_learning.policy_pool import PolicyPool
 from reinforcement_learning.recorder import Batch, Finished, Recorder, optional_columns
+from reinforcement_learning.recording_progress import Recorded, Tally
 from reinforcement_learning.tasks import curriculum
 from reinforcement_learning.versions import versions
 
@@ -45,8 +46,8 @@ class Plan:
 
 
 def extract(
-    contest: Contest, plan: Plan, folders: Sequence[Path], processes: int, on_records: Callable[[int, int], None],
-    *, resume: bool = False,
+    contest: Contest, plan: Plan, folders: Sequence[Path], processes: int,
+    on_records: Callable[[Recorded, int], None], *, resume: bool = False,
 ) -> None:  # fmt: skip
     """Play, and write a dump for each entrant.
 
@@ -55,7 +56,7 @@ def extract(
         plan: what to record.
         folders: of the dumps, one for each entrant; they must not hold one yet.
         processes: at most.
-        on_records: called with (episodes finished, records written) now and then.
+        on_records: told now and then what there is, and how many episodes are played; those stored already are not.
         resume: go on with unfinished dumps of the same plan.
 
     Raises:
@@ -72,7 +73,9 @@ def extract(
         ]
         wanted = [group for group in groups(plan.seed, plan.episodes) if not _stored(group, writers)]
         if wanted:
-            write(play_groups(contest, wanted, job, processes), writers, on_records)
+            played = sum(len(group.numbers) for group in wanted)
+            told = play_groups(contest, wanted, job, processes)
+            write(told, writers, lambda recorded: on_records(recorded, played))
 
 
 def record_group(
@@ -85,25 +88,26 @@ def record_group(
 def write(
     told: Iterable[tuple[Group, Batch | Finished]],
     writers: Sequence[DumpWriter],
-    on_records: Callable[[int, int], None],
+    on_records: Callable[[Recorded], None],
 ) -> None:  # fmt: skip
     """Write what was recorded; an episode is safe in all dumps once it has finished."""
-    episodes = records = 0
+    tally = Tally()
     already = [set(writer.stored) for writer in writers]
-    for _, each in told:
+    for group, each in told:
         if isinstance(each, Batch):
             new = each.records
             if already[each.entrant]:  # the rest of a group that was interrupted between two dumps
                 new = new.take(~np.isin(new.episode, list(already[each.entrant])))
             if len(new):
                 writers[each.entrant].write(new)
-            records += len(new)
+            tally.add_records(group, len(each.records), len(new))
         else:
             for writer, stored in zip(writers, already, strict=True):
                 if each.number not in stored:
                     writer.finish_episode(each.number, each.description)
-            episodes += 1
-        on_records(episodes, records)
+            tally.finish_episode(group)
+        sizes = [writer.stored_size for writer in writers]
+        on_records(tally.recorded(sum(records for records, _ in sizes), sum(size for _, size in sizes)))
 
 
 def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:

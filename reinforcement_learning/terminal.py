@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from reinforcement_learning.maps import Progress as ProgressCallback
 from reinforcement_learning.policy_pool import EpisodeLives
+from reinforcement_learning.recording_progress import Recorded
 from reinforcement_learning.trainer import Metrics, Reports
 from reinforcement_learning.training_panel import training_panel, update_line
 
@@ -48,22 +49,43 @@ def counted_progress(description: str) -> Iterator[ProgressCallback]:
 
 
 @contextlib.contextmanager
-def extraction_progress(episodes: int) -> Iterator[Callable[[int, int], None]]:
-    """Show episodes finished and records per second; yields a callback that takes (episodes finished, records)."""
+def extraction_progress() -> Iterator[Callable[[Recorded, int], None]]:
+    """Show records, their speed and, once some episodes have ended, how many there will be and the time left.
+
+    Yields a callback that takes what is recorded so far, and how many episodes are played.
+    """
     console = Console()
     start = perf_counter()
     with progress_bar(console) as bar:
-        task = bar.add_task("episodes", total=episodes)
-        written = 0
+        task = bar.add_task("records", total=None)
+        last = Recorded()
 
-        def show(finished: int, records: int) -> None:
-            nonlocal written
-            written = records
-            speed = records / (perf_counter() - start)
-            bar.update(task, completed=finished, description=f"episodes ({records:,} records, {speed:,.0f}/s)")
+        def show(recorded: Recorded, episodes: int) -> None:
+            nonlocal last
+            expected, seconds = recorded.expected_records(episodes), perf_counter() - start
+            if recorded.ended_episodes > last.ended_episodes and recorded.episodes < episodes:
+                console.print(projection(recorded, episodes, seconds), highlight=False, soft_wrap=True)
+            last = recorded
+            speed = f"{recorded.records / seconds:,.0f}/s"
+            told = f"episodes: {recorded.episodes} of {episodes}, records ({speed})"
+            bar.update(task, completed=recorded.records, total=expected, description=told)
 
         yield show
-    console.print(f"{written:,} records in {perf_counter() - start:.0f} s", highlight=False)
+    console.print(f"{last.records:,} records in {perf_counter() - start:.0f} s", highlight=False)
+
+
+def projection(recorded: Recorded, episodes: int, seconds: float) -> str:
+    """Say how large a recording of so many episodes will be and how long it will still take, `seconds` after its start.
+
+    Some group of its episodes must have ended.
+    """
+    expected = recorded.expected_records(episodes) or 0
+    size = (recorded.record_bytes or 0) * expected
+    left = seconds / max(1, recorded.records) * (expected - recorded.records)
+    return (
+        f"{recorded.episodes} of {episodes} episodes are finished: all of them will hold about {expected:,} records, "
+        f"{size / 1e9:.2f} GB, and take about {left / 60:.0f} more minutes"
+    )
 
 
 @contextlib.contextmanager

@@ -7,32 +7,10 @@ from typing import Any
 import numpy as np
 
 from activation_store.columns import COLUMNS, legal_column, logits_column, pack_legal, task_column, truth_column
-from activation_store.schema import ActionHead, DumpMetadata, RaggedRows, Records
+from activation_store.original_layout import ACTION_HEADS, ENTITY_COLUMNS, INVENTORY_COLUMNS
+from activation_store.schema import DumpMetadata, RaggedRows, Records
 from activation_store.writer import DumpWriter
 
-ENTITY_COLUMNS = (
-    "id npc_type row col damage time_alive freeze item_level attacker_id latest_combat_tick message gold health food "
-    "water melee_level melee_exp range_level range_exp mage_level mage_exp fishing_level fishing_exp herbalism_level "
-    "herbalism_exp prospecting_level prospecting_exp carving_level carving_exp alchemy_level alchemy_exp"
-)
-INVENTORY_COLUMNS = (
-    "id type_id owner_id level capacity quantity melee_attack range_attack mage_attack melee_defense range_defense "
-    "mage_defense health_restore resource_restore equipped listed_price"
-)
-ACTION_HEADS = (
-    ActionHead("Attack.Style", 3, None),
-    ActionHead("Attack.Target", 101, 100),
-    ActionHead("Buy.MarketItem", 385, 384),
-    ActionHead("Destroy.InventoryItem", 13, 12),
-    ActionHead("Give.InventoryItem", 13, 12),
-    ActionHead("Give.Target", 101, 100),
-    ActionHead("GiveGold.Price", 99, None),
-    ActionHead("GiveGold.Target", 101, 100),
-    ActionHead("Move.Direction", 5, 4),
-    ActionHead("Sell.InventoryItem", 13, 12),
-    ActionHead("Sell.Price", 99, None),
-    ActionHead("Use.InventoryItem", 13, 12),
-)
 STILL, FIGHTING, TRADING = range(3)
 BEHAVIOURS = 3
 AGENTS_IN_AN_EPISODE = 8
@@ -55,8 +33,8 @@ def planted_metadata(layers: dict[str, int] | None = None) -> DumpMetadata:
         checkpoint_sha256=None,
         steps_trained=0,
         layers=layers or {"action_decoder": 16},
-        entity_columns=tuple(ENTITY_COLUMNS.split()),
-        inventory_columns=tuple(INVENTORY_COLUMNS.split()),
+        entity_columns=ENTITY_COLUMNS,
+        inventory_columns=INVENTORY_COLUMNS,
         action_heads=ACTION_HEADS,
         environment={"horizon": 1024},
         combat_status_ticks=3,
@@ -133,7 +111,7 @@ def with_optional_parts(planted: Planted, seed: int = 1) -> Planted:
     return replace(
         planted,
         records=replace(planted.records, columns=columns, tables={"Market": market}),
-        metadata=replace(planted.metadata, columns=declared, tables={"Market": tuple(INVENTORY_COLUMNS.split())}),
+        metadata=replace(planted.metadata, columns=declared, tables={"Market": INVENTORY_COLUMNS}),
     )
 
 
@@ -162,8 +140,8 @@ def _bouts(rng: np.random.Generator, ticks: int) -> np.ndarray:
 def _entities(rng: np.random.Generator, agent_id: int, tick: int, behaviour: int) -> np.ndarray:
     """Visible entities, the agent at a random row; whoever fights was last in combat up to three ticks ago."""
     players, npcs = rng.integers(0, 4), rng.integers(0, 6)
-    table = np.zeros((1 + players + npcs, len(ENTITY_COLUMNS.split())), np.int16)
-    column = {name: i for i, name in enumerate(ENTITY_COLUMNS.split())}
+    table = np.zeros((1 + players + npcs, len(ENTITY_COLUMNS)), np.int16)
+    column = {name: i for i, name in enumerate(ENTITY_COLUMNS)}
     table[:, column["id"]] = np.concatenate([[agent_id], 1000 + np.arange(players), -1 - np.arange(npcs)])
     table[:, column["npc_type"]] = np.concatenate([[0], rng.integers(-1, 1, players), rng.integers(1, 4, npcs)])
     for name in ("gold", "health", "food", "water", "melee_level", "range_level", "mage_level"):

@@ -1,5 +1,6 @@
 """extract_activations.py as users run it, and its dump through the analysis: the pipeline on the real game."""
 
+import re
 import shutil
 import subprocess
 import time
@@ -103,6 +104,9 @@ def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: 
     whole = extract(tmp_path, *common, "--num-envs", 8, output=tmp_path / "whole")
     assert whole.returncode == 0, whole.stderr
     assert "at most 9,216 records" in whole.stdout and "GB are free" in whole.stdout
+    projected = re.findall(r"of 9 episodes are finished: all of them will hold about ([\d,]+) records", whole.stdout)
+    held = sum(read_metadata(tmp_path / "whole" / name).records for name in ("a", "b"))
+    assert projected and all(0.5 < int(number.replace(",", "")) / held < 2 for number in projected)
 
     process = start(
         "extract_activations.py", *common, "-o", tmp_path / "killed", "--num-envs", 4,

@@ -36,14 +36,16 @@ def feature_matrix(
             entities that it sees, or a feature over time is asked of lives that lack a tick.
         ValueError: a record is not in the history.
     """
-    seen = Observed(records, metadata)
-    columns: dict[str, np.ndarray] = {f.name: f.compute(seen) for f in features if not f.over_time}
+    seen = past = Observed(records, metadata)
+    place: slice | np.ndarray = slice(None)
     if over_time := [feature for feature in features if feature.over_time]:
         past = seen if history is None else Observed(history, metadata)
         check_unbroken(past, over_time)
-        place = slice(None) if history is None else _places(records, history)
-        columns |= {feature.name: feature.compute(past)[place] for feature in over_time}
-    return np.stack([columns[feature.name].astype(np.float64) for feature in features], axis=1)
+        place = place if history is None else _places(records, history)
+    matrix = np.empty((len(records), len(features)))
+    for i, feature in enumerate(features):
+        matrix[:, i] = feature.compute(past)[place] if feature.over_time else feature.compute(seen)
+    return matrix
 
 
 def read_history(folder: Path, progress: Progress | None = None) -> Records:

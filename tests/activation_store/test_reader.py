@@ -1,7 +1,6 @@
 """Whatever a dump has suffered, the reader says so in one line, or returns what was written."""
 
 import dataclasses
-import hashlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,9 @@ from hypothesis import strategies as st
 
 from activation_store.files import write_json
 from activation_store.reader import read_dump, read_metadata
-from activation_store.schema import METADATA_FILE, RECORDS_FILE, DumpFile, DumpMetadata
+from activation_store.schema import METADATA_FILE, RECORDS_FILE, DumpMetadata
+from tests.activation_store.damage import one_line, sign, sign_metadata
+from tests.activation_store.test_round_trip import assert_same_records
 from tests.planted import planted_dump, with_ticks, write_planted
 from user_error import UserError
 
@@ -34,37 +35,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_planted(tmp_path_factory.mktemp("dumps") / "whole", planted)
 
 
-@pytest.fixture
-def dump(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "dump"))
-
-
-def one_line(folder: Path, **options: Any) -> str:
-    """Return the message with which reading fails."""
-    with pytest.raises(UserError) as caught:
-        read_dump(folder, **options)
-    message = str(caught.value)
-    assert "\n" not in message and len(message) < 700
-    return message
-
-
-def sign(folder: Path, **changes: Any) -> None:
-    """Make the metadata vouch for whatever the records file holds now."""
-    metadata = DumpMetadata.from_json(orjson.loads((folder / METADATA_FILE).read_bytes()), "metadata")
-    content = (folder / RECORDS_FILE).read_bytes()
-    metadata = dataclasses.replace(metadata, **changes)
-    proof = DumpFile(hashlib.sha256(content).hexdigest(), len(content), metadata.records, metadata.lives)
-    signed = dataclasses.replace(metadata, files={RECORDS_FILE: proof})
-    write_json(folder / METADATA_FILE, signed.to_json())
-
-
 def rewrite_records(folder: Path, change: Change, which: int = 2) -> None:
     """Change one record of the file and sign it."""
     records = orjson.loads((folder / RECORDS_FILE).read_bytes())
     change(records[which])
     lines = [orjson.dumps(record) for record in records]
     (folder / RECORDS_FILE).write_bytes(b"[\n" + b",\n".join(lines) + b"\n]\n")
-    sign(folder)
+    sign(folder, RECORDS_FILE)
 
 
 def test_missing_folder(tmp_path: Path) -> None:
@@ -135,8 +112,17 @@ def test_every_flipped_byte_and_truncation_of_the_metadata_is_found_or_harmless(
 
 
 def test_unknown_schema_version(dump: Path) -> None:
-    sign(dump, schema_version=99)
-    assert "has schema version '99'; this toolkit reads 1 and 2" in one_line(dump)
+    sign(dump, RECORDS_FILE, schema_version=99)
+    assert "has schema version '99'; this toolkit reads 1 to 3" in one_line(dump)
+
+
+def test_earlier_schema_versions_are_read_as_json_and_refused_as_parquet(dump: Path, whole: Path) -> None:
+    metadata = orjson.loads((whole / METADATA_FILE).read_bytes())
+    sign_metadata(dump, {**metadata, "schema_version": 2})
+    assert read_metadata(dump) == read_metadata(whole)
+    assert_same_records(read_dump(dump), read_dump(whole))
+    sign_metadata(dump, {**metadata, "schema_version": 2, "format": "parquet"})
+    assert "has schema version 2, whose parquet files this toolkit cannot read: extract it again" in one_line(dump)
 
 
 def test_edited_metadata(dump: Path) -> None:
@@ -145,24 +131,33 @@ def test_edited_metadata(dump: Path) -> None:
     assert "checksum" in one_line(dump)
 
 
+SAYS_NOTHING_OF_THE_RECORDS = {
+    "agent", "checkpoint_sha256", "steps_trained", "environment", "combat_status_ticks", "seed", "precision_error",
+    "episodes", "versions",
+}  # fmt: skip
+
+
 @FUZZ
 @given(key=st.sampled_from([field.name for field in dataclasses.fields(DumpMetadata)]), junk=JUNK)
 def test_signed_junk_in_the_metadata_is_refused_or_harmless(dump: Path, whole: Path, key: str, junk: Any) -> None:
     metadata = orjson.loads((whole / METADATA_FILE).read_bytes())
-    rest = {name: value for name, value in metadata.items() if name != "checksum"}
     try:
         junk = orjson.loads(orjson.dumps(junk))
-        changed = orjson.dumps({**rest, key: junk}, option=orjson.OPT_SORT_KEYS)
+        sign_metadata(dump, {**metadata, key: junk})
     except orjson.JSONEncodeError:
         return
-    write_json(dump / METADATA_FILE, {**rest, key: junk, "checksum": hashlib.sha256(changed).hexdigest()})
     try:
-        read_dump(dump)
+        records = read_dump(dump)
     except UserError as error:
         assert "\n" not in str(error)
+        return
+    accepted = read_metadata(dump).to_json()
+    if key == "columns":  # those that are not declared are not read
+        assert accepted[key] == junk == {}
     else:
-        harmless = "agent checkpoint_sha256 steps_trained environment combat_status_ticks seed episodes versions"
-        assert key in {*harmless.split(), "columns", "precision_error", "unrecorded"} or not junk
+        assert accepted[key] == (junk if key in SAYS_NOTHING_OF_THE_RECORDS else metadata[key])
+    assert {**accepted, key: 0, "checksum": 0} == {**metadata, key: 0, "checksum": 0}
+    assert_same_records(records, read_dump(whole, columns=list(accepted["columns"])))
 
 
 def test_deeply_nested_metadata(dump: Path) -> None:
@@ -173,17 +168,17 @@ def test_deeply_nested_metadata(dump: Path) -> None:
 
 
 def test_counts_that_could_not_fit_allocate_nothing(dump: Path) -> None:
-    sign(dump, records=10**15)
+    sign(dump, RECORDS_FILE, records=10**15)
     assert "is too small for the" in one_line(dump)
-    sign(dump, records=12, lives=2, layers={"action_decoder": 10**6})
+    sign(dump, RECORDS_FILE, records=12, lives=2, layers={"action_decoder": 10**6})
     assert "is too small for the" in one_line(dump)
-    sign(dump, records=12, lives=2, layers={"action_decoder": 10**12})
+    sign(dump, RECORDS_FILE, records=12, lives=2, layers={"action_decoder": 10**12})
     assert "has 1000000000000 units" in one_line(dump)
 
 
 @pytest.mark.parametrize("counts", [{"records": 5}, {"lives": 1}])
 def test_counts_that_lie(dump: Path, counts: dict[str, int]) -> None:
-    sign(dump, **counts)
+    sign(dump, RECORDS_FILE, **counts)
     message = one_line(dump)
     assert "counts" in message
 
@@ -263,7 +258,7 @@ def test_signed_junk_in_a_record_is_refused_or_harmless(dump: Path, whole: Path,
        junk=st.binary(max_size=40), end=st.sampled_from([b"", b"\n]\n", b"}\n]\n"]))  # fmt: skip
 def test_signed_junk_in_place_of_the_records(dump: Path, start: bytes, junk: bytes, end: bytes) -> None:
     (dump / RECORDS_FILE).write_bytes(start + junk + b" " * 2000 + end)
-    sign(dump, records=1, lives=1)
+    sign(dump, RECORDS_FILE, records=1, lives=1)
     message = one_line(dump)
     assert "one record a line" in message or "line 2" in message
 
@@ -274,7 +269,7 @@ def test_signed_junk_in_place_of_the_records(dump: Path, start: bytes, junk: byt
                                     lambda text: text.replace(b",\n{", b",\n{]", 1)])  # fmt: skip
 def test_another_layout(dump: Path, change: Callable[[bytes], bytes]) -> None:
     (dump / RECORDS_FILE).write_bytes(change((dump / RECORDS_FILE).read_bytes()))
-    sign(dump)
+    sign(dump, RECORDS_FILE)
     message = one_line(dump)
     assert "one record a line" in message or "not valid JSON" in message
 
@@ -283,7 +278,7 @@ def test_records_of_a_life_in_the_wrong_order(dump: Path) -> None:
     lines = (dump / RECORDS_FILE).read_bytes().splitlines()
     lines[1], lines[3] = lines[3], lines[1]
     (dump / RECORDS_FILE).write_bytes(b"\n".join(lines) + b"\n")
-    sign(dump)
+    sign(dump, RECORDS_FILE)
     assert "does not come after" in one_line(dump)
 
 

@@ -23,6 +23,7 @@ from reinforcement_learning.contest import Contest, groups
 from reinforcement_learning.entrants import Entrant, untrained_entrant
 from reinforcement_learning.extraction import Plan, extract, metadata_of, record_group, write
 from reinforcement_learning.policy_pool import Choice, PolicyPool, seats
+from reinforcement_learning.recording_progress import Recorded
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from user_error import UserError
@@ -308,8 +309,9 @@ def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tm
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     extract(contest, plan, [whole], 1, lambda *_: None)
 
-    def stop(episodes: int, records: int) -> None:
-        if episodes == 2:
+    def stop(recorded: Recorded, episodes: int) -> None:
+        assert episodes == 6
+        if recorded.episodes == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,167 @@
+"""How records lie in the columns of a Parquet file.
+
+A single number of a record is a column of its own type. A vector is a column for each byte of its numbers, `NAME#0` the
+least significant: one value of fixed size a record, which neither Arrow nor the disk takes apart. A table is a list of
+rows, each row one value of fixed size, its int16 numbers one after the other. No column has missing values.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from activation_store import byte_planes
+from activation_store.columns import Column
+from activation_store.records import RaggedRows, Records
+from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, TILES_IN_VIEW, DumpMetadata
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ACTIVATION, TILE, TABLE = "activation/", "tile/", "table/"
+"""What the names of layers, of the view's columns and of tables begin with."""
+
+_PLANE = "#"
+_ROW_NUMBER = np.dtype(np.int16)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A field of every record: a single number where `width` is None, otherwise a vector of so many."""
+
+    dtype: np.dtype
+    width: int | None
+
+    def planes(self, name: str) -> list[str]:
+        """Return the columns that hold a vector of this name."""
+        return [f"{name}{_PLANE}{i}" for i in range(self.dtype.itemsize)]
+
+
+def numbers_of(metadata: DumpMetadata) -> dict[str, Numbers]:
+    """Return every field of numbers by its name in the file, in the file's order."""
+    heads = len(metadata.action_heads)
+    found = {name: Numbers(np.dtype(np.int64), None) for name in IDENTITY}
+    for name in MAY_BE_UNRECORDED:
+        if name not in metadata.unrecorded:
+            found[name] = Numbers(np.dtype(np.float32), heads if name == "log_probability" else None)
+    found["action"] = Numbers(np.dtype(np.int32), heads)
+    found |= {name: _numbers(column) for name, column in metadata.columns.items()}
+    precision = np.dtype(metadata.precision)
+    found |= {ACTIVATION + name: Numbers(precision, units) for name, units in metadata.layers.items()}
+    return found | {TILE + name: Numbers(np.dtype(np.int16), TILES_IN_VIEW) for name in TILE_COLUMNS}
+
+
+def _numbers(column: Column) -> Numbers:
+    return Numbers(np.dtype(column.dtype), column.width)
+
+
+def arrow_schema(metadata: DumpMetadata) -> "pa.Schema":
+    """Return the columns of a shard: their names, types and order follow from the metadata alone."""
+    import pyarrow as pa
+
+    types: dict[str, pa.DataType] = {}
+    for name, numbers in numbers_of(metadata).items():
+        if numbers.width is None:
+            types[name] = pa.bool_() if numbers.dtype == bool else pa.from_numpy_dtype(numbers.dtype)
+        else:
+            types |= {plane: pa.binary(numbers.width) for plane in numbers.planes(name)}
+    for name, columns in metadata.all_tables.items():
+        row = pa.binary(len(columns) * _ROW_NUMBER.itemsize)
+        types[TABLE + name] = pa.list_(pa.field("element", row, nullable=False))
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
+
+
+def encodings(metadata: DumpMetadata) -> dict[str, Any]:
+    """Return how `pyarrow.parquet.ParquetWriter` is to encode the columns; all of it was measured.
+
+    The bytes of single floats are split by significance. Single integers, and the rows and columns of the view, which
+    follow from the place of the agent, take a dictionary. What is left of a float's bytes is too much like noise to be
+    worth a search.
+    """
+    split: list[str] = []
+    dictionary: list[str] = []
+    level: dict[str, int] = {}
+    for name, numbers in numbers_of(metadata).items():
+        columns = [name] if numbers.width is None else numbers.planes(name)
+        is_float = numbers.dtype.kind == "f"
+        level |= dict.fromkeys(columns, 1 if is_float else 3)
+        if numbers.width is None and is_float:
+            split.append(name)
+        elif name in (TILE + "row", TILE + "col") or (numbers.width is None and numbers.dtype != bool):
+            dictionary += columns
+    level |= {f"{TABLE}{name}.list.element": 3 for name in metadata.all_tables}
+    return {"use_byte_stream_split": split, "use_dictionary": dictionary, "compression_level": level}
+
+
+def to_table(records: Records, metadata: DumpMetadata, schema: "pa.Schema") -> "pa.Table":
+    """Return records as an Arrow table; activations are rounded to the metadata's precision."""
+    import pyarrow as pa
+
+    values = _values(records)
+    arrays: list[pa.Array] = []
+    for name, numbers in numbers_of(metadata).items():
+        if numbers.width is None:
+            arrays.append(pa.array(np.ascontiguousarray(values[name], numbers.dtype)))
+        else:
+            arrays += map(_one_a_record, byte_planes.split(values[name].astype(numbers.dtype, copy=False)))
+    for name in metadata.all_tables:
+        rows = records.all_tables[name]
+        offsets = pa.array(rows.offsets.astype(np.int32))
+        kind = schema.field(TABLE + name).type
+        in_bytes = np.ascontiguousarray(rows.values, _ROW_NUMBER).view(np.uint8)
+        arrays.append(pa.ListArray.from_arrays(offsets, _one_a_record(in_bytes), type=kind))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _values(records: Records) -> dict[str, np.ndarray]:
+    """Return the arrays of all fields of numbers, by their names in the file."""
+    found = {name: getattr(records, name) for name in (*IDENTITY, *MAY_BE_UNRECORDED, "action")}
+    found |= records.columns
+    found |= {ACTIVATION + name: values for name, values in records.activations.items()}
+    return found | {TILE + name: records.tile[:, :, i] for i, name in enumerate(TILE_COLUMNS)}
+
+
+def _one_a_record(in_bytes: np.ndarray) -> "pa.Array":
+    """Return contiguous bytes, (R, width) uint8, as R values of fixed size."""
+    import pyarrow as pa
+
+    count, width = in_bytes.shape
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), count, [None, pa.py_buffer(in_bytes)])
+
+
+def columns_for(names: Iterable[str], metadata: DumpMetadata) -> list[str]:
+    """Return the columns of a file that hold fields and tables of these names."""
+    numbers = numbers_of(metadata)
+    found = []
+    for name in names:
+        vector = name in numbers and numbers[name].width is not None
+        found += numbers[name].planes(name) if vector else [name]
+    return found
+
+
+def read_numbers(table: "pa.Table", name: str, numbers: Numbers, chosen: np.ndarray | slice) -> np.ndarray:
+    """Return a field of the chosen records of a table, (B,) or (B, width)."""
+    if numbers.width is None:
+        return _whole(table, name).to_numpy(zero_copy_only=False)[chosen]
+    return byte_planes.join([_bytes(_whole(table, plane))[chosen] for plane in numbers.planes(name)], numbers.dtype)
+
+
+def read_rows(table: "pa.Table", name: str) -> RaggedRows:
+    """Return a table of the game's observation."""
+    column = _whole(table, TABLE + name)
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    return RaggedRows(_bytes(column.flatten()).view(_ROW_NUMBER), offsets - offsets[0])
+
+
+def _whole(table: "pa.Table", name: str) -> "pa.Array":
+    """Return a column in one piece, without copying it if it is one."""
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _bytes(array: "pa.Array") -> np.ndarray:
+    """Return values of fixed size as (R, width) uint8, without copying them."""
+    width = array.type.byte_width
+    flat = np.frombuffer(array.buffers()[1], np.uint8, len(array) * width, array.offset * width)
+    return flat.reshape(len(array), width)

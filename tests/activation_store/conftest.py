@@ -1,0 +1,12 @@
+"""Fixtures of dumps that may be spoilt."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def dump(whole: Path, tmp_path: Path) -> Path:
+    """A copy of the test module's own `whole` dump."""
+    return Path(shutil.copytree(whole, tmp_path / "dump"))

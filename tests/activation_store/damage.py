@@ -1,0 +1,54 @@
+"""What is done to dumps, and how reading them must fail then."""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from activation_store.files import write_json
+from activation_store.reader import read_dump
+from activation_store.schema import METADATA_FILE, DumpFile, DumpMetadata
+from user_error import UserError
+
+
+def one_line(folder: Path, **options: Any) -> str:
+    """Return the message with which reading fails."""
+    with pytest.raises(UserError) as caught:
+        read_dump(folder, **options)
+    message = str(caught.value)
+    assert "\n" not in message and len(message) < 700
+    return message
+
+
+def sign(folder: Path, name: str, *, records: int | None = None, lives: int | None = None, **changes: Any) -> None:
+    """Make the metadata vouch for whatever a file holds now.
+
+    Args:
+        folder: of the dump.
+        name: of the file.
+        records: that the file is said to hold; as before where None.
+        lives: likewise.
+        changes: to the rest of the metadata.
+    """
+    metadata = DumpMetadata.from_json(orjson.loads((folder / METADATA_FILE).read_bytes()), "metadata")
+    content, before = (folder / name).read_bytes(), metadata.files[name]
+    proof = DumpFile(
+        hashlib.sha256(content).hexdigest(),
+        len(content),
+        before.records if records is None else records,
+        before.lives if lives is None else lives,
+        before.episode,
+    )
+    files = {**metadata.files, name: proof}
+    counts = {count: sum(getattr(file, count) for file in files.values()) for count in ("records", "lives")}
+    write_json(folder / METADATA_FILE, dataclasses.replace(metadata, files=files, **counts, **changes).to_json())
+
+
+def sign_metadata(folder: Path, content: dict[str, Any]) -> None:
+    """Write metadata with the checksum that fits it, whatever it says."""
+    rest = {key: value for key, value in content.items() if key != "checksum"}
+    checksum = hashlib.sha256(orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    write_json(folder / METADATA_FILE, {**rest, "checksum": checksum})
