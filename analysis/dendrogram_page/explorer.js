@@ -91,7 +91,8 @@ function steps(colours) {
 }
 
 const palette = [facts.noiseColour, ...facts.colours];
-const quiet = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+// Plotly's "Share chart" would upload the data.
+const quiet = { displaylogo: false, responsive: true, plotlyServerURL: "", modeBarButtonsToRemove: ["sendChartToCloud", "select2d", "lasso2d"] };
 const margin = { l: 45, r: 10, t: 30, b: 45 };
 
 function drawPlane() {
