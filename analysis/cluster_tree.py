@@ -15,7 +15,8 @@ class ClusterTree:
 
     Attributes:
         parent: the cluster that each one split from, (C,) int64, always a lower number; -1 for the root.
-        birth: density beyond which it stands apart from its siblings, (C,); 0 for the root.
+        birth: density beyond which it stands apart from its siblings, (C,); 0 for the root; infinite where HDBSCAN
+            splits records that coincide.
         death: density beyond which it has split, or has no records left, (C,); may be infinite.
         size: records when it is born, (C,) int64.
         home: smallest cluster that each record is ever in, (B,) int64.
@@ -62,17 +63,14 @@ class ClusterTree:
 
         Campello, Moulavi and Sander 2013, equation 3.
         """
-        most = self._densest
+        densities = np.concatenate([self.birth, self.leaves])
+        most = densities[np.isfinite(densities)].max()
+        birth, leaves = np.minimum(self.birth, most), np.minimum(self.leaves, most)
         children = np.arange(1, len(self))
-        stability = np.bincount(self.home, np.minimum(self.leaves, most) - self.birth[self.home], len(self))
-        split = np.minimum(self.birth[children], most) - self.birth[self.parent[children]]
+        stability = np.bincount(self.home, leaves - birth[self.home], len(self))
+        split = birth[children] - birth[self.parent[children]]
         np.add.at(stability, self.parent[children], self.size[children] * split)
         return stability
-
-    @property
-    def _densest(self) -> float:
-        finite = self.leaves[np.isfinite(self.leaves)]
-        return float(max(finite.max(initial=0), self.birth.max()))
 
     def densities(self, most: int) -> np.ndarray:
         """Choose densities to cut at, rising: just beyond each split, and where shares of the records have left.
@@ -92,7 +90,7 @@ class ClusterTree:
             return np.ones(1)
         # Equal distances may differ by rounding: the largest of them stands for all.
         events = events[np.append(np.diff(events) > _ROUNDING * events[:-1], True)]
-        splits = np.searchsorted(events, np.unique(self.birth[1:]))
+        splits = np.searchsorted(events, np.unique(self.birth[1:][np.isfinite(self.birth[1:])]))
         kept = splits[np.unique(np.linspace(0, len(splits) - 1, min(len(splits), most // 2)).astype(int))]
         finite = np.sort(self.leaves[np.isfinite(self.leaves)])
         shares = finite[np.linspace(0, len(finite) - 1, most - len(kept)).astype(int)] if len(finite) else finite

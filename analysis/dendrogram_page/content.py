@@ -147,8 +147,8 @@ def _clusters(tree: ClusterTree, labels: np.ndarray, own: np.ndarray, data: Data
     name = dict(zip(own.tolist(), range(labels.max() + 1), strict=True))
     return {
         "parent": tree.parent.tolist(),
-        "birth": tree.birth.tolist(),
-        "death": [death if np.isfinite(death) else None for death in tree.death.tolist()],
+        "birth": _plain(tree.birth),
+        "death": _plain(tree.death),
         "size": tree.size.tolist(),
         "persistence": tree.persistence.tolist(),
         "low": layout.low.tolist(),
@@ -160,6 +160,10 @@ def _clusters(tree: ClusterTree, labels: np.ndarray, own: np.ndarray, data: Data
             for effects in strongest_features(tree, data)
         ],
     }
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    return [value if np.isfinite(value) else None for value in values.tolist()]
 
 
 def _encode(values: np.ndarray, kind: str) -> str:

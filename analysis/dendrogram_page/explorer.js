@@ -83,7 +83,7 @@ function places(clusterOf, sizes) {
 
 const positive = facts.densities[0];
 const end = Math.max(...facts.densities, ...clusters.death.filter((death) => death !== null));
-const start = clusters.birth.map((birth) => Math.log10(Math.max(birth, positive)));
+const start = clusters.birth.map((birth) => Math.log10(Math.max(birth ?? end * 1.2, positive)));
 const stop = clusters.death.map((death) => Math.log10(Math.max(death ?? end * 1.2, positive)));
 
 function steps(colours) {
@@ -91,7 +91,8 @@ function steps(colours) {
 }
 
 const palette = [facts.noiseColour, ...facts.colours];
-const quiet = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+// Plotly's "Share chart" would upload the data.
+const quiet = { displaylogo: false, responsive: true, plotlyServerURL: "", modeBarButtonsToRemove: ["sendChartToCloud", "select2d", "lasso2d"] };
 const margin = { l: 45, r: 10, t: 30, b: 45 };
 
 function drawPlane() {
@@ -177,8 +178,9 @@ Promise.all([drawPlane(), drawTree()]).then(() => {
   document.getElementById("sparser").addEventListener("click", () => goTo(Number(slider.value) - 1));
   document.getElementById("denser").addEventListener("click", () => goTo(Number(slider.value) + 1));
   document.getElementById("tree").on("plotly_click", (event) => {
-    const birth = clusters.birth[event.points[0].pointNumber];
-    goTo(facts.densities.findIndex((density) => density > birth));
+    const birth = clusters.birth[event.points[0].pointNumber] ?? Infinity;
+    const beyond = facts.densities.findIndex((density) => density > birth);
+    goTo(beyond < 0 ? LAST : beyond);
   });
   show();
 });

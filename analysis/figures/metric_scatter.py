@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from analysis.features import FEATURES, Feature
@@ -14,7 +13,6 @@ from analysis.projection import Projection
 _COLUMNS = 4
 _MANY = 24
 _WIDTH, _HEIGHT = 2.6, 2.4
-_OUTLIERS_PERCENT = 1.0
 
 
 def metric_scatter(
@@ -22,7 +20,8 @@ def metric_scatter(
 ) -> Figure:
     """Draw one panel a feature: colour and opacity follow the feature's rolling mean within a life.
 
-    The colours span the values from the 1st to the 99th percentile; the highest values are drawn last.
+    The colours span the values from the 1st to the 99th percentile; the highest values are drawn last. Where points
+    would hide each other, small cells show their means.
 
     Args:
         projection: B records in the plane.
@@ -43,20 +42,17 @@ def metric_scatter(
             axes.set_axis_off()
         figure.supxlabel(projection.axes[0], fontsize=9)
         figure.supylabel(projection.axes[1], fontsize=9)
-        text = f"features as means over {window} kept records of a life; darker and more opaque is higher"
-        figure.suptitle(title(heading, text, 110))
+        crowded = Panel(panels[0], _WIDTH, _HEIGHT).crowded(len(rolled))
+        cells = ", then over the records in a cell" if crowded else ""
+        text = f"features as means over {window} kept records of a life{cells}; darker and more opaque is higher"
+        figure.suptitle(title(heading, text, 130))
     return figure
 
 
 def _draw(panel: Panel, points: np.ndarray, values: np.ndarray) -> None:
-    low, high = np.percentile(values, [_OUTLIERS_PERCENT, 100 - _OUTLIERS_PERCENT])
-    if low == high:
-        # A rare event can leave both percentiles equal; the extremes still tell it from a feature that never changes.
-        low, high = values.min(), values.max()
-    colours = draw_values(panel, points, values, Normalize(low, high, clip=True))
-    if high > low:
+    colours = draw_values(panel, points, values)
+    if values.max() > values.min():
         panel.axes.figure.colorbar(colours, ax=panel.axes, ticks=few_ticks(), fraction=0.05, pad=0.02)
     else:
-        panel.axes.text(
-            0.5, 0.5, f"always {low:g}", ha="center", va="center", transform=panel.axes.transAxes, fontsize=11
-        )
+        text = f"always {values[0]:g}"
+        panel.axes.text(0.5, 0.5, text, ha="center", va="center", transform=panel.axes.transAxes, fontsize=11)

@@ -28,7 +28,7 @@ def pair_panels(points: np.ndarray, names: Sequence[str], labels: np.ndarray | N
     columns = min(_COLUMNS, len(pairs))
     rows = -(-len(pairs) // columns)
     cut = f"; the first {dimensions} of {len(names)} dimensions" if dimensions < len(names) else ""
-    coloured = "coloured by cluster" if labels is not None else "no clusters"
+    coloured = "coloured by cluster" if labels is not None else "darker where there are more"
     with style():
         figure = new_figure(max(_SIDE * columns, 6.5) + (1.8 if labels is not None else 0), _SIDE * rows + 0.8)
         panels = figure.subplots(rows, columns, squeeze=False).ravel()

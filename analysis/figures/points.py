@@ -9,14 +9,16 @@ from matplotlib.colors import Normalize, to_rgb, to_rgba_array
 
 from analysis.figures.style import NOISE_COLOUR, VALUE_MAP, cluster_colour, cluster_marker
 
-_ROOM = 600
+_ROOM = 2000
 """Points in a square inch above which markers hide each other."""
 _CELLS_AN_INCH = 50
 _UNLABELLED = "#33475b"
 _OPAQUE = 0.8
 _FAINTEST_CELL = 0.35
-_FAINTEST_VALUE, _STRONGEST_VALUE = 0.12, 0.9
+_FAINTEST_VALUE, _STRONGEST_VALUE = 0.15, 0.9
+_OUTLIERS_PERCENT = 1.0
 _MARGIN = 0.03
+_FEW_VALUES, _FEWEST_CELLS = 20, 16
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,14 @@ class Panel:
 
     def area(self, points: int) -> float:
         """Return a marker's area, in square points, at which so many markers stay apart."""
-        return float(np.clip(600 * self.width * self.height / max(points, 1), 1.0, 22.0))
+        return float(np.clip(900 * self.width * self.height / max(points, 1), 1.2, 22.0))
 
 
 def draw_clusters(panel: Panel, points: np.ndarray, labels: np.ndarray | None) -> None:
     """Draw points in the colours of their clusters, noise in grey and below; in one colour without labels.
 
-    In a crowded panel a cell has the mean colour of the points in it, and is more opaque the more there are.
+    In a crowded panel a cell has the colour of the cluster that is commonest in it, since mixed colours would pass for
+    those of other clusters; it is more opaque the more points there are.
 
     Args:
         panel: to draw in.
@@ -47,56 +50,61 @@ def draw_clusters(panel: Panel, points: np.ndarray, labels: np.ndarray | None) -
         labels: (B,) clusters from 0; negative for noise.
     """
     clusters = 1 if labels is None else int(labels.max()) + 1
-    palette = [_UNLABELLED] if labels is None else [cluster_colour(cluster) for cluster in range(clusters)]
+    colours = [_UNLABELLED] if labels is None else [cluster_colour(cluster) for cluster in range(clusters)]
     index = np.zeros(len(points), np.int64) if labels is None else labels
     if panel.crowded(len(points)):
-        colours = np.array([to_rgb(NOISE_COLOUR), *map(to_rgb, palette)])[np.maximum(index, -1) + 1]
-        _draw_cells(panel, points, colours)
+        palette = np.array([to_rgb(colour) for colour in (NOISE_COLOUR, *colours)])
+        cells = _Cells.of(panel, points)
+        opacity = _opacity(cells.sum(np.ones(len(points))))
+        cells.draw(panel.axes, np.dstack([palette[cells.commonest(index + 1)], opacity]))
         return
     area = panel.area(len(points))
     for cluster in range(-1, clusters):
         place = points[index == cluster]
-        colour, marker = (NOISE_COLOUR, "o") if cluster < 0 else (palette[cluster], cluster_marker(cluster))
+        colour, marker = (NOISE_COLOUR, "o") if cluster < 0 else (colours[cluster], cluster_marker(cluster))
         panel.axes.scatter(place[:, 0], place[:, 1], s=area, color=colour, marker=marker, alpha=_OPAQUE, linewidths=0)
 
 
-def draw_values(panel: Panel, points: np.ndarray, values: np.ndarray, norm: Normalize) -> ScalarMappable:
+def draw_values(panel: Panel, points: np.ndarray, values: np.ndarray) -> ScalarMappable:
     """Draw points coloured by value, the highest on top and most opaque; in a crowded panel, cells by their means.
+
+    The colours span what is drawn from its 1st to its 99th percentile.
 
     Args:
         panel: to draw in.
         points: (B, 2).
         values: (B,).
-        norm: from values to 0 to 1.
 
     Returns:
         What a colour bar is made from.
     """
-    colours = ScalarMappable(norm, VALUE_MAP)
     if panel.crowded(len(points)):
         cells = _Cells.of(panel, points)
         count = cells.sum(np.ones(len(points)))
         mean = cells.sum(values) / np.maximum(count, 1)
+        colours = ScalarMappable(_without_outliers(mean[count > 0]), VALUE_MAP)
         image = np.array(colours.to_rgba(mean))  # (rows, columns, 4)
-        image[..., 3] = np.where(count > 0, _strength(norm(mean)), 0)
+        image[..., 3] = np.where(count > 0, _strength(colours.norm(mean), _FAINTEST_CELL), 0)
         cells.draw(panel.axes, image)
         return colours
     order = np.argsort(values, kind="stable")
+    colours = ScalarMappable(_without_outliers(values), VALUE_MAP)
     shades = to_rgba_array(colours.to_rgba(values[order]))
-    shades[:, 3] = _strength(norm(values[order]))
+    shades[:, 3] = _strength(colours.norm(values[order]), _FAINTEST_VALUE)
     panel.axes.scatter(points[order, 0], points[order, 1], s=panel.area(len(points)), color=shades, linewidths=0)
     return colours
 
 
-def _strength(magnitude: np.ndarray) -> np.ndarray:
-    return _FAINTEST_VALUE + (_STRONGEST_VALUE - _FAINTEST_VALUE) * np.asarray(magnitude)
+def _without_outliers(values: np.ndarray) -> Normalize:
+    low, high = np.percentile(values, [_OUTLIERS_PERCENT, 100 - _OUTLIERS_PERCENT])
+    if low == high:
+        # A rare event can leave both percentiles equal; the extremes still tell it from a feature that never changes.
+        low, high = values.min(), values.max()
+    return Normalize(low, high, clip=True)
 
 
-def _draw_cells(panel: Panel, points: np.ndarray, colours: np.ndarray) -> None:
-    cells = _Cells.of(panel, points)
-    count = cells.sum(np.ones(len(points)))
-    mixed = [cells.sum(channel) / np.maximum(count, 1) for channel in colours.T]
-    cells.draw(panel.axes, np.dstack([*mixed, _opacity(count)]))
+def _strength(magnitude: np.ndarray, faintest: float) -> np.ndarray:
+    return faintest + (_STRONGEST_VALUE - faintest) * np.asarray(magnitude)
 
 
 def _opacity(count: np.ndarray) -> np.ndarray:
@@ -117,13 +125,19 @@ class _Cells:
 
     @staticmethod
     def of(panel: Panel, points: np.ndarray) -> "_Cells":
-        low, high = points.min(axis=0).astype(np.float64), points.max(axis=0).astype(np.float64)
-        margin = np.where(high > low, _MARGIN * (high - low), 0.5)
-        low, high = low - margin, high + margin
-        shape = np.array([int(panel.width * _CELLS_AN_INCH), int(panel.height * _CELLS_AN_INCH)])
-        column, row = ((points - low) / (high - low) * shape).astype(np.int64).T
-        limits = float(low[0]), float(high[0]), float(low[1]), float(high[1])
-        return _Cells(row * shape[0] + column, int(shape[1]), int(shape[0]), limits)
+        """Sort points into cells of about a fiftieth of an inch; larger ones along an axis that has few values."""
+        column, columns, left, right = _binned(points[:, 0], int(panel.width * _CELLS_AN_INCH))
+        row, rows, bottom, top = _binned(points[:, 1], int(panel.height * _CELLS_AN_INCH))
+        return _Cells(row * columns + column, rows, columns, (left, right, bottom, top))
+
+    def commonest(self, category: np.ndarray) -> np.ndarray:
+        """Return the commonest category of the points in each cell, the higher one of equals, (rows, columns)."""
+        kinds = int(category.max()) + 1
+        pairs, counts = np.unique(self.cell * kinds + category, return_counts=True)
+        order = np.lexsort((counts, pairs // kinds))
+        found = np.zeros(self.rows * self.columns, np.int64)
+        found[pairs[order] // kinds] = pairs[order] % kinds  # of a cell's several, the last one stays
+        return found.reshape(self.rows, self.columns)
 
     def sum(self, weights: np.ndarray) -> np.ndarray:
         """Add up weights of the points in each cell, (rows, columns)."""
@@ -132,3 +146,21 @@ class _Cells:
     def draw(self, axes: Axes, image: np.ndarray) -> None:
         """Show an image of the cells, (rows, columns, 4)."""
         axes.imshow(image, extent=self.limits, origin="lower", aspect="auto", interpolation="nearest")
+        left, right, bottom, top = self.limits
+        axes.set_xlim(left - _MARGIN * (right - left), right + _MARGIN * (right - left))
+        axes.set_ylim(bottom - _MARGIN * (top - bottom), top + _MARGIN * (top - bottom))
+
+
+def _binned(values: np.ndarray, cells: int) -> tuple[np.ndarray, int, float, float]:
+    """Return each value's cell, (B,), the number of cells, and where they begin and end."""
+    low, high = float(values.min()), float(values.max())
+    if high <= low:
+        return np.full(len(values), cells // 2), cells, low - 0.5, low + 0.5
+    place = (values - low) / (high - low)  # 0 to 1
+    different = len(np.unique((place * (cells - 1)).round()))
+    if different <= _FEW_VALUES:
+        # Evenly spaced values, such as counts, fall in the middle of every so many-th cell.
+        gaps = different - 1
+        cells = gaps * max(2, -(-_FEWEST_CELLS // gaps)) + 1
+    half = (high - low) / (cells - 1) / 2
+    return (place * (cells - 1)).round().astype(np.int64), cells, low - half, high + half
