@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.summary import Validity
 
-MOST_RECORDS = 4_000
+MOST_RECORDS = 3_000
 """DBCV needs all distances within a cluster: more records are sampled."""
 
 _FEWEST_IN_CLUSTER = 3

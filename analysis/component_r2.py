@@ -50,7 +50,7 @@ def pca_feature_r2(
     )
     tail = (1 - settings.confidence) / 2
     once = np.ones((1, len(lives)))
-    low, high = np.nanquantile(_r2(weights, error, spread), [tail, 1 - tail], axis=0)
+    low, high = np.quantile(_r2(weights, error, spread), [tail, 1 - tail], axis=0)
     return FeatureR2(_r2(once, error, spread)[0], low, high)
 
 

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse, special
+from scipy import special
 
 from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW, Records
 from analysis.inference import FEWEST_LIVES, LEVEL, Inference, false_discovery
 from analysis.lives import Lives
-from analysis.shift_test import counted_p, studentised
+from analysis.permutation_p import information_p
+from analysis.shift_test import studentised
 from analysis.shifts import one_hot, shifted_sums
 from analysis.summary import Confound
 
@@ -17,6 +18,7 @@ LARGE_EXCESS = 0.2
 
 QUANTILES = 20
 _ROTATIONS = 99  # they only have to give a mean
+_DRAWS_AT_ONCE = 32
 _ALIKE = 10  # lives of similar length that exchange with each other
 
 
@@ -200,16 +202,19 @@ def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, set
     whole = variable.counts
     between = _exchanged(variable, labels, lives, settings)  # (M + 1, C, Z)
     nats = information(between, whole)
-    p, p_overall = counted_p(nats[0], nats[1:]), _counted(_mutual(nats, between))
+    p, p_overall = information_p(nats[0], nats[1:]), _p_of(_mutual(nats, between))
     counts = between
     if not _constant_in_lives(variable, lives):
-        counts, score = between.copy(), np.zeros(nats.shape)
+        counts, score, informative = between.copy(), np.zeros(nats.shape), np.zeros(len(p), np.int64)
         for some, sums in shifted_sums(one_hot(variable.category), labels, lives, settings.permutations, settings.seed):
             counts[:, :, some] += sums.total
             score += (studentised(sums) ** 2).sum(axis=2)
+            informative = np.maximum(informative, sums.informative.max(axis=1))
         np.maximum(counts, 0, out=counts)
-        p = _smaller(p, counted_p(score[0], score[1:]))
-        p_overall = float(_smaller(np.array(p_overall), np.array(_counted(score.sum(axis=1)))))
+        told = informative >= FEWEST_LIVES
+        p = np.where(told, _smaller(p, information_p(score[0], score[1:])), p)
+        if told.any():
+            p_overall = float(_smaller(np.array(p_overall), np.array(_p_of(score.sum(axis=1)))))
     nats = information(counts, whole)
     return _Null(nats, most_possible(counts.sum(axis=2), whole), _mutual(nats, counts), p, p_overall)
 
@@ -220,8 +225,8 @@ def _mutual(nats: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return (nats * sizes).sum(axis=1) / sizes.sum(axis=1)
 
 
-def _counted(values: np.ndarray) -> float:
-    return float(counted_p(values[0], values[1:]))
+def _p_of(values: np.ndarray) -> float:
+    return float(information_p(values[0], values[1:]))
 
 
 def _smaller(p: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -234,24 +239,33 @@ def _exchanged(variable: Variable, labels: np.ndarray, lives: Lives, settings: I
 
     Lives exchange with lives of similar length only: a short life is more likely to be all in one cluster.
     """
-    rng = np.random.default_rng([settings.seed, 1])
-    joint = _by_life(variable.category, lives).T.tocsr()  # (Z, L)
-    shares = _by_life(labels, lives).toarray() / lives.lengths[:, None]  # (L, C)
-    by_length = np.argsort(lives.lengths, kind="stable")
-    group = np.arange(len(lives)) // _ALIKE
-    result = np.empty((settings.permutations + 1, shares.shape[1], joint.shape[0]))
-    result[0] = (joint @ shares).T
-    for draw in range(settings.permutations):
-        given = np.empty_like(shares)
-        given[by_length] = shares[by_length[np.lexsort((rng.random(len(lives)), group))]]
-        result[draw + 1] = (joint @ given).T
+    joint = _by_life(variable.category, lives).T  # (Z, L)
+    shares = (_by_life(labels, lives) / lives.lengths[:, None]).astype(np.float32)  # (L, C)
+    owners = _owners(lives, settings)
+    result = np.empty((len(owners), shares.shape[1], len(joint)))
+    for first in range(0, len(owners), _DRAWS_AT_ONCE):
+        given = shares[owners[first : first + _DRAWS_AT_ONCE]]  # (draws, L, C)
+        result[first : first + len(given)] = np.einsum("zl,dlc->dcz", joint, given, optimize=True)
     return result
 
 
-def _by_life(category: np.ndarray, lives: Lives) -> sparse.csr_array:
-    """Return the number of records of each life and category, (L, categories)."""
-    shape = len(lives), category.max() + 1
-    return sparse.csr_array((np.ones(len(category)), (lives.index, category)), shape=shape)
+def _owners(lives: Lives, settings: Inference) -> np.ndarray:
+    """Return whose shares each life gets, its own first, then those of a life of similar length, (M + 1, L)."""
+    rng = np.random.default_rng([settings.seed, 1])
+    by_length = np.argsort(lives.lengths, kind="stable")
+    group = np.arange(len(lives)) // _ALIKE
+    owners = np.empty((settings.permutations + 1, len(lives)), np.int64)
+    owners[0] = np.arange(len(lives))
+    for owner in owners[1:]:
+        owner[by_length] = by_length[np.argsort(group + rng.random(len(lives)))]
+    return owners
+
+
+def _by_life(category: np.ndarray, lives: Lives) -> np.ndarray:
+    """Return the number of records of each life and category, (L, categories) float32."""
+    categories = category.max() + 1
+    counts = np.bincount(lives.index * categories + category, minlength=len(lives) * categories)
+    return counts.reshape(len(lives), categories).astype(np.float32)
 
 
 def _constant_in_lives(variable: Variable, lives: Lives) -> bool:

@@ -153,13 +153,15 @@ def _interval(
     resampled: np.ndarray, estimate: np.ndarray, effective: float, settings: Inference
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the stretched percentile interval of each feature, (R, F) and (F,) to (F,) and (F,)."""
-    nothing = np.full(len(estimate), np.nan)
-    usable = np.isfinite(resampled).all(axis=1)
-    if effective < _FEWEST_UNITS or usable.mean() < settings.confidence or not np.isfinite(estimate).any():
-        return nothing, nothing
+    usable = np.isfinite(resampled)
+    told = np.isfinite(estimate) & (usable.mean(axis=0) >= settings.confidence)
+    if effective < _FEWEST_UNITS or not told.any():
+        return np.full(len(estimate), np.nan), np.full(len(estimate), np.nan)
     tail = (1 - settings.confidence) / 2
     stretch = stats.t.isf(tail, effective - 1) / stats.norm.isf(tail) * np.sqrt(effective / (effective - 1))
-    low, high = estimate + stretch * (np.quantile(resampled[usable], [tail, 1 - tail], axis=0) - estimate)
+    ends = np.full((2, len(estimate)), np.nan)
+    ends[:, told] = np.nanquantile(np.where(usable, resampled, np.nan)[:, told], [tail, 1 - tail], axis=0)
+    low, high = estimate + stretch * (ends - estimate)
     return low, high
 
 

@@ -3,14 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from analysis.inference import FEWEST_LIVES, false_discovery
 from analysis.lives import Lives
+from analysis.permutation_p import ratio_p
 from analysis.shifts import ShiftedSums, shifted_sums
-
-_RANK = 10  # exceedances that make a counted p-value steady enough to be taken as it is
-_FEWEST_FOR_TAIL = 99
 
 
 @dataclass(frozen=True)
@@ -62,39 +59,7 @@ def studentised(sums: ShiftedSums) -> np.ndarray:
         return np.where(sums.squares > 0, sums.total / np.sqrt(sums.squares), 0.0)
 
 
-def counted_p(observed: np.ndarray, null: np.ndarray) -> np.ndarray:
-    """Return (1 + number of null values at least as large) / (1 + number of null values), (M, ...) to (...).
-
-    Phipson and Smyth 2010: the labels as they are count among the permutations, so p is never 0.
-    """
-    return (1 + (null >= observed - 1e-9).sum(axis=0)) / (1 + len(null))
-
-
 def _p_values(sums: ShiftedSums) -> np.ndarray:
     size = np.abs(studentised(sums))
-    p = counted_p(size[0], size[1:])
-    if len(size) > _FEWEST_FOR_TAIL:
-        p = _with_tail(p, size, sums)
+    p = ratio_p(size[0], size[1:], sums.informative, sums.effective)
     return np.where(sums.informative >= FEWEST_LIVES, p, np.nan)
-
-
-def _with_tail(p: np.ndarray, size: np.ndarray, sums: ShiftedSums) -> np.ndarray:
-    """Replace p-values that rest on fewer than 10 exceedances by Student's tail beyond the 10th largest null value.
-
-    A sum over its own root sum of squares has Student's tail, far out too (de la Pena, Lai and Shao 2009, chapter 7);
-    tied to the permutations at their 10th largest value and with as many degrees of freedom as there are equally
-    informative lives less one, it tells apart findings that no affordable number of permutations could, and the
-    correction for thousands of tests needs that.
-    """
-    rank = np.partition(size[1:], len(size) - 1 - _RANK, axis=0)[-_RANK]
-    freedom = np.maximum(sums.effective - 1, 1)
-    far, near = (stats.t.sf(_t(value, sums.informative), freedom) for value in (size[0], rank))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        tail = (1 + _RANK) / len(size) * far / near
-    return np.where((size[0] > rank) & (near > 0), np.maximum(tail, np.finfo(float).tiny), p)
-
-
-def _t(ratio: np.ndarray, lives: np.ndarray) -> np.ndarray:
-    """Turn sums over roots of sums of squares of n shares into the one-sample t-statistic of the shares."""
-    room = np.maximum(lives - ratio**2, 1e-12)
-    return ratio * np.sqrt(np.maximum(lives - 1, 0) / room)

@@ -11,8 +11,8 @@ from scipy import fft, sparse
 
 from analysis.lives import Lives
 
-_ENTRIES_AT_ONCE = 1 << 23  # of a table of sums: 64 MB
-_ROUNDING = 1e-9
+_ENTRIES_AT_ONCE = 1 << 21  # of a table of sums: 8 MB, about what a processor's cache holds
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ShiftedSums:
     its mean in that life, so that it is 0 on average over all shifts.
 
     Attributes:
-        total: over all lives, (M + 1, K, F) float64; the first row is that of the labels as they are.
+        total: over all lives, (M + 1, K, F) float32; the first row is that of the labels as they are.
         squares: sums over lives of their squared shares, (M + 1, K, F).
         informative: lives whose share depends on the shift, (K, F) int64.
         effective: how many equally informative lives carry as much (Kish 1965), (K, F); 0 where none does.
@@ -71,7 +71,9 @@ def _random_shifts(lives: Lives, permutations: int, seed: int) -> sparse.csr_arr
     shifts[0] = 0
     ends = np.arange(permutations + 2) * len(lives)
     places = (lives.starts + shifts).ravel()
-    return sparse.csr_array((np.ones(len(places)), places, ends), shape=(permutations + 1, len(lives.order)))
+    return sparse.csr_array(
+        (np.ones(len(places), np.float32), places, ends), shape=(permutations + 1, len(lives.order))
+    )
 
 
 def centred(columns: np.ndarray, lives: Lives) -> np.ndarray:
@@ -83,8 +85,8 @@ def centred(columns: np.ndarray, lives: Lives) -> np.ndarray:
 
 
 def _sums_of_all_shifts(member: np.ndarray, columns: np.ndarray, lives: Lives) -> np.ndarray:
-    """Return, at place starts[i] + s, life i's sums after its labels moved s records on, (B, K * F) float64."""
-    table = np.zeros((len(member), member.shape[1], columns.shape[1]))
+    """Return, at place starts[i] + s, life i's sums after its labels moved s records on, (B, K * F) float32."""
+    table = np.zeros((len(member), member.shape[1], columns.shape[1]), np.float32)
     for length in np.unique(lives.lengths[lives.lengths > 1]):
         places = lives.starts[lives.lengths == length][:, None] + np.arange(length)  # (lives, n)
         clusters, values = fft.rfft(member[places], axis=1), fft.rfft(columns[places], axis=1)
@@ -98,7 +100,7 @@ def _sums_of(chosen: sparse.csr_array, table: np.ndarray, lives: Lives, clusters
     shape = (-1, clusters, table.shape[1] // max(1, clusters))
     total = chosen @ table
     table **= 2
-    power = np.add.reduceat(table, lives.starts, axis=0) / lives.lengths[:, None]  # (L, K * F), mean over shifts
+    power = np.add.reduceat(table, lives.starts, axis=0, dtype=np.float64) / lives.lengths[:, None]  # (L, K * F)
     kish = np.maximum((power**2).sum(axis=0), np.finfo(float).tiny)
     return ShiftedSums(
         total=total.reshape(shape),

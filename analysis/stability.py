@@ -14,9 +14,9 @@ from analysis.cluster_method import ClusterMethod
 from analysis.lives import Lives
 
 SEEDS = 3
-SEED_RECORDS = 3_000
+SEED_RECORDS = 5_000
 BOOTSTRAPS = 10
-BOOTSTRAP_RECORDS = 10_000
+BOOTSTRAP_RECORDS = 5_000
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,96 @@
+"""Clusters that are there are found again with other seeds and other lives; clusters of nothing are not."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from analysis.cluster_method import ClusterMethod
+from analysis.clustering import hdbscan_labels
+from analysis.stability import SEEDS, SeedsBeside, best_overlap, bootstrap_stability, overlap, whole_lives
+from tests.planted_lives import make_lives
+
+LENGTHS = [20] * 60
+
+
+def project(activations: np.ndarray, seed: int) -> np.ndarray:
+    """A random plane: what a seed does to clusters shows at once."""
+    directions = np.random.default_rng(seed).normal(size=(activations.shape[1], 2))
+    return activations @ directions
+
+
+def fail(activations: np.ndarray, seed: int) -> np.ndarray:
+    raise ValueError("cannot embed")
+
+
+def lumps(separation: float) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    centres = separation * np.array([[0, 0, 0], [1, 0, 1], [0, 1, 1]])
+    return centres[rng.integers(0, 3, sum(LENGTHS))] + rng.normal(size=(sum(LENGTHS), 3))
+
+
+METHOD = ClusterMethod(project, functools.partial(hdbscan_labels, min_samples=5), min_cluster_size=50)
+
+
+def test_lives_are_drawn_whole_and_no_more_records_than_asked_for() -> None:
+    lives = make_lives([5, 10, 20, 40], seed=1)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        for most, replace in ((40, False), (1_000, True)):
+            records = whole_lives(lives, most, rng, replace)
+            counts = np.bincount(lives.index[records], minlength=4)
+            assert ((counts == 0) | (counts == lives.lengths)).all() and 0 < len(records) <= max(most, 40)
+            assert len(np.unique(records)) == len(records)
+
+
+def test_clusters_that_are_there_are_found_again_in_other_lives() -> None:
+    points = lumps(14.0)[:, :2]
+    labels = METHOD.cluster(points)
+    found = bootstrap_stability(points, labels, make_lives(LENGTHS), METHOD, 0)
+    assert labels.max() == 2 and min(found.adjusted_rand) > 0.9 and (found.jaccard > 0.9).all()
+
+
+def test_clusters_of_nothing_are_not_found_again() -> None:
+    points = np.random.default_rng(0).random((1200, 2))
+    loose = ClusterMethod(project, functools.partial(hdbscan_labels, min_samples=2), min_cluster_size=15)
+    labels = loose.cluster(points)
+    found = bootstrap_stability(points, labels, make_lives(LENGTHS), loose, 0)
+    assert labels.max() > 2 and np.mean(found.adjusted_rand) < 0.5 and np.nanmean(found.jaccard) < 0.5
+
+
+def test_a_sample_looks_for_clusters_of_its_own_scale() -> None:
+    asked = []
+
+    def note(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
+        asked.append(min_cluster_size)
+        return np.zeros(len(points), np.int64)
+
+    for smallest in (200, 15, 4):
+        method = ClusterMethod(project, note, smallest)
+        for share in (1.0, 0.5, 0.01):
+            method.cluster(np.zeros((3, 2)), share)
+    assert asked == [200, 100, 15, 15, 15, 15, 4, 4, 4]
+
+
+def test_seeds_are_tried_in_a_process_of_their_own() -> None:
+    with SeedsBeside(lumps(6.0), make_lives(LENGTHS), METHOD, seed=1) as seeds:
+        found = seeds.result()
+    assert len(found.adjusted_rand) == SEEDS * (SEEDS - 1) // 2 and found.records == sum(LENGTHS)
+    assert min(found.adjusted_rand) < 1.0  # planes differ, so what is found in them differs
+    with pytest.raises(ValueError, match="cannot embed"):
+        broken = ClusterMethod(fail, METHOD.hdbscan, 50)
+        with SeedsBeside(lumps(1.0), make_lives(LENGTHS), broken, seed=1) as seeds:
+            seeds.result()
+
+
+def test_without_a_seed_there_is_nothing_to_try() -> None:
+    fixed = ClusterMethod(fail, METHOD.hdbscan, 50, seeded=False)
+    with SeedsBeside(lumps(1.0), make_lives(LENGTHS), fixed, seed=1) as seeds:
+        assert seeds.result().untold == "no seed plays a part in these clusters"
+
+
+def test_overlaps_of_clusters() -> None:
+    labels, others = np.array([0, 0, 0, 1, 1, -1]), np.array([1, 1, 0, 0, 0, 0])
+    np.testing.assert_allclose(overlap(labels, others, 2), [[1 / 6, 2 / 3], [2 / 4, 0]])
+    np.testing.assert_allclose(best_overlap(labels, others, 3), [2 / 3, 1 / 2, np.nan])
+    np.testing.assert_allclose(best_overlap(labels, np.full(6, -1), 2), [0, 0])

@@ -1,0 +1,71 @@
+"""Lives whose course is known: smooth, drifting, in bursts or different from life to life, in any combination."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.signal import lfilter
+
+from analysis.lives import Lives
+
+Course = Callable[[np.random.Generator, int, int], np.ndarray]
+"""From a generator, records and columns to one life's values, (records, columns)."""
+
+
+def make_lives(lengths: list[int], seed: int | None = None) -> Lives:
+    """Lay out lives of the given lengths; with a seed, their records scattered through the dump."""
+    count = sum(lengths)
+    order = np.arange(count) if seed is None else np.random.default_rng(seed).permutation(count)
+    index = np.empty(count, np.int64)
+    index[order] = np.repeat(np.arange(len(lengths)), lengths)
+    sizes = np.array(lengths)
+    return Lives(index, order, np.cumsum(sizes) - sizes, sizes)
+
+
+def uneven_lengths(rng: np.random.Generator, lives: int) -> list[int]:
+    """Lengths as a dump has them after thinning: mostly short, some a hundred records, some a single one."""
+    return np.clip(rng.lognormal(2.6, 1.0, lives).astype(int), 1, 103).tolist()
+
+
+def smooth(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
+    """AR(1) with a correlation of 0.9 from record to record."""
+    noise = rng.normal(size=(records, columns)) * np.sqrt(1 - 0.9**2)
+    noise[0] = rng.normal(size=columns)
+    return lfilter([1], [1, -0.9], noise, axis=0)
+
+
+def drifting(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
+    """A course through the life, straight and bent, of random slope in each life."""
+    time = np.linspace(-1, 1, records)[:, None]
+    slopes, bends = rng.normal(size=(2, columns))
+    return 2 * time * slopes + time**2 * bends + 0.3 * rng.normal(size=(records, columns))
+
+
+def wandering(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
+    """A random walk."""
+    return np.cumsum(rng.normal(size=(records, columns)), axis=0)
+
+
+def bursting(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
+    """Mostly 0, with bursts of 1 that last a few records."""
+    bursts = [np.repeat(rng.random(records) < 0.15, rng.integers(2, 9, records))[:records] for _ in range(columns)]
+    return np.stack(bursts, axis=1) + 0.01 * rng.normal(size=(records, columns))
+
+
+def life_levels(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
+    """A level of each life, and little else."""
+    return 2 * rng.normal(size=columns) + 0.5 * rng.normal(size=(records, columns))
+
+
+COURSES: dict[str, Course] = {
+    "smooth": smooth, "drifting": drifting, "wandering": wandering, "bursting": bursting, "life_levels": life_levels,
+}  # fmt: skip
+
+
+def values_of(course: Course, rng: np.random.Generator, lengths: list[int], columns: int) -> np.ndarray:
+    """Values of all lives, one after the other, (records, columns)."""
+    return np.concatenate([course(rng, length, columns) for length in lengths])
+
+
+def labels_of(course: Course, rng: np.random.Generator, lengths: list[int], clusters: int = 3) -> np.ndarray:
+    """Clusters and noise that follow a course: the largest of hidden values names the label."""
+    return values_of(course, rng, lengths, clusters + 1).argmax(axis=1) - 1
