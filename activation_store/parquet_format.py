@@ -12,7 +12,7 @@ import numpy as np
 
 from activation_store.columns import check_finite
 from activation_store.files import HashedFile
-from activation_store.gathering import no_rows, tiles_shape
+from activation_store.gathering import Gathering, no_rows, tiles_shape
 from activation_store.parquet_layout import (
     ACTIVATION,
     TABLE,
@@ -60,30 +60,24 @@ class ParquetShard:
             write_statistics=False,
             **encodings(metadata),
         )
-        self._waiting: list[pa.Table] = []
-        self._rows = 0
+        self._waiting = self._room()
 
     def write(self, records: Records) -> None:
         """Append records; they reach the disk a row group at a time."""
-        import pyarrow as pa
-
-        self._waiting.append(to_table(records, self._metadata, self._schema))
-        self._rows += len(records)
-        if self._rows >= ROW_GROUP_RECORDS:
-            table = pa.concat_tables(self._waiting)
-            whole = self._rows - self._rows % ROW_GROUP_RECORDS
-            for start in range(0, whole, ROW_GROUP_RECORDS):
-                self._write_group(table.slice(start, ROW_GROUP_RECORDS))
-            # A slice keeps the whole table alive: copy what is left.
-            self._rows -= whole
-            self._waiting = [table.slice(whole).take(np.arange(self._rows))]
+        start = 0
+        while start < len(records):
+            end = start + ROW_GROUP_RECORDS - self._waiting.size
+            fits = start == 0 and len(records) <= end
+            part = records if fits else records.take(np.arange(start, min(end, len(records))))
+            self._waiting.add(part)
+            start += len(part)
+            if self._waiting.size == ROW_GROUP_RECORDS:
+                self._write_group()
 
     def finish(self) -> None:
         """Write what is left, and the footer."""
-        import pyarrow as pa
-
-        if self._rows:
-            self._write_group(pa.concat_tables(self._waiting))
+        if self._waiting.size:
+            self._write_group()
         self._writer.close()
 
     def give_up(self) -> None:
@@ -93,9 +87,17 @@ class ParquetShard:
         with contextlib.suppress(OSError, ValueError, pa.ArrowException):
             self._writer.close()
 
-    def _write_group(self, table: "pa.Table") -> None:
-        # In one piece: where batches met must leave no trace in the file.
-        self._writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP_RECORDS)
+    def _room(self) -> Gathering:
+        everything = Selection(
+            tuple(self._metadata.layers), tuple(self._metadata.columns), tuple(self._metadata.tables)
+        )
+        return Gathering(self._metadata, everything, ROW_GROUP_RECORDS)
+
+    def _write_group(self) -> None:
+        # All at once: where batches met must leave no trace in the file, and many small tables take long to make.
+        table = to_table(self._waiting.finish(), self._metadata, self._schema)
+        self._writer.write_table(table, row_group_size=ROW_GROUP_RECORDS)
+        self._waiting = self._room()
 
 
 def read_shard_batches(
