@@ -152,16 +152,22 @@ def _d(group: _Sums, reference: _Sums, alike: bool) -> np.ndarray:
 def _interval(
     resampled: np.ndarray, estimate: np.ndarray, effective: float, settings: Inference
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the stretched percentile interval of each feature, (R, F) and (F,) to (F,) and (F,)."""
+    """Return the stretched percentile interval of each feature, (R, F) and (F,) to (F,) and (F,).
+
+    Where d is infinite, nothing varies on either side and the means differ, and no resample can say otherwise.
+    """
     usable = np.isfinite(resampled)
     told = np.isfinite(estimate) & (usable.mean(axis=0) >= settings.confidence)
-    if effective < _FEWEST_UNITS or not told.any():
-        return np.full(len(estimate), np.nan), np.full(len(estimate), np.nan)
+    ends = np.full((2, len(estimate)), np.nan)
+    if effective < _FEWEST_UNITS:
+        return ends[0], ends[1]
     tail = (1 - settings.confidence) / 2
     stretch = stats.t.isf(tail, effective - 1) / stats.norm.isf(tail) * np.sqrt(effective / (effective - 1))
-    ends = np.full((2, len(estimate)), np.nan)
-    ends[:, told] = np.nanquantile(np.where(usable, resampled, np.nan)[:, told], [tail, 1 - tail], axis=0)
-    low, high = estimate + stretch * (ends - estimate)
+    if told.any():
+        ends[:, told] = np.nanquantile(np.where(usable, resampled, np.nan)[:, told], [tail, 1 - tail], axis=0)
+    ends[:, told] = estimate[told] + stretch * (ends[:, told] - estimate[told])
+    ends[:, np.isinf(estimate)] = estimate[np.isinf(estimate)]
+    low, high = ends
     return low, high
 
 

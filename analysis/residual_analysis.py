@@ -11,7 +11,7 @@ from analysis.clustering import NOISE
 from analysis.dataset import Dataset
 from analysis.inference import Inference
 from analysis.residuals import residual_variables, residualize
-from analysis.stability import overlap
+from analysis.stability import adjusted_rand, overlap
 from analysis.summarise import cluster_summaries
 from analysis.summary import Claim, ClusterSummary, Residualized
 
@@ -43,8 +43,6 @@ def repeat_without(
     Raises:
         UserError: there is no variable of a name, or nothing is left.
     """
-    from sklearn.metrics import adjusted_rand_score
-
     features = {feature.name: data.values[:, i] for i, feature in enumerate(data.features)}
     rest = residualize(data.activations, residual_variables(names, data.records, data.lives, features))
     points = method.embed(rest.activations, seed=settings.seed)
@@ -57,7 +55,7 @@ def repeat_without(
         variance_removed=rest.variance_removed,
         clusters=len(clusters),
         noise_share=float((again == NOISE).mean()),
-        adjusted_rand=float(adjusted_rand_score(labels, again)),
+        adjusted_rand=adjusted_rand(labels, again),
         overall_confounds=found.confounds.overall,
         claims=_claims(before, clusters, overlap(labels, again, len(before))),
         clusters_found=clusters,

@@ -1,5 +1,6 @@
 """Would another seed, or other lives, have given the same clusters?"""
 
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -65,10 +66,8 @@ def seed_stability(activations: np.ndarray, share: float, method: ClusterMethod,
         activations: of a sample of whole lives, (n, units).
         share: of the run's records that they are.
     """
-    from sklearn.metrics import adjusted_rand_score
-
     labels = [method.cluster(method.embed(activations, seed=seed), share) for seed in seeds]
-    pairs = tuple(float(adjusted_rand_score(one, other)) for one, other in combinations(labels, 2))
+    pairs = tuple(adjusted_rand(one, other) for one, other in combinations(labels, 2))
     return SeedStability(pairs, len(activations))
 
 
@@ -116,16 +115,23 @@ def bootstrap_stability(
         points: (B, dimensions).
         labels: the run's own, (B,); negative for noise.
     """
-    from sklearn.metrics import adjusted_rand_score
-
     rng = np.random.default_rng([seed, 4])
     agreement, overlaps = [], []
     for _ in range(draws):
         records = whole_lives(lives, BOOTSTRAP_RECORDS, rng, replace=True)
         again = method.cluster(points[records], len(records) / len(points))
-        agreement.append(float(adjusted_rand_score(labels[records], again)))
+        agreement.append(adjusted_rand(labels[records], again))
         overlaps.append(best_overlap(labels[records], again, labels.max() + 1))
     return BootstrapStability(tuple(agreement), _mean_of_known(np.array(overlaps)))
+
+
+def adjusted_rand(labels: np.ndarray, others: np.ndarray) -> float:
+    """Return the adjusted Rand index of two clusterings (Hubert and Arabie 1985); noise counts as one group."""
+    from sklearn.metrics import adjusted_rand_score
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes", category=UserWarning)
+        return float(adjusted_rand_score(labels, others))
 
 
 def overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.ndarray:

@@ -31,7 +31,7 @@ def as_text(summary: Summary) -> str:
 
 def format_interval(low: float, high: float) -> str:
     """Write an interval as "[+0.12, +0.55]"; "" where there is none."""
-    if not (math.isfinite(low) and math.isfinite(high)):
+    if math.isnan(low) or math.isnan(high):
         return ""
     return f"[{format_number(low, sign=True)}, {format_number(high, sign=True)}]"
 

@@ -86,9 +86,11 @@ def test_summary_tells_the_planted_story(run: Path, summary: dict, planted: Plan
     ]
     assert len(fighters) == 1
     assert fighters[0]["share"] == pytest.approx(np.mean(planted.behaviour == FIGHTING), abs=0.05)
-    assert all(confound["flag"] == "OK" for confound in fighters[0]["confounds"])
+    assert not any(confound["flagged"] for confound in fighters[0]["confounds"])
+    assert "is_attacking more often" in fighters[0]["description"]
+    assert len(summary["stability"]["over_seeds"]) == 3 and min(summary["stability"]["over_seeds"]) > 0.8
     text = (run / "summary.txt").read_text()
-    assert "Noise:" in text and "is_attacking" in text and "nan" not in text
+    assert text.startswith("Verdict") and "Noise:" in text and "is_attacking" in text and "nan" not in text
 
 
 def test_run_json_tells_how_to_repeat_the_run(run: Path, dump: Path) -> None:
@@ -124,15 +126,23 @@ def test_activations_without_structure_still_give_every_figure(tmp_path: Path) -
 
 def test_other_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> None:
     dump = write_planted(tmp_path / "small", planted, environment={"map_size": 64})
-    done = analyze(dump, "--subsample", 4, "--features", "default,food_change, is_idle", "--output-dir", tmp_path)
+    done = analyze(
+        dump, "--subsample", 4, "--features", "default,food_change, is_idle", "--output-dir", tmp_path,
+        "--residualize", "tick,is_idle", "--permutations", 199, "--bootstraps", 99, "--confidence", 0.9,
+    )  # fmt: skip
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    folder = tmp_path / "small-sub4-c15-default+food_change+is_idle"
+    folder = tmp_path / "small-sub4-c15-p199-b99-ci0.9-default+food_change+is_idle-without_tick+is_idle"
     summary = orjson.loads((folder / "summary.json").read_bytes())
     names = [feature["name"] for feature in summary["features"]]
     assert len(names) == 16 and names[-2:] == ["food_change", "is_idle"]
     for cluster in summary["clusters"]:
         assert [effect["name"] for effect in cluster["effects"]] == names
     assert "food_change" in (folder / "summary.txt").read_text()
+    assert summary["method"] | {"unit": "life"} == summary["method"] and summary["method"]["confidence"] == 0.9
+    again = summary["residualized"]
+    with np.load(folder / "residualized.npz", allow_pickle=False) as arrays:
+        assert len(arrays["label"]) == summary["records"] and arrays["label"].max() + 1 == again["clusters"]
+    assert again["variables"] == ["tick", "is_idle"] and 0 < again["variance_removed"] < 1
     done = analyze(dump, "--subsample", 4, "--features", "extended", "--output-dir", tmp_path)
     assert done.returncode == 0, done.stderr
     content = orjson.loads((tmp_path / "small-sub4-c15-extended" / "summary.json").read_bytes())
@@ -176,6 +186,10 @@ def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp
         (["--seed", "-1"], "--seed is -1"),
         (["--features", "tick,life_fraction"], "there is no feature 'life_fraction'"),
         (["--features", ","], "no feature is named"),
+        (["--permutations", "50"], "--permutations is 50: allowed is 99 to 100000"),
+        (["--bootstraps", "-1"], "--bootstraps is -1"),
+        (["--confidence", "95"], "--confidence is 95.0: allowed is 0.5 to below 1"),
+        (["--residualize", "tick,tok"], "--residualize tok: there is no such variable"),
         (["--layer", "nothing"], "holds no layer 'nothing', only: action_decoder"),
     ],
 )

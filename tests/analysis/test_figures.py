@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,8 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from analysis.clustering import largest_first
-from analysis.confounds import confound_evenness
-from analysis.effect_sizes import effect_sizes
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, feature_matrix
 from analysis.figures.cluster_features import cluster_features
 from analysis.figures.metric_scatter import metric_scatter
@@ -19,8 +18,9 @@ from analysis.figures.plane_scatter import plane_scatter
 from analysis.figures.style import cluster_colour, cluster_marker
 from analysis.lives import lives_of, rolling_mean
 from analysis.projection import Projection
-from analysis.summary import as_text, summarise
+from analysis.summary import format_number
 from tests.planted import planted_dump
+from tests.planted_summary import planted_summary
 
 PLANTED = planted_dump(agents=4, episodes=2, ticks=60)
 RECORDS = len(PLANTED.records)
@@ -51,7 +51,9 @@ def texts(figure: Figure) -> list[str]:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
-    written = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    beyond = set(map(id, ticks_beyond_axes(figure)))
+    shown = [text for text in figure.findobj(Text) if text.get_visible() and id(text) not in beyond]
+    written = [text for text in shown if text.get_text().strip()]
     for text in written:
         box = text.get_window_extent(renderer)
         assert box.x0 >= -1 and box.y0 >= -1, text
@@ -59,20 +61,22 @@ def texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in written]
 
 
+def ticks_beyond_axes(figure: Figure) -> list[Text]:
+    """Return tick labels that exist and are not drawn, for their ticks are outside what the axes show."""
+    axes = [axis for each in figure.axes for axis in (each.xaxis, each.yaxis)]
+    ticks = [(axis, tick) for axis in axes for tick in axis.get_major_ticks()]
+    return [
+        label
+        for axis, tick in ticks
+        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
+        for label in (tick.label1, tick.label2)
+    ]
+
+
 def plane(labels: np.ndarray) -> Projection:
     rng = np.random.default_rng(0)
     points = rng.uniform(-20, 20, (labels.max() + 2, 2))[labels] + rng.normal(size=(RECORDS, 2))
     return Projection("umap", points, ("UMAP 1", "UMAP 2"))
-
-
-def summary_of(labels: np.ndarray):
-    lives = lives_of(PLANTED.records)
-    effects = effect_sizes(feature_matrix(PLANTED.records, PLANTED.metadata), labels, lives, seed=0, draws=5)
-    spread = confound_evenness(PLANTED.records, lives, labels)
-    return summarise(
-        PLANTED.records, PLANTED.metadata, lives, labels, effects, spread,
-        layer="action_decoder", subsample=1, components={0.5: 1},
-    )  # fmt: skip
 
 
 def test_plane_scatter(labels: np.ndarray) -> None:
@@ -87,7 +91,7 @@ def test_plane_scatter(labels: np.ndarray) -> None:
 
 
 def test_cluster_features(labels: np.ndarray) -> None:
-    clusters = summary_of(labels).clusters
+    clusters = planted_summary(PLANTED, labels).clusters
     written = texts(cluster_features(clusters, HEADING))
     if not clusters:
         assert any("No cluster was found" in text for text in written)
@@ -95,8 +99,8 @@ def test_cluster_features(labels: np.ndarray) -> None:
     shown = clusters[:60]
     assert set(FEATURE_NAMES) <= set(written)
     assert sum(text.startswith("cluster ") for text in written) == len(shown)
-    values = [f"{effect.d_baseline:.2f}".replace("-0.00", "0.00") for each in shown for effect in each.effects]
-    assert sorted(values) == sorted(text for text in written if text in set(values))
+    values = Counter(format_number(effect.d_baseline) for each in shown for effect in each.effects)
+    assert values <= Counter(written)
 
 
 def test_metric_scatter(labels: np.ndarray) -> None:
@@ -115,11 +119,7 @@ def test_all_features_can_be_drawn_and_read() -> None:
     labels, lives = largest_first(PLANTED.behaviour), lives_of(PLANTED.records)
     metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
     features = feature_matrix(PLANTED.records, metadata, EXTENDED_FEATURES)
-    summary = summarise(
-        PLANTED.records, metadata, lives, labels, effect_sizes(features, labels, lives, seed=0, draws=2),
-        confound_evenness(PLANTED.records, lives, labels),
-        layer="action_decoder", subsample=1, components={0.5: 1}, features=EXTENDED_FEATURES,
-    )  # fmt: skip
+    summary = planted_summary(dataclasses.replace(PLANTED, metadata=metadata), labels, EXTENDED_FEATURES)
     names = [feature.name for feature in EXTENDED_FEATURES]
     figure = cluster_features(summary.clusters, HEADING)
     written = texts(figure)
@@ -130,23 +130,6 @@ def test_all_features_can_be_drawn_and_read() -> None:
     panels = metric_scatter(plane(labels), rolled, 5, HEADING, EXTENDED_FEATURES).axes
     titles = [axes.get_title().split(" (")[0] for axes in panels if axes.get_title()]
     assert titles == names
-
-
-def test_summary_of_every_case_is_plain_json_and_text(labels: np.ndarray) -> None:
-    summary = summary_of(labels)
-    content = summary.to_json()
-    assert content["coverage"] + content["noise_share"] == pytest.approx(1)
-    assert len(content["clusters"]) == labels.max() + 1
-
-    def numbers(value: object) -> list[float]:
-        if isinstance(value, dict):
-            value = list(value.values())
-        if isinstance(value, list):
-            return [number for inner in value for number in numbers(inner)]
-        return [value] if isinstance(value, float) else []
-
-    assert np.isfinite(numbers(content)).all()
-    assert ("No cluster was found" in as_text(summary)) == (labels.max() < 0)
 
 
 def test_clusters_look_different() -> None:
