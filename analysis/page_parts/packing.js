@@ -2,7 +2,7 @@
 
 /* What every page starts with: unpacking its tables, making its elements. All text goes in as text, never as HTML. */
 
-const TABLE_KINDS = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
+const TABLE_KINDS = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
 
 /** Inflate base64 text to bytes. */
 async function inflated(base64) {
@@ -22,6 +22,7 @@ function unpacked(columns, bytes) {
     const part = bytes.subarray(at, at + size * width);
     at += size * width;
     if (kind === "json") tables[name] = JSON.parse(new TextDecoder().decode(part));
+    else if (kind === "u1") tables[name] = part.slice();
     else if (kind.startsWith("f")) tables[name] = fromBytePlanes(part, TABLE_KINDS[kind], size);
     else tables[name] = fromDifferences(part, TABLE_KINDS[kind], shape[shape.length - 1]);
   }

@@ -30,12 +30,14 @@ class Packed:
 def pack(tables: Mapping[str, np.ndarray], texts: Mapping[str, Any]) -> Packed:
     """Pack tables of integers, of truth values and of floats, exactly, and JSON values; names must differ.
 
+    Bytes (uint8) are taken as they are, other integers as differences along the last axis.
+
     Raises:
         ValueError: an integer needs more than 32 bits.
     """
     columns, parts = [], []
     for name, array in tables.items():
-        kind, content = _floats(array) if array.dtype.kind == "f" else _differences(array)
+        kind, content = _bytes_of(array)
         columns.append({"name": name, "kind": kind, "shape": array.shape})
         parts.append(content)
     for name, value in texts.items():
@@ -60,6 +62,12 @@ def scripts_of(*paths: str) -> list[Any]:
     from markupsafe import Markup
 
     return [Markup((_HERE.parent / path).read_text()) for path in paths]
+
+
+def _bytes_of(array: np.ndarray) -> tuple[str, bytes]:
+    if array.dtype == np.uint8:
+        return "u1", array.tobytes()
+    return _floats(array) if array.dtype.kind == "f" else _differences(array)
 
 
 def _differences(array: np.ndarray) -> tuple[str, bytes]:
