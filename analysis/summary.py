@@ -1,47 +1,150 @@
-"""What an analysis found, in figures a program can read and in words."""
+"""What an analysis found, as data: what summary.json holds, and what the text, the figures and the pages are made of.
+
+Numbers that are not defined are NaN here and null in the file; beside them stands the reason, in words.
+"""
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from activation_store.schema import DumpMetadata, Records
-from analysis.clustering import NOISE
-from analysis.confounds import CONFOUNDS, LOW, Evenness
-from analysis.effect_sizes import EffectSizes
-from analysis.features import FEATURES, Feature
-from analysis.lives import Lives
-
-_STRONGEST = 5
-_UNTOLD = "n/a"
+STRONGEST = 5
 
 
 @dataclass(frozen=True)
 class FeatureEffect:
-    """How one cluster differs in one feature; d is Cohen's, against random windows and against all other records."""
+    """How one cluster differs in one feature. d is Cohen's; ends of intervals are NaN where there is no interval.
+
+    Attributes:
+        name: of the feature.
+        mean: of the cluster's records.
+        baseline_mean: of random windows of lives.
+        d_baseline: against those windows, with its interval.
+        complement_mean: of all records outside the cluster.
+        d_complement: against those, with its interval.
+        p: of the test by circular shifts within lives, two-sided; NaN where it cannot be tested.
+        q: p after the correction for all clusters and features (false discovery rate).
+        informative_lives: lives in which a shift could have changed the outcome.
+        untested: why p is NaN, else "".
+        episodes: episodes that have records on both sides.
+        episodes_agreeing: those of them whose own difference of means has the sign of `d_complement`.
+        survives: q is at most the level, the interval of `d_complement` leaves out 0, and both point the same way.
+    """
 
     name: str
     mean: float
     baseline_mean: float
     d_baseline: float
+    d_baseline_low: float
+    d_baseline_high: float
     complement_mean: float
     d_complement: float
+    d_complement_low: float
+    d_complement_high: float
+    p: float
+    q: float
+    informative_lives: int
+    untested: str
+    episodes: int
+    episodes_agreeing: int
+    survives: bool
 
 
 @dataclass(frozen=True)
 class Confound:
-    """How evenly a cluster spreads over times, places, lives or agents (0 to 1), and "OK", "LOW" or "n/a"."""
+    """What one variable (tick, row, column, life, agent, episode, map, policy) has in common with a cluster, or all.
+
+    Attributes:
+        name: of the variable.
+        information: mutual information with all clusters, or what one cluster adds to it, in nats.
+        share: of the most that is possible, 0 to 1.
+        chance: the mean share under the permutation null.
+        excess: (share - chance) / (1 - chance): 0 is chance, 1 the most that is possible; may be below 0.
+        p: one-sided, of the permutation null.
+        q: p after the correction for all clusters and variables; of the overall row, for all variables.
+        flagged: q is at most the level and the excess at least `confounds.LARGE_EXCESS`.
+        untold: why the numbers are NaN, else "".
+    """
 
     name: str
-    evenness: float
-    flag: str
+    information: float
+    share: float
+    chance: float
+    excess: float
+    p: float
+    q: float
+    flagged: bool
+    untold: str
+
+
+@dataclass(frozen=True)
+class Persistence:
+    """How often the next kept record of the same life is in the same cluster; shares are 0 to 1.
+
+    Attributes:
+        lag_ticks: median ticks between a record and the next one kept.
+        pairs: of neighbours whose first is in the cluster; in any cluster, for the overall row.
+        same: share of them whose second is in the same cluster.
+        chance_in_life: the same share if every life's labels came in random order.
+        chance_overall: the same share if the labels of the whole dump came in random order.
+    """
+
+    lag_ticks: float
+    pairs: int
+    same: float
+    chance_in_life: float
+    chance_overall: float
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Agreement of clusterings with the run's own, as adjusted Rand indices: 1 is the same, 0 is chance.
+
+    Attributes:
+        over_seeds: embedded and clustered anew with other seeds, one entry a pair of seeds.
+        seed_records: records of the sample of whole lives that this was done on.
+        over_bootstraps: the run's embedding clustered anew on lives drawn with replacement, one entry a draw.
+        untold: why there are none, else "".
+    """
+
+    over_seeds: tuple[float, ...]
+    seed_records: int
+    over_bootstraps: tuple[float, ...]
+    untold: str
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Density-based validity (DBCV), -1 to 1, on the records that were clustered or a sample of them.
+
+    Attributes:
+        dbcv: of all clusters, weighted by size; noise counts against it.
+        records: it was computed on.
+        untold: why it is NaN, else "".
+    """
+
+    dbcv: float
+    records: int
+    untold: str
 
 
 @dataclass(frozen=True)
 class ClusterSummary:
-    """One cluster: its size, what it spans, its confounds and its effects in the order of the features."""
+    """One cluster: its size, what it spans, what it is about, its confounds and its effects in order of the features.
+
+    Attributes:
+        label: its number, from 0, largest first.
+        records: in it.
+        share: of the records kept.
+        lives: it has records of.
+        agents: ids it has records of.
+        tick_median: of its records.
+        description: what it is about, from its surviving effects, such as "more in_combat, less self_food".
+        persistence: of this cluster.
+        jaccard: mean overlap with the most similar cluster of each bootstrap (Hennig 2007); NaN where not measured.
+        dbcv: of this cluster, -1 to 1; NaN where not measured.
+        confounds: of this cluster.
+        effects: of this cluster.
+    """
 
     label: int
     records: int
@@ -49,23 +152,113 @@ class ClusterSummary:
     lives: int
     agents: int
     tick_median: float
+    description: str
+    persistence: Persistence
+    jaccard: float
+    dbcv: float
     confounds: tuple[Confound, ...]
     effects: tuple[FeatureEffect, ...]
 
     @property
-    def low(self) -> tuple[str, ...]:
+    def flagged(self) -> tuple[str, ...]:
         """The confounds that are flagged."""
-        return tuple(confound.name for confound in self.confounds if confound.flag == "LOW")
+        return tuple(confound.name for confound in self.confounds if confound.flagged)
 
     @property
     def strongest(self) -> tuple[FeatureEffect, ...]:
         """The effects largest in magnitude, strongest first."""
-        return tuple(sorted(self.effects, key=lambda effect: -abs(effect.d_baseline))[:_STRONGEST])
+        return tuple(sorted(self.effects, key=lambda effect: -abs(effect.d_baseline))[:STRONGEST])
+
+    @property
+    def surviving(self) -> tuple[FeatureEffect, ...]:
+        """The effects that survive correction, strongest first."""
+        kept = (effect for effect in self.effects if effect.survives)
+        return tuple(sorted(kept, key=lambda effect: -abs(effect.d_complement)))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One surviving effect of the plain analysis, looked for again once variables are regressed out.
+
+    Attributes:
+        cluster: of the plain analysis.
+        feature: that it differs in.
+        d: the plain effect against the complement.
+        match: cluster of the repeated analysis with the largest overlap; -1 where it has none.
+        overlap: Jaccard index of the two clusters, 0 to 1.
+        d_after: the match's effect against its complement; NaN without a match.
+        survives: the match has the effect too, with the same sign, and it survives there.
+    """
+
+    cluster: int
+    feature: str
+    d: float
+    match: int
+    overlap: float
+    d_after: float
+    survives: bool
+
+
+@dataclass(frozen=True)
+class Residualized:
+    """The analysis repeated on activations from which variables were regressed out.
+
+    Attributes:
+        variables: their names.
+        variance_removed: share of the activations' variance that they explained, 0 to 1.
+        clusters: found in what is left.
+        noise_share: of the records kept.
+        adjusted_rand: agreement of the labels with the plain ones.
+        overall_confounds: of the new clusters.
+        claims: the plain analysis' surviving effects, each looked for again.
+        clusters_found: the new clusters with all their statistics.
+    """
+
+    variables: tuple[str, ...]
+    variance_removed: float
+    clusters: int
+    noise_share: float
+    adjusted_rand: float
+    overall_confounds: tuple[Confound, ...]
+    claims: tuple[Claim, ...]
+    clusters_found: tuple[ClusterSummary, ...]
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the numbers were made.
+
+    Attributes:
+        permutations: of each test.
+        bootstraps: of each interval.
+        confidence: of each interval, between 0 and 1.
+        level: false discovery rate at which an effect or a confound counts.
+        unit: what intervals resample, "life" or "episode".
+        units: how many there are.
+    """
+
+    permutations: int
+    bootstraps: int
+    confidence: float
+    level: float
+    unit: str
+    units: int
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A whole analysis; shares are of the records kept."""
+    """A whole analysis; shares are of the records kept.
+
+    Attributes:
+        verdict: sentences that say how many clusters, how stable, what each is about, which claims survive, which
+            confounds are flagged.
+        tested: pairs of cluster and feature that could be tested.
+        untested: pairs that could not.
+        surviving: effects that survive correction.
+        confounds: of all clusters together.
+        persistence: of all clusters together.
+        residualized: None unless it was asked for.
+    """
 
     policy: str
     agent: str
@@ -75,89 +268,28 @@ class Summary:
     records: int
     lives: int
     agents: int
+    episodes: int
     components_explaining: dict[str, int]
     clustered_records: int
     coverage: float
     noise_records: int
     noise_share: float
+    verdict: tuple[str, ...]
+    method: Method
+    tested: int
+    untested: int
+    surviving: int
+    confounds: tuple[Confound, ...]
+    stability: Stability
+    validity: Validity
+    persistence: Persistence
     features: tuple[dict[str, str], ...]
     clusters: tuple[ClusterSummary, ...]
+    residualized: Residualized | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready to be written as JSON; what is undefined or infinite becomes null."""
         return dict(_finite(asdict(self)))
-
-
-def summarise(
-    records: Records,
-    metadata: DumpMetadata,
-    lives: Lives,
-    labels: np.ndarray,
-    effects: EffectSizes,
-    evenness: Evenness,
-    *,
-    layer: str,
-    subsample: int,
-    components: dict[float, int],
-    features: Sequence[Feature] = FEATURES,
-) -> Summary:
-    """Gather an analysis: labels are (B,), the effects and the evenness have one row a cluster.
-
-    The effects have a column for each of `features`.
-    """
-    noise = int((labels == NOISE).sum())
-    clusters = range(labels.max() + 1)
-    return Summary(
-        policy=metadata.policy,
-        agent=metadata.agent,
-        layer=layer,
-        records_in_dump=metadata.records,
-        subsample=subsample,
-        records=len(records),
-        lives=len(lives),
-        agents=len(np.unique(records.agent_id)),
-        components_explaining={f"{share:.0%}": count for share, count in components.items()},
-        clustered_records=len(records) - noise,
-        coverage=1 - noise / len(records),
-        noise_records=noise,
-        noise_share=noise / len(records),
-        features=tuple({"name": f.name, "unit": f.unit, "definition": f.definition} for f in features),
-        clusters=tuple(
-            _summarise_cluster(i, records, lives, labels == i, effects, evenness, features) for i in clusters
-        ),
-    )
-
-
-def _summarise_cluster(
-    label: int,
-    records: Records,
-    lives: Lives,
-    member: np.ndarray,
-    effects: EffectSizes,
-    evenness: Evenness,
-    features: Sequence[Feature],
-) -> ClusterSummary:
-    columns = zip(features, *(getattr(effects, name)[label].tolist() for name in _EFFECT_COLUMNS), strict=True)
-    spreads = [(name, float(getattr(evenness, name)[label])) for name in CONFOUNDS]
-    return ClusterSummary(
-        label=label,
-        records=int(member.sum()),
-        share=float(member.mean()),
-        lives=len(np.unique(lives.index[member])),
-        agents=len(np.unique(records.agent_id[member])),
-        tick_median=float(np.median(records.tick[member])),
-        confounds=tuple(Confound(name, spread, _flag(spread)) for name, spread in spreads),
-        effects=tuple(FeatureEffect(feature.name, *values) for feature, *values in columns),
-    )
-
-
-_EFFECT_COLUMNS = ("mean", "baseline_mean", "d_baseline", "complement_mean", "d_complement")
-
-
-def _flag(spread: float) -> str:
-    if math.isnan(spread):
-        return _UNTOLD
-    return "LOW" if spread < LOW else "OK"
 
 
 def _finite(value: Any) -> Any:
@@ -166,68 +298,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def as_text(summary: Summary) -> str:
-    """Return the summary as plain text for people."""
-    blocks = _overview(summary), [""], _explanation(), [""], _clusters(summary), _definitions(summary), [""]
-    return "\n".join(line for block in blocks for line in block)
-
-
-def _overview(summary: Summary) -> list[str]:
-    components = ", ".join(f"{count} for {share}" for share, count in summary.components_explaining.items())
-    return [
-        f"Policy {summary.policy} (agent {summary.agent}), layer {summary.layer}",
-        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} (every {summary.subsample} of each life), "
-        f"{summary.lives:,} lives, {summary.agents:,} agent ids",
-        f"Principal components that explain the activations' variance: {components}",
-        f"Clusters: {len(summary.clusters)}, covering {summary.coverage:.1%} of the records kept "
-        f"({summary.clustered_records:,})",
-        f"Noise: {summary.noise_share:.1%} of the records kept ({summary.noise_records:,}) belong to no cluster",
-    ]
-
-
-def _explanation() -> list[str]:
-    return [
-        "d is Cohen's d: difference of means over the pooled standard deviation of records; first against random",
-        "windows of lives with as many records, then (in brackets) against all records outside the cluster.",
-        "Evenness compares a cluster's spread over ticks, map rows and columns, lives and agents with that of as many",
-        f"random records: 1 is as even, below {LOW} is LOW: the cluster may mark a time, a place, a life or an agent.",
-    ]
-
-
-def _clusters(summary: Summary) -> list[str]:
-    lines = [] if summary.clusters else ["No cluster was found: every record is noise.", ""]
-    width = _name_width(summary)
-    for cluster in summary.clusters:
-        lines.append(
-            f"Cluster {cluster.label}: {cluster.records:,} records ({cluster.share:.1%}), {cluster.lives:,} lives, "
-            f"{cluster.agents:,} agent ids, median tick {cluster.tick_median:g}"
-        )
-        spreads = (f"{c.name} {format_number(c.evenness)} ({c.flag})" for c in cluster.confounds)
-        lines.append("  evenness: " + ", ".join(spreads))
-        for effect in cluster.strongest:
-            lines.append(
-                f"  {effect.name:<{width}} d = {format_number(effect.d_baseline, sign=True):>6} "
-                f"({format_number(effect.d_complement, sign=True)})   mean {effect.mean:.2f}, "
-                f"elsewhere {format_number(effect.complement_mean)}"
-            )
-        lines.append("")
-    return lines
-
-
-def _name_width(summary: Summary) -> int:
-    return max(len(feature["name"]) for feature in summary.features)
-
-
-def _definitions(summary: Summary) -> list[str]:
-    width = _name_width(summary)
-    return ["Features", *(f"  {f['name']:<{width}} {f['definition']} Unit: {f['unit']}." for f in summary.features)]
-
-
-def format_number(value: float, sign: bool = False) -> str:
-    """Write a number with two decimals; NaN, which stands for what cannot be told, as "n/a"."""
-    if math.isnan(value):
-        return _UNTOLD
-    value = round(value, 2) + 0.0
-    return f"{value:+.2f}" if sign else f"{value:.2f}"
