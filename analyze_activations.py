@@ -9,6 +9,7 @@ Figures, arrays, summary.txt and summary.json go to analysis_results/RUN/, a fol
 
 import zlib
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
+    from analysis.dataset import Dataset
     from analysis.features import Feature
     from analysis.run_folder import RunFolder
+    from analysis.summary import Summary
 
 ROLLING_WINDOW = 5
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 SEEDS = 2**32
 FEWEST_FOR_UMAP = 4
 LONGEST_NAMES = 80
+FEWEST_DRAWS, MOST_DRAWS = 99, 100_000
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,14 @@ class Arguments:
     """Least distance between embedded records, 0 to 1."""
     layer: str = ACTION_DECODER
     """Layer of the network to analyse, one that the dump holds."""
+    permutations: int = 999
+    """Circular shifts behind each test, 99 to 100000: more of them, steadier p-values."""
+    bootstraps: int = 999
+    """Resamples behind each interval, 99 to 100000."""
+    confidence: float = 0.95
+    """Confidence of the intervals, from 0.5 to below 1."""
+    residualize: str = ""
+    """Repeat the analysis with these regressed out: tick, age, row, column, agent, episode, features; with commas."""
     features: str = "default"
     """Behaviours to compare clusters by: default (14), extended (all), or names from docs/features.md, with commas."""
     seed: int = 42
@@ -67,13 +79,22 @@ class Arguments:
             "hdbscan_min_samples": "s",
             "umap_neighbors": "n",
             "umap_min_dist": "d",
+            "permutations": "p",
+            "bootstraps": "b",
+            "confidence": "ci",
             "layer": "",
             "seed": "seed",
         }
         defaults = {field.name: field.default for field in fields(self)}
         changed = {key: prefix for key, prefix in named.items() if getattr(self, key) != defaults[key]}
         settings = [f"-{prefix}{getattr(self, key)}" for key, prefix in changed.items()]
-        return "".join([name, *settings, self._features_in_name])
+        without = f"-without_{'+'.join(self.residual_names)}" if self.residual_names else ""
+        return "".join([name, *settings, self._features_in_name, without])
+
+    @property
+    def residual_names(self) -> tuple[str, ...]:
+        """The variables to regress out, each once."""
+        return tuple(dict.fromkeys(name.strip() for name in self.residualize.split(",") if name.strip()))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -100,6 +121,10 @@ def main() -> None:
     from analysis.features import features_named
 
     features = features_named(arguments.feature_names)
+    if arguments.residual_names:
+        from analysis.residuals import check_residual_names
+
+        check_residual_names(arguments.residual_names, [feature.name for feature in features])
     check_enough(arguments, min(metadata.records, metadata.records // arguments.subsample + metadata.lives))
 
     from analysis.run_folder import RunFolder
@@ -126,6 +151,9 @@ def check_values(arguments: Arguments) -> None:
         "hdbscan_min_samples": (arguments.hdbscan_min_samples >= 1, "1 or more"),
         "umap_neighbors": (arguments.umap_neighbors >= 2, "2 or more"),
         "umap_min_dist": (0 <= arguments.umap_min_dist <= 1, "0 to 1"),
+        "permutations": (FEWEST_DRAWS <= arguments.permutations <= MOST_DRAWS, f"{FEWEST_DRAWS} to {MOST_DRAWS}"),
+        "bootstraps": (FEWEST_DRAWS <= arguments.bootstraps <= MOST_DRAWS, f"{FEWEST_DRAWS} to {MOST_DRAWS}"),
+        "confidence": (0.5 <= arguments.confidence < 1, "0.5 to below 1"),
         "seed": (0 <= arguments.seed < SEEDS, f"0 to {SEEDS - 1}"),
     }
     for name, (fits, values) in allowed.items():
@@ -153,7 +181,7 @@ def analyse(arguments: Arguments, metadata: DumpMetadata, chosen: tuple["Feature
     """Read, embed, cluster, compare, draw; everything lands in the run's folder."""
     from rich.console import Console
 
-    from analysis.terminal import cluster_table, coverage_line, step
+    from analysis.terminal import cluster_table, step, verdict_lines
 
     console = Console()
     with step(console, "reading the dump") as report:
@@ -163,37 +191,18 @@ def analyse(arguments: Arguments, metadata: DumpMetadata, chosen: tuple["Feature
     activations = records.activations[arguments.layer]
 
     with step(console, "loading the libraries"):
-        from analysis.clustering import hdbscan_labels
-        from analysis.confounds import confound_evenness
-        from analysis.effect_sizes import effect_sizes
+        from analysis.dataset import Dataset
         from analysis.figures.cluster_features import cluster_features
         from analysis.figures.umap_metric_scatter import umap_metric_scatter
         from analysis.figures.umap_scatter import umap_scatter
         from analysis.lives import lives_of, rolling_mean
-        from analysis.projection import components_explaining, umap_embedding
-        from analysis.summary import as_text, summarise
+        from analysis.projection import components_explaining
+        from analysis.summary_text import as_text
 
     lives = lives_of(records)
-    with step(console, f"embedding {len(records):,} records with UMAP"):
-        embedding = umap_embedding(activations, arguments.umap_neighbors, arguments.umap_min_dist, arguments.seed)
-        components = components_explaining(activations, EXPLAINED_SHARES, arguments.seed)
-    with step(console, "clustering with HDBSCAN"):
-        labels = hdbscan_labels(embedding, arguments.hdbscan_min_cluster, arguments.hdbscan_min_samples)
-    with step(console, "comparing clusters"):
-        effects = effect_sizes(features, labels, lives, arguments.seed)
-        evenness = confound_evenness(records, lives, labels)
-        summary = summarise(
-            records,
-            metadata,
-            lives,
-            labels,
-            effects,
-            evenness,
-            layer=arguments.layer,
-            subsample=arguments.subsample,
-            components=components,
-            features=chosen,
-        )
+    components = components_explaining(activations, EXPLAINED_SHARES, arguments.seed)
+    data = Dataset(metadata, arguments.layer, chosen, records, lives, activations, features)
+    embedding, labels, summary = find_and_compare(arguments, data, components, folder, console)
     with step(console, "drawing"):
         heading = f"{metadata.policy}, {arguments.layer}"
         rolled = rolling_mean(features, lives, ROLLING_WINDOW)
@@ -209,8 +218,56 @@ def analyse(arguments: Arguments, metadata: DumpMetadata, chosen: tuple["Feature
     folder.save_json("summary.json", summary.to_json())
     folder.save_text("summary.txt", as_text(summary))
     console.print(cluster_table(summary))
-    console.print(coverage_line(summary), highlight=False)
+    console.print(verdict_lines(summary), highlight=False)
     console.print(f"figures, arrays and summary.txt: {folder.path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def find_and_compare(
+    arguments: Arguments, data: "Dataset", components: dict[float, int], folder: "RunFolder", console: "Console"
+) -> tuple["np.ndarray", "np.ndarray", "Summary"]:
+    """Embed and cluster, and say what the clusters are worth; other seeds are tried in a process beside."""
+    from analysis.cluster_method import ClusterMethod
+    from analysis.cluster_statistics import cluster_statistics
+    from analysis.clustering import hdbscan_labels
+    from analysis.inference import Inference
+    from analysis.projection import umap_embedding
+    from analysis.residual_analysis import repeat_without
+    from analysis.stability import SeedsBeside
+    from analysis.summarise import summarise
+    from analysis.terminal import step
+
+    method = ClusterMethod(
+        partial(umap_embedding, neighbors=arguments.umap_neighbors, min_dist=arguments.umap_min_dist),
+        partial(
+            hdbscan_labels, min_cluster_size=arguments.hdbscan_min_cluster, min_samples=arguments.hdbscan_min_samples
+        ),
+    )
+    settings = Inference(arguments.permutations, arguments.bootstraps, arguments.confidence, arguments.seed)
+    residualized = None
+    with SeedsBeside(data.activations, data.lives, method, arguments.seed) as seeds:
+        with step(console, f"embedding {len(data.records):,} records with UMAP"):
+            embedding = method.embed(data.activations, seed=arguments.seed)
+        with step(console, "clustering with HDBSCAN"):
+            labels = method.cluster(embedding)
+        with step(console, "comparing clusters"):
+            found = cluster_statistics(data, embedding, labels, method, settings)
+        if arguments.residual_names:
+            with step(console, f"repeating the analysis without {', '.join(arguments.residual_names)}"):
+                again = repeat_without(arguments.residual_names, data, labels, found, method, settings)
+            folder.save_arrays("residualized.npz", embedding=again.points, label=again.labels)
+            residualized = again.result
+        with step(console, "waiting for other seeds"):
+            stability = seeds.result()
+    summary = summarise(
+        data,
+        labels,
+        found,
+        stability,
+        subsample=arguments.subsample,
+        components=components,
+        residualized=residualized,
+    )
+    return embedding, labels, summary
 
 
 def compute_features(

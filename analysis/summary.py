@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 STRONGEST = 5
+UNTOLD = "n/a"
+"""How text and figures write a number that is not defined."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,9 @@ class Confound:
         share: of the most that is possible, 0 to 1.
         chance: the mean share under the permutation null.
         excess: (share - chance) / (1 - chance): 0 is chance, 1 the most that is possible; may be below 0.
-        p: one-sided, of the permutation null.
+        p: one-sided, of the permutation null; NaN for the life itself, which has none.
         q: p after the correction for all clusters and variables; of the overall row, for all variables.
-        flagged: q is at most the level and the excess at least `confounds.LARGE_EXCESS`.
+        flagged: the excess is at least `confounds.LARGE_EXCESS` and, where there is a test, q at most the level.
         untold: why the numbers are NaN, else "".
     """
 
@@ -97,11 +99,11 @@ class Persistence:
 
 @dataclass(frozen=True)
 class Stability:
-    """Agreement of clusterings with the run's own, as adjusted Rand indices: 1 is the same, 0 is chance.
+    """Agreement of clusterings, as adjusted Rand indices: 1 is the same, 0 is chance; noise counts as one group.
 
     Attributes:
-        over_seeds: embedded and clustered anew with other seeds, one entry a pair of seeds.
-        seed_records: records of the sample of whole lives that this was done on.
+        over_seeds: a sample of whole lives embedded and clustered with several seeds, one entry a pair of seeds.
+        seed_records: records of that sample.
         over_bootstraps: the run's embedding clustered anew on lives drawn with replacement, one entry a draw.
         untold: why there are none, else "".
     """
@@ -298,3 +300,11 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def format_number(value: float, sign: bool = False) -> str:
+    """Write a number with two decimals; NaN, which stands for what cannot be told, as "n/a"."""
+    if math.isnan(value):
+        return UNTOLD
+    value = round(value, 2) + 0.0
+    return f"{value:+.2f}" if sign else f"{value:.2f}"

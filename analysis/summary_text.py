@@ -1,233 +1,188 @@
-"""What an analysis found, in figures a program can read and in words."""
+"""A summary as text for people: the verdict in words first, the numbers behind it after."""
 
 import math
+import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
-import numpy as np
+from analysis.confounds import LARGE_EXCESS
+from analysis.summary import (
+    UNTOLD,
+    Claim,
+    ClusterSummary,
+    Confound,
+    FeatureEffect,
+    Persistence,
+    Residualized,
+    Summary,
+    format_number,
+)
 
-from activation_store.schema import DumpMetadata, Records
-from analysis.clustering import NOISE
-from analysis.confounds import CONFOUNDS, LOW, Evenness
-from analysis.effect_sizes import EffectSizes
-from analysis.features import FEATURES, Feature
-from analysis.lives import Lives
-
-_STRONGEST = 5
-_UNTOLD = "n/a"
-
-
-@dataclass(frozen=True)
-class FeatureEffect:
-    """How one cluster differs in one feature; d is Cohen's, against random windows and against all other records."""
-
-    name: str
-    mean: float
-    baseline_mean: float
-    d_baseline: float
-    complement_mean: float
-    d_complement: float
-
-
-@dataclass(frozen=True)
-class Confound:
-    """How evenly a cluster spreads over times, places, lives or agents (0 to 1), and "OK", "LOW" or "n/a"."""
-
-    name: str
-    evenness: float
-    flag: str
-
-
-@dataclass(frozen=True)
-class ClusterSummary:
-    """One cluster: its size, what it spans, its confounds and its effects in the order of the features."""
-
-    label: int
-    records: int
-    share: float
-    lives: int
-    agents: int
-    tick_median: float
-    confounds: tuple[Confound, ...]
-    effects: tuple[FeatureEffect, ...]
-
-    @property
-    def low(self) -> tuple[str, ...]:
-        """The confounds that are flagged."""
-        return tuple(confound.name for confound in self.confounds if confound.flag == "LOW")
-
-    @property
-    def strongest(self) -> tuple[FeatureEffect, ...]:
-        """The effects largest in magnitude, strongest first."""
-        return tuple(sorted(self.effects, key=lambda effect: -abs(effect.d_baseline))[:_STRONGEST])
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A whole analysis; shares are of the records kept."""
-
-    policy: str
-    agent: str
-    layer: str
-    records_in_dump: int
-    subsample: int
-    records: int
-    lives: int
-    agents: int
-    components_explaining: dict[str, int]
-    clustered_records: int
-    coverage: float
-    noise_records: int
-    noise_share: float
-    features: tuple[dict[str, str], ...]
-    clusters: tuple[ClusterSummary, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready to be written as JSON; what is undefined or infinite becomes null."""
-        return dict(_finite(asdict(self)))
-
-
-def summarise(
-    records: Records,
-    metadata: DumpMetadata,
-    lives: Lives,
-    labels: np.ndarray,
-    effects: EffectSizes,
-    evenness: Evenness,
-    *,
-    layer: str,
-    subsample: int,
-    components: dict[float, int],
-    features: Sequence[Feature] = FEATURES,
-) -> Summary:
-    """Gather an analysis: labels are (B,), the effects and the evenness have one row a cluster.
-
-    The effects have a column for each of `features`.
-    """
-    noise = int((labels == NOISE).sum())
-    clusters = range(labels.max() + 1)
-    return Summary(
-        policy=metadata.policy,
-        agent=metadata.agent,
-        layer=layer,
-        records_in_dump=metadata.records,
-        subsample=subsample,
-        records=len(records),
-        lives=len(lives),
-        agents=len(np.unique(records.agent_id)),
-        components_explaining={f"{share:.0%}": count for share, count in components.items()},
-        clustered_records=len(records) - noise,
-        coverage=1 - noise / len(records),
-        noise_records=noise,
-        noise_share=noise / len(records),
-        features=tuple({"name": f.name, "unit": f.unit, "definition": f.definition} for f in features),
-        clusters=tuple(
-            _summarise_cluster(i, records, lives, labels == i, effects, evenness, features) for i in clusters
-        ),
-    )
-
-
-def _summarise_cluster(
-    label: int,
-    records: Records,
-    lives: Lives,
-    member: np.ndarray,
-    effects: EffectSizes,
-    evenness: Evenness,
-    features: Sequence[Feature],
-) -> ClusterSummary:
-    columns = zip(features, *(getattr(effects, name)[label].tolist() for name in _EFFECT_COLUMNS), strict=True)
-    spreads = [(name, float(getattr(evenness, name)[label])) for name in CONFOUNDS]
-    return ClusterSummary(
-        label=label,
-        records=int(member.sum()),
-        share=float(member.mean()),
-        lives=len(np.unique(lives.index[member])),
-        agents=len(np.unique(records.agent_id[member])),
-        tick_median=float(np.median(records.tick[member])),
-        confounds=tuple(Confound(name, spread, _flag(spread)) for name, spread in spreads),
-        effects=tuple(FeatureEffect(feature.name, *values) for feature, *values in columns),
-    )
-
-
-_EFFECT_COLUMNS = ("mean", "baseline_mean", "d_baseline", "complement_mean", "d_complement")
-
-
-def _flag(spread: float) -> str:
-    if math.isnan(spread):
-        return _UNTOLD
-    return "LOW" if spread < LOW else "OK"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+_WIDTH = 118
 
 
 def as_text(summary: Summary) -> str:
-    """Return the summary as plain text for people."""
-    blocks = _overview(summary), [""], _explanation(), [""], _clusters(summary), _definitions(summary), [""]
-    return "\n".join(line for block in blocks for line in block)
+    """Return the summary as plain text."""
+    blocks = [_verdict(summary), _overview(summary), *map(_cluster, summary.clusters)]
+    if summary.residualized:
+        blocks.append(_residualized(summary.residualized))
+    blocks += [_explanation(summary), _definitions(summary)]
+    return "\n".join("\n".join([*block, ""]) for block in blocks if block)
+
+
+def format_interval(low: float, high: float) -> str:
+    """Write an interval as "[+0.12, +0.55]"; "" where there is none."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ""
+    return f"[{format_number(low, sign=True)}, {format_number(high, sign=True)}]"
+
+
+def format_p(value: float) -> str:
+    """Write a p-value: "0.012", "<0.001", or "n/a"."""
+    if math.isnan(value):
+        return UNTOLD
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def format_share(value: float) -> str:
+    """Write a share as a percentage, or "n/a"."""
+    return UNTOLD if math.isnan(value) else f"{value:.1%}"
+
+
+def _verdict(summary: Summary) -> list[str]:
+    return ["Verdict", *(line for sentence in summary.verdict for line in _wrapped(sentence))]
 
 
 def _overview(summary: Summary) -> list[str]:
     components = ", ".join(f"{count} for {share}" for share, count in summary.components_explaining.items())
+    validity = summary.validity
     return [
         f"Policy {summary.policy} (agent {summary.agent}), layer {summary.layer}",
         f"Records: {summary.records:,} kept of {summary.records_in_dump:,} (every {summary.subsample} of each life), "
-        f"{summary.lives:,} lives, {summary.agents:,} agent ids",
+        f"{summary.episodes:,} episodes, {summary.lives:,} lives, {summary.agents:,} agent ids",
         f"Principal components that explain the activations' variance: {components}",
         f"Clusters: {len(summary.clusters)}, covering {summary.coverage:.1%} of the records kept "
         f"({summary.clustered_records:,})",
         f"Noise: {summary.noise_share:.1%} of the records kept ({summary.noise_records:,}) belong to no cluster",
+        f"Stability: {_agreements(summary)}",
+        f"Density-based validity (DBCV, -1 to 1): {_or_reason(format_number(validity.dbcv), validity.untold)} "
+        f"on {validity.records:,} records",
+        f"Persistence: {_persistence(summary.persistence)}",
+        *_confounds("Confounds: all clusters", summary.confounds),
     ]
 
 
-def _explanation() -> list[str]:
+def _agreements(summary: Summary) -> str:
+    stability = summary.stability
+    seeds = ", ".join(format_number(value) for value in stability.over_seeds) or UNTOLD
+    draws = ", ".join(format_number(value) for value in stability.over_bootstraps) or UNTOLD
+    reason = f" ({stability.untold})" if stability.untold else ""
+    return (
+        f"adjusted Rand index {seeds} between seeds ({stability.seed_records:,} records), {draws} with bootstraps of "
+        f"lives{reason}"
+    )
+
+
+def _or_reason(number: str, reason: str) -> str:
+    return f"{number} ({reason})" if reason else number
+
+
+def _persistence(lasting: Persistence) -> str:
+    return (
+        f"{format_share(lasting.same)} of {lasting.pairs:,} records are followed by one of the same cluster, "
+        f"{lasting.lag_ticks:g} ticks later; by chance within lives {format_share(lasting.chance_in_life)}, over the dump "
+        f"{format_share(lasting.chance_overall)}"
+    )
+
+
+def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
+    told = [_confound(confound) for confound in confounds if not confound.untold]
+    untold = [f"{confound.name} ({confound.untold})" for confound in confounds if confound.untold]
+    lines = [f"{of} share with {', '.join(told)}"] if told else []
+    return [*lines, f"  not told: {', '.join(untold)}"] if untold else lines
+
+
+def _confound(confound: Confound) -> str:
+    test = f", q {format_p(confound.q)}" if math.isfinite(confound.q) else ""
+    flag = ", FLAGGED" if confound.flagged else ""
+    return f"{confound.name} {confound.share:.0%} (chance {confound.chance:.0%}{test}{flag})"
+
+
+def _cluster(cluster: ClusterSummary) -> list[str]:
+    width = max(len(effect.name) for effect in cluster.effects)
+    lasting = cluster.persistence
     return [
-        "d is Cohen's d: difference of means over the pooled standard deviation of records; first against random",
-        "windows of lives with as many records, then (in brackets) against all records outside the cluster.",
-        "Evenness compares a cluster's spread over ticks, map rows and columns, lives and agents with that of as many",
-        f"random records: 1 is as even, below {LOW} is LOW: the cluster may mark a time, a place, a life or an agent.",
+        f"Cluster {cluster.label}: {cluster.description}",
+        f"  {cluster.records:,} records ({cluster.share:.1%}), {cluster.lives:,} lives, {cluster.agents:,} agent ids, "
+        f"median tick {cluster.tick_median:g}",
+        f"  found again in bootstraps of lives: overlap {format_number(cluster.jaccard)}; DBCV "
+        f"{format_number(cluster.dbcv)}; {format_share(lasting.same)} stay {lasting.lag_ticks:g} ticks later (by "
+        f"chance within lives {format_share(lasting.chance_in_life)})",
+        *_confounds("  its records", cluster.confounds),
+        *(f"  {_effect(effect, width)}" for effect in cluster.strongest),
     ]
 
 
-def _clusters(summary: Summary) -> list[str]:
-    lines = [] if summary.clusters else ["No cluster was found: every record is noise.", ""]
-    width = _name_width(summary)
-    for cluster in summary.clusters:
-        lines.append(
-            f"Cluster {cluster.label}: {cluster.records:,} records ({cluster.share:.1%}), {cluster.lives:,} lives, "
-            f"{cluster.agents:,} agent ids, median tick {cluster.tick_median:g}"
-        )
-        spreads = (f"{c.name} {format_number(c.evenness)} ({c.flag})" for c in cluster.confounds)
-        lines.append("  evenness: " + ", ".join(spreads))
-        for effect in cluster.strongest:
-            lines.append(
-                f"  {effect.name:<{width}} d = {format_number(effect.d_baseline, sign=True):>6} "
-                f"({format_number(effect.d_complement, sign=True)})   mean {effect.mean:.2f}, "
-                f"elsewhere {format_number(effect.complement_mean)}"
-            )
-        lines.append("")
-    return lines
+def _effect(effect: FeatureEffect, width: int) -> str:
+    d = format_number(effect.d_complement, sign=True)
+    interval = format_interval(effect.d_complement_low, effect.d_complement_high)
+    mark = "survives" if effect.survives else effect.untested or "does not survive"
+    return (
+        f"{effect.name:<{width}} d {d:>6} {interval:<16} q {format_p(effect.q):<6} mean {effect.mean:.2f}, elsewhere "
+        f"{format_number(effect.complement_mean)}; against windows {format_number(effect.d_baseline, sign=True)}; "
+        f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {mark}"
+    )
 
 
-def _name_width(summary: Summary) -> int:
-    return max(len(feature["name"]) for feature in summary.features)
+def _residualized(again: Residualized) -> list[str]:
+    lines = [
+        f"Without {', '.join(again.variables)} ({again.variance_removed:.1%} of the activations' variance)",
+        f"  {again.clusters} clusters, {again.noise_share:.1%} noise; adjusted Rand index with the plain labels "
+        f"{format_number(again.adjusted_rand)}",
+        *_confounds("  all clusters", again.overall_confounds),
+        *(
+            f"  cluster {cluster.label} ({cluster.share:.1%}): {cluster.description}"
+            for cluster in again.clusters_found
+        ),
+        "  Differences that survived, plain and again:",
+    ]
+    return [*lines, *(f"    {_claim(claim)}" for claim in again.claims)]
+
+
+def _claim(claim: Claim) -> str:
+    plain = f"cluster {claim.cluster}, {claim.feature}: d {format_number(claim.d, sign=True)}"
+    if claim.match < 0:
+        return f"{plain}; no cluster like it"
+    found = "survives again" if claim.survives else "does not survive"
+    return (
+        f"{plain}; cluster {claim.match} (overlap {format_number(claim.overlap)}): d "
+        f"{format_number(claim.d_after, sign=True)}, {found}"
+    )
+
+
+def _explanation(summary: Summary) -> list[str]:
+    method = summary.method
+    resampled = "whole episodes" if method.unit == "episode" else "lives"
+    paragraphs = (
+        "d is Cohen's d, a difference of means over the pooled standard deviation of records: against all records "
+        "outside the cluster, and against random windows of lives with as many records.",
+        f"[low, high] is its {method.confidence:.0%} interval, by {method.bootstraps:,} bootstraps of {resampled} "
+        f"({method.units:,}).",
+        f"q is the p-value of a test by {method.permutations:,} circular shifts of labels within lives, corrected for "
+        "all clusters and features (false discovery rate). It asks whether a feature changes as an agent enters and "
+        f"leaves the cluster. A difference survives if q is at most {method.level:g}, the interval leaves out 0, and "
+        "both have the same sign.",
+        "Confounds: the information that clusters share with a variable, of the most that is possible; chance is the "
+        f"mean of permutations. FLAGGED: sure, and at least {LARGE_EXCESS:.0%} of what lies between chance and the most "
+        "that is possible.",
+        "All this says how clusters differ, not why; and settings chosen for their effects have effects by choice.",
+    )
+    return ["How to read this", *(line for text in paragraphs for line in _wrapped(text))]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _definitions(summary: Summary) -> list[str]:
-    width = _name_width(summary)
+    width = max(len(feature["name"]) for feature in summary.features)
     return ["Features", *(f"  {f['name']:<{width}} {f['definition']} Unit: {f['unit']}." for f in summary.features)]
-
-
-def format_number(value: float, sign: bool = False) -> str:
-    """Write a number with two decimals; NaN, which stands for what cannot be told, as "n/a"."""
-    if math.isnan(value):
-        return _UNTOLD
-    value = round(value, 2) + 0.0
-    return f"{value:+.2f}" if sign else f"{value:.2f}"

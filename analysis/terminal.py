@@ -9,10 +9,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from analysis.summary import ClusterSummary, Summary, format_number
+from analysis.summary import ClusterSummary, Summary
 
 _CLUSTERS_SHOWN = 12
-_EFFECTS_SHOWN = 3
 
 
 @contextlib.contextmanager
@@ -30,7 +29,7 @@ def step(console: Console, description: str) -> Iterator[Callable[[float], None]
 
 
 def cluster_table(summary: Summary) -> Table:
-    """Return one row for each of the largest clusters: its size, the confounds that are low, its strongest effects."""
+    """Return one row for each of the largest clusters: its size, flagged confounds, what it is about."""
     shown = summary.clusters[:_CLUSTERS_SHOWN]
     left_out = len(summary.clusters) - len(shown)
     table = Table(
@@ -41,22 +40,19 @@ def cluster_table(summary: Summary) -> Table:
     )
     for name in ("cluster", "records", "share"):
         table.add_column(name, justify="right")
-    table.add_column("LOW evenness", style="red")
-    table.add_column("strongest effects (Cohen's d)")
+    table.add_column("confounds", style="red")
+    table.add_column("about")
     for cluster in shown:
         table.add_row(*_cells(cluster))
     return table
 
 
-def coverage_line(summary: Summary) -> str:
-    """Return how many clusters there are, and how much of the records they leave out."""
-    return (
-        f"{len(summary.clusters)} clusters hold {summary.coverage:.1%} of {summary.records:,} records; "
-        f"{summary.noise_share:.1%} are noise"
-    )
+def verdict_lines(summary: Summary) -> str:
+    """Return the verdict without what the table shows: what was found, how stable, what survives, what is flagged."""
+    return "\n".join(line for line in summary.verdict if not line.startswith("Cluster "))
 
 
 def _cells(cluster: ClusterSummary) -> tuple[str, ...]:
-    effects = (f"{e.name} {format_number(e.d_baseline, sign=True)}" for e in cluster.strongest[:_EFFECTS_SHOWN])
-    low = ", ".join(cluster.low) or "-"
-    return str(cluster.label), f"{cluster.records:,}", f"{cluster.share:.1%}", low, "\n".join(effects)
+    flagged = escape(", ".join(cluster.flagged)) or "-"
+    about = escape(cluster.description)
+    return str(cluster.label), f"{cluster.records:,}", f"{cluster.share:.1%}", flagged, about

@@ -19,7 +19,7 @@ _DARK_CELL = 0.6
 def cluster_features(clusters: tuple[ClusterSummary, ...], heading: str) -> Figure:
     """Draw Cohen's d of each cluster and feature against random windows, with its value in each cell.
 
-    Beside a cluster's size stand the confounds that are low, if any. The largest clusters are drawn where there are
+    Beside a cluster's size stand the confounds that are flagged, if any. The largest clusters are drawn where there are
     too many to read; many features are drawn in bands, one below the other.
 
     Args:
@@ -75,5 +75,5 @@ def _write_values(image: AxesImage, effects: np.ndarray, limit: float) -> None:
 
 
 def _describe(cluster: ClusterSummary) -> str:
-    low = f"  LOW {', '.join(cluster.low)}" if cluster.low else ""
-    return f"cluster {cluster.label}  (n = {cluster.records:,}){low}"
+    flagged = f"  marks {', '.join(cluster.flagged)}" if cluster.flagged else ""
+    return f"cluster {cluster.label}  (n = {cluster.records:,}){flagged}"

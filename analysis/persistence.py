@@ -1,0 +1,67 @@
+"""Do clusters last? How often the next record of a life is in the same cluster, and how often by chance."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.lives import Lives
+from analysis.shifts import one_hot
+from analysis.summary import Persistence
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Neighbours in a life that start in each cluster and that end in it too, and both by chance, (K,) each."""
+
+    first: np.ndarray
+    both: np.ndarray
+    first_by_chance: np.ndarray
+    both_by_chance: np.ndarray
+
+
+def persistence(labels: np.ndarray, lives: Lives, tick: np.ndarray) -> tuple[Persistence, tuple[Persistence, ...]]:
+    """Return the persistence of all clusters together, noise left out, and of each cluster.
+
+    Chance is exact, without drawing: a life's labels in random order put one of its n_k records of a cluster next to
+    another one n_k (n_k - 1) / n times, n its records; those of the whole dump (n_k - 1) / (N - 1) of the time.
+
+    Args:
+        labels: (B,) clusters from 0; negative for noise.
+        tick: (B,).
+    """
+    member = one_hot(labels)[lives.order]
+    same_life = np.diff(lives.index_in_order) == 0
+    counts = _counts(member, same_life, lives)
+    gaps = np.diff(tick[lives.order])[same_life]
+    lag = float(np.median(gaps)) if len(gaps) else float("nan")
+    sizes = member.sum(axis=0)
+    each = [_persistence(counts, slice(i, i + 1), sizes, len(labels), lag) for i in range(member.shape[1])]
+    return _persistence(counts, slice(None), sizes, len(labels), lag), tuple(each)
+
+
+def _counts(member: np.ndarray, same_life: np.ndarray, lives: Lives) -> _Counts:
+    first = (member[:-1] * same_life[:, None]).sum(axis=0)
+    both = (member[:-1] * member[1:] * same_life[:, None]).sum(axis=0)
+    inside = np.add.reduceat(member, lives.starts, axis=0)  # (L, K)
+    length = lives.lengths[:, None]
+    return _Counts(
+        first,
+        both,
+        ((length - 1) * inside / length).sum(axis=0),
+        (inside * (inside - 1) / length).sum(axis=0),
+    )
+
+
+def _persistence(counts: _Counts, chosen: slice, sizes: np.ndarray, records: int, lag: float) -> Persistence:
+    size = sizes[chosen]
+    return Persistence(
+        lag_ticks=lag,
+        pairs=int(counts.first[chosen].sum()),
+        same=_share(counts.both[chosen].sum(), counts.first[chosen].sum()),
+        chance_in_life=_share(counts.both_by_chance[chosen].sum(), counts.first_by_chance[chosen].sum()),
+        chance_overall=_share((size * (size - 1)).sum(), size.sum() * (records - 1)),
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole > 0 else float("nan")
