@@ -197,6 +197,7 @@ def analyse(arguments: Arguments, metadata: DumpMetadata, chosen: tuple["Feature
         from analysis.figures.umap_scatter import umap_scatter
         from analysis.lives import lives_of, rolling_mean
         from analysis.projection import components_explaining
+        from analysis.report_page.report import report_html
         from analysis.summary_text import as_text
 
     lives = lives_of(records)
@@ -217,6 +218,7 @@ def analyse(arguments: Arguments, metadata: DumpMetadata, chosen: tuple["Feature
     folder.save_arrays("cluster_labels.npz", **places, label=labels)
     folder.save_json("summary.json", summary.to_json())
     folder.save_text("summary.txt", as_text(summary))
+    folder.save_text("report.html", report_html(folder.path))
     console.print(cluster_table(summary))
     console.print(verdict_lines(summary), highlight=False)
     console.print(f"figures, arrays and summary.txt: {folder.path}", highlight=False, markup=False, soft_wrap=True)
