@@ -40,19 +40,20 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
     check_values(arguments)
 
+    from functools import partial
+
     from rich.console import Console
 
     from activation_store.files import write_text
-    from analysis.explorer_page.content import explored
-    from analysis.explorer_page.page import explorer_page
-    from analysis.finished_run import dump_of, read_run
+    from analysis.finished_run import read_run
     from analysis.terminal import step
 
     console = Console()
-    run = read_run(arguments.run)
-    dump = dump_of(run, arguments.dump)
-    with step(console, f"reading {dump.name}") as report:
-        content = explored(run, dump, arguments.max_ticks, report)
+    run = read_run(arguments.run, arguments.dump)
+    with step(console, "loading the libraries"):
+        from analysis.explorer_page.content import explored
+        from analysis.explorer_page.page import explorer_page
+    content = explored(run, arguments.max_ticks, partial(step, console))
     with step(console, f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
         write_text(arguments.path, explorer_page(content))
     if len(content.lives) < content.lives_of_run:

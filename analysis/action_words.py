@@ -31,13 +31,6 @@ def action_words(seen: Observed) -> list[str]:
     return [", ".join(parts) or "does nothing" for parts in phrases]
 
 
-def target_rows(seen: Observed, head: str) -> np.ndarray:
-    """Return the row, among a record's own entities, that a head chose; -1 for nobody or for who is not there, (B,)."""
-    option = seen.option(head)
-    real = seen.chose(head) & (option < seen.records.entity.counts)
-    return np.where(real, option, -1)
-
-
 def _acts(seen: Observed) -> Iterator[tuple[int, str]]:
     """Yield the record and the phrase of every act, one kind of act after the other."""
     moves = seen.option("Move.Direction")
@@ -72,13 +65,13 @@ def _chosen(seen: Observed, head: str) -> list[int]:
 
 
 def _people(seen: Observed, head: str) -> Callable[[int], str]:
-    kinds, ids, rows = seen.entity("npc_type"), seen.entity("id"), target_rows(seen, head)
-    offsets = seen.records.entity.offsets
+    kinds, ids, option = seen.entity("npc_type"), seen.entity("id"), seen.option(head)
+    offsets, counts = seen.records.entity.offsets, seen.records.entity.counts
 
     def name(record: int) -> str:
-        if rows[record] < 0:
+        if option[record] >= counts[record]:
             return "somebody out of view"
-        row = offsets[record] + rows[record]
+        row = offsets[record] + option[record]
         return f"{_KINDS.get(int(kinds[row]), 'player')} {ids[row]}"
 
     return name

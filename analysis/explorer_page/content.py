@@ -1,26 +1,27 @@
 """What the explorer shows: an analysis run's points, and every tick of the lives that they are from."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
-from activation_store.reader import read_dump, read_identity, read_metadata
-from activation_store.schema import LIFE_KEY, DumpMetadata
+from activation_store.reader import Progress, read_dump, read_identity, read_metadata
+from activation_store.schema import LIFE_KEY
+from analysis.carried_labels import CarriedLabels, carry_labels, fit_rule
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed
 from analysis.finished_run import FinishedRun
-from analysis.lives import Lives, lives_of
+from analysis.lives import Lives, lives_of, places_among
+from analysis.shifts import random_shifts
 from user_error import UserError
 
-PERMUTATIONS = 999
-FEWEST_PERMUTATIONS = 99
-MOST_SHIFTS = 6_000_000
-"""About as many bytes in the page."""
+Step = Callable[[str], AbstractContextManager[Progress]]
+"""Shows that a step runs, and gives what is to be told the share done."""
 
-_TICK_KEY = (*LIFE_KEY, "tick")
+_FEWEST_PERMUTATIONS = 99
+_MOST_SHIFTS = 6_000_000  # about as many bytes in the page
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +31,9 @@ class Explored:
     Attributes:
         run: that found the points.
         seen: every tick of the points' lives; episode by episode, life by life, in order of ticks.
-        lives: of those ticks.
         rows: which of the run's records the points are, rising, (N,) int64.
         place: which tick each point is, (N,) int64.
+        carried: a label for every tick, and how it was found.
         features: columns of `values`.
         values: of the points, (N, F) float64.
         lives_of_run: lives that the run has records of; more than L where some are left out.
@@ -40,107 +41,80 @@ class Explored:
 
     run: FinishedRun
     seen: Observed
-    lives: Lives
     rows: np.ndarray
     place: np.ndarray
+    carried: CarriedLabels
     features: tuple[Feature, ...]
     values: np.ndarray
     lives_of_run: int
 
     @cached_property
-    def point_lives(self) -> Lives:
+    def tick_labels(self) -> tuple[np.ndarray, np.ndarray]:
+        """The cluster of each tick, (T,) int64, and whether the run itself gave it, (T,) bool."""
+        return self.carried.of(self.seen.records)
+
+    @cached_property
+    def lives(self) -> Lives:
         """Which life each point belongs to, as the run's statistics number lives."""
         return lives_of(self.seen.records.take(self.place))
 
     @property
-    def permutations_of_run(self) -> int:
-        """How often the run's test shifts labels."""
-        return int(self.run.summary.get("method", {}).get("permutations", PERMUTATIONS))
+    def ticks_of_lives(self) -> np.ndarray:
+        """How many ticks each life has, in the order in which their ticks lie, (L,) int64."""
+        lives = self.seen.lives
+        return lives.lengths[np.argsort(lives.order[lives.starts])]
 
+    @cached_property
     def shifts(self) -> np.ndarray:
-        """Return by how many records each permutation of the run's test shifts each life's labels, (M + 1, L) int64.
+        """By how many records each permutation of the run's test shifts each life's labels, (M + 1, L) int64.
 
         The first row is no shift. With very many lives there are fewer permutations than the run's.
         """
-        lives = self.point_lives
-        permutations = min(self.permutations_of_run, max(FEWEST_PERMUTATIONS, MOST_SHIFTS // len(lives)))
-        rng = np.random.default_rng(int(self.run.run.get("seed", 0)))
-        shifts = rng.integers(0, lives.lengths, (permutations + 1, len(lives)))
-        shifts[0] = 0
-        return shifts
-
-    @property
-    def metadata(self) -> DumpMetadata:
-        """Of the dump."""
-        return self.seen.metadata
-
-    @property
-    def label(self) -> np.ndarray:
-        """The cluster of each point, negative for noise, (N,) int64."""
-        return self.run.label[self.rows]
+        permutations = min(self.run.permutations, max(_FEWEST_PERMUTATIONS, _MOST_SHIFTS // len(self.lives)))
+        return random_shifts(self.lives, permutations, self.run.seed)
 
 
-def explored(run: FinishedRun, dump: Path, most_ticks: int, progress: Callable[[float], None]) -> Explored:
+def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
     """Read every tick of a run's lives; of a larger dump, of lives drawn at random with the run's seed.
 
     Args:
         run: to show.
-        dump: that it was made from.
         most_ticks: to read; whole lives are left out above it.
-        progress: told the share of the dump read.
+        step: shows progress.
 
     Raises:
         UserError: as `activation_store.reader.read_dump`; the run names features that there are not, or records that
             are not in the dump; no life is short enough.
     """
-    metadata = read_metadata(dump)
+    metadata = read_metadata(run.dump)
     features = features_named(feature["name"] for feature in run.summary["features"])
-    chosen, lives_of_run = _chosen_lives(run, dump, most_ticks)
-    records = read_dump(dump, layers=[], columns=[], leave_out=["tables"], lives=chosen, progress=progress)
+    lives_of_run = np.unique(np.stack([run.clusters.places[name] for name in LIFE_KEY], axis=1), axis=0)
+    chosen = _chosen_lives(run, lives_of_run, most_ticks)
+    with step(f"reading {run.dump.name}") as report:
+        records = read_dump(
+            run.dump, layers=[], columns=[], leave_out=["tables"], lives=chosen.tolist(), progress=report
+        )
     records = records.take(np.lexsort((records.tick, records.agent_id, records.env_id, records.episode)))
-    rows, place = _places(run, {name: getattr(records, name) for name in _TICK_KEY}, dump)
-    points = records.take(place)
-    lives = _in_order(lives_of(records))
-    values = feature_matrix(points, metadata, features, records)
-    return Explored(run, Observed(records, metadata), lives, rows, place, features, values, lives_of_run)
+    place = places_among(run.clusters.places, vars(records))
+    rows = np.flatnonzero(place >= 0)
+    if not len(rows) or (len(chosen) == len(lives_of_run) and len(rows) < len(place)):
+        raise UserError(f"{run.clusters.path} labels records that {run.dump} does not hold: analyse the dump again")
+    with step("computing features"):
+        values = feature_matrix(records.take(place[rows]), metadata, features, records)
+    with step("finding labels for ticks that the run left out") as report:
+        rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
+        carried = carry_labels(run.clusters, run.dump, rule, chosen.tolist(), lambda share: report(0.5 + share / 2))
+    seen = Observed(records, metadata)
+    return Explored(run, seen, rows, place[rows], carried, features, values, len(lives_of_run))
 
 
-def _chosen_lives(run: FinishedRun, dump: Path, most_ticks: int) -> tuple[np.ndarray | None, int]:
-    """Return the lives to read, (L, 3), or None for all of the dump, and how many the run has records of."""
-    lives = np.unique(np.stack([run.identity[name] for name in LIFE_KEY], axis=1), axis=0)
-    identity = read_identity(dump)
+def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.ndarray:
+    """Return the lives to read: all, (L, 3), or as many, drawn at random, as have no more ticks than wanted."""
+    identity = read_identity(run.dump)
     of_dump, lengths = np.unique(np.stack([identity[name] for name in LIFE_KEY], axis=1), axis=0, return_counts=True)
-    if lengths.sum() <= most_ticks and len(of_dump) == len(lives):
-        return None, len(lives)
     ticks = dict(zip(map(tuple, of_dump.tolist()), lengths.tolist(), strict=True))
-    drawn = np.random.default_rng(int(run.run.get("seed", 0))).permutation(lives)
-    total = np.cumsum([ticks.get(tuple(life), 0) for life in drawn.tolist()])
-    kept = drawn[total <= most_ticks]
+    drawn = np.random.default_rng(run.seed).permutation(lives)
+    kept = drawn[np.cumsum([ticks.get(tuple(life), 0) for life in drawn.tolist()]) <= most_ticks]
     if not len(kept):
-        raise UserError(f"--max-ticks {most_ticks} holds not even one life of {dump}: give more")
-    return kept, len(lives)
-
-
-def _places(run: FinishedRun, ticks: dict[str, np.ndarray], dump: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of the run's records are among the ticks, and which ticks those are."""
-    keys = [np.stack([source[name] for name in _TICK_KEY], axis=1) for source in (ticks, run.identity)]
-    distinct, number = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
-    tick_of = np.full(len(distinct), -1)
-    tick_of[number[: len(keys[0])]] = np.arange(len(keys[0]))
-    place = tick_of[number[len(keys[0]) :]]
-    lives_read = {tuple(life) for life in np.unique(keys[0][:, :3], axis=0).tolist()}
-    wanted = np.array([tuple(life) in lives_read for life in keys[1][:, :3].tolist()])
-    if (place[wanted] < 0).any() or not wanted.any():
-        raise UserError(f"{run.path} labels records that {dump} does not hold: analyse the dump again")
-    rows = np.flatnonzero(wanted)
-    return rows, place[rows]
-
-
-def _in_order(lives: Lives) -> Lives:
-    """Number lives by their first record, for records that lie life by life, so that `order` is as they lie."""
-    first = lives.order[lives.starts]
-    rank = np.argsort(first)
-    number = np.empty(len(lives), np.int64)
-    number[rank] = np.arange(len(lives))
-    lengths = lives.lengths[rank]
-    return Lives(number[lives.index], np.arange(len(lives.index)), np.cumsum(lengths) - lengths, lengths)
+        raise UserError(f"--max-ticks {most_ticks} does not hold one life of {run.dump}: give more")
+    return kept

@@ -95,7 +95,6 @@ class ExplorerData {
   }
 
   nameOf(label) {
-    if (label === this.facts.unlabelled) return "no label";
     return label === this.facts.noise.label ? "noise" : `cluster ${label}`;
   }
 }

@@ -187,7 +187,7 @@ class LifePanel {
     }
     return [...groups.values()].map((stretches) => {
       const [{ label, own }] = stretches;
-      const note = own || label === this.data.facts.unlabelled ? "" : " (carried over)";
+      const note = own ? "" : " (carried over)";
       return {
         type: "bar", yaxis: "y", x: stretches.map(({ from, to }) => (from + to) / 2), width: stretches.map(({ from, to }) => to - from + 1),
         y: stretches.map(() => (own ? 1 : 0.5)), name: this.state.called(label) + note,

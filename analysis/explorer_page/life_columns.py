@@ -8,8 +8,6 @@ import numpy as np
 
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed
-from analysis.lives import Lives
-from analysis.replay_clusters import UNLABELLED
 
 
 @dataclass(frozen=True)
@@ -55,23 +53,3 @@ def life_columns(seen: Observed) -> dict[str, np.ndarray]:
 
 def _columns(matrix: np.ndarray, features: Sequence[Feature]) -> dict[str, np.ndarray]:
     return {feature.name: matrix[:, i].astype(np.int32) for i, feature in enumerate(features)}
-
-
-def carried(label: np.ndarray, place: np.ndarray, lives: Lives) -> tuple[np.ndarray, np.ndarray]:
-    """Let the label of a labelled tick hold until its life's next one.
-
-    Args:
-        label: of the labelled ticks, (N,).
-        place: which ticks those are, (N,).
-        lives: of all T ticks, which lie life by life.
-
-    Returns:
-        The label of each tick, `UNLABELLED` before a life's first one, (T,); and whether it is the tick's own, (T,).
-    """
-    own = np.zeros(len(lives.index), bool)
-    own[place] = True
-    of_tick = np.full(len(own), UNLABELLED)
-    of_tick[place] = label
-    latest = np.maximum.accumulate(np.where(own, np.arange(len(own)), -1))
-    same_life = latest >= np.repeat(lives.starts, lives.lengths)
-    return np.where(same_life, of_tick[latest], UNLABELLED), own

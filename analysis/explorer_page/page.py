@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from analysis.action_words import action_words
+from analysis.clustering import NOISE
 from analysis.explorer_page.content import Explored
-from analysis.explorer_page.life_columns import ACTS, carried, life_columns, line_panels
+from analysis.explorer_page.life_columns import ACTS, life_columns, line_panels
 from analysis.explorer_page.views import SIDE, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.materials import MATERIALS
 from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
 from analysis.replay import NPC_KINDS
-from analysis.replay_clusters import NOISE, UNLABELLED
 from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES
 
 _HERE = Path(__file__).parent
@@ -38,42 +38,36 @@ def explorer_page(content: Explored) -> str:
     from plotly.offline import get_plotlyjs
 
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
-    shifts = content.shifts()
-    packed = _packed(content, shifts)
+    packed = _packed(content)
     names = {column["name"] for column in packed.columns}
     return environment.get_template("template.html").render(
-        run=content.run.path.resolve().name,
-        points=len(content.rows),
-        records=len(content.run),
-        lives=len(content.lives),
-        lives_of_run=content.lives_of_run,
+        content=content,
+        run=content.run,
         summary=content.run.summary,
-        features=content.run.summary["features"],
         has_value="value" in names,
-        permutations=len(shifts) - 1,
-        permutations_of_run=content.permutations_of_run,
+        permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, names) | {"columns": packed.columns}),
-        content=packed.content,
+        packed=packed.content,
         style=Markup((_HERE / "style.css").read_text()),
         plotly=Markup(get_plotlyjs()),
         scripts=scripts_of(*_SCRIPTS),
     )
 
 
-def _packed(content: Explored, shifts: np.ndarray) -> Packed:
+def _packed(content: Explored) -> Packed:
     """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
-    seen, records = content.seen, content.seen.records
-    label, own = carried(content.label, content.place, content.lives)
+    seen, records, shifts = content.seen, content.seen.records, content.shifts
+    label, own = content.tick_labels
     words, word = np.unique(np.array(action_words(seen)), return_inverse=True)
     tables = {
         "point.x": content.run.embedding[content.rows, 0],
         "point.y": content.run.embedding[content.rows, 1],
         "point.row": content.rows,
         "point.tick": content.place,
-        "point.label": content.label,
-        "point.order": content.point_lives.order,
-        "life.points": content.point_lives.lengths,
-        "life.ticks": content.lives.lengths,
+        "point.label": content.run.clusters.label[content.rows],
+        "point.order": content.lives.order,
+        "life.points": content.lives.lengths,
+        "life.ticks": content.ticks_of_lives,
         "test.shifts": shifts.astype(np.uint8 if shifts.max() <= _BYTE else np.int32),
         "tick": records.tick,
         "agent": records.agent_id,
@@ -98,15 +92,14 @@ def _facts(content: Explored, names: set[str]) -> dict[str, Any]:
     """All that is named once: everything but the tables."""
     run = content.run
     return {
-        "run": run.path.resolve().name,
-        "runKey": run.key,
+        "run": run.name,
+        "runKey": run.clusters.labels_sha256,
         "policyColour": cluster_colour(0),
-        "axes": _AXES.get(str(run.run["arguments"].get("projection", "umap")), "dimension"),
+        "axes": _AXES.get(str(run.clusters.arguments.get("projection", "umap")), "dimension"),
         "side": SIDE,
         "features": run.summary["features"],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
         "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
-        "unlabelled": UNLABELLED,
         "materials": [{"name": m.name, "colour": m.colour} for m in MATERIALS],
         "harvestable": {m.name: True for m in MATERIALS if m.leaves is not None},
         "npcKinds": [{"name": k, "colour": NPC_COLOURS[k], "shape": NPC_SHAPES[k]} for k in NPC_KINDS],
@@ -121,7 +114,7 @@ def _cluster(cluster: dict[str, Any]) -> dict[str, Any]:
         "label": label,
         "records": cluster["records"],
         "share": cluster["share"],
-        "description": cluster.get("description", ""),
+        "description": cluster["description"],
         "colour": cluster_colour(label),
         "symbol": _SYMBOLS[cluster_marker(label)],
     }

@@ -100,7 +100,7 @@ function clusterChip(state, tick) {
   const mark = element("span", { class: own ? "chip own" : "chip carried", "aria-hidden": "true" });
   mark.style.borderColor = state.data.colourOf(label);
   mark.style.background = own ? state.data.colourOf(label) : "transparent";
-  const carried = own || label === state.data.facts.unlabelled ? "" : " (carried over)";
+  const carried = own ? "" : " (carried over)";
   return element("span", { class: "cluster" }, mark, state.called(label) + carried);
 }
 

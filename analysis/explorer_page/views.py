@@ -4,7 +4,6 @@ import numpy as np
 
 from activation_store.records import Records
 from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW
-from analysis.action_words import target_rows
 from analysis.features.observed import Observed
 from analysis.materials import MATERIALS
 from user_error import UserError
@@ -33,8 +32,7 @@ def view_tables(seen: Observed) -> dict[str, np.ndarray]:
     others = ~seen.is_self & (seen.distance <= _REACH)
     before = np.concatenate([[0], np.cumsum(others)])
     starts = before[records.entity.offsets]  # (T + 1,)
-    target = target_rows(seen, "Attack.Target")
-    target_row = records.entity.offsets[:-1] + np.maximum(target, 0)
+    target = seen.target_rows
     return {
         "view.row": first[:, 0],
         "view.col": first[:, 1],
@@ -45,7 +43,7 @@ def view_tables(seen: Observed) -> dict[str, np.ndarray]:
         "entity.health": seen.entity("health")[others],
         "entity.down": (seen.entity("row") - seen.own("row")[seen.entity_owner])[others],
         "entity.right": (seen.entity("col") - seen.own("col")[seen.entity_owner])[others],
-        "attack.target": np.where((target >= 0) & others[target_row], before[target_row] - starts[:-1], -1),
+        "attack.target": np.where((target >= 0) & others[target], before[target] - starts[:-1], -1),
     }
 
 
