@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from analysis.clustering import NOISE
 from analysis.materials import HARVESTED, MATERIALS
 from analysis.page_parts.packing import embedded, pack, scripts_of
 from analysis.replay import NPC_KINDS, SLOTS, STYLES, Replay
-from analysis.clustering import NOISE
 from analysis.replay_clusters import UNLABELLED, ReplayClusters
 from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
 from analysis.replay_events import CAUSES, EVENT_KINDS, Events
