@@ -240,9 +240,8 @@ def find_and_compare(
 
     method = ClusterMethod(
         partial(umap_embedding, neighbors=arguments.umap_neighbors, min_dist=arguments.umap_min_dist),
-        partial(
-            hdbscan_labels, min_cluster_size=arguments.hdbscan_min_cluster, min_samples=arguments.hdbscan_min_samples
-        ),
+        partial(hdbscan_labels, min_samples=arguments.hdbscan_min_samples),
+        arguments.hdbscan_min_cluster,
     )
     settings = Inference(arguments.permutations, arguments.bootstraps, arguments.confidence, arguments.seed)
     residualized = None

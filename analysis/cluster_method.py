@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+_SMALLEST = 15
+
 
 @dataclass(frozen=True)
 class ClusterMethod:
@@ -12,10 +14,22 @@ class ClusterMethod:
 
     Attributes:
         embed: from activations (B, units) and a keyword `seed` to the points that are clustered, (B, dimensions).
-        cluster: from points to labels, (B,): clusters from 0, largest first, negative for noise.
+        hdbscan: from points and a keyword `min_cluster_size` to labels, (B,): clusters from 0, largest first, negative
+            for noise.
+        min_cluster_size: of the run.
         seeded: whether the seed makes any difference to `embed`.
     """
 
     embed: Callable[..., np.ndarray]
-    cluster: Callable[[np.ndarray], np.ndarray]
+    hdbscan: Callable[..., np.ndarray]
+    min_cluster_size: int
     seeded: bool = True
+
+    def cluster(self, points: np.ndarray, share: float = 1.0) -> np.ndarray:
+        """Return labels of points that are a share, 0 to 1, of all the run's.
+
+        The smallest cluster shrinks with the share, but not below 15 records or the run's own smallest: the same
+        group has fewer records in a sample.
+        """
+        smallest = max(min(self.min_cluster_size, _SMALLEST), round(self.min_cluster_size * share))
+        return self.hdbscan(points, min_cluster_size=smallest)

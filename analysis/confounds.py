@@ -17,6 +17,7 @@ LARGE_EXCESS = 0.2
 
 QUANTILES = 20
 _ROTATIONS = 99  # they only have to give a mean
+_ALIKE = 10  # lives of similar length that exchange with each other
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,19 @@ class Confounds:
 
 @dataclass(frozen=True)
 class _Null:
-    """Information of the labels as they are and of M permutations, in nats, and p-values; C labels, noise among them.
+    """Information of the labels as they are, the first row, and of M permutations; C labels, noise among them.
 
     Attributes:
-        information: of each label, (M + 1, C); the first row is observed.
-        sizes: records of each label, (M + 1, C).
-        p: of each label, (C,).
+        nats: of each label, (M + 1, C).
+        possible: the most that it can be, (M + 1, C).
+        mutual: of all labels together, (M + 1,).
+        p: of each label, (C,); NaN where there is no test.
         p_overall: of all labels together.
     """
 
-    information: np.ndarray
-    sizes: np.ndarray
+    nats: np.ndarray
+    possible: np.ndarray
+    mutual: np.ndarray
     p: np.ndarray
     p_overall: float
 
@@ -96,13 +99,15 @@ def confounds(variables: tuple[Variable, ...], labels: np.ndarray, lives: Lives,
     mutual information of the labels, noise being one, as a share of the smaller of both entropies (Cover and Thomas
     2006, section 2.4). The permutations, by what the variable is:
 
-    - what changes within lives (tick, row, column): labels are shifted in a circle within each life, and the lives'
-      shares of clusters are exchanged between lives, each tested by itself; the smaller p is doubled.
-    - what holds for a whole life (agent, episode, map, policy): lives exchange their shares of clusters.
+    - what changes within lives (tick, row, column): labels are shifted in a circle within each life, and lives of
+      similar length exchange their shares of clusters, each tested by itself; the smaller p is doubled.
+    - what holds for a whole life (agent, episode, map, policy): lives of similar length exchange their shares.
     - the life itself: all label sequences in random order, end to end, are rotated by a random number of records, so
       that bouts keep their lengths and fall across lives. That gives the chance level; there is no p-value, as bouts
       end with lives and any lasting cluster would have a small one. A cluster whose bouts last about as long as lives
-      cannot be told from one that marks lives, and is flagged.
+      cannot be told from one that marks lives, and is flagged. Lives are of unequal length, and a cluster that has a
+      little of each marks none: a cluster is held against all records and against all lives alike, and what speaks
+      less for a confound is told.
 
     Args:
         labels: (B,) clusters from 0; negative for noise.
@@ -157,20 +162,20 @@ def _measure(
     variable: Variable, labels: np.ndarray, clusters: int, lives: Lives, settings: Inference
 ) -> list[Confound]:
     """Return what a variable has in common with each cluster, and last with all labels; q and flag still to come."""
-    null = (_null_of_life if variable.name == "life" else _null_of_category)(variable, labels, lives, settings)
-    whole, sizes = variable.counts, np.bincount(labels)
-    each = null.information / most_possible(sizes, whole)
-    mutual = (null.information * null.sizes).sum(axis=1) / null.sizes.sum(axis=1)
-    possible = min(float(special.entr(counts / counts.sum()).sum()) for counts in (whole, sizes))
-    found = [_confound(variable.name, null.information[0, i], each[:, i], float(null.p[i])) for i in range(clusters)]
-    return [*found, _confound(variable.name, mutual[0], mutual / possible, null.p_overall)]
+    measure = _against_rotations if variable.name == "life" else _against_exchanges
+    null = measure(variable, labels, lives, settings)
+    own = [_confound(variable.name, null.nats[:, i], null.possible[:, i], null.p[i]) for i in range(clusters)]
+    possible = min(float(special.entr(each / each.sum()).sum()) for each in (variable.counts, np.bincount(labels)))
+    return [*own, _confound(variable.name, null.mutual, np.full(len(null.mutual), possible), null.p_overall)]
 
 
-def _confound(name: str, nats: float, share: np.ndarray, p: float) -> Confound:
-    """Make a confound of shares of what is possible, (M + 1,), the first observed."""
-    chance = float(share[1:].mean())
-    excess = (float(share[0]) - chance) / (1 - chance) if chance < 1 - 1e-9 else 0.0
-    return Confound(name, float(nats), float(share[0]), chance, excess, p, np.nan, False, "")
+def _confound(name: str, nats: np.ndarray, possible: np.ndarray, p: float) -> Confound:
+    """Make a confound of information and the most that is possible, (M + 1,) each, the first observed."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.where(possible > 0, nats / possible, 0.0)
+    share, chance = float(shares[0]), float(shares[1:].mean())
+    excess = (share - chance) / (1 - chance) if chance < 1 - 1e-9 else 0.0
+    return Confound(name, float(nats[0]), share, chance, excess, float(p), float("nan"), False, "")
 
 
 def _untold(name: str, reason: str) -> Confound:
@@ -190,24 +195,33 @@ def _judged(rows: list[list[Confound]]) -> list[list[Confound]]:
     ]
 
 
-def _null_of_category(variable: Variable, labels: np.ndarray, lives: Lives, settings: Inference) -> _Null:
+def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, settings: Inference) -> _Null:
     """Exchange lives' shares of clusters between lives and, where the variable changes within lives, shift labels."""
     whole = variable.counts
     between = _exchanged(variable, labels, lives, settings)  # (M + 1, C, Z)
-    p, p_overall = _p_of_information(information(between, whole), between.sum(axis=2))
-    if _constant_in_lives(variable, lives):
-        counts = between
-    else:
-        counts = between.copy()
-        score = np.zeros(between.shape[:2])
+    nats = information(between, whole)
+    p, p_overall = counted_p(nats[0], nats[1:]), _counted(_mutual(nats, between))
+    counts = between
+    if not _constant_in_lives(variable, lives):
+        counts, score = between.copy(), np.zeros(nats.shape)
         for some, sums in shifted_sums(one_hot(variable.category), labels, lives, settings.permutations, settings.seed):
             counts[:, :, some] += sums.total
             score += (studentised(sums) ** 2).sum(axis=2)
-        p = _smaller(p, counted_p(score[0], score[1:]))
-        together = score.sum(axis=1)
-        p_overall = float(_smaller(np.array(p_overall), counted_p(together[0], together[1:])))
         np.maximum(counts, 0, out=counts)
-    return _Null(information(counts, whole), counts.sum(axis=2), p, p_overall)
+        p = _smaller(p, counted_p(score[0], score[1:]))
+        p_overall = float(_smaller(np.array(p_overall), np.array(_counted(score.sum(axis=1)))))
+    nats = information(counts, whole)
+    return _Null(nats, most_possible(counts.sum(axis=2), whole), _mutual(nats, counts), p, p_overall)
+
+
+def _mutual(nats: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the mutual information of labels, (M + 1,), of what each adds, (M + 1, C), and its records' categories."""
+    sizes = counts.sum(axis=2)
+    return (nats * sizes).sum(axis=1) / sizes.sum(axis=1)
+
+
+def _counted(values: np.ndarray) -> float:
+    return float(counted_p(values[0], values[1:]))
 
 
 def _smaller(p: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -215,19 +229,23 @@ def _smaller(p: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.minimum(1.0, 2 * np.minimum(p, other))
 
 
-def _p_of_information(nats: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, float]:
-    mutual = (nats * sizes).sum(axis=1) / sizes.sum(axis=1)
-    return counted_p(nats[0], nats[1:]), float(counted_p(mutual[0], mutual[1:]))
-
-
 def _exchanged(variable: Variable, labels: np.ndarray, lives: Lives, settings: Inference) -> np.ndarray:
-    """Return the records of each label and category if lives had each other's shares of labels, (M + 1, C, Z)."""
+    """Return the records of each label and category if lives had each other's shares of labels, (M + 1, C, Z).
+
+    Lives exchange with lives of similar length only: a short life is more likely to be all in one cluster.
+    """
     rng = np.random.default_rng([settings.seed, 1])
-    joint = _by_life(variable.category, lives)  # (L, Z)
+    joint = _by_life(variable.category, lives).T.tocsr()  # (Z, L)
     shares = _by_life(labels, lives).toarray() / lives.lengths[:, None]  # (L, C)
-    owners = [np.arange(len(lives)), *(rng.permutation(len(lives)) for _ in range(settings.permutations))]
-    transposed = joint.T.tocsr()
-    return np.stack([(transposed @ shares[owner]).T for owner in owners])
+    by_length = np.argsort(lives.lengths, kind="stable")
+    group = np.arange(len(lives)) // _ALIKE
+    result = np.empty((settings.permutations + 1, shares.shape[1], joint.shape[0]))
+    result[0] = (joint @ shares).T
+    for draw in range(settings.permutations):
+        given = np.empty_like(shares)
+        given[by_length] = shares[by_length[np.lexsort((rng.random(len(lives)), group))]]
+        result[draw + 1] = (joint @ given).T
+    return result
 
 
 def _by_life(category: np.ndarray, lives: Lives) -> sparse.csr_array:
@@ -241,18 +259,37 @@ def _constant_in_lives(variable: Variable, lives: Lives) -> bool:
     return bool((ordered == np.repeat(ordered[lives.starts], lives.lengths)).all())
 
 
-def _null_of_life(variable: Variable, labels: np.ndarray, lives: Lives, settings: Inference) -> _Null:
+def _against_rotations(variable: Variable, labels: np.ndarray, lives: Lives, settings: Inference) -> _Null:
     rng = np.random.default_rng([settings.seed, 2])
     ordered, life, count = labels[lives.order], lives.index_in_order, labels.max() + 1
-    sizes = np.bincount(labels).astype(np.float64)
-    nats = []
+    alike = np.ones(len(lives), np.int64)
+    of_records, of_lives, mutual = [], [], []
     for draw in range(min(settings.permutations, _ROTATIONS) + 1):
         placed = ordered if draw == 0 else np.roll(ordered[_in_random_order(lives, rng)], rng.integers(len(ordered)))
         counts = np.bincount(placed * len(lives) + life, minlength=count * len(lives)).reshape(count, len(lives))
-        nats.append(information(counts, variable.counts))
-    information_of_all = np.array(nats)
-    rows = np.broadcast_to(sizes, information_of_all.shape)
-    return _Null(information_of_all, rows, np.full(count, np.nan), float("nan"))
+        of_records.append(information(counts, lives.lengths))
+        of_lives.append(information(counts, alike))
+        mutual.append(_mutual(of_records[-1][None], counts[None])[0])
+    sizes = np.bincount(labels)
+    most_of_lives = np.array([_most_in_few_lives(size, lives) for size in sizes])
+    pairs = (np.array(of_records), most_possible(sizes, lives.lengths)), (np.array(of_lives), most_of_lives)
+    lesser = _excess(*pairs[0]) <= _excess(*pairs[1])
+    nats = np.where(lesser, pairs[0][0], pairs[1][0])
+    possible = np.broadcast_to(np.where(lesser, pairs[0][1], pairs[1][1]), nats.shape)
+    return _Null(nats, possible, np.array(mutual), np.full(count, np.nan), float("nan"))
+
+
+def _excess(nats: np.ndarray, possible: np.ndarray) -> np.ndarray:
+    """Return how far the first row exceeds the mean of the others, of what is possible beyond that mean, (C,)."""
+    chance = nats[1:].mean(axis=0)
+    return (nats[0] - chance) / np.maximum(possible - chance, np.finfo(float).tiny)
+
+
+def _most_in_few_lives(size: int, lives: Lives) -> float:
+    """Return the divergence from all lives alike of so many records that fill the longest lives, in nats."""
+    lengths = np.sort(lives.lengths)[::-1]
+    filled = np.clip(size - (np.cumsum(lengths) - lengths), 0, lengths)
+    return float(information(filled, np.ones(len(lives))))
 
 
 def _in_random_order(lives: Lives, rng: np.random.Generator) -> np.ndarray:

@@ -138,6 +138,6 @@ def _residualized(again: Residualized, surviving: int) -> str:
     agreement = "not defined" if math.isnan(again.adjusted_rand) else f"{again.adjusted_rand:.2f}"
     return (
         f"Without {', '.join(again.variables)}, which explain {again.variance_removed:.1%} of the activations' "
-        f"variance, {again.clusters} clusters are found (adjusted Rand index with these: {agreement}), and {kept} of the "
-        f"{surviving} surviving differences are found again."
+        f"variance, {again.clusters} clusters are found (adjusted Rand index with these: {agreement}), and {kept} of "
+        f"the {surviving} surviving differences are found again."
     )

@@ -55,7 +55,7 @@ def whole_lives(lives: Lives, most_records: int, rng: np.random.Generator, repla
     return np.flatnonzero(np.isin(lives.index, distinct[fits]))
 
 
-def seed_stability(activations: np.ndarray, method: ClusterMethod, seeds: Sequence[int]) -> SeedStability:
+def seed_stability(activations: np.ndarray, share: float, method: ClusterMethod, seeds: Sequence[int]) -> SeedStability:
     """Embed and cluster the same records with each seed, and compare every two of the clusterings.
 
     The adjusted Rand index (Hubert and Arabie 1985) takes noise as one group. Fewer records than the run has make
@@ -63,10 +63,11 @@ def seed_stability(activations: np.ndarray, method: ClusterMethod, seeds: Sequen
 
     Args:
         activations: of a sample of whole lives, (n, units).
+        share: of the run's records that they are.
     """
     from sklearn.metrics import adjusted_rand_score
 
-    labels = [method.cluster(method.embed(activations, seed=seed)) for seed in seeds]
+    labels = [method.cluster(method.embed(activations, seed=seed), share) for seed in seeds]
     pairs = tuple(float(adjusted_rand_score(one, other)) for one, other in combinations(labels, 2))
     return SeedStability(pairs, len(activations))
 
@@ -80,7 +81,8 @@ class SeedsBeside:
     def __init__(self, activations: np.ndarray, lives: Lives, method: ClusterMethod, seed: int) -> None:
         """Draw whole lives of at most `SEED_RECORDS` records, and prepare to cluster them with seeds after `seed`."""
         records = whole_lives(lives, SEED_RECORDS, np.random.default_rng([seed, 7]))
-        self._work = activations[records], method, [(seed + i) % 2**32 for i in range(1, SEEDS + 1)]
+        share = len(records) / len(activations)
+        self._work = activations[records], share, method, [(seed + i) % 2**32 for i in range(1, SEEDS + 1)]
         self._method = method
         self._stop = ExitStack()
 
@@ -120,7 +122,7 @@ def bootstrap_stability(
     agreement, overlaps = [], []
     for _ in range(draws):
         records = whole_lives(lives, BOOTSTRAP_RECORDS, rng, replace=True)
-        again = method.cluster(points[records])
+        again = method.cluster(points[records], len(records) / len(points))
         agreement.append(float(adjusted_rand_score(labels[records], again)))
         overlaps.append(best_overlap(labels[records], again, labels.max() + 1))
     return BootstrapStability(tuple(agreement), _mean_of_known(np.array(overlaps)))

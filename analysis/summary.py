@@ -57,7 +57,8 @@ class Confound:
 
     Attributes:
         name: of the variable.
-        information: mutual information with all clusters, or what one cluster adds to it, in nats.
+        information: mutual information with all clusters, or what one cluster adds to it, in nats; for one cluster and
+            the life, the divergence of its records from all records or from all lives alike, as `confounds` says.
         share: of the most that is possible, 0 to 1.
         chance: the mean share under the permutation null.
         excess: (share - chance) / (1 - chance): 0 is chance, 1 the most that is possible; may be below 0.

@@ -89,8 +89,8 @@ def _or_reason(number: str, reason: str) -> str:
 def _persistence(lasting: Persistence) -> str:
     return (
         f"{format_share(lasting.same)} of {lasting.pairs:,} records are followed by one of the same cluster, "
-        f"{lasting.lag_ticks:g} ticks later; by chance within lives {format_share(lasting.chance_in_life)}, over the dump "
-        f"{format_share(lasting.chance_overall)}"
+        f"{lasting.lag_ticks:g} ticks later; by chance {format_share(lasting.chance_in_life)} within lives, "
+        f"{format_share(lasting.chance_overall)} over the dump"
     )
 
 
@@ -172,8 +172,8 @@ def _explanation(summary: Summary) -> list[str]:
         f"leaves the cluster. A difference survives if q is at most {method.level:g}, the interval leaves out 0, and "
         "both have the same sign.",
         "Confounds: the information that clusters share with a variable, of the most that is possible; chance is the "
-        f"mean of permutations. FLAGGED: sure, and at least {LARGE_EXCESS:.0%} of what lies between chance and the most "
-        "that is possible.",
+        f"mean of permutations. FLAGGED: sure, and at least {LARGE_EXCESS:.0%} of what lies between chance and the "
+        "most that is possible.",
         "All this says how clusters differ, not why; and settings chosen for their effects have effects by choice.",
     )
     return ["How to read this", *(line for text in paragraphs for line in _wrapped(text))]
