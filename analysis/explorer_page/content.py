@@ -13,8 +13,10 @@ from analysis.carried_labels import CarriedLabels, carry_labels, fit_rule
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed
 from analysis.finished_run import FinishedRun
+from analysis.life_endings import DONE, KILLS
 from analysis.lives import Lives, lives_of, places_among
 from analysis.shifts import random_shifts
+from analysis.timeline import Timeline, timeline_of
 from user_error import UserError
 
 Step = Callable[[str], AbstractContextManager[Progress]]
@@ -30,7 +32,8 @@ class Explored:
 
     Attributes:
         run: that found the points.
-        seen: every tick of the points' lives; episode by episode, life by life, in order of ticks.
+        seen: every tick of the points' lives, in the order of `timeline`.
+        timeline: how agents fared at those ticks, life by life, in order of ticks.
         rows: which of the run's records the points are, rising, (N,) int64.
         place: which tick each point is, (N,) int64.
         carried: a label for every tick, and how it was found.
@@ -41,6 +44,7 @@ class Explored:
 
     run: FinishedRun
     seen: Observed
+    timeline: Timeline
     rows: np.ndarray
     place: np.ndarray
     carried: CarriedLabels
@@ -59,10 +63,9 @@ class Explored:
         return lives_of(self.seen.records.take(self.place))
 
     @property
-    def ticks_of_lives(self) -> np.ndarray:
-        """How many ticks each life has, in the order in which their ticks lie, (L,) int64."""
-        lives = self.seen.lives
-        return lives.lengths[np.argsort(lives.order[lives.starts])]
+    def whole(self) -> bool:
+        """Whether all lives of the run are there."""
+        return len(self.lives) == self.lives_of_run
 
     @cached_property
     def shifts(self) -> np.ndarray:
@@ -90,11 +93,14 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
     features = features_named(feature["name"] for feature in run.summary["features"])
     lives_of_run = np.unique(np.stack([run.clusters.places[name] for name in LIFE_KEY], axis=1), axis=0)
     chosen = _chosen_lives(run, lives_of_run, most_ticks)
+    columns = [name for name in (DONE, KILLS) if name in metadata.columns]
     with step(f"reading {run.dump.name}") as report:
-        records = read_dump(
-            run.dump, layers=[], columns=[], leave_out=["tables"], lives=chosen.tolist(), progress=report
+        read = read_dump(
+            run.dump, layers=[], columns=columns, leave_out=["tables"], lives=chosen.tolist(), progress=report
         )
-    records = records.take(np.lexsort((records.tick, records.agent_id, records.env_id, records.episode)))
+    with step("working out what happened"):
+        timeline = timeline_of(read, metadata)
+    records = timeline.records
     place = places_among(run.clusters.places, vars(records))
     rows = np.flatnonzero(place >= 0)
     if not len(rows) or (len(chosen) == len(lives_of_run) and len(rows) < len(place)):
@@ -105,7 +111,7 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
         rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
         carried = carry_labels(run.clusters, run.dump, rule, chosen.tolist(), lambda share: report(0.5 + share / 2))
     seen = Observed(records, metadata)
-    return Explored(run, seen, rows, place[rows], carried, features, values, len(lives_of_run))
+    return Explored(run, seen, timeline, rows, place[rows], carried, features, values, len(lives_of_run))
 
 
 def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.ndarray:

@@ -28,10 +28,11 @@ class ExplorerData {
   unfoldViews() {
     const { "view.tiles": views, "view.row": row, "view.col": col, episode } = this.tables;
     const { side } = this.facts;
-    const width = col.reduce((most, value) => Math.max(most, value), 0) + side;
-    const world = new Uint8Array(width * (row.reduce((most, value) => Math.max(most, value), 0) + side));
+    const most = (values) => values.reduce((largest, value) => Math.max(largest, value), 0);
+    const [width, height] = [most(col) + side, most(row) + side];
+    const worlds = new Map(Array.from(new Set(episode), (number) => [number, new Uint8Array(width * height)]));
     for (let tick = 0; tick < this.ticks; tick++) {
-      if (tick > 0 && episode[tick] !== episode[tick - 1]) world.fill(0);
+      const world = worlds.get(episode[tick]);
       for (let tile = 0; tile < side * side; tile++) {
         const place = (row[tick] + Math.floor(tile / side)) * width + col[tick] + (tile % side);
         world[place] = views[tick * side * side + tile] ^= world[place];
@@ -65,6 +66,17 @@ class ExplorerData {
   }
 
   action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
+
+  /** What happened at ticks from start to before end: [{tick, kind, text}]. */
+  eventsBetween(start, end) {
+    const { "event.tick": ticks, "event.kind": kinds, "event.words": words, events } = this.tables;
+    const first = ticks.findIndex((tick) => tick >= start);
+    const found = [];
+    for (let i = first; i >= 0 && i < ticks.length && ticks[i] < end; i++) {
+      found.push({ tick: ticks[i], kind: this.facts.eventKinds[kinds[i]], text: events[words[i]] });
+    }
+    return found;
+  }
 
   /** Place of the agent on the map. */
   place(tick) {

@@ -5,8 +5,13 @@
 const GAP = 0.02; // between panels, of the height
 const LANE_HEIGHTS = { line: 84, lane: 15, strip: 30, margins: 60 };
 const LINE_COLOURS = { self_health: "#c8453f", self_food: "#b97800", self_water: "#2b7fb8" };
-const OTHER_COLOURS = ["#3f4a55", "#832db6", "#b9732f"];
-const DASHES = ["solid", "dash", "dot"];
+const OTHER_COLOURS = ["#3f4a55", "#832db6", "#a3600f", "#c2264b"];
+const EVENT_LOOKS = {
+  "ate": ["circle", "#b97800"], "drank": ["circle", "#2b7fb8"], "hit": ["line-ns", "#3f4a55"], "was hit": ["line-ns", "#c8453f"],
+  "killed": ["diamond", "#832db6"], "levelled up": ["triangle-up", "#2f7d46"], "traded": ["square", "#a3600f"], "died": ["x", "#111418"],
+};
+const DASHES = ["solid", "dash", "dot", "dashdot"];
+const DASH_MARKS = ["━", "╌", "┈", "┉"];
 const CARD_WIDTH = 168;
 
 function lineColour(key, number) {
@@ -94,7 +99,12 @@ class LifePanel {
   drawTimeline() {
     const { panels } = this.data.facts;
     const acts = Object.entries(this.data.facts.acts).filter(([key]) => this.column(key).some((value) => value));
-    const heights = [...panels.map(() => LANE_HEIGHTS.line), LANE_HEIGHTS.lane * acts.length + 12, LANE_HEIGHTS.strip].reverse();
+    const events = this.data.eventsBetween(this.life.start, this.life.end);
+    const kinds = this.data.facts.eventKinds.filter((kind) => events.some((event) => event.kind === kind));
+    const lanes = [kinds, acts.map(([, name]) => name)];
+    const heights = [
+      ...panels.map(() => LANE_HEIGHTS.line), ...lanes.map((names) => LANE_HEIGHTS.lane * names.length + 14), LANE_HEIGHTS.strip,
+    ].reverse();
     const whole = heights.reduce((sum, height) => sum + height, 0);
     let bottom = 0;
     const domains = heights.map((height) => {
@@ -102,8 +112,11 @@ class LifePanel {
       bottom += height / whole;
       return domain;
     });
-    const traces = [...this.stripTraces(), ...this.actTraces(acts), ...panels.toReversed().flatMap((panel, i) => this.lineTraces(panel, i))];
-    Plotly.react(this.plot, traces, this.layout(domains, acts, panels, whole), {
+    const traces = [
+      ...this.stripTraces(), ...this.actTraces(acts), ...this.eventTraces(kinds, events),
+      ...panels.toReversed().flatMap((panel, i) => this.lineTraces(panel, i)),
+    ];
+    Plotly.react(this.plot, traces, this.layout(domains, lanes, panels, whole), {
       responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
     });
     this.plot.removeAllListeners("plotly_click");
@@ -122,20 +135,22 @@ class LifePanel {
     return this.life.start + nearest;
   }
 
-  layout(domains, acts, panels, whole) {
+  layout(domains, [kinds, acts], panels, whole) {
     const axes = {};
     const axis = (i, more) => {
       axes[i === 0 ? "yaxis" : `yaxis${i + 1}`] = { domain: domains[i], fixedrange: true, zeroline: false, gridcolor: "#e7eaee", ...more };
     };
     axis(0, { range: [0, 1], showticklabels: false, showgrid: false, title: this.title("cluster") });
-    axis(1, { range: [-0.6, acts.length - 0.4], tickvals: acts.map((_, i) => i), ticktext: acts.map(([, name]) => name), showgrid: true });
-    panels.toReversed().forEach((panel, i) => axis(i + 2, { title: this.title(panel.title), rangemode: "tozero", nticks: 4 }));
+    [acts, kinds].forEach((names, i) => {
+      axis(i + 1, { range: [-0.6, Math.max(1, names.length) - 0.4], tickvals: names.map((_, lane) => lane), ticktext: names });
+    });
+    panels.toReversed().forEach((panel, i) => axis(i + 3, { title: this.title(panel.title), rangemode: "tozero", nticks: 4 }));
     const clock = this.clock();
     return {
       ...axes, height: whole + LANE_HEIGHTS.margins, margin: { l: 76, r: 12, t: 8, b: 40 }, barmode: "overlay", bargap: 0,
       xaxis: { title: { text: "tick" }, range: [clock[0] - 1, clock[clock.length - 1] + 1], zeroline: false, gridcolor: "#e7eaee", anchor: "y" },
       hovermode: "x", font: { family: "system-ui, sans-serif", size: 11 }, showlegend: false, shapes: this.cursor(),
-      annotations: panels.toReversed().map((panel, i) => this.legendOf(panel, domains[i + 2][1])),
+      annotations: panels.toReversed().map((panel, i) => this.legendOf(panel, domains[i + 3][1])),
       paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", hoverlabel: { namelength: -1 },
     };
   }
@@ -144,7 +159,7 @@ class LifePanel {
 
   /** What a panel's lines are, in their colours. */
   legendOf(panel, top) {
-    const names = Object.entries(panel.columns).map(([key, name], i) => `<span style="color: ${lineColour(key, i)}">${["━", "╌", "┈"][i]} ${name}</span>`);
+    const names = Object.entries(panel.columns).map(([key, name], i) => `<span style="color: ${lineColour(key, i)}">${DASH_MARKS[i]} ${name}</span>`);
     return {
       text: names.length > 1 ? names.join("   ") : "", x: 1, y: top, xref: "paper", yref: "paper", xanchor: "right", yanchor: "bottom",
       showarrow: false, font: { size: 10 }, borderpad: 0,
@@ -159,7 +174,7 @@ class LifePanel {
   lineTraces(panel, number) {
     const x = Array.from(this.clock());
     return Object.entries(panel.columns).map(([key, name], i) => ({
-      type: "scatter", mode: "lines", x, y: Array.from(this.column(key)), name, yaxis: `y${number + 3}`,
+      type: "scatter", mode: "lines", x, y: Array.from(this.column(key)), name, yaxis: `y${number + 4}`,
       line: { color: lineColour(key, i), width: 1.6, dash: DASHES[i], shape: "hv" },
       hovertemplate: `${name} %{y}<extra></extra>`,
     }));
@@ -173,6 +188,18 @@ class LifePanel {
         type: "scatter", mode: "markers", x, y: x.map(() => lane), yaxis: "y2", name,
         marker: { symbol: "line-ns", size: 10, line: { width: 1.3, color: "#3f4a55" } },
         hovertemplate: `${name}<extra></extra>`,
+      };
+    });
+  }
+
+  eventTraces(kinds, events) {
+    return kinds.map((kind, lane) => {
+      const own = events.filter((event) => event.kind === kind);
+      const [symbol, colour] = EVENT_LOOKS[kind] ?? ["circle", "#3f4a55"];
+      return {
+        type: "scatter", mode: "markers", x: own.map(({ tick }) => this.data.tables.tick[tick]), y: own.map(() => lane),
+        yaxis: "y3", name: kind, text: own.map(({ text }) => escaped(text)), hovertemplate: "%{text}<extra></extra>",
+        marker: { symbol, color: colour, size: symbol === "line-ns" ? 10 : 7, line: { color: colour, width: symbol === "line-ns" ? 1.3 : 0 } },
       };
     });
   }

@@ -1,13 +1,12 @@
-"""How agents fared at every tick of their lives: the columns of the explorer's time line, and what each is drawn as."""
+"""How agents fared at every tick of their lives: what each column of the explorer's time line is drawn as."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from analysis.features import Feature, feature_matrix, features_named
-from analysis.features.observed import Observed
+from analysis.life_events import DIED, EVENT_KINDS, LifeEvents
+from analysis.timeline import ESTIMATES, LANES, Timeline
 
 
 @dataclass(frozen=True)
@@ -18,38 +17,56 @@ class Panel:
     columns: dict[str, str]
 
 
-LINES = (
+PANELS = (
     Panel("vitals (points)", {"self_health": "health", "self_food": "food", "self_water": "water"}),
     Panel("highest level", {"max_combat_level": "combat", "max_harvesting_level": "harvesting"}),
-    Panel("in view", {"n_visible_players": "players", "n_visible_npcs": "NPCs"}),
+    Panel(
+        "in view",
+        {
+            "n_visible_players": "players",
+            "n_passive_npcs": "passive NPCs",
+            "n_neutral_npcs": "neutral NPCs",
+            "n_aggressive_npcs": "aggressive NPCs",
+        },
+    ),
     Panel("inventory (items)", {"n_inventory_items": "items"}),
     Panel("gold", {"self_gold": "gold"}),
     Panel("reward", {"reward": "reward"}),
     Panel("value", {"value": "value"}),
 )
-ACTS = {
-    "is_moving": "move", "is_attacking_with_melee": "melee", "is_attacking_with_range": "range",
-    "is_attacking_with_mage": "mage", "is_using_item": "use", "is_destroying_item": "destroy", "is_buying": "buy",
-    "is_selling": "sell", "is_giving_item": "give item", "is_giving_gold": "give gold",
-}  # fmt: skip
+ACTS = dict(
+    zip(
+        LANES,
+        ("move", "melee", "range", "mage", "use", "destroy", "buy", "sell", "give item", "give gold"),
+        strict=True,
+    )
+)
 """Features that are acts, and what their lane is called; intentions all."""
 
-_RECORDED = ("reward", "value")
+
+def life_columns(timeline: Timeline) -> dict[str, np.ndarray]:
+    """Return the columns of T ticks that are drawn, (T,) each; of the estimates, those that the dump records."""
+    names = [*ACTS, *(name for panel in PANELS for name in panel.columns if name not in ESTIMATES)]
+    recorded = {name: timeline.columns[name] for name in ESTIMATES if not np.isnan(timeline.columns[name]).all()}
+    # Estimates are float32 in every dump, so nothing is lost.
+    estimates = {name: column.astype(np.float32) for name, column in recorded.items()}
+    return {name: timeline.columns[name].astype(np.int32) for name in names} | estimates
 
 
-def line_panels(names: Collection[str]) -> list[dict[str, Any]]:
-    """Return the panels of which there are columns of these names, as the page reads them."""
-    panels = [(panel.title, {key: name for key, name in panel.columns.items() if key in names}) for panel in LINES]
-    return [{"title": title, "columns": columns} for title, columns in panels if columns]
+def panels_of(columns: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Return the panels of which there are columns, as the page reads them."""
+    panels = [(panel.title, {key: name for key, name in panel.columns.items() if key in columns}) for panel in PANELS]
+    return [{"title": title, "columns": drawn} for title, drawn in panels if drawn]
 
 
-def life_columns(seen: Observed) -> dict[str, np.ndarray]:
-    """Return the columns of T ticks, (T,) each; reward and value only where the dump records them."""
-    features = features_named([name for panel in LINES for name in panel.columns if name not in _RECORDED] + [*ACTS])
-    columns = _columns(feature_matrix(seen.records, seen.metadata, features), features)
-    recorded = {name: getattr(seen.records, name) for name in _RECORDED}
-    return columns | {name: values for name, values in recorded.items() if not np.isnan(values).all()}
+def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
+    """Return what each event is, such as "hit passive NPC".
 
-
-def _columns(matrix: np.ndarray, features: Sequence[Feature]) -> dict[str, np.ndarray]:
-    return {feature.name: matrix[:, i].astype(np.int32) for i, feature in enumerate(features)}
+    Where only some lives of an episode were read, nobody can tell who struck an agent dead, so it is not said.
+    """
+    told = (
+        detail if whole_episodes or kind != DIED else ""
+        for kind, detail in zip(events.kind.tolist(), events.detail, strict=True)
+    )
+    names = [EVENT_KINDS[kind] for kind in events.kind]
+    return [f"{name}: {detail}" if detail else name for name, detail in zip(names, told, strict=True)]

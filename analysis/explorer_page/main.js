@@ -33,7 +33,7 @@ function publicState(state, embedding, selection) {
   const { tables } = data;
   const tickOf = (tick) => ({
     tick: tables.tick[tick], agent: tables.agent[tick], episode: tables.episode[tick], label: tables.label[tick],
-    own: tables.own[tick] !== 0, materials: Array.from(data.view(tick)), others: data.others(tick), action: data.action(tick),
+    own: tables.own[tick] !== 0, events: data.eventsBetween(tick, tick + 1).map(({ kind, text }) => ({ kind, text })), materials: Array.from(data.view(tick)), others: data.others(tick), action: data.action(tick),
     ...data.vitals(tick), ...data.place(tick),
     columns: Object.fromEntries([...data.facts.panels.flatMap(({ columns }) => Object.keys(columns)), ...Object.keys(data.facts.acts)]
       .map((key) => [key, tables[key][tick]])),

@@ -8,9 +8,10 @@ import numpy as np
 from analysis.action_words import action_words
 from analysis.clustering import NOISE
 from analysis.explorer_page.content import Explored
-from analysis.explorer_page.life_columns import ACTS, life_columns, line_panels
+from analysis.explorer_page.life_columns import ACTS, events_in_words, life_columns, panels_of
 from analysis.explorer_page.views import SIDE, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
+from analysis.life_events import EVENT_KINDS
 from analysis.materials import MATERIALS
 from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
 from analysis.replay import NPC_KINDS
@@ -38,15 +39,15 @@ def explorer_page(content: Explored) -> str:
     from plotly.offline import get_plotlyjs
 
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
-    packed = _packed(content)
-    names = {column["name"] for column in packed.columns}
+    columns = life_columns(content.timeline)
+    packed = _packed(content, columns)
     return environment.get_template("template.html").render(
         content=content,
         run=content.run,
         summary=content.run.summary,
-        has_value="value" in names,
+        has_value="value" in columns,
         permutations=len(content.shifts) - 1,
-        facts=embedded(_facts(content, names) | {"columns": packed.columns}),
+        facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
         packed=packed.content,
         style=Markup((_HERE / "style.css").read_text()),
         plotly=Markup(get_plotlyjs()),
@@ -54,11 +55,13 @@ def explorer_page(content: Explored) -> str:
     )
 
 
-def _packed(content: Explored) -> Packed:
+def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
     """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
     seen, records, shifts = content.seen, content.seen.records, content.shifts
     label, own = content.tick_labels
     words, word = np.unique(np.array(action_words(seen)), return_inverse=True)
+    events = content.timeline.events
+    event_words, event_word = np.unique(np.array(events_in_words(events, content.whole)), return_inverse=True)
     tables = {
         "point.x": content.run.embedding[content.rows, 0],
         "point.y": content.run.embedding[content.rows, 1],
@@ -67,7 +70,7 @@ def _packed(content: Explored) -> Packed:
         "point.label": content.run.clusters.label[content.rows],
         "point.order": content.lives.order,
         "life.points": content.lives.lengths,
-        "life.ticks": content.ticks_of_lives,
+        "life.ticks": content.timeline.lives.lengths,
         "test.shifts": shifts.astype(np.uint8 if shifts.max() <= _BYTE else np.int32),
         "tick": records.tick,
         "agent": records.agent_id,
@@ -77,9 +80,12 @@ def _packed(content: Explored) -> Packed:
         "words": word,
         **{f"feature.{i}": _narrow(column) for i, column in enumerate(content.values.T)},
         **view_tables(seen),
-        **life_columns(seen),
+        **columns,
+        "event.tick": events.record,
+        "event.kind": events.kind,
+        "event.words": event_word,
     }
-    return pack(tables, {"phrases": words.tolist()})
+    return pack(tables, {"phrases": words.tolist(), "events": event_words.tolist()})
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -88,7 +94,7 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32) if whole else values
 
 
-def _facts(content: Explored, names: set[str]) -> dict[str, Any]:
+def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
     """All that is named once: everything but the tables."""
     run = content.run
     return {
@@ -103,8 +109,9 @@ def _facts(content: Explored, names: set[str]) -> dict[str, Any]:
         "materials": [{"name": m.name, "colour": m.colour} for m in MATERIALS],
         "harvestable": {m.name: True for m in MATERIALS if m.leaves is not None},
         "npcKinds": [{"name": k, "colour": NPC_COLOURS[k], "shape": NPC_SHAPES[k]} for k in NPC_KINDS],
-        "panels": line_panels(names),
+        "panels": panels_of(columns),
         "acts": ACTS,
+        "eventKinds": EVENT_KINDS,
     }
 
 

@@ -118,6 +118,7 @@ function viewCard(state, tick, width) {
       element("b", {}, `tick ${data.tables.tick[tick]}`), clusterChip(state, tick),
       ...VITALS.map((name) => vitalBar(name, vitals[name])),
       element("span", { class: "action" }, data.action(tick)),
+      ...data.eventsBetween(tick, tick + 1).map(({ text }) => element("span", { class: "event" }, text)),
       target ? element("span", { class: "target" }, `target has health ${target.health}`) : null,
     ),
   );

@@ -16,7 +16,7 @@ _LARGEST_MAP = 1 << 12
 
 
 def view_tables(seen: Observed) -> dict[str, np.ndarray]:
-    """Return what T ticks show, which come episode by episode and in each of them life by life.
+    """Return what T ticks show, which come life by life.
 
     Returns:
         `view.row` and `view.col`: the place of the view's first tile, (T,). `view.tiles`: materials, (T, 225) uint8,
@@ -70,13 +70,9 @@ def _changes(records: Records, first: np.ndarray) -> np.ndarray:
     """
     views = records.tile[:, :, TILE_COLUMNS.index("material")].astype(np.uint8).reshape(-1, SIDE, SIDE)
     changes = np.empty_like(views)
-    world = np.zeros(first.max(axis=0) + SIDE, np.uint8)
-    episode = None
-    for i, (row, col) in enumerate(first.tolist()):
-        if records.episode[i] != episode:
-            episode = records.episode[i]
-            world[:] = 0
-        seen = world[row : row + SIDE, col : col + SIDE]
+    worlds = {episode: np.zeros(first.max(axis=0) + SIDE, np.uint8) for episode in np.unique(records.episode).tolist()}
+    for i, ((row, col), episode) in enumerate(zip(first.tolist(), records.episode.tolist(), strict=True)):
+        seen = worlds[episode][row : row + SIDE, col : col + SIDE]
         np.bitwise_xor(views[i], seen, out=changes[i])
         seen[:] = views[i]
     return changes.reshape(-1, TILES_IN_VIEW)
