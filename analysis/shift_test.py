@@ -11,6 +11,7 @@ from analysis.shifts import ShiftedSums, shifted_sums
 
 _RANK = 10  # exceedances that make a counted p-value steady enough to be taken as it is
 _FEWEST_FOR_TAIL = 99
+_ROUNDING = 1e-9  # values that differ by less are ties
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def counted_p(observed: np.ndarray, null: np.ndarray) -> np.ndarray:
 
     Phipson and Smyth 2010: the labels as they are count among the permutations, so p is never 0.
     """
-    return (1 + (null >= observed - 1e-9).sum(axis=0)) / (1 + len(null))
+    return (1 + (null >= observed - _ROUNDING).sum(axis=0)) / (1 + len(null))
 
 
 def _p_values(sums: ShiftedSums) -> np.ndarray:
@@ -91,7 +92,7 @@ def _with_tail(p: np.ndarray, size: np.ndarray, sums: ShiftedSums) -> np.ndarray
     far, near = (stats.t.sf(_t(value, sums.informative), freedom) for value in (size[0], rank))
     with np.errstate(invalid="ignore", divide="ignore"):
         tail = (1 + _RANK) / len(size) * far / near
-    return np.where((size[0] > rank) & (near > 0), np.maximum(tail, np.finfo(float).tiny), p)
+    return np.where((size[0] > rank + _ROUNDING) & (near > 0), np.maximum(tail, np.finfo(float).tiny), p)
 
 
 def _t(ratio: np.ndarray, lives: np.ndarray) -> np.ndarray:

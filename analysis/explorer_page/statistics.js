@@ -110,7 +110,7 @@ function firstAtLeast(sorted, value) {
 /** Beyond the 10th largest null value, Student's tail, tied to the permutations there. */
 function withTail(counted, observed, nulls, lives, freedom) {
   const rank = nulls[nulls.length - RANK];
-  if (observed <= rank) return counted;
+  if (observed <= rank + ROUNDING) return counted;
   const far = studentTail(asT(observed, lives), freedom);
   const near = studentTail(asT(rank, lives), freedom);
   if (!(near > 0)) return counted;
