@@ -31,8 +31,9 @@ class SelectionPanel {
   heading(selection) {
     const { tables } = this.data;
     const lives = new Set(Array.from(selection, (point) => this.data.lifeOf(tables["point.tick"][point]).start)).size;
+    const counted = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
     const share = ((100 * selection.length) / this.data.count).toFixed(1);
-    return element("p", {}, element("b", {}, `${selection.length.toLocaleString("en")} points (${share}%) of ${lives.toLocaleString("en")} lives`));
+    return element("p", {}, element("b", {}, `${counted(selection.length, "point", "points")} (${share}%) of ${counted(lives, "life", "lives")}`));
   }
 
   /** Strongest effects first. */
