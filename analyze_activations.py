@@ -85,6 +85,7 @@ def analyse(
     if settings.umap_pairs:
         views.draw_umap_pairs(run, clustering)
     views.write_summary(run, summary, report)
+    views.write_report(run)
     if summary:
         console.print(cluster_table(summary))
         console.print(verdict_lines(summary), highlight=False)

@@ -56,7 +56,7 @@ def shifted_sums(
         Which columns, and their sums: so many columns at a time as keep memory small.
     """
     member = one_hot(labels)[lives.order]
-    chosen = _random_shifts(lives, permutations, seed)
+    chosen = _rows_of(random_shifts(lives, permutations, seed), lives)
     at_once = max(1, _ENTRIES_AT_ONCE // max(1, member.size))
     for first in range(0, columns.shape[1], at_once):
         some = slice(first, min(first + at_once, columns.shape[1]))
@@ -64,16 +64,18 @@ def shifted_sums(
         yield some, _sums_of(chosen, table, lives, member.shape[1])
 
 
-def _random_shifts(lives: Lives, permutations: int, seed: int) -> sparse.csr_array:
-    """Return which row of a table of all shifts each permutation takes for each life, (M + 1, B) of 0 and 1."""
-    rng = np.random.default_rng(seed)
-    shifts = rng.integers(0, lives.lengths, (permutations + 1, len(lives)))
+def random_shifts(lives: Lives, permutations: int, seed: int) -> np.ndarray:
+    """Return by how many records each permutation shifts each life's labels, (M + 1, L) int64; first by none."""
+    shifts = np.random.default_rng(seed).integers(0, lives.lengths, (permutations + 1, len(lives)))
     shifts[0] = 0
-    ends = np.arange(permutations + 2) * len(lives)
+    return shifts
+
+
+def _rows_of(shifts: np.ndarray, lives: Lives) -> sparse.csr_array:
+    """Return which row of a table of all shifts each permutation takes for each life, (M + 1, B) of 0 and 1."""
+    ends = np.arange(len(shifts) + 1) * len(lives)
     places = (lives.starts + shifts).ravel()
-    return sparse.csr_array(
-        (np.ones(len(places), np.float32), places, ends), shape=(permutations + 1, len(lives.order))
-    )
+    return sparse.csr_array((np.ones(len(places), np.float32), places, ends), shape=(len(shifts), len(lives.order)))
 
 
 def centred(columns: np.ndarray, lives: Lives) -> np.ndarray:

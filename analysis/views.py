@@ -150,6 +150,14 @@ def write_summary(run: Run, summary: Summary | None, report: ComponentReport | N
     run.folder.save_text("summary.txt", "\n".join([text, report.as_text()]) if report else text)
 
 
+def write_report(run: Run) -> None:
+    """Write report.html: one page that tells what the run found, from what lies in its folder."""
+    from analysis.report_page.report import report_html
+
+    with run.step("writing the report"):
+        run.folder.save_text("report.html", report_html(run.folder.path))
+
+
 def _without_clusters(data: Dataset) -> str:
     return (
         f"Policy {data.metadata.policy}, layer {data.layer}\n"

@@ -14,6 +14,7 @@ from reinforcement_learning.environment import make_environment, observation_lay
 from reinforcement_learning.extraction import Plan
 from reinforcement_learning.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
 from tests.recorded import Recording, record
 

@@ -2,39 +2,6 @@
 
 /* The replay's tables, unpacked. Players and NPCs are counted from 0; ids are the game's. */
 
-const INTEGERS = { i1: Int8Array, i2: Int16Array, i4: Int32Array };
-
-/** Inflate base64 text to bytes. */
-async function inflated(base64) {
-  const binary = atob(base64);
-  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
-/** Cut the bytes into tables: each stores differences along its last axis, which are added up here. */
-function unpacked(columns, bytes) {
-  const tables = {};
-  let at = 0;
-  for (const { name, kind, shape } of columns) {
-    if (kind === "json") {
-      tables[name] = JSON.parse(new TextDecoder().decode(bytes.subarray(at, at + shape[0])));
-      at += shape[0];
-      continue;
-    }
-    const type = INTEGERS[kind];
-    const size = shape.reduce((product, length) => product * length, 1);
-    const values = new type(bytes.slice(at, at + size * type.BYTES_PER_ELEMENT).buffer);
-    const length = shape[shape.length - 1];
-    for (let start = 0; start < size; start += length) {
-      for (let i = start + 1; i < start + length; i++) values[i] += values[i - 1];
-    }
-    tables[name] = values;
-    at += size * type.BYTES_PER_ELEMENT;
-  }
-  return tables;
-}
-
 /** Players or NPCs: one table a property, each entity's ticks side by side. */
 class Entities {
   constructor(prefix, facts, tables, ticks) {

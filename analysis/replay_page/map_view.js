@@ -186,18 +186,13 @@ class MapView {
     }
   }
 
-  /** Up close, a mark on what can be harvested, an empty one on what was: not by colour alone. */
+  /** Up close, a mark on what can be harvested or was. */
   drawTileMark(row, col) {
     const place = row * this.data.cols + col;
     const full = this.data.fullTiles[place];
     if (this.data.facts.harvested[full] === full) return;
     const { x, y } = this.camera.toScreen(row, col);
-    const shapes = { foilage: "dot", tree: "triangle", ore: "square", crystal: "diamond", herb: "circle", fish: "dot" };
-    shapePath(this.context, shapes[this.data.facts.materials[full].name], x, y, this.camera.scale * 0.2);
-    this.context.lineWidth = 1;
-    this.context.fillStyle = this.context.strokeStyle = this.clock.harvested[place] ? "#00000055" : "#ffffffa0";
-    if (this.clock.harvested[place]) this.context.stroke();
-    else this.context.fill();
+    drawTileMark(this.context, this.data.facts.materials[full].name, this.clock.harvested[place] !== 0, x, y, this.camera.scale);
   }
 
   drawEntity({ group, index, x, y, alive }) {

@@ -2,17 +2,6 @@
 
 /* The side panel: the list of agents, the followed agent, the legend. All text goes in as text, never as HTML. */
 
-/** Make an element: element("p", {class: "x"}, "text", child). */
-function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null) made.setAttribute(name, value);
-  }
-  made.append(...children.filter((child) => child !== null));
-  return made;
-}
-
 /** A dot in a player's colour, hollow where its label is not this tick's own. */
 function dot({ colour, solid }) {
   const made = element("span", { class: "dot", "aria-hidden": "true" });

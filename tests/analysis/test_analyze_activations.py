@@ -57,7 +57,7 @@ def summary(run: Path) -> dict:
 def test_everything_promised_is_in_the_run_folder(run: Path) -> None:
     assert run.name == f"planted-sub{SUBSAMPLE}-c15"
     arrays = {"embedding.npy", "cluster_labels.npz", "features.npz"}
-    words = {"run.json", "summary.json", "summary.txt", "DONE.json"}
+    words = {"run.json", "summary.json", "summary.txt", "report.html", "DONE.json"}
     assert {path.name for path in run.iterdir()} == FIGURES | arrays | words
     for name in FIGURES:
         assert (run / name).read_bytes().startswith(b"\x89PNG")

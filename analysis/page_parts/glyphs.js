@@ -1,6 +1,6 @@
 "use strict";
 
-/* The marks that are drawn on the map, on the time line and in the legend. */
+/* The marks that are drawn on maps and views, on time lines and in legends. */
 
 const EVENT_MARKS = {
   "death": { colour: "#ff8fa3", shape: "cross" },
@@ -72,6 +72,16 @@ function drawPlayer(context, x, y, radius, { colour, solid }) {
 
 function drawNpc(context, x, y, radius, kind) {
   drawShape(context, kind.shape, x, y, radius, kind.colour, kind.shape === "square" ? "#ff6b5e" : "#101214");
+}
+
+/** A mark on what can be harvested, a filled one, and on what was, an empty one: not by colour alone. */
+function drawTileMark(context, material, harvested, x, y, scale) {
+  const shapes = { foilage: "dot", tree: "triangle", ore: "square", crystal: "diamond", herb: "circle", fish: "dot" };
+  shapePath(context, shapes[material], x, y, scale * 0.2);
+  context.lineWidth = 1;
+  context.fillStyle = context.strokeStyle = harvested ? "#00000055" : "#ffffffa0";
+  if (harvested) context.stroke();
+  else context.fill();
 }
 
 /** An attack: a line with a white seam and an arrow head, which stops short of its target by a gap. */

@@ -1,0 +1,134 @@
+"use strict";
+
+/* The clusters: what the analysis says of each, and what people call it; kept in the browser, exported, imported. */
+
+const LABELS_KIND = "labels of clusters";
+
+class ClusterPanel {
+  constructor(state) {
+    this.state = state;
+    this.facts = state.data.facts;
+    this.message = document.getElementById("labels-message");
+    this.inputs = new Map();
+    document.getElementById("cluster-list").append(...this.facts.clusters.map((cluster) => this.item(cluster)), this.noise());
+    document.getElementById("export-labels").addEventListener("click", () => this.exportLabels());
+    const file = document.getElementById("import-labels");
+    file.addEventListener("change", async () => {
+      if (file.files.length) this.importLabels(await file.files[0].text());
+      file.value = "";
+    });
+    this.restore();
+  }
+
+  item(cluster) {
+    const input = element("input", {
+      type: "text", maxlength: "200", placeholder: "your label", "aria-label": `Label of cluster ${cluster.label}`,
+      onchange: () => this.rename(cluster.label, input.value),
+    });
+    this.inputs.set(cluster.label, input);
+    return element(
+      "li", { "data-cluster": String(cluster.label) },
+      element(
+        "div", { class: "row" }, swatchOf(cluster), element("b", {}, `cluster ${cluster.label}`),
+        element("span", { class: "dim" }, `${cluster.records.toLocaleString("en")} records, ${(100 * cluster.share).toFixed(1)}%`),
+        element("button", { type: "button", onclick: () => this.select(cluster.label) }, "Select"),
+      ),
+      element("p", { class: "dim" }, cluster.description), input,
+    );
+  }
+
+  noise() {
+    const { noise } = this.facts;
+    if (!noise.records) return "";
+    return element(
+      "li", {}, element(
+        "div", { class: "row" }, swatchOf({ ...noise, symbol: "circle" }), element("b", {}, "noise"),
+        element("span", { class: "dim" }, `${noise.records.toLocaleString("en")} records in no cluster`),
+        element("button", { type: "button", onclick: () => this.select(noise.label) }, "Select"),
+      ),
+    );
+  }
+
+  select(label) {
+    const labels = this.state.data.tables["point.label"];
+    const points = Int32Array.from({ length: labels.length }, (_, i) => i).filter((point) => labels[point] === label);
+    this.state.set("selection", points.length ? points : null);
+  }
+
+  // ---- labels of people
+
+  rename(label, text) {
+    const names = { ...this.state.names };
+    if (text.trim()) names[label] = text.trim();
+    else delete names[label];
+    this.take(names);
+  }
+
+  take(names) {
+    for (const [label, input] of this.inputs) input.value = names[label] ?? "";
+    this.state.set("names", names);
+    this.keep();
+  }
+
+  /** Pages opened from disk may have no storage: then labels last until the page is closed, and the page says so. */
+  keep() {
+    try {
+      localStorage.setItem(this.storageKey(), JSON.stringify(this.state.names));
+      this.say("");
+    } catch {
+      this.say("This browser keeps nothing for pages opened from disk: export your labels before you close the page.");
+    }
+  }
+
+  restore() {
+    try {
+      const kept = localStorage.getItem(this.storageKey());
+      if (kept) this.take(checkedNames(JSON.parse(kept), this.inputs));
+    } catch {
+      this.say("");
+    }
+  }
+
+  storageKey() { return `explorer labels ${this.facts.runKey}`; }
+
+  say(text) { this.message.textContent = text; }
+
+  exportLabels() {
+    const content = { kind: LABELS_KIND, run: this.facts.run, runKey: this.facts.runKey, labels: this.state.names };
+    const blob = new Blob([JSON.stringify(content, null, 2) + "\n"], { type: "application/json" });
+    const link = element("a", { href: URL.createObjectURL(blob), download: `${this.facts.run}-labels.json` });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+
+  importLabels(text) {
+    let content;
+    try {
+      content = JSON.parse(text);
+    } catch {
+      this.say("That file is not JSON: choose one that this page has exported.");
+      return;
+    }
+    if (content?.kind !== LABELS_KIND) {
+      this.say("That file holds no labels of clusters: choose one that this page has exported.");
+    } else if (content.runKey !== this.facts.runKey) {
+      this.say(`Those labels are of another run (${content.run}): they would name the wrong clusters.`);
+    } else {
+      this.take(checkedNames(content.labels, this.inputs));
+    }
+  }
+}
+
+/** Only texts, only of clusters that there are. */
+function checkedNames(names, clusters) {
+  const kept = [...clusters.keys()].filter((label) => typeof names?.[label] === "string" && names[label].trim());
+  return Object.fromEntries(kept.map((label) => [label, names[label].trim().slice(0, 200)]));
+}
+
+/** A cluster's mark as in the scatter. */
+function swatchOf({ colour, symbol }) {
+  const shapes = {
+    "circle": "circle", "square": "square", "diamond": "diamond", "triangle-up": "triangle", "cross": "cross", "x": "cross",
+  };
+  return markCanvas((context) => drawShape(context, shapes[symbol] ?? "circle", 8, 8, 5, colour, "#ffffff"));
+}

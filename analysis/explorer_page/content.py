@@ -1,0 +1,126 @@
+"""What the explorer shows: an analysis run's points, and every tick of the lives that they are from."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from activation_store.reader import Progress, read_dump, read_identity, read_metadata
+from activation_store.schema import LIFE_KEY
+from analysis.carried_labels import CarriedLabels, carry_labels, fit_rule
+from analysis.features import Feature, feature_matrix, features_named
+from analysis.features.observed import Observed
+from analysis.finished_run import FinishedRun
+from analysis.life_endings import DONE, KILLS
+from analysis.lives import Lives, lives_of, places_among
+from analysis.shifts import random_shifts
+from analysis.timeline import Timeline, timeline_of
+from user_error import UserError
+
+Step = Callable[[str], AbstractContextManager[Progress]]
+"""Shows that a step runs, and gives what is to be told the share done."""
+
+_FEWEST_PERMUTATIONS = 99
+_MOST_SHIFTS = 6_000_000  # about as many bytes in the page
+
+
+@dataclass(frozen=True, eq=False)
+class Explored:
+    """N points, T ticks, F features, L lives.
+
+    Attributes:
+        run: that found the points.
+        seen: every tick of the points' lives, in the order of `timeline`.
+        timeline: how agents fared at those ticks, life by life, in order of ticks.
+        rows: which of the run's records the points are, rising, (N,) int64.
+        place: which tick each point is, (N,) int64.
+        carried: a label for every tick, and how it was found.
+        features: columns of `values`.
+        values: of the points, (N, F) float64.
+        lives_of_run: lives that the run has records of; more than L where some are left out.
+    """
+
+    run: FinishedRun
+    seen: Observed
+    timeline: Timeline
+    rows: np.ndarray
+    place: np.ndarray
+    carried: CarriedLabels
+    features: tuple[Feature, ...]
+    values: np.ndarray
+    lives_of_run: int
+
+    @cached_property
+    def tick_labels(self) -> tuple[np.ndarray, np.ndarray]:
+        """The cluster of each tick, (T,) int64, and whether the run itself gave it, (T,) bool."""
+        return self.carried.of(self.seen.records)
+
+    @cached_property
+    def lives(self) -> Lives:
+        """Which life each point belongs to, as the run's statistics number lives."""
+        return lives_of(self.seen.records.take(self.place))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all lives of the run are there."""
+        return len(self.lives) == self.lives_of_run
+
+    @cached_property
+    def shifts(self) -> np.ndarray:
+        """By how many records each permutation of the run's test shifts each life's labels, (M + 1, L) int64.
+
+        The first row is no shift. With very many lives there are fewer permutations than the run's.
+        """
+        permutations = min(self.run.permutations, max(_FEWEST_PERMUTATIONS, _MOST_SHIFTS // len(self.lives)))
+        return random_shifts(self.lives, permutations, self.run.seed)
+
+
+def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
+    """Read every tick of a run's lives; of a larger dump, of lives drawn at random with the run's seed.
+
+    Args:
+        run: to show.
+        most_ticks: to read; whole lives are left out above it.
+        step: shows progress.
+
+    Raises:
+        UserError: as `activation_store.reader.read_dump`; the run names features that there are not, or records that
+            are not in the dump; no life is short enough.
+    """
+    metadata = read_metadata(run.dump)
+    features = features_named(feature["name"] for feature in run.summary["features"])
+    lives_of_run = np.unique(np.stack([run.clusters.places[name] for name in LIFE_KEY], axis=1), axis=0)
+    chosen = _chosen_lives(run, lives_of_run, most_ticks)
+    columns = [name for name in (DONE, KILLS) if name in metadata.columns]
+    with step(f"reading {run.dump.name}") as report:
+        read = read_dump(
+            run.dump, layers=[], columns=columns, leave_out=["tables"], lives=chosen.tolist(), progress=report
+        )
+    with step("working out what happened"):
+        timeline = timeline_of(read, metadata)
+    records = timeline.records
+    place = places_among(run.clusters.places, vars(records))
+    rows = np.flatnonzero(place >= 0)
+    if not len(rows) or (len(chosen) == len(lives_of_run) and len(rows) < len(place)):
+        raise UserError(f"{run.clusters.path} labels records that {run.dump} does not hold: analyse the dump again")
+    with step("computing features"):
+        values = feature_matrix(records.take(place[rows]), metadata, features, records)
+    with step("finding labels for ticks that the run left out") as report:
+        rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
+        carried = carry_labels(run.clusters, run.dump, rule, chosen.tolist(), lambda share: report(0.5 + share / 2))
+    seen = Observed(records, metadata)
+    return Explored(run, seen, timeline, rows, place[rows], carried, features, values, len(lives_of_run))
+
+
+def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.ndarray:
+    """Return the lives to read: all, (L, 3), or as many, drawn at random, as have no more ticks than wanted."""
+    identity = read_identity(run.dump)
+    of_dump, lengths = np.unique(np.stack([identity[name] for name in LIFE_KEY], axis=1), axis=0, return_counts=True)
+    ticks = dict(zip(map(tuple, of_dump.tolist()), lengths.tolist(), strict=True))
+    drawn = np.random.default_rng(run.seed).permutation(lives)
+    kept = drawn[np.cumsum([ticks.get(tuple(life), 0) for life in drawn.tolist()]) <= most_ticks]
+    if not len(kept):
+        raise UserError(f"--max-ticks {most_ticks} does not hold one life of {run.dump}: give more")
+    return kept

@@ -1,0 +1,147 @@
+"use strict";
+
+/* The explorer's tables, unpacked: N points, and T ticks of their lives, life by life. Points and ticks count from 0. */
+
+class ExplorerData {
+  constructor(facts, tables) {
+    this.facts = facts;
+    this.tables = tables;
+    this.count = tables["point.tick"].length;
+    this.ticks = tables.tick.length;
+    this.features = facts.features.map((feature, i) => ({ ...feature, values: tables[`feature.${i}`] }));
+    this.views = this.unfoldViews();
+    this.entityStart = running(tables["entity.count"]);
+    this.lifeStart = running(tables["life.ticks"]);
+    this.pointAt = new Map(Array.from(tables["point.tick"], (tick, point) => [tick, point]));
+    this.clusters = new Map(facts.clusters.map((cluster) => [cluster.label, cluster]));
+  }
+
+  static async load() {
+    const facts = JSON.parse(document.getElementById("explorer-facts").textContent);
+    const content = document.getElementById("explorer-content");
+    const tables = unpacked(facts.columns, await inflated(content.textContent.trim()));
+    content.remove();
+    return new ExplorerData(facts, tables);
+  }
+
+  /** Each view is stored as what changed since its tiles were last seen in the episode; undo that, in place. */
+  unfoldViews() {
+    const { "view.tiles": views, "view.row": row, "view.col": col, episode } = this.tables;
+    const { side } = this.facts;
+    const most = (values) => values.reduce((largest, value) => Math.max(largest, value), 0);
+    const [width, height] = [most(col) + side, most(row) + side];
+    const worlds = new Map(Array.from(new Set(episode), (number) => [number, new Uint8Array(width * height)]));
+    for (let tick = 0; tick < this.ticks; tick++) {
+      const world = worlds.get(episode[tick]);
+      for (let tile = 0; tile < side * side; tile++) {
+        const place = (row[tick] + Math.floor(tile / side)) * width + col[tick] + (tile % side);
+        world[place] = views[tick * side * side + tile] ^= world[place];
+      }
+    }
+    return views;
+  }
+
+  /** Numbers of the materials in a tick's view, row by row. */
+  view(tick) {
+    const tiles = this.facts.side ** 2;
+    return this.views.subarray(tick * tiles, (tick + 1) * tiles);
+  }
+
+  /** The others in a tick's view: [{kind, id, health, down, right, attacked}]; kind 0 is a player. */
+  others(tick) {
+    const { tables } = this;
+    const first = this.entityStart[tick];
+    return Array.from({ length: tables["entity.count"][tick] }, (_, i) => ({
+      kind: tables["entity.kind"][first + i],
+      id: tables["entity.id"][first + i],
+      health: tables["entity.health"][first + i],
+      down: tables["entity.down"][first + i],
+      right: tables["entity.right"][first + i],
+      attacked: tables["attack.target"][tick] === i,
+    }));
+  }
+
+  vitals(tick) {
+    return Object.fromEntries(["health", "food", "water"].map((name) => [name, this.tables[`self_${name}`][tick]]));
+  }
+
+  action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
+
+  /** What happened at ticks from start to before end: [{tick, kind, text}]. */
+  eventsBetween(start, end) {
+    const { "event.tick": ticks, "event.kind": kinds, "event.words": words, events } = this.tables;
+    const first = ticks.findIndex((tick) => tick >= start);
+    const found = [];
+    for (let i = first; i >= 0 && i < ticks.length && ticks[i] < end; i++) {
+      found.push({ tick: ticks[i], kind: this.facts.eventKinds[kinds[i]], text: events[words[i]] });
+    }
+    return found;
+  }
+
+  /** Place of the agent on the map. */
+  place(tick) {
+    const middle = Math.floor(this.facts.side / 2);
+    return { row: this.tables["view.row"][tick] + middle, col: this.tables["view.col"][tick] + middle };
+  }
+
+  /** First tick of the life that a tick belongs to, and the one after its last. */
+  lifeOf(tick) {
+    let [low, high] = [0, this.lifeStart.length - 1];
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.lifeStart[middle] <= tick) low = middle;
+      else high = middle;
+    }
+    return { start: this.lifeStart[low], end: this.lifeStart[low + 1] };
+  }
+
+  /** The points of the life that a tick belongs to, in order of ticks. */
+  pointsOfLife(tick) {
+    const { start, end } = this.lifeOf(tick);
+    const ticks = Array.from({ length: end - start }, (_, i) => start + i);
+    return ticks.filter((at) => this.pointAt.has(at)).map((at) => this.pointAt.get(at));
+  }
+
+  colourOf(label) {
+    return this.clusters.get(label)?.colour ?? (label === this.facts.noise.label ? this.facts.noise.colour : "#ffffff");
+  }
+
+  nameOf(label) {
+    return label === this.facts.noise.label ? "noise" : `cluster ${label}`;
+  }
+}
+
+/** Where each part starts, and where the last ends: [2, 3] gives [0, 2, 5]. */
+function running(counts) {
+  const starts = new Int32Array(counts.length + 1);
+  counts.forEach((count, i) => { starts[i + 1] = starts[i] + count; });
+  return starts;
+}
+
+/** What the user looks at. Tells listeners of "change" what changed: hovered, tick, colourBy, selection or names. */
+class ExplorerState extends EventTarget {
+  constructor(data) {
+    super();
+    this.data = data;
+    this.hovered = null; // a point
+    this.tick = null; // of the life that is open
+    this.colourBy = "cluster";
+    this.selection = null; // points, or none
+    this.names = {}; // labels that people gave to clusters
+  }
+
+  set(what, value) {
+    this[what] = value;
+    this.dispatchEvent(new CustomEvent("change", { detail: what }));
+  }
+
+  on(what, act) {
+    this.addEventListener("change", ({ detail }) => { if (what.includes(detail)) act(); });
+  }
+
+  /** A cluster's name, with what people call it. */
+  called(label) {
+    const given = this.names[label];
+    return this.data.nameOf(label) + (given ? `: ${given}` : "");
+  }
+}

@@ -1,0 +1,194 @@
+"use strict";
+
+/* The embedding: one scatter of all points, drawn by plotly; the open life as a path over it. */
+
+const POINTS = 0;
+const LIFE = 1; // all points of the open life
+const PATH = 2; // lines between the latest of them
+const HERE = 3;
+const PATH_POINTS = 4; // before the open tick, and as many after it
+const OUTLIERS = 0.01; // share of values at either end that the colours do not spread over
+const UNSELECTED = 0.08;
+
+class Embedding {
+  constructor(state) {
+    this.state = state;
+    this.data = state.data;
+    this.div = document.getElementById("plot");
+    this.scatter = hasWebGL() ? "scattergl" : "scatter";
+  }
+
+  async draw() {
+    await Plotly.newPlot(this.div, this.traces(), this.layout(), {
+      responsive: true, scrollZoom: true, displaylogo: false, displayModeBar: true,
+      modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+    });
+    this.div.on("plotly_hover", ({ points }) => this.pointed(points, (point) => this.state.set("hovered", point)));
+    this.div.on("plotly_click", ({ points }) => this.pointed(points, (point) => {
+      this.state.set("tick", this.data.tables["point.tick"][point]);
+    }));
+    this.div.on("plotly_selected", (event) => this.selected(event));
+    this.div.on("plotly_deselect", () => this.state.set("selection", null));
+    this.state.on(["colourBy", "names"], () => this.recolour());
+    this.state.on(["tick"], () => this.showLife());
+    this.state.on(["selection"], () => this.showSelection());
+  }
+
+  /** Act on the point that an event is about, if there is one. */
+  pointed(points, act) {
+    const found = points.find(({ curveNumber }) => curveNumber === POINTS);
+    if (found) act(found.pointNumber);
+    else if (points.length && points[0].customdata !== undefined) act(points[0].customdata);
+  }
+
+  selected(event) {
+    if (!event) return;
+    const points = event.points.filter(({ curveNumber }) => curveNumber === POINTS).map(({ pointNumber }) => pointNumber);
+    this.state.set("selection", points.length ? Int32Array.from(points).sort() : null);
+  }
+
+  traces() {
+    const whatever = { marker: { opacity: 1 } }; // a selection is of points, so it must not change these
+    const over = { type: this.scatter, x: [], y: [], hoverinfo: "skip", showlegend: false, selected: whatever, unselected: whatever };
+    return [
+      {
+        type: this.scatter, mode: "markers", x: this.data.tables["point.x"], y: this.data.tables["point.y"],
+        marker: { size: this.size(), line: { width: 0 }, ...this.colours() }, text: this.texts(), hoverinfo: "text",
+        unselected: { marker: { opacity: UNSELECTED } }, showlegend: false,
+      },
+      { ...over, mode: "markers", marker: { color: "#111418", size: 4.5 } },
+      { ...over, mode: "lines", line: { color: "#111418", width: 1.2 } },
+      { ...over, mode: "markers", marker: { color: "rgba(0,0,0,0)", size: 17, line: { color: "#d7263d", width: 3 } } },
+    ];
+  }
+
+  layout() {
+    const axis = { zeroline: false, showgrid: false, ticks: "", showticklabels: false, linecolor: "#8a929b", mirror: true, showline: true };
+    return {
+      margin: { l: 34, r: 12, t: 12, b: 30 }, hovermode: "closest", dragmode: "pan", uirevision: "kept",
+      paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", font: { family: "system-ui, sans-serif", size: 12 },
+      xaxis: { ...axis, title: { text: `${this.data.facts.axes} 1`, standoff: 6 } },
+      yaxis: { ...axis, title: { text: `${this.data.facts.axes} 2`, standoff: 4 } },
+      hoverlabel: { bgcolor: "#1e2329", font: { color: "#ffffff" } },
+    };
+  }
+
+  size() { return Math.max(2.6, Math.min(8, 1.5 * Math.sqrt(12000 / Math.max(this.data.count, 1)) + 1.6)); }
+
+  texts() {
+    const { tables } = this.data;
+    return Array.from(tables["point.tick"], (tick, point) => escaped(
+      `${this.state.called(tables["point.label"][point])}\nagent ${tables.agent[tick]}, episode ${tables.episode[tick]}, tick ${tables.tick[tick]}`
+      + (this.values() ? `\n${this.quantity().name} ${shortNumber(this.values()[point])}` : ""),
+    ).replaceAll("\n", "<br>"));
+  }
+
+  // ---- colours
+
+  /** The feature or column that colours stand for; undefined for categories. */
+  quantity() {
+    const [kind, key] = this.state.colourBy.split(/\.(.*)/s);
+    if (kind === "feature") return this.data.features[Number(key)];
+    if (kind === "column") return { name: key, unit: { tick: "ticks", reward: "", value: "", episode: "" }[key], of: key };
+    return undefined;
+  }
+
+  /** One number a point, or null where colours stand for categories. */
+  values() {
+    const quantity = this.quantity();
+    if (!quantity) return null;
+    if (quantity.values) return quantity.values;
+    const column = this.data.tables[quantity.of];
+    return Array.from(this.data.tables["point.tick"], (tick) => column[tick]);
+  }
+
+  colours() {
+    const values = this.values();
+    return values ? this.scaleColours(values) : this.categoryColours();
+  }
+
+  scaleColours(values) {
+    const { name, unit } = this.quantity();
+    const [low, high] = span(values);
+    return {
+      color: values, colorscale: "Viridis", reversescale: true, cmin: low, cmax: high, showscale: true, symbol: "circle",
+      colorbar: { title: { text: escaped(unit ? `${name} (${unit})` : name), side: "right" }, thickness: 14, len: 0.7, outlinewidth: 0 },
+    };
+  }
+
+  categoryColours() {
+    const groups = this.groups();
+    const place = new Map(groups.map(({ label }, i) => [label, i]));
+    const labels = this.data.tables["point.label"];
+    const stops = groups.flatMap(({ colour }, i) => [[i / groups.length, colour], [(i + 1) / groups.length, colour]]);
+    const byPolicy = this.state.colourBy === "policy";
+    const symbols = groups.map(({ symbol }) => symbol);
+    return {
+      color: Array.from(labels, (label) => (byPolicy ? 0 : place.get(label))), colorscale: stops, reversescale: false,
+      cmin: -0.5, cmax: groups.length - 0.5, showscale: false,
+      symbol: new Set(symbols).size > 1 ? Array.from(labels, (label) => symbols[place.get(label)]) : "circle",
+    };
+  }
+
+  groups() {
+    if (this.state.colourBy === "policy") return [{ label: 0, colour: this.data.facts.policyColour, symbol: "circle" }];
+    const { noise, clusters } = this.data.facts;
+    return [{ ...noise, symbol: "circle" }, ...clusters];
+  }
+
+  recolour() {
+    const changes = Object.entries(this.colours()).map(([key, value]) => [`marker.${key}`, [value]]);
+    Plotly.restyle(this.div, { ...Object.fromEntries(changes), text: [this.texts()] }, [POINTS]);
+  }
+
+  // ---- what is marked
+
+  showLife() {
+    const { tick } = this.state;
+    const points = tick === null ? [] : this.data.pointsOfLife(tick);
+    const latest = points.findLastIndex((point) => this.data.tables["point.tick"][point] <= tick);
+    const near = points.slice(Math.max(0, latest - PATH_POINTS), latest + PATH_POINTS + 1);
+    const shown = [points, near, points.slice(latest, latest + 1)];
+    const places = (axis) => shown.map((some) => some.map((point) => this.data.tables[`point.${axis}`][point]));
+    Plotly.restyle(this.div, { x: places("x"), y: places("y") }, [LIFE, PATH, HERE]);
+  }
+
+  showSelection() {
+    const { selection } = this.state;
+    Plotly.restyle(this.div, { selectedpoints: [selection ? Array.from(selection) : null] }, [POINTS]);
+    if (!selection) Plotly.relayout(this.div, { selections: [] });
+  }
+
+  /** Where a point is in the window, in CSS pixels. */
+  placeOf(point) {
+    const { xaxis, yaxis } = this.div._fullLayout;
+    const { left, top } = this.div.getBoundingClientRect();
+    return {
+      x: left + xaxis._offset + xaxis.l2p(this.data.tables["point.x"][point]),
+      y: top + yaxis._offset + yaxis.l2p(this.data.tables["point.y"][point]),
+    };
+  }
+}
+
+function hasWebGL() {
+  return Boolean(document.createElement("canvas").getContext("webgl"));
+}
+
+/** Text that plotly, which knows some tags, shows as it stands. */
+function escaped(text) {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}
+
+function shortNumber(value) {
+  if (value === null || Number.isNaN(value)) return "n/a";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  return String(Number(value.toPrecision(4))).replace("-", "−");
+}
+
+/** Ends of the values without outliers; of all values where that leaves nothing. */
+function span(values) {
+  const sorted = Float64Array.from(values).filter((value) => !Number.isNaN(value)).sort();
+  const at = (share) => sorted[Math.round(share * (sorted.length - 1))] ?? 0;
+  const ends = [at(OUTLIERS), at(1 - OUTLIERS)];
+  return ends[0] < ends[1] ? ends : [at(0), at(1)];
+}

@@ -1,0 +1,238 @@
+"use strict";
+
+/* The life that is open: what was seen around a tick, and how the agent fared at every tick, drawn by plotly. */
+
+const GAP = 0.02; // between panels, of the height
+const LANE_HEIGHTS = { line: 84, lane: 15, strip: 30, margins: 60 };
+const LINE_COLOURS = { self_health: "#c8453f", self_food: "#b97800", self_water: "#2b7fb8" };
+const OTHER_COLOURS = ["#3f4a55", "#832db6", "#a3600f", "#c2264b"];
+const EVENT_LOOKS = {
+  "ate": ["circle", "#b97800"], "drank": ["circle", "#2b7fb8"], "hit": ["line-ns", "#3f4a55"], "was hit": ["line-ns", "#c8453f"],
+  "killed": ["diamond", "#832db6"], "levelled up": ["triangle-up", "#2f7d46"], "traded": ["square", "#a3600f"], "died": ["x", "#111418"],
+};
+const DASHES = ["solid", "dash", "dot", "dashdot"];
+const DASH_MARKS = ["━", "╌", "┈", "┉"];
+const CARD_WIDTH = 168;
+
+function lineColour(key, number) {
+  return LINE_COLOURS[key] ?? OTHER_COLOURS[number];
+}
+
+class LifePanel {
+  constructor(state) {
+    this.state = state;
+    this.data = state.data;
+    this.section = document.getElementById("life");
+    this.strip = document.getElementById("life-views");
+    this.plot = document.getElementById("timeline");
+    this.slider = document.getElementById("life-tick");
+    this.shown = null;
+    this.listen();
+    state.on(["tick"], () => this.draw());
+    state.on(["names"], () => this.draw(true));
+  }
+
+  listen() {
+    const { state } = this;
+    this.slider.addEventListener("input", () => this.go(this.life.start + Number(this.slider.value)));
+    document.getElementById("close-life").addEventListener("click", () => state.set("tick", null));
+    document.getElementById("previous-tick").addEventListener("click", () => this.go(state.tick - 1));
+    document.getElementById("next-tick").addEventListener("click", () => this.go(state.tick + 1));
+    document.getElementById("previous-point").addEventListener("click", () => this.goToPoint(-1));
+    document.getElementById("next-point").addEventListener("click", () => this.goToPoint(1));
+    new ResizeObserver(() => { if (state.tick !== null) this.drawViews(); }).observe(this.strip);
+  }
+
+  go(tick) {
+    const { start, end } = this.life;
+    this.state.set("tick", Math.max(start, Math.min(end - 1, tick)));
+  }
+
+  /** The next or previous tick of this life that is a point of the embedding. */
+  goToPoint(step) {
+    for (let tick = this.state.tick + step; tick >= this.life.start && tick < this.life.end; tick += step) {
+      if (this.data.pointAt.has(tick)) {
+        this.go(tick);
+        return;
+      }
+    }
+  }
+
+  draw(anew = false) {
+    const { tick } = this.state;
+    this.section.hidden = tick === null;
+    if (tick === null) {
+      this.shown = null;
+      return;
+    }
+    this.life = this.data.lifeOf(tick);
+    const { tables } = this.data;
+    document.getElementById("life-name").textContent = `Agent ${tables.agent[tick]}, episode ${tables.episode[tick]}: `
+      + `ticks ${tables.tick[this.life.start]} to ${tables.tick[this.life.end - 1]}`;
+    this.slider.max = String(this.life.end - this.life.start - 1);
+    this.slider.value = String(tick - this.life.start);
+    this.slider.setAttribute("aria-valuetext", `tick ${tables.tick[tick]}`);
+    this.drawViews();
+    if (this.shown !== this.life.start || anew) this.drawTimeline();
+    else Plotly.relayout(this.plot, { shapes: this.cursor() });
+    this.shown = this.life.start;
+  }
+
+  /** The tick, and as many before and after it as there is room for. */
+  drawViews() {
+    const room = Math.max(1, Math.floor((this.strip.clientWidth + 10) / (CARD_WIDTH + 10)));
+    const reach = Math.min(4, Math.floor((room - 1) / 2));
+    const ticks = Array.from({ length: 2 * reach + 1 }, (_, i) => this.state.tick - reach + i);
+    this.strip.replaceChildren(...ticks.map((tick) => {
+      if (tick < this.life.start || tick >= this.life.end) {
+        return element("figure", { class: "card none" }, tick < this.life.start ? "before the life" : "after the life");
+      }
+      const card = viewCard(this.state, tick, reach ? CARD_WIDTH - 14 : Math.min(260, this.strip.clientWidth - 20));
+      card.classList.toggle("now", tick === this.state.tick);
+      card.addEventListener("click", () => this.go(tick));
+      return card;
+    }));
+  }
+
+  // ---- the time line: cluster strip, lanes of acts, lines, on a shared axis
+
+  drawTimeline() {
+    const { panels } = this.data.facts;
+    const acts = Object.entries(this.data.facts.acts).filter(([key]) => this.column(key).some((value) => value));
+    const events = this.data.eventsBetween(this.life.start, this.life.end);
+    const kinds = this.data.facts.eventKinds.filter((kind) => events.some((event) => event.kind === kind));
+    const lanes = [kinds, acts.map(([, name]) => name)];
+    const heights = [
+      ...panels.map(() => LANE_HEIGHTS.line), ...lanes.map((names) => LANE_HEIGHTS.lane * names.length + 14), LANE_HEIGHTS.strip,
+    ].reverse();
+    const whole = heights.reduce((sum, height) => sum + height, 0);
+    let bottom = 0;
+    const domains = heights.map((height) => {
+      const domain = [bottom + GAP / 2, bottom + height / whole - GAP / 2];
+      bottom += height / whole;
+      return domain;
+    });
+    const traces = [
+      ...this.stripTraces(), ...this.actTraces(acts), ...this.eventTraces(kinds, events),
+      ...panels.toReversed().flatMap((panel, i) => this.lineTraces(panel, i)),
+    ];
+    Plotly.react(this.plot, traces, this.layout(domains, lanes, panels, whole), {
+      responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+    });
+    this.plot.removeAllListeners("plotly_click");
+    this.plot.on("plotly_click", ({ points }) => this.go(this.tickAt(points[0].x)));
+  }
+
+  column(key) { return this.data.tables[key].subarray(this.life.start, this.life.end); }
+
+  clock() { return this.data.tables.tick.subarray(this.life.start, this.life.end); }
+
+  /** The place, among all ticks, of the life's tick that is nearest to a time. */
+  tickAt(time) {
+    const clock = this.clock();
+    let nearest = 0;
+    clock.forEach((tick, i) => { if (Math.abs(tick - time) < Math.abs(clock[nearest] - time)) nearest = i; });
+    return this.life.start + nearest;
+  }
+
+  layout(domains, [kinds, acts], panels, whole) {
+    const axes = {};
+    const axis = (i, more) => {
+      axes[i === 0 ? "yaxis" : `yaxis${i + 1}`] = { domain: domains[i], fixedrange: true, zeroline: false, gridcolor: "#e7eaee", ...more };
+    };
+    axis(0, { range: [0, 1], showticklabels: false, showgrid: false, title: this.title("cluster") });
+    [acts, kinds].forEach((names, i) => {
+      axis(i + 1, { range: [-0.6, Math.max(1, names.length) - 0.4], tickvals: names.map((_, lane) => lane), ticktext: names });
+    });
+    panels.toReversed().forEach((panel, i) => axis(i + 3, { title: this.title(panel.title), rangemode: "tozero", nticks: 4 }));
+    const clock = this.clock();
+    return {
+      ...axes, height: whole + LANE_HEIGHTS.margins, margin: { l: 76, r: 12, t: 8, b: 40 }, barmode: "overlay", bargap: 0,
+      xaxis: { title: { text: "tick" }, range: [clock[0] - 1, clock[clock.length - 1] + 1], zeroline: false, gridcolor: "#e7eaee", anchor: "y" },
+      hovermode: "x", font: { family: "system-ui, sans-serif", size: 11 }, showlegend: false, shapes: this.cursor(),
+      annotations: panels.toReversed().map((panel, i) => this.legendOf(panel, domains[i + 3][1])),
+      paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", hoverlabel: { namelength: -1 },
+    };
+  }
+
+  title(text) { return { text: text.replace(" (", "<br>("), font: { size: 10 }, standoff: 4 }; }
+
+  /** What a panel's lines are, in their colours. */
+  legendOf(panel, top) {
+    const names = Object.entries(panel.columns).map(([key, name], i) => `<span style="color: ${lineColour(key, i)}">${DASH_MARKS[i]} ${name}</span>`);
+    return {
+      text: names.length > 1 ? names.join("   ") : "", x: 1, y: top, xref: "paper", yref: "paper", xanchor: "right", yanchor: "bottom",
+      showarrow: false, font: { size: 10 }, borderpad: 0,
+    };
+  }
+
+  cursor() {
+    const now = this.data.tables.tick[this.state.tick];
+    return [{ type: "line", xref: "x", yref: "paper", x0: now, x1: now, y0: 0, y1: 1, line: { color: "#d7263d", width: 1.5 } }];
+  }
+
+  lineTraces(panel, number) {
+    const x = Array.from(this.clock());
+    return Object.entries(panel.columns).map(([key, name], i) => ({
+      type: "scatter", mode: "lines", x, y: Array.from(this.column(key)), name, yaxis: `y${number + 4}`,
+      line: { color: lineColour(key, i), width: 1.6, dash: DASHES[i], shape: "hv" },
+      hovertemplate: `${name} %{y}<extra></extra>`,
+    }));
+  }
+
+  actTraces(acts) {
+    const clock = this.clock();
+    return acts.map(([key, name], lane) => {
+      const x = Array.from(clock).filter((_, i) => this.column(key)[i]);
+      return {
+        type: "scatter", mode: "markers", x, y: x.map(() => lane), yaxis: "y2", name,
+        marker: { symbol: "line-ns", size: 10, line: { width: 1.3, color: "#3f4a55" } },
+        hovertemplate: `${name}<extra></extra>`,
+      };
+    });
+  }
+
+  eventTraces(kinds, events) {
+    return kinds.map((kind, lane) => {
+      const own = events.filter((event) => event.kind === kind);
+      const [symbol, colour] = EVENT_LOOKS[kind] ?? ["circle", "#3f4a55"];
+      return {
+        type: "scatter", mode: "markers", x: own.map(({ tick }) => this.data.tables.tick[tick]), y: own.map(() => lane),
+        yaxis: "y3", name: kind, text: own.map(({ text }) => escaped(text)), hovertemplate: "%{text}<extra></extra>",
+        marker: { symbol, color: colour, size: symbol === "line-ns" ? 10 : 7, line: { color: colour, width: symbol === "line-ns" ? 1.3 : 0 } },
+      };
+    });
+  }
+
+  /** Stretches of one label: tall where labels are the ticks' own, low and pale where they were carried over. */
+  stripTraces() {
+    const groups = new Map();
+    for (const stretch of this.stretches()) {
+      const key = `${stretch.label} ${stretch.own}`;
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(stretch);
+    }
+    return [...groups.values()].map((stretches) => {
+      const [{ label, own }] = stretches;
+      const note = own ? "" : " (carried over)";
+      return {
+        type: "bar", yaxis: "y", x: stretches.map(({ from, to }) => (from + to) / 2), width: stretches.map(({ from, to }) => to - from + 1),
+        y: stretches.map(() => (own ? 1 : 0.5)), name: this.state.called(label) + note,
+        marker: { color: this.data.colourOf(label), opacity: own ? 1 : 0.45, line: { width: 0 } },
+        hovertemplate: `${escaped(this.state.called(label))}${note}<extra></extra>`,
+      };
+    });
+  }
+
+  /** Consecutive ticks with the same label, own or carried: [{label, own, from, to}]. */
+  stretches() {
+    const { label, own, tick } = this.data.tables;
+    const found = [];
+    for (let i = this.life.start; i < this.life.end; i++) {
+      const last = found[found.length - 1];
+      if (last && last.label === label[i] && last.own === Boolean(own[i]) && last.to === tick[i] - 1) last.to = tick[i];
+      else found.push({ label: label[i], own: Boolean(own[i]), from: tick[i], to: tick[i] });
+    }
+    return found;
+  }
+}

@@ -1,0 +1,87 @@
+"use strict";
+
+/* Puts the parts together, and shows the state to consoles and tests. */
+
+/** The point under the pointer: its view, and what the analysis knows of it. */
+class PointerPanel {
+  constructor(state) {
+    this.state = state;
+    this.body = document.getElementById("pointer-body");
+    state.on(["hovered", "names", "colourBy"], () => this.draw());
+  }
+
+  draw() {
+    const { hovered, data } = this.state;
+    if (hovered === null) return;
+    const tick = data.tables["point.tick"][hovered];
+    const [agent, episode] = [data.tables.agent[tick], data.tables.episode[tick]];
+    const { row, col } = data.place(tick);
+    this.body.replaceChildren(
+      viewCard(this.state, tick, Math.min(300, this.body.clientWidth - 4)),
+      element("p", { class: "dim" }, `agent ${agent}, episode ${episode}; row ${row}, column ${col}; record ${data.tables["point.row"][hovered]} of the run`),
+      element("details", { class: "features", ...(this.open ? { open: "" } : {}), ontoggle: (event) => { this.open = event.target.open; } },
+        element("summary", {}, "features"),
+        element("dl", {}, ...data.features.flatMap(({ name, values }) => [element("dt", {}, name), element("dd", {}, shortNumber(values[hovered]))])),
+      ),
+    );
+  }
+}
+
+/** What `window.explorer` offers: numbers and copies. */
+function publicState(state, embedding, selection) {
+  const { data } = state;
+  const { tables } = data;
+  const tickOf = (tick) => ({
+    tick: tables.tick[tick], agent: tables.agent[tick], episode: tables.episode[tick], label: tables.label[tick],
+    own: tables.own[tick] !== 0, events: data.eventsBetween(tick, tick + 1).map(({ kind, text }) => ({ kind, text })), materials: Array.from(data.view(tick)), others: data.others(tick), action: data.action(tick),
+    ...data.vitals(tick), ...data.place(tick),
+    columns: Object.fromEntries([...data.facts.panels.flatMap(({ columns }) => Object.keys(columns)), ...Object.keys(data.facts.acts)]
+      .map((key) => [key, tables[key][tick]])),
+  });
+  return Object.freeze({
+    count: data.count,
+    ticks: data.ticks,
+    get hovered() { return state.hovered; },
+    get colourBy() { return state.colourBy; },
+    get open() { return state.tick === null ? null : tickOf(state.tick); },
+    get selection() { return state.selection && Array.from(state.selection); },
+    /** How the selection differs, once it is tested: a row a feature. */
+    get compared() { return selection.rows; },
+    get labels() { return { ...state.names }; },
+    point: (i) => ({
+      ...tickOf(tables["point.tick"][i]), row_of_run: tables["point.row"][i], x: tables["point.x"][i], y: tables["point.y"][i],
+      features: Object.fromEntries(data.features.map(({ name, values }) => [name, values[i]])),
+    }),
+    life: (i) => {
+      const { start, end } = data.lifeOf(tables["point.tick"][i]);
+      return Array.from({ length: end - start }, (_, at) => tickOf(start + at));
+    },
+    placeOf: (i) => embedding.placeOf(i),
+  });
+}
+
+async function start() {
+  const loading = document.getElementById("loading");
+  try {
+    const state = new ExplorerState(await ExplorerData.load());
+    const embedding = new Embedding(state);
+    const selection = new SelectionPanel(state);
+    for (const Panel of [PointerPanel, LifePanel, ClusterPanel]) new Panel(state);
+    document.getElementById("colour-by").addEventListener("change", ({ target }) => state.set("colourBy", target.value));
+    document.getElementById("view-legend").append(...viewLegend(state.data));
+    await embedding.draw();
+    for (const mode of ["pan", "lasso", "select"]) {
+      document.getElementById(`mode-${mode}`).addEventListener("change", () => Plotly.relayout(embedding.div, { dragmode: mode }));
+    }
+    window.explorer = publicState(state, embedding, selection);
+    loading.hidden = true;
+  } catch (error) {
+    loading.hidden = false;
+    loading.classList.add("failed");
+    loading.textContent = `This page cannot show its run: ${error.message}. It needs a browser of 2023 or later; if yours is `
+      + "newer, the file is damaged: build it again with explore.py.";
+    throw error;
+  }
+}
+
+start();

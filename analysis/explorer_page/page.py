@@ -1,0 +1,127 @@
+"""One self-contained page that links a run's embedding, what agents saw, their lives and the run's statistics."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.action_words import action_words
+from analysis.clustering import NOISE
+from analysis.explorer_page.content import Explored
+from analysis.explorer_page.life_columns import ACTS, events_in_words, life_columns, panels_of
+from analysis.explorer_page.views import SIDE, view_tables
+from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
+from analysis.life_events import EVENT_KINDS
+from analysis.materials import MATERIALS
+from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
+from analysis.replay import NPC_KINDS
+from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES
+
+_HERE = Path(__file__).parent
+_SCRIPTS = (
+    "page_parts/packing.js", "page_parts/glyphs.js", "explorer_page/data.js", "explorer_page/view.js",
+    "explorer_page/statistics.js", "explorer_page/embedding.js", "explorer_page/life.js", "explorer_page/selection.js",
+    "explorer_page/clusters.js", "explorer_page/main.js",
+)  # fmt: skip
+_SYMBOLS = {
+    "o": "circle", "^": "triangle-up", "s": "square", "D": "diamond", "v": "triangle-down", "P": "cross", "X": "x",
+    "<": "triangle-left", ">": "triangle-right", "*": "star",
+}  # fmt: skip
+"""Markers of figures, as plotly calls them."""
+_AXES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "component"}
+_BYTE = 255
+
+
+def explorer_page(content: Explored) -> str:
+    """Return the page as HTML."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
+    columns = life_columns(content.timeline)
+    packed = _packed(content, columns)
+    return environment.get_template("template.html").render(
+        content=content,
+        run=content.run,
+        summary=content.run.summary,
+        has_value="value" in columns,
+        permutations=len(content.shifts) - 1,
+        facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
+        packed=packed.content,
+        style=Markup((_HERE / "style.css").read_text()),
+        plotly=Markup(get_plotlyjs()),
+        scripts=scripts_of(*_SCRIPTS),
+    )
+
+
+def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
+    """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
+    seen, records, shifts = content.seen, content.seen.records, content.shifts
+    label, own = content.tick_labels
+    words, word = np.unique(np.array(action_words(seen)), return_inverse=True)
+    events = content.timeline.events
+    event_words, event_word = np.unique(np.array(events_in_words(events, content.whole)), return_inverse=True)
+    tables = {
+        "point.x": content.run.embedding[content.rows, 0],
+        "point.y": content.run.embedding[content.rows, 1],
+        "point.row": content.rows,
+        "point.tick": content.place,
+        "point.label": content.run.clusters.label[content.rows],
+        "point.order": content.lives.order,
+        "life.points": content.lives.lengths,
+        "life.ticks": content.timeline.lives.lengths,
+        "test.shifts": shifts.astype(np.uint8 if shifts.max() <= _BYTE else np.int32),
+        "tick": records.tick,
+        "agent": records.agent_id,
+        "episode": records.episode,
+        "label": label,
+        "own": own,
+        "words": word,
+        **{f"feature.{i}": _narrow(column) for i, column in enumerate(content.values.T)},
+        **view_tables(seen),
+        **columns,
+        "event.tick": events.record,
+        "event.kind": events.kind,
+        "event.words": event_word,
+    }
+    return pack(tables, {"phrases": words.tolist(), "events": event_words.tolist()})
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """Return values as integers where they are integers: those pack better."""
+    whole = (values == np.round(values)).all() and np.abs(values).max(initial=0) < np.iinfo(np.int32).max
+    return values.astype(np.int32) if whole else values
+
+
+def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
+    """All that is named once: everything but the tables."""
+    run = content.run
+    return {
+        "run": run.name,
+        "runKey": run.clusters.labels_sha256,
+        "policyColour": cluster_colour(0),
+        "axes": _AXES.get(str(run.clusters.arguments.get("projection", "umap")), "dimension"),
+        "side": SIDE,
+        "features": run.summary["features"],
+        "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
+        "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
+        "materials": [{"name": m.name, "colour": m.colour} for m in MATERIALS],
+        "harvestable": {m.name: True for m in MATERIALS if m.leaves is not None},
+        "npcKinds": [{"name": k, "colour": NPC_COLOURS[k], "shape": NPC_SHAPES[k]} for k in NPC_KINDS],
+        "panels": panels_of(columns),
+        "acts": ACTS,
+        "eventKinds": EVENT_KINDS,
+    }
+
+
+def _cluster(cluster: dict[str, Any]) -> dict[str, Any]:
+    label = cluster["label"]
+    return {
+        "label": label,
+        "records": cluster["records"],
+        "share": cluster["share"],
+        "description": cluster["description"],
+        "colour": cluster_colour(label),
+        "symbol": _SYMBOLS[cluster_marker(label)],
+    }

@@ -1,0 +1,75 @@
+"use strict";
+
+/* The points that were selected with the lasso, the box or a cluster's button: how they differ from the rest. */
+
+class SelectionPanel {
+  constructor(state) {
+    this.state = state;
+    this.data = state.data;
+    this.lives = new LivesOfPoints(state.data.tables);
+    this.panel = document.getElementById("selection");
+    this.body = document.getElementById("selection-body");
+    this.run = 0;
+    this.rows = null;
+    document.getElementById("clear-selection").addEventListener("click", () => state.set("selection", null));
+    state.on(["selection"], () => this.update());
+  }
+
+  async update() {
+    const { selection } = this.state;
+    const run = ++this.run;
+    this.rows = null;
+    this.panel.hidden = selection === null;
+    if (!selection) return;
+    this.body.replaceChildren(this.heading(selection), element("p", { role: "status" }, "Testing…"));
+    const rows = await compareSelection(this.data, this.lives, selection, () => run === this.run);
+    if (!rows) return;
+    this.rows = rows;
+    this.body.replaceChildren(this.heading(selection), this.table(rows));
+  }
+
+  heading(selection) {
+    const { tables } = this.data;
+    const lives = new Set(Array.from(selection, (point) => this.data.lifeOf(tables["point.tick"][point]).start)).size;
+    const counted = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+    const share = ((100 * selection.length) / this.data.count).toFixed(1);
+    return element("p", {}, element("b", {}, `${counted(selection.length, "point", "points")} (${share}%) of ${counted(lives, "life", "lives")}`));
+  }
+
+  /** Strongest effects first. */
+  table(rows) {
+    const sorted = rows.toSorted((one, other) => (Math.abs(other.d) || 0) - (Math.abs(one.d) || 0));
+    const heads = [["feature", "feature"], ["mean", "mean of the selected points"], ["rest", "mean of all others"],
+      ["d", "Cohen's d against all others"], ["p", "test by shifts within lives"], ["q", "p corrected for all features"]];
+    return element(
+      "table", {},
+      element("thead", {}, element("tr", {}, ...heads.map(([text, title]) => element("th", { title, scope: "col" }, text)))),
+      element("tbody", {}, ...sorted.map((row) => this.line(row))),
+    );
+  }
+
+  line(row) {
+    const untested = Number.isNaN(row.p) ? `only ${row.informative} lives carry information: at least ${FEWEST_LIVES} are needed` : null;
+    const numbers = [shortNumber(row.mean), shortNumber(row.rest), signed(row.d), probability(row.p), probability(row.q)];
+    return element(
+      "tr", { "data-feature": row.name, class: row.q <= 0.05 ? "kept" : null, title: untested },
+      element("th", { scope: "row" }, ...breakable(row.name)), ...numbers.map((text) => element("td", {}, text)),
+    );
+  }
+}
+
+/** A name that may be broken after its underscores. */
+function breakable(name) {
+  return name.split(/(?<=_)/).flatMap((part) => [part, element("wbr")]);
+}
+
+function signed(value) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "n/a" : shortNumber(value);
+  const text = Math.abs(value).toFixed(2);
+  return (text === "0.00" ? "" : value < 0 ? "−" : "+") + text;
+}
+
+function probability(value) {
+  if (Number.isNaN(value)) return "n/a";
+  return value < 0.001 ? value.toExponential(0).replace("-", "−") : value.toFixed(3);
+}

@@ -1,0 +1,194 @@
+"use strict";
+
+/* How the features of selected points differ from all others: the analysis' own statistics, computed again here.
+ * effect_sizes.py, shift_test.py and inference.py say what they are and why; tests hold the one against the other. */
+
+const FEWEST_LIVES = 6;
+const RANK = 10; // exceedances that make a counted p-value steady
+const FEWEST_FOR_TAIL = 99;
+const ROUNDING = 1e-6;
+const RELATIVE_ROUNDING = 1e-5;
+
+/** The points of each life in order of ticks, and how the run's test shifts each life: all that the test needs. */
+class LivesOfPoints {
+  constructor(tables) {
+    this.order = tables["point.order"];
+    this.lengths = tables["life.points"];
+    this.starts = running(this.lengths);
+    this.shifts = tables["test.shifts"]; // permutation after permutation, one entry a life; the first one is none
+    this.permutations = this.shifts.length / this.lengths.length - 1;
+  }
+}
+
+/** Mean and unbiased variance of values less an origin: {count, mean, variance}; one value has variance 0. */
+function momentsOf(values, points, origin) {
+  let sum = 0;
+  for (const point of points) sum += values[point] - origin;
+  const mean = sum / points.length;
+  let squares = 0;
+  for (const point of points) squares += (values[point] - origin - mean) ** 2;
+  return { count: points.length, mean, variance: points.length > 1 ? squares / (points.length - 1) : 0 };
+}
+
+/** Cohen's d: difference of means over the pooled standard deviation. */
+function cohensD(group, rest) {
+  const weights = [group.count - 1, rest.count - 1];
+  const pooled = (weights[0] * group.variance + weights[1] * rest.variance) / Math.max(1, weights[0] + weights[1]);
+  const difference = group.mean - rest.mean;
+  return difference === 0 ? 0 : difference / Math.sqrt(pooled);
+}
+
+/** Values in order of lives, less their mean in each life, in units of their spread. */
+function centredValues(values, lives) {
+  const spread = Math.sqrt(momentsOf(values, lives.order, values[0]).variance * (1 - 1 / values.length));
+  const centred = Float64Array.from(lives.order, (point) => (values[point] - values[0]) / (spread > 0 ? spread : 1));
+  for (let life = 0; life < lives.lengths.length; life++) {
+    const own = centred.subarray(lives.starts[life], lives.starts[life + 1]);
+    const first = own[0];
+    let sum = 0;
+    for (let i = 0; i < own.length; i++) sum += own[i] -= first;
+    for (let i = 0; i < own.length; i++) own[i] -= sum / own.length;
+  }
+  return centred;
+}
+
+/** At place starts[i] + s, life i's sum over its selected records after their selection moved s records on. */
+function sumsOfAllShifts(centred, inside, lives) {
+  const table = new Float64Array(centred.length);
+  for (let life = 0; life < lives.lengths.length; life++) {
+    const [start, length] = [lives.starts[life], lives.lengths[life]];
+    for (let i = 0; i < length; i++) {
+      if (!inside[start + i]) continue;
+      for (let shift = 0; shift < length; shift++) table[start + shift] += centred[start + ((i + shift) % length)];
+    }
+  }
+  return table.map((sum) => (Math.abs(sum) < ROUNDING ? 0 : sum));
+}
+
+/** The test of one feature: {p, informative}; p is NaN where too few lives carry information. */
+function shiftTest(values, inside, lives) {
+  const table = sumsOfAllShifts(centredValues(values, lives), inside, lives);
+  const power = Array.from(lives.lengths, (length, life) => (
+    table.subarray(lives.starts[life], lives.starts[life + 1]).reduce((sum, value) => sum + value * value, 0) / length
+  ));
+  const informative = power.filter((value) => value > 0).length;
+  if (informative < FEWEST_LIVES) return { p: NaN, informative };
+  const sizes = studentised(table, lives);
+  const observed = sizes[0];
+  const nulls = sizes.subarray(1).toSorted();
+  const exceeding = nulls.length - firstAtLeast(nulls, observed * (1 - RELATIVE_ROUNDING));
+  const counted = (1 + exceeding) / (1 + nulls.length);
+  if (sizes.length <= FEWEST_FOR_TAIL) return { p: counted, informative };
+  const total = power.reduce((sum, value) => sum + value, 0);
+  const effective = total ** 2 / power.reduce((sum, value) => sum + value * value, 0);
+  return { p: withTail(counted, observed, nulls, informative, Math.max(effective - 1, 1)), informative };
+}
+
+/** |total| over the root of the sum of squares over lives, for the selection as it is and for each permutation. */
+function studentised(table, lives) {
+  const count = lives.lengths.length;
+  return Float64Array.from({ length: lives.permutations + 1 }, (_, permutation) => {
+    let [total, squares] = [0, 0];
+    for (let life = 0; life < count; life++) {
+      const sum = table[lives.starts[life] + lives.shifts[permutation * count + life]];
+      total += sum;
+      squares += sum * sum;
+    }
+    return squares > 0 ? Math.abs(total) / Math.sqrt(squares) : 0;
+  });
+}
+
+function firstAtLeast(sorted, value) {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Beyond the 10th largest null value, Student's tail, tied to the permutations there. */
+function withTail(counted, observed, nulls, lives, freedom) {
+  const rank = nulls[nulls.length - RANK];
+  if (observed <= rank * (1 + RELATIVE_ROUNDING)) return counted;
+  const far = studentTail(asT(observed, lives), freedom);
+  const near = studentTail(asT(rank, lives), freedom);
+  if (!(near > 0)) return counted;
+  return Math.max(((1 + RANK) / (nulls.length + 1)) * (far / near), 2.2250738585072014e-308);
+}
+
+/** A sum over the root of its squares, of n shares, as their one-sample t-statistic. */
+function asT(ratio, lives) {
+  return ratio * Math.sqrt(Math.max(lives - 1, 0) / Math.max(lives - ratio ** 2, 1e-12));
+}
+
+/** Upper tail of Student's t for t >= 0: half the regularised incomplete beta function at freedom / (freedom + t^2). */
+function studentTail(t, freedom) {
+  const x = freedom / (freedom + t * t);
+  const [a, b] = [freedom / 2, 0.5];
+  const front = Math.exp(logGamma(a + b) - logGamma(a) - logGamma(b) + a * Math.log(x) + b * Math.log1p(-x));
+  if (t === 0) return 0.5;
+  if (x < (a + 1) / (a + b + 2)) return (0.5 * front * betaFraction(x, a, b)) / a;
+  return 0.5 * (1 - (front * betaFraction(1 - x, b, a)) / b);
+}
+
+/** Continued fraction of the incomplete beta function, by Lentz's method (Abramowitz and Stegun 26.5.8). */
+function betaFraction(x, a, b) {
+  const tiny = 1e-300;
+  let [c, d] = [1, 1 - ((a + b) * x) / (a + 1)];
+  d = 1 / (Math.abs(d) < tiny ? tiny : d);
+  let value = d;
+  for (let m = 1; m < 10000; m++) {
+    for (const term of [
+      (m * (b - m) * x) / ((a + 2 * m - 1) * (a + 2 * m)), (-(a + m) * (a + b + m) * x) / ((a + 2 * m) * (a + 2 * m + 1)),
+    ]) {
+      d = 1 + term * d;
+      d = 1 / (Math.abs(d) < tiny ? tiny : d);
+      c = 1 + term / c;
+      c = Math.abs(c) < tiny ? tiny : c;
+      value *= c * d;
+    }
+    if (Math.abs(c * d - 1) < 1e-15) break;
+  }
+  return value;
+}
+
+/** Logarithm of the gamma function for x > 0: Stirling's series after moving x beyond 15 (Abramowitz and Stegun 6.1.41). */
+function logGamma(x) {
+  let moved = 0;
+  for (; x < 15; x++) moved -= Math.log(x);
+  const inverse = 1 / (x * x);
+  const series = (1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse * (1 / 1680 - inverse / 1188)))) / x;
+  return moved + (x - 0.5) * Math.log(x) - x + 0.5 * Math.log(2 * Math.PI) + series;
+}
+
+/** Benjamini and Hochberg's correction; NaN, no test, stays NaN. */
+function falseDiscovery(ps) {
+  const order = ps.map((_, i) => i).filter((i) => !Number.isNaN(ps[i])).sort((a, b) => ps[b] - ps[a]);
+  const corrected = ps.map(() => NaN);
+  let least = 1;
+  order.forEach((i, place) => {
+    least = Math.min(least, (ps[i] * order.length) / (order.length - place));
+    corrected[i] = least;
+  });
+  return corrected;
+}
+
+/** Compare selected points with all others, feature by feature; between features, let the page breathe. */
+async function compareSelection(data, lives, selection, goesOn) {
+  const chosen = new Uint8Array(data.count);
+  for (const point of selection) chosen[point] = 1;
+  const rest = Int32Array.from({ length: data.count }, (_, i) => i).filter((point) => !chosen[point]);
+  const inside = Uint8Array.from(lives.order, (point) => chosen[point]);
+  const rows = [];
+  for (const { name, values } of data.features) {
+    const [group, others] = [selection, rest].map((points) => momentsOf(values, points, values[0]));
+    const d = rest.length ? cohensD(group, others) : NaN;
+    rows.push({ name, mean: group.mean + values[0], rest: others.mean + values[0], d, ...shiftTest(values, inside, lives) });
+    await new Promise((resume) => setTimeout(resume));
+    if (!goesOn()) return null;
+  }
+  const corrected = falseDiscovery(rows.map(({ p }) => p));
+  return rows.map((row, i) => ({ ...row, q: corrected[i] }));
+}

@@ -1,0 +1,142 @@
+"use strict";
+
+/* What an agent saw at a tick, drawn from the recorded observation. */
+
+const VITALS = ["health", "food", "water"];
+const SELF_LOOK = { colour: "#ffd166", solid: true };
+const PLAYER_LOOK = { colour: "#e4615c", solid: true };
+
+/** Draw a tick's view on a canvas of the given width in CSS pixels. */
+function drawView(canvas, data, tick, width) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = canvas.height = Math.round(width * ratio);
+  canvas.style.width = canvas.style.height = `${width}px`;
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  const scale = width / data.facts.side;
+  drawTiles(context, data, tick, scale);
+  drawOthers(context, data, tick, scale);
+}
+
+function drawTiles(context, data, tick, scale) {
+  const { side, materials, harvestable } = data.facts;
+  data.view(tick).forEach((material, tile) => {
+    const [down, right] = [Math.floor(tile / side), tile % side];
+    context.fillStyle = materials[material].colour;
+    // A tile's edges are whole pixels, so that no seams show between tiles.
+    const [x, y] = [Math.floor(right * scale), Math.floor(down * scale)];
+    context.fillRect(x, y, Math.ceil((right + 1) * scale) - x, Math.ceil((down + 1) * scale) - y);
+    if (harvestable[materials[material].name]) {
+      drawTileMark(context, materials[material].name, false, (right + 0.5) * scale, (down + 0.5) * scale, scale);
+    }
+  });
+}
+
+/** Everybody on their tiles, those that share one side by side; the attacked one with a line and a ring. */
+function drawOthers(context, data, tick, scale) {
+  const middle = data.facts.side / 2;
+  const here = { x: middle * scale, y: middle * scale };
+  const sharing = new Map([["0 0", 1]]);
+  const shown = data.others(tick).map((other) => {
+    const tile = `${other.down} ${other.right}`;
+    const earlier = sharing.get(tile) ?? 0;
+    sharing.set(tile, earlier + 1);
+    const apart = earlier ? 0.3 * scale : 0;
+    return {
+      ...other,
+      x: (middle + other.right) * scale + apart * Math.cos(2.4 * earlier),
+      y: (middle + other.down) * scale + apart * Math.sin(2.4 * earlier),
+    };
+  });
+  const target = shown.find(({ attacked }) => attacked);
+  if (target) drawAttack(context, here, target, "Melee", Math.max(0.7, scale / 12), 0.34 * scale);
+  for (const other of shown) {
+    if (other.kind === 0) drawPlayer(context, other.x, other.y, 0.34 * scale, PLAYER_LOOK);
+    else drawNpc(context, other.x, other.y, 0.3 * scale, data.facts.npcKinds[other.kind - 1]);
+  }
+  drawPlayer(context, here.x, here.y, 0.38 * scale, SELF_LOOK);
+  if (target) drawTargetRing(context, target, 0.5 * scale);
+}
+
+function drawTargetRing(context, { x, y }, radius) {
+  for (const [width, colour] of [[4, "#ffffff"], [2, ATTACK_COLOUR]]) {
+    context.beginPath();
+    context.arc(x, y, radius, 0, 2 * Math.PI);
+    context.lineWidth = width;
+    context.strokeStyle = colour;
+    context.stroke();
+  }
+}
+
+/** Who is in view, in words: for readers who cannot see the picture. */
+function inWords(data, tick) {
+  const { materials, npcKinds, side } = data.facts;
+  const others = data.others(tick).map(({ kind, id, health, attacked }) => (
+    `${kind === 0 ? "player" : `${npcKinds[kind - 1].name} NPC`} ${id} (health ${health}${attacked ? ", attacked" : ""})`
+  ));
+  const ground = materials[data.view(tick)[(side * side - 1) / 2]].name;
+  return `stands on ${ground}; in view: ${others.join(", ") || "nobody"}`;
+}
+
+/** A vital as a bar with its number. */
+function vitalBar(name, value) {
+  const fill = element("i");
+  fill.style.width = `${Math.max(0, Math.min(100, value))}%`;
+  fill.style.background = `var(--${name})`;
+  return element(
+    "div", { class: "vital" }, element("span", {}, name),
+    element("div", {
+      class: "bar", role: "meter", "aria-label": name, "aria-valuemin": "0", "aria-valuemax": "100",
+      "aria-valuenow": String(value),
+    }, fill),
+    element("span", { class: "number" }, String(value)),
+  );
+}
+
+/** The cluster of a tick: a filled mark where it is the tick's own, a hollow one where it was carried over. */
+function clusterChip(state, tick) {
+  const { tables } = state.data;
+  const [label, own] = [tables.label[tick], tables.own[tick] !== 0];
+  const mark = element("span", { class: own ? "chip own" : "chip carried", "aria-hidden": "true" });
+  mark.style.borderColor = state.data.colourOf(label);
+  mark.style.background = own ? state.data.colourOf(label) : "transparent";
+  const carried = own ? "" : " (carried over)";
+  return element("span", { class: "cluster" }, mark, state.called(label) + carried);
+}
+
+/** A tick as a card: its view, vitals, action and cluster. */
+function viewCard(state, tick, width) {
+  const { data } = state;
+  const canvas = element("canvas", { role: "img", "aria-label": `View at tick ${data.tables.tick[tick]}: ${inWords(data, tick)}` });
+  drawView(canvas, data, tick, width);
+  const vitals = data.vitals(tick);
+  const target = data.others(tick).find(({ attacked }) => attacked);
+  return element(
+    "figure", { class: "card" }, canvas,
+    element(
+      "figcaption", {},
+      element("b", {}, `tick ${data.tables.tick[tick]}`), clusterChip(state, tick),
+      ...VITALS.map((name) => vitalBar(name, vitals[name])),
+      element("span", { class: "action" }, data.action(tick)),
+      ...data.eventsBetween(tick, tick + 1).map(({ text }) => element("span", { class: "event" }, text)),
+      target ? element("span", { class: "target" }, `target has health ${target.health}`) : null,
+    ),
+  );
+}
+
+/** What marks in views mean. */
+function viewLegend(data) {
+  const entries = [
+    [(context) => drawPlayer(context, 8, 8, 5, SELF_LOOK), "the agent"],
+    [(context) => drawPlayer(context, 8, 8, 5, PLAYER_LOOK), "player"],
+    ...data.facts.npcKinds.map((kind) => [(context) => drawNpc(context, 8, 8, 5, kind), `${kind.name} NPC`]),
+    [(context) => drawAttack(context, { x: 1, y: 13 }, { x: 15, y: 3 }, "Melee", 0.9), "attack"],
+  ];
+  const marks = entries.map(([draw, text]) => element("li", {}, markCanvas(draw), text));
+  const tiles = data.facts.materials.map(({ name, colour }) => {
+    const swatch = element("span", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.background = colour;
+    return element("li", {}, swatch, name);
+  });
+  return [...marks, ...tiles];
+}

@@ -1,0 +1,78 @@
+"""What agents saw, tick by tick, as tables small enough for a page."""
+
+import numpy as np
+
+from activation_store.records import Records
+from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW
+from analysis.features.observed import Observed
+from analysis.materials import MATERIALS
+from user_error import UserError
+
+SIDE = 15
+"""Tiles from one edge of a view to the other; the agent stands in the middle."""
+
+_REACH = SIDE // 2
+_LARGEST_MAP = 1 << 12
+
+
+def view_tables(seen: Observed) -> dict[str, np.ndarray]:
+    """Return what T ticks show, which come life by life.
+
+    Returns:
+        `view.row` and `view.col`: the place of the view's first tile, (T,). `view.tiles`: materials, (T, 225) uint8,
+        as `_changes` tells. `entity.*`: the others in view, tick after tick, `entity.count` (T,) of them each: kind (0
+        player, else the game's type of NPC), id, health, and how many rows down and columns right of the agent.
+        `attack.target`: the attacked one's number among its tick's others, -1 for nobody, (T,).
+
+    Raises:
+        UserError: a view is not 15 x 15 tiles of known materials, or lies outside any map.
+    """
+    records = seen.records
+    first = _first_tiles(records)
+    others = ~seen.is_self & (seen.distance <= _REACH)
+    before = np.concatenate([[0], np.cumsum(others)])
+    starts = before[records.entity.offsets]  # (T + 1,)
+    target = seen.target_rows
+    return {
+        "view.row": first[:, 0],
+        "view.col": first[:, 1],
+        "view.tiles": _changes(records, first),
+        "entity.count": np.diff(starts),
+        "entity.kind": np.maximum(seen.entity("npc_type"), 0)[others],
+        "entity.id": seen.entity("id")[others],
+        "entity.health": seen.entity("health")[others],
+        "entity.down": (seen.entity("row") - seen.own("row")[seen.entity_owner])[others],
+        "entity.right": (seen.entity("col") - seen.own("col")[seen.entity_owner])[others],
+        "attack.target": np.where((target >= 0) & others[target], before[target] - starts[:-1], -1),
+    }
+
+
+def _first_tiles(records: Records) -> np.ndarray:
+    """Return row and column of each view's first tile, (T, 2), after proving that views are whole."""
+    row, col, material = (records.tile[:, :, TILE_COLUMNS.index(name)] for name in TILE_COLUMNS)  # (T, 225) each
+    place = np.arange(TILES_IN_VIEW)
+    whole = (row == row[:, :1] + place // SIDE).all() and (col == col[:, :1] + place % SIDE).all()
+    known = (material >= 0).all() and (material < len(MATERIALS)).all()
+    first = np.stack([row[:, 0], col[:, 0]], axis=1).astype(np.int64)
+    if not (whole and known and (first >= 0).all() and (first < _LARGEST_MAP).all()):
+        raise UserError(
+            f"the dump's views are not {SIDE} x {SIDE} tiles of the game's {len(MATERIALS)} materials, so they cannot "
+            "be drawn: extract it again"
+        )
+    return first
+
+
+def _changes(records: Records, first: np.ndarray) -> np.ndarray:
+    """Return each view XORed with what the records before it in the same episode last saw there, 0 where nothing.
+
+    An agent's view hardly changes from tick to tick, and agents share the map: nearly all bytes are 0, and deflate to
+    a few a view. Doing the same again in the same order gives the views back.
+    """
+    views = records.tile[:, :, TILE_COLUMNS.index("material")].astype(np.uint8).reshape(-1, SIDE, SIDE)
+    changes = np.empty_like(views)
+    worlds = {episode: np.zeros(first.max(axis=0) + SIDE, np.uint8) for episode in np.unique(records.episode).tolist()}
+    for i, ((row, col), episode) in enumerate(zip(first.tolist(), records.episode.tolist(), strict=True)):
+        seen = worlds[episode][row : row + SIDE, col : col + SIDE]
+        np.bitwise_xor(views[i], seen, out=changes[i])
+        seen[:] = views[i]
+    return changes.reshape(-1, TILES_IN_VIEW)

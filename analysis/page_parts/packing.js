@@ -1,0 +1,60 @@
+"use strict";
+
+/* What every page starts with: unpacking its tables, making its elements. All text goes in as text, never as HTML. */
+
+const TABLE_KINDS = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
+
+/** Inflate base64 text to bytes. */
+async function inflated(base64) {
+  const binary = atob(base64);
+  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Cut the bytes into tables, as packing.py describes them. */
+function unpacked(columns, bytes) {
+  const tables = {};
+  let at = 0;
+  for (const { name, kind, shape } of columns) {
+    const size = shape.reduce((product, length) => product * length, 1);
+    const width = kind === "json" ? 1 : TABLE_KINDS[kind].BYTES_PER_ELEMENT;
+    const part = bytes.subarray(at, at + size * width);
+    at += size * width;
+    if (kind === "json") tables[name] = JSON.parse(new TextDecoder().decode(part));
+    else if (kind === "u1") tables[name] = part.slice();
+    else if (kind.startsWith("f")) tables[name] = fromBytePlanes(part, TABLE_KINDS[kind], size);
+    else tables[name] = fromDifferences(part, TABLE_KINDS[kind], shape[shape.length - 1]);
+  }
+  return tables;
+}
+
+/** Integers are stored as differences along the last axis. */
+function fromDifferences(bytes, type, length) {
+  const values = new type(bytes.slice().buffer);
+  for (let start = 0; start < values.length; start += length) {
+    for (let i = start + 1; i < start + length; i++) values[i] += values[i - 1];
+  }
+  return values;
+}
+
+/** Floats are stored as all their first bytes, then all their second bytes, and so on. */
+function fromBytePlanes(bytes, type, size) {
+  const width = type.BYTES_PER_ELEMENT;
+  const whole = new Uint8Array(size * width);
+  for (let plane = 0; plane < width; plane++) {
+    for (let i = 0; i < size; i++) whole[i * width + plane] = bytes[plane * size + i];
+  }
+  return new type(whole.buffer);
+}
+
+/** Make an element: element("p", {class: "x"}, "text", child). */
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}

@@ -1,0 +1,89 @@
+"""Tables in a page: packed into one run of bytes that deflates well, and JSON that is safe inside a script element."""
+
+import base64
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+_HERE = Path(__file__).parent
+_BEST = 9
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Tables as the pages' `packing.js` reads them.
+
+    Attributes:
+        columns: name, kind and shape of each table, in the order of the bytes.
+        content: all tables, deflated, as base64 text.
+    """
+
+    columns: list[dict[str, Any]]
+    content: str
+
+
+def pack(tables: Mapping[str, np.ndarray], texts: Mapping[str, Any]) -> Packed:
+    """Pack tables of integers, of truth values and of floats, exactly, and JSON values; names must differ.
+
+    Bytes (uint8) are taken as they are, other integers as differences along the last axis.
+
+    Raises:
+        ValueError: an integer needs more than 32 bits.
+    """
+    columns, parts = [], []
+    for name, array in tables.items():
+        kind, content = _bytes_of(array)
+        columns.append({"name": name, "kind": kind, "shape": array.shape})
+        parts.append(content)
+    for name, value in texts.items():
+        content = orjson.dumps(value)
+        columns.append({"name": name, "kind": "json", "shape": [len(content)]})
+        parts.append(content)
+    return Packed(columns, base64.b64encode(zlib.compress(b"".join(parts), _BEST)).decode())
+
+
+def embedded(content: Any) -> Any:
+    """Return JSON that is safe inside a script element, whatever its texts hold."""
+    from markupsafe import Markup
+
+    text = orjson.dumps(content).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def scripts_of(*paths: str) -> list[Any]:
+    """Return script files, named from `analysis/`, ready to be put into a page."""
+    from markupsafe import Markup
+
+    return [Markup((_HERE.parent / path).read_text()) for path in paths]
+
+
+def _bytes_of(array: np.ndarray) -> tuple[str, bytes]:
+    if array.dtype == np.uint8:
+        return "u1", array.tobytes()
+    return _floats(array) if array.dtype.kind == "f" else _differences(array)
+
+
+def _differences(array: np.ndarray) -> tuple[str, bytes]:
+    """Store differences along the last axis, in the smallest integers that hold the values: they deflate well."""
+    values = array.astype(np.int64)
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    fitting = [kind for kind in ("i1", "i2", "i4") if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max]
+    if not fitting:
+        raise ValueError(f"values from {low} to {high} need more than 32 bits")
+    steps = np.diff(values, axis=-1, prepend=0)
+    # Where a step does not fit it wraps round, and adding it up wraps round the same way.
+    return fitting[0], steps.astype(f"<{fitting[0]}").tobytes()
+
+
+def _floats(array: np.ndarray) -> tuple[str, bytes]:
+    """Store all first bytes, then all second bytes and so on: like bytes side by side deflate well."""
+    kind = f"f{array.dtype.itemsize}"
+    planes = np.ascontiguousarray(array, dtype=f"<{kind}").reshape(-1).view(np.uint8).reshape(array.size, -1)
+    return kind, planes.T.tobytes()

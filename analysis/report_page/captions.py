@@ -1,0 +1,83 @@
+"""What each figure of a run shows, and how to read it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Caption:
+    """Of a figure: its title, what a reader who cannot see it should know, and how to read it."""
+
+    title: str
+    shows: str
+    reading: str
+
+
+_PLANES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "two principal components"}
+_DISTANCES = {
+    "umap": "It keeps neighbourhoods, not distances or densities: gaps and areas mean little.",
+    "tsne": "It keeps neighbourhoods, not distances or densities: gaps, sizes and areas of islands mean little.",
+    "pca": "It keeps distances as far as two components do: the rest of the variance is not seen.",
+}
+
+
+def _of_plane(kind: str) -> dict[str, Caption]:
+    plane, distances = _PLANES[kind], _DISTANCES[kind]
+    return {
+        f"{kind}_scatter.png": Caption(
+            "The clusters",
+            f"Scatter of all records kept in a plane made by {plane}, coloured by cluster; noise is grey.",
+            f"Each point is the hidden state of one agent at one tick. {distances} Colours come again after eight "
+            "clusters, with another marker.",
+        ),
+        f"{kind}_metric_scatter.png": Caption(
+            "What agents were doing",
+            f"The same plane once a feature, coloured by the feature's mean around that time (plane made by {plane}).",
+            "Darker and more opaque is higher. A feature that a cluster is about should change where the cluster ends; "
+            "one that changes smoothly across the whole plane is about no cluster.",
+        ),
+    }
+
+
+CAPTIONS = {
+    **_of_plane("umap"),
+    **_of_plane("tsne"),
+    **_of_plane("pca"),
+    "cluster_features.png": Caption(
+        "How clusters differ",
+        "Heat map of Cohen's d, a row a cluster and a column a feature.",
+        "Blue is lower and red is higher than elsewhere, in standard deviations of records. Size is not certainty: the "
+        "tables below tell which differences survive correction.",
+    ),
+    "pca_pairs.png": Caption(
+        "Principal components",
+        "Scatters of the first principal components of the activations, in pairs, coloured by cluster.",
+        "Clusters that overlap in every pair are told apart by later components, or not at all along straight lines.",
+    ),
+    "pca_feature_correlations.png": Caption(
+        "Components and features",
+        "Pearson's r of each principal component with each feature, and bars of the features' R² from all of them.",
+        "R² is cross-validated over whole lives: 0 is no better than the mean. Records of a life resemble each other, "
+        "so a single r says little about how sure it is.",
+    ),
+    "pca_feature_profiles.png": Caption(
+        "Features along components",
+        "Scatter and binned means of features along the three components with which each goes best.",
+        "A line that rises and falls again is a relation that r misses.",
+    ),
+    "feature_scatter.png": Caption(
+        "Features in pairs",
+        "Scatters of every pair of features, coloured by cluster.",
+        "Features that go together anyway will both set a cluster apart when one of them does.",
+    ),
+    "umap_pairs.png": Caption(
+        "UMAP in more dimensions",
+        "Scatters of consecutive dimensions of an embedding in more than two dimensions, coloured by cluster.",
+        "Clusters that are one island in every panel do not owe their shape to being pressed into a plane.",
+    ),
+}
+"""By name of the file; the report shows them in this order."""
+
+
+def caption_of(name: str) -> Caption:
+    """Return the caption of a figure; of one that is not known here, its file name."""
+    return CAPTIONS.get(name, Caption(name, f"Figure {name}.", ""))

@@ -1,0 +1,87 @@
+"""One self-contained page that tells what a run found: verdict, figures, tables, and how to make them again."""
+
+import base64
+import math
+import shlex
+from pathlib import Path
+from typing import Any
+
+from activation_store.files import read_json
+from analysis.figures.style import cluster_colour
+from analysis.report_page.captions import CAPTIONS, caption_of
+from analysis.run_folder import RUN_FILE
+from analysis.summary import format_number
+from analysis.summary_text import format_interval, format_p, format_share
+
+SUMMARY_FILE = "summary.json"
+EXPLORER_FILE = "explorer.html"
+TREE_FILE = "dendrogram_explorer.html"
+
+_HERE = Path(__file__).parent
+_POSITIONAL = "dump"
+_NOT_REPEATED = "output_dir"
+"""A folder that holds a run takes no other: who repeats a run chooses a folder."""
+
+
+def report_html(folder: Path) -> str:
+    """Return the report of a run as HTML, from its run.json, summary.json and figures alone.
+
+    Raises:
+        UserError: one of the files cannot be read.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "number": lambda value: format_number(_told(value)),
+        "signed": lambda value: format_number(_told(value), sign=True),
+        "p": lambda value: format_p(_told(value)),
+        "share": lambda value: format_share(_told(value)),
+        "count": lambda value: f"{value:,}",
+        "colour": cluster_colour,
+        "by_size": lambda effects: sorted(effects, key=lambda effect: -abs(effect["d_complement"] or 0)),
+    }
+    run: Any = read_json(folder / RUN_FILE)
+    return environment.get_template("template.html").render(
+        name=folder.resolve().name,
+        run=run,
+        summary=read_json(folder / SUMMARY_FILE),
+        figures=_figures(folder),
+        tree=TREE_FILE if (folder / TREE_FILE).exists() else None,
+        explorer=EXPLORER_FILE,
+        command=command_of(run["arguments"]),
+        interval=lambda low, high: format_interval(_told(low), _told(high)),
+        style=Markup((_HERE / "style.css").read_text()),
+    )
+
+
+def command_of(arguments: dict[str, Any]) -> str:
+    """Return the command line that repeats a run, ready for a shell."""
+    words = ["python", "analyze_activations.py", str(arguments.get(_POSITIONAL, ""))]
+    for name, value in arguments.items():
+        if name in (_POSITIONAL, _NOT_REPEATED) or value is None or value is False or value == "":
+            continue
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return shlex.join(words)
+
+
+def _told(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _figures(folder: Path) -> list[dict[str, Any]]:
+    """Return each figure's name, caption and content, those that are known first."""
+    order = list(CAPTIONS)
+    names = [path.name for path in folder.glob("*.png")]
+    names.sort(key=lambda name: (order.index(name) if name in order else len(order), name))
+    return [
+        {
+            "name": name,
+            "caption": caption_of(name),
+            "uri": "data:image/png;base64," + base64.b64encode((folder / name).read_bytes()).decode(),
+        }
+        for name in names
+    ]

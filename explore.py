@@ -1,0 +1,74 @@
+"""Build a page that links a run's embedding, what agents saw, their lives and the run's statistics.
+
+    python explore.py analysis_results/RUN
+    python explore.py analysis_results/RUN --dump where/the/dump/is/now -o elsewhere.html
+
+The page, explorer.html in RUN, is one file that opens in any browser, offline.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+import command_line
+from user_error import UserError
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of explore.py."""
+
+    run: tyro.conf.Positional[Path]
+    """Folder that analyze_activations.py wrote, such as analysis_results/RUN; with an embedding and clusters."""
+    dump: Path | None = None
+    """The activation dump that the run was made from, where it is no longer where it was."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """File to write, .html; by default explorer.html in RUN."""
+    max_ticks: int = 400_000
+    """Most ticks in the page, from 1, about 40 bytes each: of a larger dump, whole lives are drawn at random."""
+
+    @property
+    def path(self) -> Path:
+        """Where the page goes."""
+        return self.output or self.run / "explorer.html"
+
+
+def main() -> None:
+    """Parse, check, read, build, and say where the page lies."""
+    arguments = command_line.parse(Arguments, __doc__)
+    check_values(arguments)
+
+    from functools import partial
+
+    from rich.console import Console
+
+    from activation_store.files import write_text
+    from analysis.finished_run import read_run
+    from analysis.terminal import step
+
+    console = Console()
+    run = read_run(arguments.run, arguments.dump)
+    with step(console, "loading the libraries"):
+        from analysis.explorer_page.content import explored
+        from analysis.explorer_page.page import explorer_page
+    content = explored(run, arguments.max_ticks, partial(step, console))
+    with step(console, f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
+        write_text(arguments.path, explorer_page(content))
+    if len(content.lives) < content.lives_of_run:
+        console.print(f"{len(content.lives):,} of {content.lives_of_run:,} lives fit into --max-ticks", highlight=False)
+    size = arguments.path.stat().st_size
+    console.print(f"{arguments.path}: {size / 1e6:.1f} MB", highlight=False, markup=False, soft_wrap=True)
+
+
+def check_values(arguments: Arguments) -> None:
+    """Refuse values before anything is read."""
+    if arguments.path.suffix.lower() != ".html":
+        raise UserError(f"-o {arguments.path} does not end in .html: the page is an HTML file")
+    if arguments.max_ticks < 1:
+        raise UserError(f"--max-ticks is {arguments.max_ticks}: allowed is 1 or more")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

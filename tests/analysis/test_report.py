@@ -1,0 +1,177 @@
+"""report.html: every run has one, it opens offline, and its numbers are those of summary.json."""
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activation_store.files import write_json
+from analysis.report_page.captions import CAPTIONS
+from analysis.report_page.report import command_of, report_html
+from tests.analysed import Analysed
+
+HOSTILE = "</script><img src=x onerror=document.title='hacked'><b>&'\""
+
+
+@pytest.fixture(scope="module")
+def summary(analysed: Analysed) -> dict[str, Any]:
+    return json.loads((analysed.run / "summary.json").read_text())
+
+
+def opened(browser, file: Path, problems: list[str], width: int = 1400):
+    context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
+    page = context.new_page()
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: problems.append(request.url) if request.url != file.as_uri() else None)
+    page.goto(file.as_uri())
+    return page
+
+
+@pytest.fixture
+def page(browser, analysed: Analysed):
+    problems: list[str] = []
+    page = opened(browser, analysed.run / "report.html", problems)
+    yield page
+    assert [each for each in problems if not each.startswith("data:")] == []
+    page.context.close()
+
+
+def number(value: float | None, sign: bool = False) -> str:
+    if value is None:
+        return "n/a"
+    return f"{round(value, 2) + 0.0:+.2f}" if sign else f"{round(value, 2) + 0.0:.2f}"
+
+
+def p_value(value: float | None) -> str:
+    return "n/a" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def cells(row) -> list[str]:
+    return [" ".join(text.split()) for text in row.locator("td").all_inner_texts()]
+
+
+def test_the_verdict_comes_first(page, summary: dict[str, Any]) -> None:
+    assert page.locator("#verdict li").all_inner_texts() == summary["verdict"]
+    assert page.locator("h2").first.inner_text() == "Verdict"
+
+
+def test_every_figure_is_inside_and_told_in_words(page, analysed: Analysed) -> None:
+    figures = sorted(path.name for path in analysed.run.glob("*.png"))
+    told = "Array.from(document.images, ({ naturalWidth, alt, src }) => [naturalWidth, alt, src.slice(0, 14)])"
+    images = page.evaluate(told)
+    assert len(images) == len(figures) >= 3 and set(figures) <= set(CAPTIONS)
+    assert all(width > 100 and len(alt) > 30 and source == "data:image/png" for width, alt, source in images)
+    captions = page.locator("figcaption").all_inner_texts()
+    for name in figures:
+        assert any(CAPTIONS[name].reading in caption for caption in captions)
+
+
+def test_clusters_and_effects_are_those_of_the_summary(page, summary: dict[str, Any]) -> None:
+    assert len(summary["clusters"]) > 2
+    for cluster in summary["clusters"]:
+        told = cells(page.locator(f"#clusters tr[data-cluster='{cluster['label']}']"))
+        assert told[0] == cluster["description"]
+        assert told[1] == f"{cluster['records']:,} {cluster['share']:.1%}" and told[2] == f"{cluster['lives']:,}"
+        assert told[4:6] == [number(cluster["jaccard"]), number(cluster["dbcv"])]
+    for cluster in (summary["clusters"][0], summary["clusters"][-1]):
+        table = page.locator(f"table[data-effects='{cluster['label']}']")
+        strengths = []
+        for effect in cluster["effects"]:
+            told = cells(table.locator(f"tr[data-feature='{effect['name']}']"))
+            assert told[:2] == [number(effect["mean"]), number(effect["complement_mean"])]
+            for text, name in ((told[2], "d_complement"), (told[3], "d_baseline")):
+                ends = [number(effect[f"{name}_{end}"], sign=True) for end in ("low", "high")]
+                interval = "" if "n/a" in ends else f" [{ends[0]}, {ends[1]}]"
+                assert text == number(effect[name], sign=True) + interval
+            assert told[4:6] == [p_value(effect["p"]), p_value(effect["q"])]
+            assert ("survives" in told[8]) == effect["survives"]
+        order = [row.get_attribute("data-feature") for row in table.locator("tbody tr").all()]
+        strengths = {effect["name"]: abs(effect["d_complement"] or 0) for effect in cluster["effects"]}
+        assert [strengths[name] for name in order] == sorted(strengths.values(), reverse=True)
+
+
+def test_confounds_and_stability_are_those_of_the_summary(page, summary: dict[str, Any]) -> None:
+    rows = {"all": summary["confounds"], **{str(c["label"]): c["confounds"] for c in summary["clusters"]}}
+    for label, confounds in rows.items():
+        told = cells(page.locator(f"#confounds tr[data-cluster='{label}']"))
+        for text, confound in zip(told, confounds, strict=True):
+            if confound["untold"]:
+                assert text == "not told"
+                continue
+            shares = f"{confound['share']:.1%} chance {confound['chance']:.1%}"
+            assert text.startswith(f"{shares} q {p_value(confound['q'])}")
+            assert ("FLAGGED" in text) == confound["flagged"]
+    stability = page.locator("#stability").inner_text()
+    for values in (summary["stability"]["over_seeds"], summary["stability"]["over_bootstraps"]):
+        assert ", ".join(map(number, values)) in stability
+    assert f"DBCV {number(summary['validity']['dbcv'])} on {summary['validity']['records']:,} records" in stability
+
+
+def test_it_says_how_to_make_it_again(page, analysed: Analysed) -> None:
+    run = json.loads((analysed.run / "run.json").read_text())
+    command = page.locator("#reproduce pre").inner_text()
+    words = shlex.split(command)
+    assert words[:3] == ["python", "analyze_activations.py", str(analysed.dump)]
+    for name in ("subsample", "hdbscan_min_cluster", "seed", "features"):
+        assert words[words.index(f"--{name.replace('_', '-')}") + 1] == str(run["arguments"][name])
+    text = page.locator("#reproduce").inner_text()
+    for part in (*run["versions"].values(), *run["input"].values()):
+        assert part in text
+    assert page.get_by_role("link", name="explorer.html").get_attribute("href") == "explorer.html"
+
+
+def test_commands_are_ready_for_a_shell() -> None:
+    arguments = {"dump": "a folder/it's", "subsample": 3, "metric_only": True, "umap_pairs": False, "residualize": "",
+                 "features": "tick,is_idle", "output_dir": "out", "nothing": None}  # fmt: skip
+    assert shlex.split(command_of(arguments)) == [
+        "python", "analyze_activations.py", "a folder/it's", "--subsample", "3", "--metric-only", "--features",
+        "tick,is_idle",
+    ]  # fmt: skip
+
+
+def test_hostile_names_are_only_text(browser, analysed: Analysed, tmp_path: Path) -> None:
+    folder = tmp_path / "<b>&'run'"
+    shutil.copytree(analysed.run, folder)
+    summary, run = (json.loads((folder / name).read_text()) for name in ("summary.json", "run.json"))
+    summary["policy"] = summary["layer"] = HOSTILE
+    summary["verdict"] = [HOSTILE]
+    for cluster in summary["clusters"]:
+        cluster["description"] = HOSTILE
+        for effect in cluster["effects"]:
+            effect["name"] = HOSTILE
+    run["arguments"]["dump"] = run["arguments"]["features"] = HOSTILE
+    run["input"][HOSTILE] = run["versions"][HOSTILE] = HOSTILE
+    write_json(folder / "summary.json", summary)
+    write_json(folder / "run.json", run)
+    shutil.copy(next(folder.glob("*.png")), folder / "<img src=x onerror=alert(1)>.png")
+    (folder / "report.html").write_text(report_html(folder))
+    problems: list[str] = []
+    page = opened(browser, folder / "report.html", problems)
+    assert HOSTILE in page.locator("h1").inner_text() and HOSTILE in page.locator("#verdict").inner_text()
+    assert page.locator("img[src=x], h1 b, #verdict b").count() == 0 and "hacked" not in page.title()
+    assert [each for each in problems if not each.startswith("data:")] == []
+    page.context.close()
+
+
+def test_without_clusters_it_says_so(browser, analysed: Analysed, tmp_path: Path) -> None:
+    folder = tmp_path / "metric"
+    folder.mkdir()
+    shutil.copy(analysed.run / "run.json", folder)
+    plain = {"policy": "p", "layer": "l", "records": 5, "lives": 2, "clusters": None, "components": None}
+    write_json(folder / "summary.json", plain)
+    (folder / "report.html").write_text(report_html(folder))
+    page = opened(browser, folder / "report.html", [])
+    assert "No clusters were looked for" in page.locator("#verdict").inner_text()
+    assert page.locator("#effects, #figures").count() == 0
+    page.context.close()
+
+
+def test_a_phone_and_paper_show_it_whole(browser, analysed: Analysed, summary: dict[str, Any]) -> None:
+    page = opened(browser, analysed.run / "report.html", [], width=400)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.pdf()[:5] == b"%PDF-"
+    page.context.close()

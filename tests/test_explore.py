@@ -1,0 +1,555 @@
+"""explore.py as users run it: its page in a real browser, held against the run and the dump."""
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from activation_store.files import write_json
+from activation_store.reader import read_metadata
+from analysis.action_words import action_words
+from analysis.effect_sizes import cohens_d, moments
+from analysis.explorer_page.content import Explored, explored
+from analysis.explorer_page.page import explorer_page
+from analysis.figures.style import cluster_colour
+from analysis.finished_run import read_run
+from analysis.lives import lives_of
+from analysis.materials import MATERIALS, PALETTE
+from analysis.run_folder import RUN_FILE
+from analysis.shift_test import shift_test
+from tests.analysed import Analysed
+from tests.command import assert_refused, run
+
+MOST_TICKS = 400_000
+PAGE_BYTES = 7_000_000
+HOSTILE = "</script><img src=x onerror=document.title='hacked'><b>&'\""
+RED = (215, 38, 61)
+
+
+def quiet(description: str) -> nullcontext:
+    return nullcontext(lambda share: None)
+
+
+@pytest.fixture(scope="module")
+def content(analysed: Analysed) -> Explored:
+    return explored(read_run(analysed.run, None), MOST_TICKS, quiet)
+
+
+@pytest.fixture(scope="module")
+def page_file(analysed: Analysed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "explorer.html"
+    done = run("explore.py", analysed.run, "-o", path)
+    assert done.returncode == 0, done.stderr
+    assert str(path) in done.stdout and " MB" in done.stdout and path.stat().st_size < PAGE_BYTES
+    return path
+
+
+def opened(browser, file: Path, problems: list[str], **options: Any):
+    """Open a page in a context of its own; `problems` gathers what goes wrong or goes out."""
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, offline=True, **options)
+    page = context.new_page()
+    # Software rendering warns of its own slowness; that is no fault of the page.
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: problems.append(request.url) if request.url != file.as_uri() else None)
+    page.goto(file.as_uri())
+    until(page, "window.explorer !== undefined")
+    return page
+
+
+@pytest.fixture
+def page(browser, page_file: Path) -> Iterator:
+    problems: list[str] = []
+    page = opened(browser, page_file, problems)
+    yield page
+    assert [each for each in problems if not each.startswith(("blob:", "data:"))] == []
+    page.context.close()
+
+
+def until(page, condition: str) -> None:
+    """Wait for a condition; playwright's own way evaluates text inside the page, which may be forbidden."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")
+
+
+def expected_tick(content: Explored, tick: int, words: list[str]) -> dict[str, Any]:
+    """What the dump holds of a tick, read plainly."""
+    records, metadata = content.seen.records, content.seen.metadata
+    columns = metadata.entity_columns
+    first, last = records.entity.offsets[tick : tick + 2]
+    rows = [dict(zip(columns, row, strict=True)) for row in records.entity.values[first:last].tolist()]
+    me = next(row for row in rows if row["id"] == records.agent_id[tick])
+    head = [each.name for each in metadata.action_heads].index("Attack.Target")
+    target = int(records.action[tick, head])
+    others = [
+        {
+            "kind": max(row["npc_type"], 0), "id": row["id"], "health": row["health"], "down": row["row"] - me["row"],
+            "right": row["col"] - me["col"], "attacked": number == target,
+        }
+        for number, row in enumerate(rows) if row is not me
+    ]  # fmt: skip
+    return {
+        "tick": records.tick[tick], "agent": records.agent_id[tick], "episode": records.episode[tick],
+        "materials": records.tile[tick, :, 2].tolist(), "others": others, "action": words[tick],
+        **{name: me[name] for name in ("health", "food", "water", "row", "col")},
+    }  # fmt: skip
+
+
+def test_points_are_those_of_the_run_and_the_dump(page, content: Explored) -> None:
+    words = action_words(content.seen)
+    run_ = content.run
+    assert page.evaluate("window.explorer.count") == len(run_.clusters.label) == len(content.rows)
+    for point in np.random.default_rng(0).choice(len(content.rows), 40, replace=False).tolist():
+        shown = page.evaluate(f"window.explorer.point({point})")
+        expected = expected_tick(content, int(content.place[point]), words)
+        assert {name: shown[name] for name in expected} == expected
+        assert (shown["row_of_run"], shown["label"], shown["own"]) == (point, run_.clusters.label[point], True)
+        assert [shown["x"], shown["y"]] == run_.embedding[point].tolist()
+        places = run_.clusters.places
+        for name, column in (("tick", "tick"), ("agent", "agent_id"), ("episode", "episode")):
+            assert shown[name] == places[column][point]
+        assert list(shown["features"].values()) == content.values[point].tolist()
+
+
+def test_a_life_holds_every_tick(page, content: Explored) -> None:
+    words, records = action_words(content.seen), content.seen.records
+    labels, own = content.tick_labels
+    for point in (0, len(content.rows) // 2):
+        place = content.place[point]
+        same = (records.agent_id == records.agent_id[place]) & (records.episode == records.episode[place])
+        life = page.evaluate(f"window.explorer.life({point})")
+        assert [each["tick"] for each in life] == records.tick[same].tolist()
+        for shown, tick in zip(life, np.flatnonzero(same).tolist(), strict=True):
+            expected = expected_tick(content, tick, words)
+            assert {name: shown[name] for name in expected} == expected
+            assert (shown["label"], shown["own"]) == (labels[tick], own[tick])
+            for name, column in (("reward", records.reward), ("value", records.value)):
+                assert shown["columns"][name] == column[tick]
+            assert shown["columns"]["self_health"] == shown["health"]
+        assert 0 < sum(each["own"] for each in life) < len(life)
+
+
+def a_lonely_point(page, condition: str = "true") -> tuple[int, dict[str, float]]:
+    """Of the points of which a condition holds, find the one farthest from any other, and its place in the window."""
+    script = """() => {
+      const all = Array.from({ length: explorer.count }, (_, i) => explorer.placeOf(i));
+      const alone = all.map((one, i) => Math.min(...all.map((other, j) => (i === j ? Infinity : Math.hypot(other.x - one.x, other.y - one.y)))));
+      const order = all.map((_, i) => i).sort((one, other) => alone[other] - alone[one]);
+      const found = order.find((i) => { const point = explorer.point(i); return CONDITION; });
+      return found === undefined ? null : [found, all[found]];
+    }"""  # noqa: E501
+    found = page.evaluate(script.replace("CONDITION", condition))
+    assert found is not None
+    return found
+
+
+def hover(page, place: dict[str, float]) -> None:
+    page.mouse.move(place["x"] + 3, place["y"] + 3)
+    page.wait_for_timeout(100)
+    page.mouse.move(place["x"], place["y"])
+
+
+def pixels(page, selector: str) -> np.ndarray:
+    """A canvas's own pixels, (rows, columns, 3)."""
+    width, values = page.evaluate(
+        """(selector) => {
+          const canvas = document.querySelector(selector);
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          return [canvas.width, Array.from(data)];
+        }""",
+        selector,
+    )
+    return np.array(values).reshape(-1, width, 4)[:, :, :3]
+
+
+def test_hovering_a_point_draws_its_view(page) -> None:
+    point, place = a_lonely_point(page, "point.others.some(({ attacked }) => attacked)")
+    hover(page, place)
+    until(page, f"window.explorer.hovered === {point}")
+    shown = page.evaluate(f"window.explorer.point({point})")
+    panel = page.get_by_label("Point under the pointer")
+    text = panel.inner_text()
+    assert f"agent {shown['agent']}, episode {shown['episode']}" in text and f"cluster {shown['label']}" in text
+    assert shown["action"] in text and "attacks" in shown["action"]
+    for vital in ("health", "food", "water"):
+        assert panel.get_by_role("meter", name=vital).get_attribute("aria-valuenow") == str(shown[vital])
+    assert "attacked" in panel.locator("canvas").first.get_attribute("aria-label")
+    seen = pixels(page, "#pointer-body canvas")
+    scale = len(seen) / 15
+    attacked = next(other for other in shown["others"] if other["attacked"])
+    for tile, material in enumerate(shown["materials"]):
+        # The corners of a tile are free of whoever stands in its middle, but not of the line to who is attacked.
+        down, right = tile // 15 - 7, tile % 15 - 7
+        by_the_line = all(
+            min(0, attacked[axis]) - 1 <= place <= max(0, attacked[axis]) + 1
+            for axis, place in (("down", down), ("right", right))
+        )
+        row, col = math.ceil(tile // 15 * scale) + 1, math.ceil(tile % 15 * scale) + 1
+        assert by_the_line or seen[row, col].tolist() == PALETTE[material].tolist()
+    x, y = ((7.5 + attacked[axis]) * scale for axis in ("right", "down"))
+    around = seen[
+        max(0, int(y - 0.7 * scale)) : int(y + 0.7 * scale), max(0, int(x - 0.7 * scale)) : int(x + 0.7 * scale)
+    ]
+    assert (np.abs(around - RED).max(axis=2) < 8).sum() > 10
+
+
+def test_all_materials_and_kinds_are_drawn_in_their_colours(page) -> None:
+    """A made-up view with every material and every kind of entity, drawn by the page's own code."""
+    page.evaluate(
+        """() => {
+          const facts = JSON.parse(document.getElementById("explorer-facts").textContent);
+          const canvas = document.createElement("canvas");
+          canvas.id = "made-up";
+          document.body.append(canvas);
+          const view = Uint8Array.from({ length: 225 }, (_, tile) => tile % 16);
+          const common = { id: 1, health: 9, down: 3, attacked: false };
+          const others = [0, 1, 2, 3].map((kind) => ({ ...common, kind, right: kind - 6 }));
+          drawView(canvas, { facts, view: () => view, others: () => others }, 0, 450);
+        }"""
+    )
+    seen = pixels(page, "#made-up")
+    scale = len(seen) / 15
+    for tile in range(225):
+        row, col = math.ceil(tile // 15 * scale) + 1, math.ceil(tile % 15 * scale) + 1
+        assert seen[row, col].tolist() == PALETTE[tile % len(MATERIALS)].tolist()
+
+    def middle(down: int, right: int) -> list[int]:
+        return seen[int((7.5 + down) * scale), int((7.5 + right) * scale)].tolist()
+
+    kinds = [middle(3, kind - 6) for kind in range(4)]
+    assert kinds == [[228, 97, 92], [255, 255, 255], [255, 225, 77], [29, 29, 31]]
+    assert middle(0, 0) == [255, 209, 102]  # the agent itself
+
+
+def test_clicking_a_point_opens_its_life_at_its_tick(page, content: Explored) -> None:
+    point, place = a_lonely_point(page, "point.tick > 2")
+    hover(page, place)
+    page.mouse.click(place["x"], place["y"])
+    until(page, "window.explorer.open !== null")
+    shown = page.evaluate(f"window.explorer.point({point})")
+    assert page.evaluate("[explorer.open.tick, explorer.open.agent]") == [shown["tick"], shown["agent"]]
+    life = page.evaluate(f"window.explorer.life({point})")
+    assert (
+        f"Agent {shown['agent']}, episode {shown['episode']}: ticks 0 to {life[-1]['tick']}"
+        in page.locator("#life-name").inner_text()
+    )
+    cards = page.locator("#life-views .card b").all_inner_texts()
+    assert f"tick {shown['tick'] - 1}" in cards and f"tick {shown['tick']}" in cards
+    page.get_by_role("button", name="‹ tick").click()
+    assert page.evaluate("explorer.open.tick") == shown["tick"] - 1
+    assert "carried over" in page.locator("#life-views .now").inner_text()  # every second tick has a label of its own
+    page.get_by_label("Tick of the life").fill("1")
+    assert page.evaluate("explorer.open.tick") == 1
+    page.get_by_role("button", name="point »").click()
+    assert page.evaluate("[explorer.open.tick, explorer.open.own]") == [2, True]
+
+
+def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
+    point, place = a_lonely_point(page, "point.tick > 2")
+    hover(page, place)
+    page.mouse.click(place["x"], place["y"])
+    until(page, "window.explorer.open !== null")
+    life = page.evaluate(f"window.explorer.life({point})")
+    traces = {
+        trace["name"]: trace
+        for trace in page.evaluate(
+            "document.getElementById('timeline').data.map(({ name, x, y, type }) => ({ name, x, y, type }))"
+        )
+    }
+    for name, column in (("health", "self_health"), ("value", "value"), ("players", "n_visible_players")):
+        assert traces[name]["x"] == [each["tick"] for each in life]
+        assert traces[name]["y"] == [each["columns"][column] for each in life]
+    moved = [each["tick"] for each in life if "moves" in each["action"]]
+    assert traces["move"]["x"] == moved
+    bars = [trace for trace in traces.values() if trace["type"] == "bar"]
+    assert any("carried over" in bar["name"] for bar in bars) and any("carried" not in bar["name"] for bar in bars)
+    box = page.evaluate(
+        """(() => {
+          const { xaxis, yaxis4 } = document.getElementById("timeline")._fullLayout;
+          const { left, top } = document.getElementById("timeline").getBoundingClientRect();
+          return { x: left + xaxis._offset + xaxis.l2p(4), y: top + yaxis4._offset + yaxis4._length / 2 };
+        })()"""
+    )
+    page.mouse.move(box["x"] + 2, box["y"])
+    page.mouse.click(box["x"], box["y"])
+    until(page, "window.explorer.open.tick === 4")
+    page.get_by_role("button", name="Close the life").click()
+    assert page.evaluate("explorer.open") is None and not page.locator("#timeline").is_visible()
+
+
+def test_points_are_coloured_by_anything(page, content: Explored) -> None:
+    options = page.locator("#colour-by option").all_inner_texts()
+    names = [feature.name for feature in content.features]
+    assert options == ["cluster", "policy", "tick", "value", *names]
+    marker = "document.getElementById('plot').data[0].marker"
+    for i, name in enumerate(names):
+        page.get_by_label("Colour by").select_option(f"feature.{i}")
+        assert page.evaluate(f"Array.from({marker}.color)") == content.values[:, i].tolist()
+        assert name in page.evaluate(f"{marker}.colorbar.title.text")
+    for name in ("tick", "value"):
+        page.get_by_label("Colour by").select_option(f"column.{name}")
+        expected = getattr(content.seen.records, name)[content.place].tolist()
+        assert page.evaluate(f"Array.from({marker}.color)") == expected
+    for by in ("cluster", "policy"):
+        page.get_by_label("Colour by").select_option(by)
+        point, place = a_lonely_point(page, "point.label > 0")
+        expected = cluster_colour(int(content.run.clusters.label[point]) if by == "cluster" else 0)
+        page.mouse.move(5, 5)
+        page.wait_for_timeout(300)
+        clip = {"x": place["x"] - 4, "y": place["y"] - 4, "width": 9, "height": 9}
+        assert nearest(picture(page, clip), expected) <= 12
+
+
+def picture(page, clip: dict[str, float]) -> np.ndarray:
+    from io import BytesIO
+
+    from PIL import Image
+
+    return np.asarray(Image.open(BytesIO(page.screenshot(clip=clip))).convert("RGB"))
+
+
+def nearest(pixels: np.ndarray, colour: str) -> int:
+    """How far the pixel that is nearest to a colour is from it."""
+    return int(np.abs(pixels.reshape(-1, 3).astype(int) - list(bytes.fromhex(colour[1:]))).max(axis=1).min())
+
+
+def compared(page) -> dict[str, dict[str, Any]]:
+    until(page, "window.explorer.compared !== null")
+    told = page.evaluate("JSON.parse(JSON.stringify(explorer.compared))")  # NaN becomes null
+    return {row["name"]: row for row in told}
+
+
+def assert_same_statistics(shown: dict[str, dict[str, Any]], content: Explored, chosen: np.ndarray) -> None:
+    """Hold the page's numbers against the analysis' own functions, for the same selection."""
+    values, origin = content.values, content.values[0]
+    d = cohens_d(moments(values[chosen] - origin), moments(values[~chosen] - origin))
+    labels = np.where(chosen, 0, -1)
+    test = shift_test(values, labels, lives_of(content.seen.records.take(content.place)), content.run.permutations,
+                      content.run.seed)  # fmt: skip
+    for i, feature in enumerate(content.features):
+        row = shown[feature.name]
+        assert row["mean"] == pytest.approx(values[chosen, i].mean(), abs=1e-9)
+        assert row["rest"] == pytest.approx(values[~chosen, i].mean(), abs=1e-9)
+        expected = d[i] if np.isfinite(d[i]) else None
+        assert row["d"] == (None if expected is None else pytest.approx(expected, rel=1e-9, abs=1e-9))
+        assert row["informative"] == test.informative_lives[0, i]
+        for name in ("p", "q"):
+            expected = getattr(test, name)[0, i]
+            assert row[name] == (None if math.isnan(expected) else pytest.approx(expected, rel=1e-6))
+
+
+def test_a_lasso_selects_and_is_tested_as_the_analysis_tests(page, content: Explored) -> None:
+    page.get_by_label("lasso").check()
+    places = page.evaluate("Array.from({ length: explorer.count }, (_, i) => explorer.placeOf(i))")
+    x = np.array([place["x"] for place in places])
+    box = page.locator("#plot .nsewdrag").bounding_box()
+    border = np.median(x) + 0.5
+    corners = [(box["x"] + 2, box["y"] + 2), (border, box["y"] + 2), (border, box["y"] + box["height"] - 2),
+               (box["x"] + 2, box["y"] + box["height"] - 2), (box["x"] + 2, box["y"] + 2)]  # fmt: skip
+    page.mouse.move(*corners[0])
+    page.mouse.down()
+    for corner in corners[1:]:
+        page.mouse.move(*corner, steps=12)
+    page.mouse.up()
+    shown = compared(page)
+    selected = np.zeros(len(x), bool)
+    selected[page.evaluate("explorer.selection")] = True
+    sure = np.abs(x - border) > 1.5
+    assert np.array_equal(selected[sure], (x < border)[sure]) and 20 < selected.sum() < len(x) - 20
+    assert_same_statistics(shown, content, selected)
+    assert sum(row["p"] is not None for row in shown.values()) > len(shown) / 2
+    panel = page.get_by_label("Selection", exact=True).inner_text()
+    assert f"{selected.sum():,} points" in panel and "Exploratory" in panel
+    page.get_by_role("button", name="Clear").click()
+    assert page.evaluate("explorer.selection") is None
+    assert not page.get_by_label("Selection", exact=True).is_visible()
+
+
+def test_a_clusters_numbers_are_those_of_the_summary(page, content: Explored) -> None:
+    tested = [c for c in content.run.summary["clusters"] if any(e["p"] is not None for e in c["effects"])]
+    for cluster in [*content.run.summary["clusters"][:2], tested[0]]:
+        page.locator(f"[data-cluster='{cluster['label']}']").get_by_role("button", name="Select").click()
+        until(page, f"explorer.selection !== null && explorer.selection.length === {cluster['records']}")
+        shown = compared(page)
+        assert_same_statistics(shown, content, content.run.clusters.label == cluster["label"])
+        for effect in cluster["effects"]:
+            row = shown[effect["name"]]
+            for mine, theirs in (("mean", "mean"), ("rest", "complement_mean"), ("d", "d_complement"), ("p", "p")):
+                assert row[mine] == (
+                    None if effect[theirs] is None else pytest.approx(effect[theirs], rel=1e-6, abs=1e-9)
+                )
+        assert cluster["description"] in page.locator(f"[data-cluster='{cluster['label']}']").inner_text()
+
+
+def test_students_tail_is_scipys(page) -> None:
+    grid = [(t, freedom) for t in (0.0, 0.1, 1.0, 2.5, 10.0, 60.0) for freedom in (1.0, 2.5, 5.0, 17.3, 120.0, 2500.0)]
+    shown = page.evaluate("(grid) => grid.map(([t, freedom]) => studentTail(t, freedom))", grid)
+    expected = [stats.t.sf(t, freedom) for t, freedom in grid]
+    assert shown == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+def test_labels_are_kept_exported_and_imported(page, browser, page_file: Path, content: Explored, tmp_path) -> None:
+    page.get_by_label("Label of cluster 0").fill("  forages <b>by</b> the water ")
+    page.keyboard.press("Tab")
+    assert page.evaluate("explorer.labels") == {"0": "forages <b>by</b> the water"}
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Export labels").click()
+    exported = Path(waiting.value.path())
+    told = json.loads(exported.read_text())
+    assert (told["run"], told["labels"]) == (content.run.name, {"0": "forages <b>by</b> the water"})
+    page.reload()
+    until(page, "window.explorer !== undefined")
+    assert page.get_by_label("Label of cluster 0").input_value() == "forages <b>by</b> the water"
+
+    other = opened(browser, page_file, [])
+    assert other.evaluate("explorer.labels") == {}
+    for broken, message in (
+        ("no json", "not JSON"),
+        ('{"some": "thing"}', "holds no labels"),
+        (json.dumps(told | {"runKey": "0" * 64, "run": "elsewhere"}), "another run (elsewhere)"),
+    ):
+        bad = tmp_path / "bad.json"
+        bad.write_text(broken)
+        other.locator("#import-labels").set_input_files(bad)
+        other.get_by_text(message).wait_for()
+        assert other.evaluate("explorer.labels") == {}
+    good = tmp_path / "good.json"
+    good.write_text(json.dumps(told | {"labels": told["labels"] | {"999": "nobody", "1": 7}}))
+    other.locator("#import-labels").set_input_files(good)
+    until(other, "Object.keys(explorer.labels).length === 1")
+    assert other.get_by_label("Label of cluster 0").input_value() == "forages <b>by</b> the water"
+    other.context.close()
+
+
+def test_without_storage_labels_still_work(browser, page_file: Path) -> None:
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied'); } })")
+    page.goto(page_file.as_uri())
+    until(page, "window.explorer !== undefined")
+    page.get_by_label("Label of cluster 0").fill("something")
+    page.keyboard.press("Tab")
+    page.get_by_text("export your labels").wait_for()
+    assert page.evaluate("explorer.labels") == {"0": "something"}
+    context.close()
+
+
+def test_hostile_names_are_only_text(browser, content: Explored, tmp_path: Path) -> None:
+    summary = json.loads(json.dumps(content.run.summary))
+    summary["policy"] = summary["layer"] = HOSTILE
+    for cluster in summary["clusters"]:
+        cluster["description"] = HOSTILE
+    for feature in summary["features"]:
+        feature.update(name=HOSTILE, definition=HOSTILE, unit=HOSTILE)
+    metadata = replace(content.seen.metadata, policy=HOSTILE)
+    hostile = replace(content, run=replace(content.run, summary=summary), seen=replace(content.seen, metadata=metadata))
+    file = tmp_path / "<b>&hostile.html"
+    file.write_text(explorer_page(hostile))
+    problems: list[str] = []
+    page = opened(browser, file, problems)
+    page.get_by_label("Colour by").select_option("feature.0")
+    page.get_by_label("Label of cluster 0").fill(HOSTILE)
+    page.keyboard.press("Tab")
+    _, place = a_lonely_point(page)
+    hover(page, place)
+    until(page, "window.explorer.hovered !== null")
+    page.mouse.click(place["x"], place["y"])
+    page.locator("[data-cluster='0']").get_by_role("button", name="Select").click()
+    compared(page)
+    page.wait_for_timeout(300)
+    assert HOSTILE in page.locator("header").inner_text()
+    assert page.locator("img[src=x], header b").count() == 0 and "hacked" not in page.title() and problems == []
+    page.context.close()
+
+
+def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
+    context = browser.new_context(viewport={"width": 400, "height": 800}, offline=True)
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    until(page, "window.explorer !== undefined")
+    page.evaluate("document.querySelector('#cluster-list button').click()")
+    _, place = a_lonely_point(page)
+    page.mouse.click(place["x"], place["y"])
+    until(page, "window.explorer.open !== null")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    context.close()
+
+
+def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
+    text = page_file.read_text()
+    start = text.index('id="explorer-content">') + len('id="explorer-content">')
+    broken = tmp_path / "broken.html"
+    broken.write_text(text[: start + 200] + text[text.index("</script>", start) :])
+    page = browser.new_page()
+    page.goto(broken.as_uri())
+    page.get_by_text("cannot show its run").wait_for()
+    page.close()
+
+
+def test_lives_beyond_the_limit_are_left_out_and_the_page_says_so(analysed: Analysed, content: Explored) -> None:
+    fewer = explored(read_run(analysed.run, None), len(content.seen) // 2, quiet)
+    assert 0 < len(fewer.seen) <= len(content.seen) // 2 and len(fewer.lives) < fewer.lives_of_run
+    assert f"from {fewer.lives_of_run} lives" in explorer_page(fewer)
+    # Whole lives are kept, and what is kept is as it was.
+    where = {tuple(key): i for i, key in enumerate(keys(content))}
+    places = [where[tuple(key)] for key in keys(fewer)]
+    assert fewer.run.clusters.label[fewer.rows].tolist() == content.run.clusters.label[content.rows][places].tolist()
+    assert np.array_equal(fewer.values, content.values[places])
+    kept = {tuple(key[:2]) for key in keys(fewer)}
+    assert len(fewer.rows) == sum(tuple(key[:2]) in kept for key in keys(content))
+
+
+def keys(content: Explored) -> list[list[int]]:
+    points = content.seen.records.take(content.place)
+    return np.stack([points.agent_id, points.episode, points.tick], axis=1).tolist()
+
+
+def test_a_dump_that_has_moved_is_given(analysed: Analysed, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(analysed.dump, moved)
+    copy = changed_run(analysed.run, tmp_path / "run", dump=tmp_path / "where it was")
+    assert_refused(run("explore.py", copy), "where it was", "--dump")
+    assert not (copy / "explorer.html").exists()
+    done = run("explore.py", copy, "--dump", moved)
+    assert done.returncode == 0, done.stderr
+    assert (copy / "explorer.html").exists()
+
+
+def changed_run(path: Path, to: Path, dump: Path) -> Path:
+    """Copy a run, and let it say that its dump was elsewhere."""
+    shutil.copytree(path, to)
+    told = json.loads((to / RUN_FILE).read_text())
+    told["arguments"]["dump"] = str(dump)
+    write_json(to / RUN_FILE, told)
+    return to
+
+
+def test_what_does_not_fit_is_refused(analysed: Analysed, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(analysed.dump, other)
+    told = json.loads((other / "metadata.json").read_text())
+    (other / "metadata.json").write_text(json.dumps(told))
+    assert_refused(run("explore.py", analysed.run, "--dump", other), str(other), str(analysed.dump), "another dump")
+    assert read_metadata(other).records
+    assert_refused(run("explore.py", tmp_path / "nowhere"), "nowhere", "does not exist")
+    assert_refused(run("explore.py", analysed.run, "-o", tmp_path / "page.txt"), "page.txt", ".html")
+    assert_refused(run("explore.py", analysed.run, "--max-ticks", 1), "--max-ticks 1")
+    damaged = tmp_path / "damaged"
+    shutil.copytree(analysed.run, damaged)
+    (damaged / "embedding.npy").write_bytes(b"nothing")
+    assert_refused(run("explore.py", damaged), "embedding.npy", "SHA-256")
+    (damaged / "embedding.npy").unlink()
+    assert_refused(run("explore.py", damaged), "embedding.npy")
+    assert_refused(run("explore.py", damaged, "--dump", tmp_path), "embedding.npy")
+    assert not (analysed.run / "explorer.html").exists()
