@@ -1,5 +1,6 @@
 """Lives: one agent in one episode, from spawn to death. Whatever follows time stays inside one of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,29 @@ def lives_of(records: Records) -> Lives:
     _, index, lengths = np.unique(key, axis=0, return_inverse=True, return_counts=True)
     order = np.lexsort((records.tick, index))
     return Lives(index, order, np.cumsum(lengths) - lengths, lengths)
+
+
+def previous_tick(records: Records, lives: Lives) -> np.ndarray:
+    """Return the record of the same life one tick before each record, -1 where there is none, (B,) int64."""
+    earlier, later = lives.order[:-1], lives.order[1:]
+    follows = (lives.index[earlier] == lives.index[later]) & (records.tick[earlier] + 1 == records.tick[later])
+    previous = np.full(len(lives.index), -1)
+    previous[later[follows]] = earlier[follows]
+    return previous
+
+
+def places_among(wanted: Mapping[str, np.ndarray], there: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return where each agent-tick lies among others, -1 where it is not there: (B,) int64.
+
+    Args:
+        wanted: the columns of `LIFE_KEY` and tick, (B,) each.
+        there: the same columns, (N,) each; no agent-tick twice.
+    """
+    keys = [np.stack([each[name] for name in (*LIFE_KEY, "tick")], axis=1) for each in (there, wanted)]
+    distinct, number = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+    place = np.full(len(distinct), -1)
+    place[number[: len(keys[0])]] = np.arange(len(keys[0]))
+    return place[number[len(keys[0]) :]]
 
 
 def rolling_mean(values: np.ndarray, lives: Lives, window: int = 5) -> np.ndarray:

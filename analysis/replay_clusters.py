@@ -1,22 +1,17 @@
 """Clusters of hidden states, laid over the replay of the same episode."""
 
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
-from activation_store.files import read_json, sha256
 from activation_store.reader import read_dump, read_metadata
-from activation_store.schema import METADATA_FILE, DumpMetadata, Records
+from activation_store.schema import DumpMetadata, Records
+from analysis.cluster_run import LABELS_FILE, read_cluster_run
 from analysis.replay import Replay
-from analysis.run_folder import DONE_FILE, RUN_FILE
 from user_error import UserError
 
-LABELS_FILE = "cluster_labels.npz"
-NOISE = -1
 UNLABELLED = -2
 
 
@@ -25,7 +20,7 @@ class ReplayClusters:
     """The cluster of each agent at each tick.
 
     Attributes:
-        label: `NOISE`, `UNLABELLED` or a cluster from 0; between two labels of a life the earlier holds, (T, P) int32.
+        label: `clustering.NOISE`, `UNLABELLED` or a cluster from 0; between two labels of a life the earlier holds, (T, P) int32.
         exact: whether the run labelled that very record, (T, P) bool.
         run: name of the analysis run.
         episode: of the dump, that the replay shows.
@@ -59,43 +54,17 @@ def clusters_of(
             is the replay's.
     """
     metadata = read_metadata(dump)
-    labels = _labels(run, dump)
+    labelled = read_cluster_run(run, dump)
     records = read_dump(dump, layers=[], progress=progress)
     episode = _episode(replay, source, dump, records, metadata)
     label = np.full(replay.players.row.shape, UNLABELLED, dtype=np.int32)
-    chosen = labels["episode"] == episode
-    columns = _columns(replay, labels["agent_id"][chosen])
-    ticks = labels["tick"][chosen]
+    chosen = labelled.places["episode"] == episode
+    columns = _columns(replay, labelled.places["agent_id"][chosen])
+    ticks = labelled.places["tick"][chosen]
     if (columns < 0).any() or (ticks < 0).any() or (ticks >= replay.ticks).any():
         raise UserError(f"{run / LABELS_FILE} labels records that {dump} does not hold: analyse the dump again")
-    label[ticks, columns] = labels["label"][chosen]
+    label[ticks, columns] = labelled.label[chosen]
     return ReplayClusters(_carried(label, replay.players.alive), label != UNLABELLED, run.name, episode)
-
-
-def _labels(run: Path, dump: Path) -> dict[str, np.ndarray]:
-    """Read a finished run's labels, after proving that they are what was written, and from this dump."""
-    if not (run / DONE_FILE).is_file():
-        raise UserError(f"{run} is not a finished run: give a folder that analyze_activations.py wrote")
-    try:
-        proof = read_json(run / DONE_FILE)["files"][LABELS_FILE]["sha256"]  # type: ignore[index]
-        source = read_json(run / RUN_FILE)["input"][METADATA_FILE]  # type: ignore[index]
-        content = (run / LABELS_FILE).read_bytes()
-    except (KeyError, TypeError, OSError):
-        raise UserError(f"{run} lacks {LABELS_FILE} or what proves it: analyse the dump again") from None
-    if sha256(run / LABELS_FILE) != proof:
-        raise UserError(f"{run / LABELS_FILE} does not match its SHA-256: it is damaged; analyse the dump again")
-    if source != sha256(dump / METADATA_FILE):
-        raise UserError(f"{run} was made from another dump than {dump}: give the dump that it was made from")
-    names = ("episode", "agent_id", "tick", "label")
-    try:
-        with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            labels = {name: arrays[name] for name in names}
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile):
-        raise UserError(f"{run / LABELS_FILE} holds no labels of records: analyse the dump again") from None
-    shapes = {array.shape for array in labels.values()}
-    if len(shapes) > 1 or any(array.ndim != 1 or array.dtype.kind != "i" for array in labels.values()):
-        raise UserError(f"{run / LABELS_FILE} holds no labels of records: analyse the dump again")
-    return labels
 
 
 def _episode(replay: Replay, source: Path, dump: Path, records: Records, metadata: DumpMetadata) -> int:

@@ -3,7 +3,8 @@
 import numpy as np
 
 from analysis.replay import NPC_KINDS
-from analysis.replay_clusters import NOISE, UNLABELLED
+from analysis.clustering import NOISE
+from analysis.replay_clusters import UNLABELLED
 
 NPC_COLOURS = dict(zip(NPC_KINDS, ("#ffffff", "#ffe14d", "#1d1d1f"), strict=True))
 """Told apart by their lightness too, and by their shapes: triangle, diamond, square."""

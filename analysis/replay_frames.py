@@ -8,7 +8,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from analysis.materials import PALETTE
 from analysis.replay import NPC_KINDS, Entities, Replay
-from analysis.replay_clusters import NOISE, UNLABELLED, ReplayClusters
+from analysis.clustering import NOISE
+from analysis.replay_clusters import UNLABELLED, ReplayClusters
 from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
 from analysis.replay_events import CAUSES, DEATH, Events
 from analysis.replay_sprites import EDGE, sprite_of

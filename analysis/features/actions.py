@@ -21,11 +21,8 @@ def _attacks_with(style: str) -> Compute:
 
 def _targets(seen: Observed, kind: np.ndarray) -> np.ndarray:
     """Tell where the attacked one's entity row is marked in `kind`, (E,) bool to (B,) bool."""
-    # Options of the head are the rows of the record's entities.
-    target, entities = seen.option("Attack.Target"), seen.records.entity
-    real = seen.chose("Attack.Target") & (target < entities.counts)
     found = np.zeros(len(seen), bool)
-    found[real] = kind[entities.offsets[:-1][real] + target[real]]
+    found[seen.target_rows >= 0] = kind[seen.target_rows[seen.target_rows >= 0]]
     return found
 
 

@@ -8,11 +8,12 @@ import numpy as np
 from activation_store.gathering import join_rows, no_rows
 from activation_store.reader import Progress, read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
-from activation_store.schema import IDENTITY, LIFE_KEY, DumpMetadata
+from activation_store.schema import IDENTITY, DumpMetadata
 from activation_store.selection import select
 from analysis.features.feature import Feature
 from analysis.features.observed import Observed
 from analysis.features.registry import FEATURES
+from analysis.lives import places_among
 from user_error import UserError
 
 
@@ -103,11 +104,7 @@ def check_unbroken(seen: Observed, features: Sequence[Feature]) -> None:
 
 def _places(records: Records, history: Records) -> np.ndarray:
     """Return where each record lies in the history, (B,) int64."""
-    keys = [np.stack([getattr(each, name) for name in (*LIFE_KEY, "tick")], axis=1) for each in (history, records)]
-    distinct, number = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
-    place = np.full(len(distinct), -1)
-    place[number[: len(history)]] = np.arange(len(history))
-    found = place[number[len(history) :]]
+    found = places_among(vars(records), vars(history))
     if (found < 0).any():
         raise ValueError("a record is not in the history: they must come from one dump")
     return found

@@ -127,6 +127,14 @@ class Observed:
         return np.maximum(*apart)
 
     @cached_property
+    def target_rows(self) -> np.ndarray:
+        """The entity row that each agent chose to attack, -1 where it chose none, (B,) int64."""
+        # Options of the head are the rows of the record's entities.
+        target, entities = self.option("Attack.Target"), self.records.entity
+        real = self.chose("Attack.Target") & (target < entities.counts)
+        return np.where(real, entities.offsets[:-1] + target, -1)
+
+    @cached_property
     def combat_level(self) -> np.ndarray:
         """The highest of each entity's melee, range and mage levels, (E,) int16."""
         return np.maximum.reduce([self.entity(f"{style}_level") for style in ("melee", "range", "mage")])

@@ -36,11 +36,16 @@ def _change(name: str) -> Compute:
     return lambda seen: _whole(seen, name) - earlier(_whole(seen, name), seen.lives, 1)
 
 
+def was_replenished(now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Tell where food or water, now and a tick before, was filled up meanwhile, (B,) bool."""
+    # Every tick takes some, so what has not fallen was filled up, even if it was full before and is full again.
+    return (now > 0) & (now >= before)
+
+
 def _replenished(name: str) -> Compute:
     def compute(seen: Observed) -> np.ndarray:
         now = _whole(seen, name)
-        # Every tick takes some, so what has not fallen was filled up, even if it was full before and is full again.
-        return ticks_since((now > 0) & (now >= earlier(now, seen.lives, 1)), seen.lives)
+        return ticks_since(was_replenished(now, earlier(now, seen.lives, 1)), seen.lives)
 
     return compute
 
