@@ -88,8 +88,9 @@ class CarryingRule:
     def in_words(self) -> str:
         """Return the rule and how well it does, in sentences."""
         rule = (
-            f"Records that the run left out get the label that most of the {self.voters} nearest labelled records have, "
-            f"by distance along {len(self.components)} principal components of the activations; noise is a label too."
+            f"Records that the run left out get the label that most of the {self.voters} nearest labelled records "
+            f"have, by distance along {len(self.components)} principal components of the activations; noise is a "
+            "label too."
         )
         if self.held_out is None:
             return f"{rule} With one life only, how often that is right cannot be told."
@@ -180,18 +181,18 @@ def carry_labels(
     """
     metadata = read_metadata(dump)
     wanted = select(dump, metadata, layers=[run.layer], columns=[], leave_out=_ONLY_ACTIVATIONS, lives=lives)
-    parts: list[dict[str, np.ndarray]] = []
-    for batch in read_batches(dump, metadata, wanted, progress):
-        own = {name: getattr(batch, name) for name in IDENTITY}
-        parts.append({**own, "label": rule.labels_of(batch.activations[run.layer])} if len(batch) else own)
-    parts = [part for part in parts if "label" in part]
+    parts = [
+        {**{name: getattr(batch, name) for name in IDENTITY}, "label": rule.labels_of(batch.activations[run.layer])}
+        for batch in read_batches(dump, metadata, wanted, progress)
+        if len(batch)
+    ]
     if not parts:
         raise UserError(f"{dump} holds no record of the lives that were asked for")
     places = {name: np.concatenate([part[name] for part in parts]) for name in (*IDENTITY, "label")}
     label = places.pop("label")
-    own = places_among(places, run.places)
-    exact = own >= 0
-    label[exact] = run.label[own[exact]]
+    place = places_among(places, run.places)
+    exact = place >= 0
+    label[exact] = run.label[place[exact]]
     return CarriedLabels(places, label, exact, rule)
 
 
@@ -245,7 +246,7 @@ def _principal(activations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.decomposition import PCA
 
     # The whole decomposition is exact, so no seed plays a part.
-    model = PCA(min(COMPONENTS, *activations.shape), svd_solver="full").fit(activations)
+    model = PCA(min(COMPONENTS, *activations.shape), svd_solver="covariance_eigh").fit(activations)
     return model.mean_.astype(np.float32), model.components_.astype(np.float32)
 
 

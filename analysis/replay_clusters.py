@@ -20,7 +20,8 @@ class ReplayClusters:
     """The cluster of each agent at each tick.
 
     Attributes:
-        label: `clustering.NOISE`, `UNLABELLED` or a cluster from 0; between two labels of a life the earlier holds, (T, P) int32.
+        label: `clustering.NOISE`, `UNLABELLED` or a cluster from 0; between two labels of a life the earlier holds,
+            (T, P) int32.
         exact: whether the run labelled that very record, (T, P) bool.
         run: name of the analysis run.
         episode: of the dump, that the replay shows.

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analysis.replay import NPC_KINDS
 from analysis.clustering import NOISE
+from analysis.replay import NPC_KINDS
 from analysis.replay_clusters import UNLABELLED
 
 NPC_COLOURS = dict(zip(NPC_KINDS, ("#ffffff", "#ffe14d", "#1d1d1f"), strict=True))

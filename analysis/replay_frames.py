@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from analysis.clustering import NOISE
 from analysis.materials import PALETTE
 from analysis.replay import NPC_KINDS, Entities, Replay
-from analysis.clustering import NOISE
 from analysis.replay_clusters import UNLABELLED, ReplayClusters
 from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
 from analysis.replay_events import CAUSES, DEATH, Events

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import orjson
 
+from analysis.clustering import NOISE
 from analysis.materials import HARVESTED, MATERIALS
 from analysis.replay import NPC_KINDS, SLOTS, STYLES, Replay
-from analysis.clustering import NOISE
 from analysis.replay_clusters import UNLABELLED, ReplayClusters
 from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
 from analysis.replay_events import CAUSES, EVENT_KINDS, Events

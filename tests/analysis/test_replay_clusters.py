@@ -10,8 +10,8 @@ import pytest
 from activation_store.files import sha256
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, Records
-from analysis.replay import Replay
 from analysis.clustering import NOISE
+from analysis.replay import Replay
 from analysis.replay_clusters import UNLABELLED, ReplayClusters, clusters_of
 from analysis.replay_file import read_replay
 from analysis.run_folder import RunFolder

@@ -1,0 +1,85 @@
+"""How lives end: by hunger, by thirst, by whose blow, or not before the recording does."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.features.observed import Observed
+from analysis.features.surroundings import REACH
+
+DONE = "done"
+KILLS = "truth/player_kills"
+"""The engine's own count of an agent's kills, NPCs among them, where it was recorded."""
+
+LOSS = 10
+"""Health that an empty stomach costs a tick, and as much being without water; the game's default."""
+
+
+def died(seen: Observed) -> np.ndarray:
+    """Tell which lives ended by death, (L,) bool; the others live when the recording ends.
+
+    A life ended by death if its last record says that it was its last, or where that is not recorded, if others of its
+    episode go on. One that ends with the episode's last tick is taken to have lived: no record can tell.
+    """
+    records, lives = seen.records, seen.lives
+    last = lives.order[lives.starts + lives.lengths - 1]
+    latest: dict[int, int] = defaultdict(int)
+    for episode, tick in zip(records.episode[last].tolist(), records.tick[last].tolist(), strict=True):
+        latest[episode] = max(latest[episode], tick)
+    horizon = seen.metadata.environment.get("horizon")
+    end = np.array([latest[episode] for episode in records.episode[last].tolist()])
+    if DONE in records.columns:
+        end = np.full(len(last), horizon - 1) if isinstance(horizon, int) else end
+        return records.column(DONE)[last] & (records.tick[last] < end)
+    return records.tick[last] < end
+
+
+def endings(seen: Observed) -> Iterator[tuple[int, str]]:
+    """Yield the last record of each life that ended by death, and of what it died.
+
+    Hunger and thirst take their toll before any blow: where they take the last health, nobody struck. Otherwise it was
+    a blow: of an agent in reach that chose so (and was counted a kill, where the engine's count is recorded), or of an
+    NPC, which leave no record, if one is in reach.
+    """
+    lives, health = seen.lives, seen.own("health")
+    last = lives.order[lives.starts + lives.lengths - 1][died(seen)]
+    strikers = _strikers(seen, last)
+    hungry, thirsty = seen.own("food") == 0, seen.own("water") == 0
+    npc_near = np.bincount(seen.entity_owner[seen.is_npc & (seen.distance <= REACH)], minlength=len(seen)) > 0
+    for i in last.tolist():
+        if health[i] <= LOSS * (int(hungry[i]) + int(thirsty[i])):
+            yield i, " and ".join(name for name, is_so in (("hunger", hungry[i]), ("thirst", thirsty[i])) if is_so)
+        elif strikers[i]:
+            yield i, "struck by " + " or ".join(f"agent {agent}" for agent in strikers[i])
+        else:
+            yield i, "struck by an NPC" if npc_near[i] else "unknown cause"
+
+
+def _strikers(seen: Observed, last: np.ndarray) -> dict[int, list[int]]:
+    """Return, for each of the given records, the agents that may have struck the last blow in the tick after it."""
+    records = seen.records
+    struck = np.flatnonzero((seen.target_rows >= 0) & (seen.distance[seen.target_rows] <= REACH))
+    target = seen.entity("id")[seen.target_rows[struck]]
+    dead = {(int(records.episode[i]), int(records.tick[i]), int(records.agent_id[i])): i for i in last.tolist()}
+    found: dict[int, list[int]] = defaultdict(list)
+    credited: dict[int, list[int]] = defaultdict(list)
+    kills = _kills_soon_after(seen)
+    for record, victim in zip(struck.tolist(), target.tolist(), strict=True):
+        i = dead.get((int(records.episode[record]), int(records.tick[record]), victim))
+        if i is not None:
+            found[i].append(int(records.agent_id[record]))
+            if kills is not None and kills[record]:
+                credited[i].append(int(records.agent_id[record]))
+    return defaultdict(list, {i: credited[i] or agents for i, agents in found.items()})
+
+
+def _kills_soon_after(seen: Observed) -> np.ndarray | None:
+    """Tell after which records the engine counted a kill of theirs, (B,) bool; None where it was not recorded."""
+    if KILLS not in seen.records.columns:
+        return None
+    kills, order = seen.records.column(KILLS), seen.lives.order
+    rose = np.zeros(len(kills), bool)
+    same_life = seen.lives.index[order[1:]] == seen.lives.index[order[:-1]]
+    rose[order[:-1]] = same_life & (kills[order[1:]] > kills[order[:-1]])
+    return rose
