@@ -41,7 +41,7 @@ def life_phase_figure(
         for place, state in enumerate(order.tolist()):
             panel = figure.add_subplot(grid[2 + place // _COLUMNS, place % _COLUMNS])
             _panel(panel, shares, state, f"{label_name(int(labels[state]))}, {_told(association, state)}", time)
-        figure.suptitle(title(heading, text, 140))
+        figure.suptitle(title(heading, text, 115))
     return figure
 
 

@@ -10,6 +10,9 @@ from analysis.transitions import Dwelling, Transitions
 
 MOST_STATES = 14
 _SIGNIFICANT = 0.05
+_UNSURE = 0.25
+"""How strong the colour is of what may be chance."""
+
 _STRONGEST = 3.0
 """Doublings of chance, or halvings, at which colours end."""
 
@@ -45,16 +48,18 @@ def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list
     with np.errstate(divide="ignore", invalid="ignore"):
         doublings = np.clip(np.log2(share / chance), -_STRONGEST, _STRONGEST)
     np.fill_diagonal(doublings, np.nan)
-    image = axes.imshow(doublings, cmap=EFFECT_MAP, vmin=-_STRONGEST, vmax=_STRONGEST)
+    sure = np.nan_to_num(q, nan=1.0) < _SIGNIFICANT
+    scale = {"cmap": EFFECT_MAP, "vmin": -_STRONGEST, "vmax": _STRONGEST}
+    image = axes.imshow(doublings, alpha=np.where(sure, 1.0, _UNSURE), **scale)
     for (row, column), value in np.ndenumerate(share):
         if row != column and np.isfinite(value):
-            star = "*" if q[row, column] < _SIGNIFICANT else ""
-            dark = abs(doublings[row, column]) > 0.65 * _STRONGEST
-            colour = "white" if dark else "black"
-            axes.text(column, row, f"{value:.0%}{star}", ha="center", va="center", fontsize=7, color=colour)
+            dark = sure[row, column] and abs(doublings[row, column]) > 0.65 * _STRONGEST
+            weight = "bold" if sure[row, column] else "normal"
+            look = {"fontsize": 7, "color": "white" if dark else "black", "fontweight": weight}
+            axes.text(column, row, f"{value:.0%}", ha="center", va="center", **look)
     axes.set_xticks(range(len(shown)), names, rotation=60, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(shown)), names)
-    axes.set(xlabel="to", ylabel="from", title="when left, where to (* q < 0.05)")
+    axes.set(xlabel="to", ylabel="from", title="when left, where to (bold: q < 0.05)")
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, label="times chance")
     ticks = np.arange(-_STRONGEST, _STRONGEST + 1)
     bar.set_ticks(ticks.tolist(), labels=[f"{2.0**tick:g}" for tick in ticks])
