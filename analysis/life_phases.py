@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+from scipy.special import entr
 
 from analysis.label_sequences import LabelSequences
 from analysis.resampling import Bootstrap
@@ -143,7 +144,8 @@ def _joint(sequences: LabelSequences, edges: np.ndarray, shift: np.ndarray) -> n
     """Return how probable each bin and state are together, each life weighing equally in each bin, (T, K)."""
     present = np.count_nonzero(np.diff(edges, axis=1) > 0)
     states = range(len(sequences.labels))
-    return np.stack([_share(sequences, state, edges, shift).sum(axis=0) for state in states], axis=1) / max(present, 1)
+    together = np.stack([_share(sequences, state, edges, shift).sum(axis=0) for state in states], axis=1)
+    return np.maximum(together, 0.0) / max(present, 1)
 
 
 def _explained(joint: np.ndarray) -> np.ndarray:
@@ -151,15 +153,9 @@ def _explained(joint: np.ndarray) -> np.ndarray:
 
     NaN where there is no entropy to explain.
     """
-    bins = joint.sum(axis=1)  # (T,)
+    bins, states = joint.sum(axis=1), joint.sum(axis=0)  # (T,), (K,)
     rest = np.maximum(bins[:, None] - joint, 0.0)
-    tables = [joint, *(np.stack([joint[:, k], rest[:, k]], axis=1) for k in range(joint.shape[1]))]
-    return np.array([_uncertainty_coefficient(table, bins) for table in tables])
-
-
-def _uncertainty_coefficient(joint: np.ndarray, bins: np.ndarray) -> float:
-    entropy = stats.entropy(joint.sum(axis=0)) if joint.any() else 0.0
-    if entropy <= _ROUNDING:
-        return float("nan")
-    information = stats.entropy(bins) + entropy - stats.entropy(np.maximum(joint, 0.0).ravel())
-    return float(max(0.0, information) / entropy)
+    entropy = np.append(entr(states).sum(), entr(states) + entr(rest.sum(axis=0)))
+    together = np.append(entr(joint).sum(), (entr(joint) + entr(rest)).sum(axis=0))
+    information = np.maximum(entr(bins).sum() + entropy - together, 0.0)
+    return np.divide(information, entropy, out=np.full(len(entropy), np.nan), where=entropy > _ROUNDING)

@@ -92,7 +92,8 @@ def test_agreement_on_held_out_lives_is_what_it_is_on_new_ones() -> None:
     rng = np.random.default_rng(0)
     life = np.repeat(np.arange(80), 50)
     label = rng.integers(0, 2, len(life))
-    activations = (1.2 * label[:, None] + rng.normal(size=(len(life), 8)) * [1, *[0.1] * 7]).astype(np.float32)
+    activations = rng.normal(size=(len(life), 3)).astype(np.float32)
+    activations[:, 0] += 2 * label
     seen = life < 40
     rule = rule_from(activations[seen], label[seen], life[seen])
     assert rule.held_out is not None
