@@ -37,6 +37,7 @@ class LifePhases:
         by_tick: over ticks of the episode.
         dwelling: how long states last.
         persistence: at several lags.
+        own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
         transitions: what follows what.
         carried: the labels, and how they were carried.
         bootstrap: of all intervals.
@@ -49,6 +50,7 @@ class LifePhases:
     by_tick: InTime
     dwelling: Dwelling
     persistence: tuple[Persistence, ...]
+    own_persistence: tuple[Persistence, ...]
     transitions: Transitions
     carried: CarriedLabels
     bootstrap: Bootstrap
@@ -73,6 +75,7 @@ class LifePhases:
             "by_tick": _plain(self.by_tick),
             "dwelling_ticks": _plain(self.dwelling),
             "persistence": [_plain(each) for each in self.persistence],
+            "own_labels_persistence": [_plain(each) for each in self.own_persistence],
             "transitions_lag_1_tick": _plain(self.transitions),
         }
 
@@ -122,6 +125,7 @@ def life_phases(
         by_tick=in_time(lambda each: tick_edges(each, edges), edges, 2),
         dwelling=dwelling(sequences, found, bootstrap),
         persistence=tuple(persistence(sequences, lag, bootstrap) for lag in LAGS),
+        own_persistence=tuple(persistence(own, lag, bootstrap) for lag in LAGS if len(own)),
         transitions=transitions(sequences, found, permutations, bootstrap.seed, part(4)),
         carried=carried,
         bootstrap=bootstrap,

@@ -4,6 +4,7 @@ import numpy as np
 
 from analysis.life_phase_results import InTime, LifePhases
 from analysis.life_phases import Association
+from analysis.transitions import Persistence
 
 _PAIRS_SHOWN = 20
 
@@ -35,7 +36,9 @@ def _time(results: LifePhases) -> list[str]:
     both = (("phase of life", results.by_phase), ("tick of the episode", results.by_tick))
     for name, told in both:
         lines.append(f"  {name}: {_explained(told.association)}")
-        lines.append(f"    from the run's own labels only: {_explained(told.own_labels_only)}")
+        lines.append(
+            f"    from the run's own labels only, each for the ticks up to the next: {_explained(told.own_labels_only)}"
+        )
     lines.append(f"  each state on its own, chance in brackets:\n    {'':12}{'by phase':>32}{'by tick':>32}")
     for state, name in enumerate(results.names):
         cells = (_state(told.association, state) for _, told in both)
@@ -62,13 +65,19 @@ def _dwelling(results: LifePhases) -> list[str]:
         "  Chance: a life's ticks in random order. Median: Kaplan and Meier's, which knows of cut-off visits.",
         "  Memoryless: what the median would be if leaving were equally likely at every tick.",
     ]
-    for each in results.persistence:
-        lines.append(
-            f"  {each.lag} tick{'s' * (each.lag > 1)} later: the same state in {_share(each.same)}, by chance "
-            f"{_share(each.chance)}; beyond chance {_number(each.beyond_chance)} ({_number(each.low)} to "
-            f"{_number(each.high)}), where 0 is chance and 1 never changing"
-        )
+    lines += _persistence("", results.persistence)
+    lines += _persistence(", from the run's own labels only", results.own_persistence)
     return lines
+
+
+def _persistence(whose: str, told: tuple[Persistence, ...]) -> list[str]:
+    return [
+        f"  {each.lag} tick{'s' * (each.lag > 1)} later{whose}: the same state in {_share(each.same)}, by chance "
+        f"{_share(each.chance)}; beyond chance {_number(each.beyond_chance)} ({_number(each.low)} to "
+        f"{_number(each.high)}), where 0 is chance and 1 never changing"
+        for each in told
+        if each.pairs
+    ]
 
 
 def _row(name: str, cells: tuple[str, ...]) -> str:

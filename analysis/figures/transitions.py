@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from analysis.figures.life_strips import label_colour, label_name
 from analysis.figures.style import EFFECT_MAP, new_figure, style, title
@@ -49,14 +50,15 @@ def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list
         doublings = np.clip(np.log2(share / chance), -_STRONGEST, _STRONGEST)
     np.fill_diagonal(doublings, np.nan)
     sure = np.nan_to_num(q, nan=1.0) < _SIGNIFICANT
-    scale = {"cmap": EFFECT_MAP, "vmin": -_STRONGEST, "vmax": _STRONGEST}
-    image = axes.imshow(doublings, alpha=np.where(sure, 1.0, _UNSURE), **scale)
+    alpha = np.where(sure, 1.0, _UNSURE)
+    image = axes.imshow(doublings, cmap=EFFECT_MAP, vmin=-_STRONGEST, vmax=_STRONGEST, alpha=alpha, aspect="auto")
     for (row, column), value in np.ndenumerate(share):
         if row != column and np.isfinite(value):
             dark = sure[row, column] and abs(doublings[row, column]) > 0.65 * _STRONGEST
-            weight = "bold" if sure[row, column] else "normal"
-            look = {"fontsize": 7, "color": "white" if dark else "black", "fontweight": weight}
-            axes.text(column, row, f"{value:.0%}", ha="center", va="center", **look)
+            axes.text(
+                column, row, f"{value:.0%}", ha="center", va="center", fontsize=7,
+                color="white" if dark else "black", fontweight="bold" if sure[row, column] else "normal",
+            )  # fmt: skip
     axes.set_xticks(range(len(shown)), names, rotation=60, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(shown)), names)
     axes.set(xlabel="to", ylabel="from", title="when left, where to (bold: q < 0.05)")
@@ -67,16 +69,20 @@ def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list
 
 def _dwell(axes: Axes, dwelling: Dwelling, labels: np.ndarray, shown: np.ndarray, names: list[str]) -> None:
     place = np.arange(len(shown))
-    mean, low, high, chance = (each[shown] for each in (dwelling.mean, dwelling.low, dwelling.high, dwelling.chance))
+    told = (dwelling.mean, dwelling.low, dwelling.high, dwelling.chance, dwelling.median)
+    mean, low, high, chance, median = (each[shown] for each in told)
     colours = [label_colour(int(labels[state])) for state in shown]
     axes.hlines(place, low, high, color=colours, linewidth=2.5)
     axes.scatter(mean, place, c=colours, s=40, zorder=3, label="mean visit, 95% interval")
     axes.scatter(chance, place, marker="|", c="black", s=90, zorder=3, label="chance: ticks in random order")
-    axes.scatter(
-        dwelling.median[shown], place, marker="d", c="white", edgecolors="black", s=22, zorder=4, label="median"
-    )
-    axes.set_xscale("log")
-    axes.set(xlabel="ticks", yticks=place, ylim=(len(shown) - 0.5, -0.5), title="how long a visit lasts")
+    axes.scatter(median, place, marker="d", c="white", edgecolors="black", s=22, zorder=4, label="median")
+    most = np.nanmax(np.concatenate([[1.0], mean, high, chance, median]))
+    axes.set(xscale="log", xlim=(0.8, most * 1.3), xlabel="ticks", ylim=(len(shown) - 0.5, -0.5))
+    powers = 10 ** np.arange(int(np.log10(most)) + 1)
+    axes.set_xticks(powers, [f"{power:,}" for power in powers])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    ended = "" if np.isfinite(mean).any() else " (none has ended)"
+    axes.set_title(f"how long a visit lasts{ended}")
     axes.set_yticks(place, names)
     axes.grid(axis="x", color="#eeeeee")
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16))
