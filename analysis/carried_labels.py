@@ -224,7 +224,7 @@ def carried_summary(carried: CarriedLabels, run: ClusterRun) -> dict[str, Any]:
 
 
 def _hold_out(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> HeldOut:
-    from sklearn.metrics import balanced_accuracy_score
+    from sklearn.metrics import recall_score
     from sklearn.model_selection import GroupKFold
 
     lives = len(np.unique(life))
@@ -235,7 +235,7 @@ def _hold_out(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> H
         most = min(max(VOTERS), len(others))
         near = _nearest(points, most).kneighbors(asked, return_distance=False)  # (held, most)
         given[:, held] = _votes(label[others][near], VOTERS)
-    balanced = [float(balanced_accuracy_score(label, each)) for each in given]
+    balanced = [float(recall_score(label, each, average="macro")) for each in given]
     best = int(np.argmax(balanced))
     _, counts = np.unique(label, return_counts=True)
     agreement = float((given[best] == label).mean())

@@ -39,8 +39,8 @@ def endings(seen: Observed) -> Iterator[tuple[int, str]]:
     """Yield the last record of each life that ended by death, and of what it died.
 
     Hunger and thirst take their toll before any blow: where they take the last health, nobody struck. Otherwise it was
-    a blow: of an agent in reach that chose so (and was counted a kill, where the engine's count is recorded), or of an
-    NPC, which leave no record, if one is in reach.
+    a blow: of an agent in reach that chose to attack and, where the engine's count is recorded, killed someone; or else
+    of an NPC, which leave no records, if one is in reach.
     """
     lives, health = seen.lives, seen.own("health")
     last = lives.order[lives.starts + lives.lengths - 1][died(seen)]
@@ -59,27 +59,24 @@ def endings(seen: Observed) -> Iterator[tuple[int, str]]:
 def _strikers(seen: Observed, last: np.ndarray) -> dict[int, list[int]]:
     """Return, for each of the given records, the agents that may have struck the last blow in the tick after it."""
     records = seen.records
-    struck = np.flatnonzero((seen.target_rows >= 0) & (seen.distance[seen.target_rows] <= REACH))
+    in_reach = (seen.target_rows >= 0) & (seen.distance[seen.target_rows] <= REACH)
+    struck = np.flatnonzero(in_reach & _may_have_killed(seen))
     target = seen.entity("id")[seen.target_rows[struck]]
     dead = {(int(records.episode[i]), int(records.tick[i]), int(records.agent_id[i])): i for i in last.tolist()}
     found: dict[int, list[int]] = defaultdict(list)
-    credited: dict[int, list[int]] = defaultdict(list)
-    kills = _kills_soon_after(seen)
     for record, victim in zip(struck.tolist(), target.tolist(), strict=True):
         i = dead.get((int(records.episode[record]), int(records.tick[record]), victim))
         if i is not None:
             found[i].append(int(records.agent_id[record]))
-            if kills is not None and kills[record]:
-                credited[i].append(int(records.agent_id[record]))
-    return defaultdict(list, {i: credited[i] or agents for i, agents in found.items()})
+    return found
 
 
-def _kills_soon_after(seen: Observed) -> np.ndarray | None:
-    """Tell after which records the engine counted a kill of theirs, (B,) bool; None where it was not recorded."""
+def _may_have_killed(seen: Observed) -> np.ndarray:
+    """Tell where no count denies that the agent killed someone in the tick after its record, (B,) bool."""
     if KILLS not in seen.records.columns:
-        return None
+        return np.ones(len(seen), bool)
     kills, order = seen.records.column(KILLS), seen.lives.order
-    rose = np.zeros(len(kills), bool)
+    may = np.ones(len(seen), bool)
     same_life = seen.lives.index[order[1:]] == seen.lives.index[order[:-1]]
-    rose[order[:-1]] = same_life & (kills[order[1:]] > kills[order[:-1]])
-    return rose
+    may[order[:-1]] = ~same_life | (kills[order[1:]] > kills[order[:-1]])
+    return may

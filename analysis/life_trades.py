@@ -4,58 +4,72 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.features.basics import is_giving_item
+from analysis.features.basics import in_combat, is_giving_item
 from analysis.features.observed import Observed
 
 
 def trades(seen: Observed, now: np.ndarray, before: np.ndarray) -> Iterator[tuple[int, str]]:
     """Yield the record at which each trade shows, and what it was.
 
-    Bought: the agent chose to buy, and then carries more pieces and less gold. Sold: an item that it had listed is
-    gone and its gold is more. Gave gold, gave an item: it chose so, and the gold or that item is gone.
+    Gave gold: the agent chose to, had as much, and was neither frozen nor in combat. Gave an item: the same, and the
+    item is gone. Bought: it chose to, has a new item or a larger stack, and less gold than what it gave explains. Sold:
+    an item that it had listed is gone, and it has more gold. Two trades in one tick may hide one of them.
 
     Args:
         seen: records.
         now: records with one a tick earlier in the same life, (N,).
         before: that one, (N,).
     """
-    yield from _purchases_and_gold(seen, now, before)
+    spent = seen.own("gold")[before].astype(np.int64) - seen.own("gold")[now]
+    wanted, buys = _gold_to_give(seen)[before], seen.chose("Buy.MarketItem")[before]
+    given = np.where(buys & (spent < wanted), 0, wanted)  # who buys first may have too little left
+    for i in np.flatnonzero(given > 0):
+        yield int(now[i]), f"gave {given[i]} gold"
+    for i in np.flatnonzero(buys & (spent > given)):
+        if _has_more(seen, int(before[i]), int(now[i])):
+            yield int(now[i]), f"bought something for {spent[i] - given[i]} gold"
     yield from _gifts(seen, now, before)
     yield from _sales(seen, now, before)
 
 
-def _purchases_and_gold(seen: Observed, now: np.ndarray, before: np.ndarray) -> Iterator[tuple[int, str]]:
-    gold = seen.own("gold").astype(np.int64)
-    spent = gold[before] - gold[now]
-    pieces = np.bincount(seen.item_owner, weights=seen.item("quantity"), minlength=len(seen))
-    bought = seen.chose("Buy.MarketItem")[before] & (spent > 0) & (pieces[now] > pieces[before])
-    gave = seen.chose("GiveGold.Target")[before] & (spent > 0)
-    for i in np.flatnonzero(bought):
-        yield int(now[i]), f"bought something for {spent[i]} gold"
-    for i in np.flatnonzero(gave & ~bought):
-        yield int(now[i]), f"gave {spent[i]} gold"
+def _gold_to_give(seen: Observed) -> np.ndarray:
+    """Return the gold that each agent gives in the tick after its record unless it buys too, (B,) int64."""
+    amount = seen.option("GiveGold.Price") + 1  # the first option is a price of one
+    return np.where(seen.chose("GiveGold.Target") & (amount <= seen.own("gold")) & _can_give(seen), amount, 0)
+
+
+def _can_give(seen: Observed) -> np.ndarray:
+    """Tell where the game lets an agent give, (B,) bool."""
+    return ~in_combat(seen) & (seen.own("freeze") <= 1)  # a freeze of 1 is over before agents act
+
+
+def _has_more(seen: Observed, before: int, now: int) -> bool:
+    """Tell whether an agent has an item that it had not, or a larger stack of one."""
+    had, has = (
+        dict(zip(_items(seen, record, "id").tolist(), _items(seen, record, "quantity").tolist(), strict=True))
+        for record in (before, now)
+    )
+    return any(quantity > had.get(number, 0) for number, quantity in has.items())
 
 
 def _gifts(seen: Observed, now: np.ndarray, before: np.ndarray) -> Iterator[tuple[int, str]]:
     chosen = seen.option("Give.InventoryItem")
-    inventory, ids = seen.records.inventory, seen.item("id")
-    for i in np.flatnonzero(is_giving_item(seen)[before]):
-        slot = chosen[before[i]]
-        if slot < inventory.counts[before[i]] and ids[inventory.offsets[before[i]] + slot] not in _items(seen, now[i]):
+    for i in np.flatnonzero((is_giving_item(seen) & _can_give(seen))[before]):
+        had, slot = _items(seen, before[i], "id"), chosen[before[i]]
+        if slot < len(had) and had[slot] not in _items(seen, now[i], "id"):
             yield int(now[i]), "gave an item"
 
 
 def _sales(seen: Observed, now: np.ndarray, before: np.ndarray) -> Iterator[tuple[int, str]]:
-    gold, price, ids = seen.own("gold").astype(np.int64), seen.item("listed_price"), seen.item("id")
-    listed = np.bincount(seen.item_owner[price > 0], minlength=len(seen)) > 0
-    offsets = seen.records.inventory.offsets
+    gold = seen.own("gold").astype(np.int64)
+    listed = np.bincount(seen.item_owner[seen.item("listed_price") > 0], minlength=len(seen)) > 0
     for i in np.flatnonzero(listed[before] & (gold[now] > gold[before])):
-        rows = np.arange(offsets[before[i]], offsets[before[i] + 1])
-        gone = rows[(price[rows] > 0) & ~np.isin(ids[rows], _items(seen, now[i]))]
-        if len(gone):
+        price = _items(seen, before[i], "listed_price")
+        gone = (price > 0) & ~np.isin(_items(seen, before[i], "id"), _items(seen, now[i], "id"))
+        if gone.any():
             yield int(now[i]), f"sold something for {price[gone].sum()} gold"
 
 
-def _items(seen: Observed, record: int) -> np.ndarray:
+def _items(seen: Observed, record: int, name: str) -> np.ndarray:
     offsets = seen.records.inventory.offsets
-    return seen.item("id")[offsets[record] : offsets[record + 1]]
+    return seen.item(name)[offsets[record] : offsets[record + 1]]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from activation_store.files import atomic_file, sha256, write_json, write_text
+from activation_store.schema import METADATA_FILE, DumpMetadata
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -85,3 +86,11 @@ def refuse_existing_run(path: Path) -> None:
 def versions() -> dict[str, str]:
     """Return the versions of Python and of every library that decides a result."""
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+
+
+def description(arguments: object, dump: Path, metadata: DumpMetadata, **more: object) -> dict[str, Any]:
+    """Return what `run.json` tells of a run: a data class of arguments with its seed, and the hashes of its dump."""
+    told = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
+    files = {name: file.sha256 for name, file in metadata.files.items()}
+    hashes = {METADATA_FILE: sha256(dump / METADATA_FILE), **files}
+    return {"arguments": told, "seed": told["seed"], "input": hashes, **more}

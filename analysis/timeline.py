@@ -1,10 +1,11 @@
 """Lives tick by tick: what an agent had, saw, did and met, as columns that figures and pages draw."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.schema import DumpMetadata, Records
+from activation_store.schema import LIFE_KEY, DumpMetadata, Records
 from analysis.features import feature_matrix, features_named
 from analysis.life_events import LifeEvents, life_events
 from analysis.lives import Lives, lives_of
@@ -42,6 +43,18 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def number_of(self, key: Sequence[int]) -> int:
+        """Return the number of the life of a slot, an agent and an episode.
+
+        Raises:
+            ValueError: it is not here.
+        """
+        first = np.stack([getattr(self.records, name)[self.lives.starts] for name in LIFE_KEY], axis=1)  # (L, 3)
+        found = np.flatnonzero((first == np.asarray(key)).all(axis=1))
+        if not len(found):
+            raise ValueError(f"there is no life {tuple(key)}")
+        return int(found[0])
 
     def life(self, number: int) -> "Timeline":
         """Return the timeline of one life, from 0 to len(lives) - 1."""

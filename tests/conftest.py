@@ -17,6 +17,7 @@ from reinforcement_learning.settings import EnvironmentSettings, PolicySettings,
 from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
 from tests.recorded import Recording, record
+from tests.witness import Witness
 
 AGENT = "neurips23_start_kit"
 
@@ -78,6 +79,20 @@ def recording(
     contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
     plan = Plan(2, None, seed=4, layers=("action_decoder",))
     return record(contest, plan, tmp_path_factory.mktemp("recording"), episode=1)
+
+
+@pytest.fixture(scope="session")
+def witnessed(
+    small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Witness]:
+    """The folder of a dump of two episodes, and what a witness saw of the engine meanwhile."""
+    world = replace(small_world, spawn_immunity=3, horizon=80, num_npcs=64)
+    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16))
+    contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
+    plan = Plan(2, None, seed=6, layers=("action_decoder",), format="parquet")
+    witness, folder = Witness(contest), tmp_path_factory.mktemp("dumps") / "foragers"
+    witness.play(contest, plan, folder)
+    return folder, witness
 
 
 def random_legal_actions(

@@ -57,6 +57,8 @@ class Witness:
         self.random = np.random.default_rng(1)
         self.truth: dict[Key, dict[str, float]] = {}
         self.drank: dict[Key, bool] = {}
+        self.log: dict[Key, list[dict[str, int]]] = {}
+        self.deaths: set[Key] = set()
         self.past: dict[int, Past] = defaultdict(Past)
 
     def play(self, contest: Contest, plan: Plan, folder: Path) -> None:
@@ -108,8 +110,11 @@ class Witness:
             agent = game.dead_this_tick.get(slot + 1) or game.realm.players[slot + 1]
             key = (self.episode, self.step, slot + 1)
             self.truth[key].update(accepted(agent, agent.history.actions))
-            mine = now[now[:, column["ent_id"]] == slot + 1][:, column["event"]]
-            self.drank[key] = EventCode.DRINK_WATER in mine
+            mine = now[now[:, column["ent_id"]] == slot + 1]
+            self.log[key] = [{name: int(row[place]) for name, place in column.items()} for row in mine]
+            self.drank[key] = EventCode.DRINK_WATER in mine[:, column["event"]]
+            if slot + 1 in game.dead_this_tick:
+                self.deaths.add(key)
         self.step += 1
 
 

@@ -39,7 +39,8 @@ def _visible_entities(seen: Observed) -> np.ndarray:
     return _visible_npcs(seen) + _visible_players(seen)
 
 
-def _in_combat(seen: Observed) -> np.ndarray:
+def in_combat(seen: Observed) -> np.ndarray:
+    """Tell where the agent hit or was hit so lately that the game counts it as in combat, (B,) bool."""
     latest = seen.own("latest_combat_tick").astype(np.int64)
     # Zero means never: without this test everyone would be fighting in an episode's first ticks.
     return (latest > 0) & (seen.records.tick - latest < seen.metadata.combat_status_ticks)
@@ -63,7 +64,7 @@ BASICS = (
         "in_combat",
         YES_OR_NO,
         "The agent hit or was hit within the ticks that the game counts as being in combat.",
-        _in_combat,
+        in_combat,
     ),
     Feature(
         "n_inventory_items",

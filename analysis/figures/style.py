@@ -65,3 +65,8 @@ def title(heading: str, text: str, width: int) -> str:
 def few_ticks() -> MaxNLocator:
     """Return a locator for small colour bars."""
     return MaxNLocator(nbins=4)
+
+
+def whole_ticks() -> MaxNLocator:
+    """Return a locator of few whole numbers, for counts on low axes."""
+    return MaxNLocator(nbins=4, integer=True)

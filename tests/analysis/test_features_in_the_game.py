@@ -1,38 +1,17 @@
 """Every feature of the registry against the engine's own state, at every tick of real episodes."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
 from analysis.features import EXTENDED_FEATURES, feature_matrix, features_named, read_history
-from reinforcement_learning.contest import Contest
-from reinforcement_learning.entrants import untrained_entrant
-from reinforcement_learning.extraction import Plan
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.conftest import AGENT
 from tests.witness import Key, Witness
 from user_error import UserError
 
 NAMES = [feature.name for feature in EXTENDED_FEATURES]
-
-
-@pytest.fixture(scope="module")
-def witnessed(
-    small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Witness]:
-    """The folder of a dump of two episodes, and what a witness saw of the engine meanwhile."""
-    world = replace(small_world, spawn_immunity=3, horizon=80, num_npcs=64)
-    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16))
-    contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
-    plan = Plan(2, None, seed=6, layers=("action_decoder",), format="parquet")
-    witness, folder = Witness(contest), tmp_path_factory.mktemp("dumps") / "foragers"
-    witness.play(contest, plan, folder)
-    return folder, witness
 
 
 @pytest.fixture(scope="module")

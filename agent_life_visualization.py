@@ -1,0 +1,152 @@
+"""Draw the life of an agent tick by tick: how it fared, what it saw, did and met, and its hidden states' clusters.
+
+    python agent_life_visualization.py activation_data/NAME
+    python agent_life_visualization.py activation_data/NAME --agent 17 --episode 2
+    python agent_life_visualization.py activation_data/NAME --num_agents 5 --cluster_dir analysis_results/RUN
+
+One figure a life, and lives.json with every event, go to agent_plots/NAME-..., a folder named after the settings.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+import command_line
+from activation_store.reader import read_dump, read_identity, read_metadata
+from activation_store.schema import DumpMetadata
+from user_error import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from analysis.carried_labels import CarriedLabels
+    from analysis.cluster_run import ClusterRun
+    from analysis.run_folder import RunFolder
+
+SEEDS = 2**32
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of agent_life_visualization.py."""
+
+    dump: tyro.conf.Positional[Path]
+    """Folder that extract_activations.py wrote, such as activation_data/NAME."""
+    num_agents: int = 1
+    """Lives to draw, from 1: one is the life at the 75th percentile of lifespan, more are drawn at random from the
+    longer half of the lives."""
+    agent: int | None = None
+    """Id of an agent, from 1: choose among its lives only."""
+    episode: int | None = None
+    """Number of an episode, from 0: choose among its lives only."""
+    cluster_dir: Path | None = None
+    """Run of analyze_activations.py on this dump, whose clusters are to be shown."""
+    seed: int = 42
+    """Seed of the random draw of lives, 0 to 4294967295."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["--output-dir"])] = Path("agent_plots")
+    """Folder that the folder of figures is made in."""
+
+    @property
+    def run_name(self) -> str:
+        """The folder of figures: the dump, which lives, and which clusters."""
+        chosen = [f"-{name}{value}" for name in ("agent", "episode") if (value := getattr(self, name)) is not None]
+        drawn = "-p75" if self.num_agents == 1 else f"-n{self.num_agents}-seed{self.seed}"
+        clusters = f"-clusters-of-{self.cluster_dir.resolve().name}" if self.cluster_dir else ""
+        return "".join([self.dump.resolve().name, *chosen, drawn, clusters])
+
+
+def main() -> None:
+    """Parse, check, choose lives, read, draw, and say where the figures lie."""
+    arguments = command_line.parse(Arguments, __doc__)
+    check_values(arguments)
+    metadata = read_metadata(arguments.dump)
+
+    from rich.console import Console
+
+    from analysis.chosen_lives import choose, life_spans, matching
+    from analysis.cluster_run import read_cluster_run
+    from analysis.run_folder import RunFolder, description
+    from analysis.terminal import step
+
+    console = Console()
+    run = read_cluster_run(arguments.cluster_dir, arguments.dump) if arguments.cluster_dir else None
+    with step(console, "finding the lives"):
+        spans = life_spans(read_identity(arguments.dump))
+        spans = matching(spans, arguments.agent, arguments.episode, str(arguments.dump))
+        chosen = choose(spans, arguments.num_agents, arguments.seed)
+    if len(chosen) < arguments.num_agents:
+        console.print(f"only {len(chosen)} of {arguments.num_agents} lives: the longer half holds no more")
+    with RunFolder(arguments.output / arguments.run_name, description(arguments, arguments.dump, metadata)) as folder:
+        carried = carried_over(arguments, run, spans.key[chosen], folder, console) if run else None
+        draw(arguments, metadata, spans.key[chosen], carried, folder, console)
+    console.print(f"figures and lives.json: {folder.path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def check_values(arguments: Arguments) -> None:
+    """Refuse values that no dump could make sense of."""
+    allowed = {
+        "num_agents": (arguments.num_agents >= 1, "1 or more"),
+        "agent": (arguments.agent is None or arguments.agent >= 1, "1 or more"),
+        "episode": (arguments.episode is None or arguments.episode >= 0, "0 or more"),
+        "seed": (0 <= arguments.seed < SEEDS, f"0 to {SEEDS - 1}"),
+    }
+    for name, (fits, values) in allowed.items():
+        if not fits:
+            raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: allowed is {values}")
+
+
+def carried_over(
+    arguments: Arguments, run: "ClusterRun", lives: "np.ndarray", folder: "RunFolder", console: "Console"
+) -> "CarriedLabels":
+    """Give every record of the chosen lives a label, save how, and say how well that does."""
+    from analysis.carried_labels import carry_labels, fit_rule, save_carried
+    from analysis.terminal import step
+
+    with step(console, "learning from the run's labels") as report:
+        rule = fit_rule(run, arguments.dump, report)
+    with step(console, "labelling the records between") as report:
+        carried = carry_labels(run, arguments.dump, rule, lives.tolist(), report)
+    save_carried(folder, carried, run)
+    console.print(rule.in_words(), highlight=False, soft_wrap=True)
+    return carried
+
+
+def draw(
+    arguments: Arguments,
+    metadata: DumpMetadata,
+    lives: "np.ndarray",
+    carried: "CarriedLabels | None",
+    folder: "RunFolder",
+    console: "Console",
+) -> None:
+    """Read the episodes of the chosen lives, draw a figure of each life, and write what happened in them."""
+    from analysis.figures.life import life_figure
+    from analysis.figures.life_strips import ClusterStrip
+    from analysis.life_summary import ending, life_summary
+    from analysis.terminal import step
+    from analysis.timeline import timeline_of
+
+    with step(console, "reading their episodes") as report:
+        records = read_dump(
+            arguments.dump, layers=[], leave_out=["tile", "tables"], episodes=lives[:, 2].tolist(), progress=report
+        )
+        timeline = timeline_of(records, metadata)
+    run_name = arguments.cluster_dir.resolve().name if arguments.cluster_dir else ""
+    summaries = []
+    with step(console, f"drawing {len(lives)} lives") as report:
+        for done, key in enumerate(lives.tolist()):
+            life = timeline.life(timeline.number_of(key))
+            strip = ClusterStrip(*carried.of(life.records), run_name) if carried else None
+            heading = f"{metadata.policy}: agent {key[1]}, episode {key[2]}"
+            name = f"life_agent{key[1]}_episode{key[2]}.png"
+            folder.save_figure(name, life_figure(life, heading, f"{len(life)} ticks, {ending(life)}", strip))
+            summaries.append({"figure": name, **life_summary(life, strip)})
+            report((done + 1) / len(lives))
+    folder.save_json("lives.json", summaries)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,107 @@
+"""Strips along a life's ticks: what was chosen, what happened, which cluster; every tick has its place."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Patch
+
+from analysis.clustering import NOISE
+from analysis.figures.style import NOISE_COLOUR, cluster_colour
+
+MOST_COLUMNS = 1500
+"""Ticks that a strip shows one by one, as many as it has pixels; in longer lives a column stands for several."""
+
+_PALE = 0.45
+_LABELS_NAMED = 12
+
+
+@dataclass(frozen=True)
+class ClusterStrip:
+    """The clusters of one life's records, (B,) each, and the run that they are from.
+
+    Attributes:
+        label: cluster from 0, or `clustering.NOISE`.
+        exact: whether the run labelled that very record; the other labels were carried over.
+        run: its name.
+    """
+
+    label: np.ndarray
+    exact: np.ndarray
+    run: str
+
+
+def lanes(axes: Axes, tick: np.ndarray, marks: dict[str, np.ndarray], colour: str) -> None:
+    """Draw a lane for each name, dark at the ticks that are marked; names and shares or counts stand beside it.
+
+    In lives longer than `MOST_COLUMNS` a column stands for several ticks, as dark as the share of them that is marked.
+    """
+    dense = np.stack([_dense(tick, mark.astype(float), 0.0) for mark in marks.values()])  # (lanes, ticks)
+    width = -(-dense.shape[1] // MOST_COLUMNS)
+    padded = np.pad(dense, ((0, 0), (0, -dense.shape[1] % width)))
+    share = padded.reshape(len(dense), -1, width).mean(axis=2)  # (lanes, columns)
+    image = 1 - share[:, :, None] * (1 - np.array(to_rgb(colour)))  # (lanes, columns, 3)
+    _show(axes, image, tick[0], width)
+    _name_rows(axes, list(marks))
+    for row in range(1, len(marks)):
+        axes.axhline(row, color="#dddddd", linewidth=0.6)
+
+
+def counts_beside(axes: Axes, texts: list[str]) -> None:
+    """Write a text to the right of each lane."""
+    for row, text in enumerate(texts):
+        axes.annotate(
+            text, (1.005, row + 0.5), xycoords=axes.get_yaxis_transform(), va="center", fontsize=7.5, color="#444444",
+            annotation_clip=False,
+        )  # fmt: skip
+
+
+def cluster_strip(axes: Axes, tick: np.ndarray, strip: ClusterStrip) -> None:
+    """Draw the labels that the run gave in one row, and all of them below it, those carried over paler."""
+    colours = np.array([to_rgb(label_colour(int(label))) for label in strip.label])  # (B, 3)
+    paler = 1 - _PALE * (1 - colours)
+    own = np.where(strip.exact[:, None], colours, 1.0)
+    both = np.where(strip.exact[:, None], colours, paler)
+    image = np.stack([np.stack([_dense(tick, rows[:, c], 1.0) for c in range(3)], axis=1) for rows in (own, both)])
+    _show(axes, image, tick[0], 1)
+    _name_rows(axes, ["by the run", "all; carried paler"])
+    axes.axhline(1, color="#dddddd", linewidth=0.6)
+    counts_beside(axes, [f"{strip.exact.mean():.0%}", "100%"])
+
+
+def cluster_handles(label: np.ndarray) -> list[Patch]:
+    """Return legend entries for the labels of a life, the commonest first, with their shares."""
+    labels, counts = np.unique(label, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    named = [(int(labels[i]), counts[i] / len(label)) for i in order[:_LABELS_NAMED]]
+    handles = [Patch(color=label_colour(one), label=f"{label_name(one)} ({share:.1%})") for one, share in named]
+    rest = len(labels) - len(named)
+    return [*handles, Patch(color="none", label=f"and {rest} rarer")] if rest else handles
+
+
+def label_colour(label: int) -> str:
+    """Return the colour of a cluster, as in every figure of the analysis, or of noise."""
+    return NOISE_COLOUR if label == NOISE else cluster_colour(label)
+
+
+def label_name(label: int) -> str:
+    """Return what a label is called in legends and tables."""
+    return "noise" if label == NOISE else f"cluster {label}"
+
+
+def _dense(tick: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:
+    """Return a value for each tick from the first to the last, (ticks,)."""
+    dense = np.full(int(tick[-1] - tick[0]) + 1, missing)
+    dense[tick - tick[0]] = values
+    return dense
+
+
+def _show(axes: Axes, image: np.ndarray, first: int, width: int) -> None:
+    extent = (first - 0.5, first - 0.5 + image.shape[1] * width, image.shape[0], 0)
+    axes.imshow(image, aspect="auto", extent=extent, interpolation="nearest")
+
+
+def _name_rows(axes: Axes, names: list[str]) -> None:
+    axes.set_yticks(np.arange(len(names)) + 0.5, names)
+    axes.tick_params(axis="y", length=0, labelsize=8)

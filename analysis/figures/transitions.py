@@ -1,0 +1,88 @@
+"""What follows what, and how long states last, against chance."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from analysis.figures.life_strips import label_colour, label_name
+from analysis.figures.style import EFFECT_MAP, new_figure, style, title
+from analysis.transitions import Dwelling, Transitions
+
+MOST_STATES = 14
+_SIGNIFICANT = 0.05
+_UNSURE = 0.25
+"""How strong the colour is of what may be chance."""
+
+_STRONGEST = 3.0
+"""Doublings of chance, or halvings, at which colours end."""
+
+
+def transitions_figure(
+    transitions: Transitions, dwelling: Dwelling, labels: np.ndarray, heading: str, text: str
+) -> Figure:
+    """Draw where states lead when they are left, coloured by how that differs from chance, and how long they last.
+
+    Only the `MOST_STATES` states with the most ticks are drawn.
+
+    Args:
+        transitions: of K states.
+        dwelling: of the same.
+        labels: of the states, (K,).
+        heading: whose clusters these are.
+        text: what is told.
+    """
+    shown = np.sort(np.argsort(-dwelling.ticks, kind="stable")[:MOST_STATES])
+    names = [label_name(int(labels[state])) for state in shown]
+    size = 2.4 + 0.55 * len(shown)
+    with style():
+        figure = new_figure(8.2 + 0.55 * len(shown), max(3.6, size))
+        left, right = figure.subplots(1, 2, width_ratios=[max(2.5, len(shown)), 6])
+        _matrix(left, transitions, shown, names)
+        _dwell(right, dwelling, labels, shown, names)
+        figure.suptitle(title(heading, text, 100 + 4 * len(shown)))
+    return figure
+
+
+def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list[str]) -> None:
+    share, chance, q = (each[np.ix_(shown, shown)] for each in (transitions.share, transitions.chance, transitions.q))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        doublings = np.clip(np.log2(share / chance), -_STRONGEST, _STRONGEST)
+    np.fill_diagonal(doublings, np.nan)
+    sure = np.nan_to_num(q, nan=1.0) < _SIGNIFICANT
+    alpha = np.where(sure, 1.0, _UNSURE)
+    image = axes.imshow(doublings, cmap=EFFECT_MAP, vmin=-_STRONGEST, vmax=_STRONGEST, alpha=alpha, aspect="auto")
+    for (row, column), value in np.ndenumerate(share):
+        if row != column and np.isfinite(value):
+            dark = sure[row, column] and abs(doublings[row, column]) > 0.65 * _STRONGEST
+            axes.text(
+                column, row, f"{value:.0%}", ha="center", va="center", fontsize=7,
+                color="white" if dark else "black", fontweight="bold" if sure[row, column] else "normal",
+            )  # fmt: skip
+    axes.set_xticks(range(len(shown)), names, rotation=60, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(shown)), names)
+    axes.set(xlabel="to", ylabel="from", title="when left, where to (bold: q < 0.05)")
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, label="times chance")
+    ticks = np.arange(-_STRONGEST, _STRONGEST + 1)
+    bar.set_ticks(ticks.tolist(), labels=[f"{2.0**tick:g}" for tick in ticks])
+
+
+def _dwell(axes: Axes, dwelling: Dwelling, labels: np.ndarray, shown: np.ndarray, names: list[str]) -> None:
+    place = np.arange(len(shown))
+    told = (dwelling.mean, dwelling.low, dwelling.high, dwelling.chance, dwelling.median)
+    mean, low, high, chance, median = (each[shown] for each in told)
+    colours = [label_colour(int(labels[state])) for state in shown]
+    axes.hlines(place, low, high, color=colours, linewidth=2.5)
+    axes.scatter(mean, place, c=colours, s=40, zorder=3, label="mean visit, 95% interval")
+    axes.scatter(chance, place, marker="|", c="black", s=90, zorder=3, label="chance: ticks in random order")
+    axes.scatter(median, place, marker="d", c="white", edgecolors="black", s=22, zorder=4, label="median")
+    most = np.nanmax(np.concatenate([[1.0], mean, high, chance, median]))
+    axes.set(xscale="log", xlim=(0.8, most * 1.3), xlabel="ticks", ylim=(len(shown) - 0.5, -0.5))
+    powers = 10 ** np.arange(int(np.log10(most)) + 1)
+    axes.set_xticks(powers, [f"{power:,}" for power in powers])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    ended = "" if np.isfinite(mean).any() else " (none has ended)"
+    axes.set_title(f"how long a visit lasts{ended}")
+    axes.set_yticks(place, names)
+    axes.grid(axis="x", color="#eeeeee")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16))

@@ -1,0 +1,143 @@
+"""All that cluster_life_phase.py works out, and as it goes into JSON."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.carried_labels import CarriedLabels
+from analysis.figures.life_strips import label_name
+from analysis.label_sequences import LabelSequences, label_sequences, phase_edges, tick_edges
+from analysis.life_phases import Association, Shares, association, shares
+from analysis.resampling import Bootstrap
+from analysis.transitions import LAGS, Dwelling, Persistence, Transitions, dwelling, persistence, transitions, visits
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class InTime:
+    """Shares over bins of one kind of time, and whether they change; the test also on the run's own labels alone."""
+
+    shares: Shares
+    association: Association
+    own_labels_only: Association
+
+
+@dataclass(frozen=True)
+class LifePhases:
+    """All results.
+
+    Attributes:
+        sequences: of the lives that were long enough.
+        lives: in the dump.
+        shortest: ticks that a life had to have.
+        by_phase: over shares of a life.
+        by_tick: over ticks of the episode.
+        dwelling: how long states last.
+        persistence: at several lags.
+        own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
+        transitions: what follows what.
+        carried: the labels, and how they were carried.
+        bootstrap: of all intervals.
+    """
+
+    sequences: LabelSequences
+    lives: int
+    shortest: int
+    by_phase: InTime
+    by_tick: InTime
+    dwelling: Dwelling
+    persistence: tuple[Persistence, ...]
+    own_persistence: tuple[Persistence, ...]
+    transitions: Transitions
+    carried: CarriedLabels
+    bootstrap: Bootstrap
+
+    @property
+    def names(self) -> list[str]:
+        """What the states are called."""
+        return [label_name(int(label)) for label in self.sequences.labels]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every number; null is what is undefined."""
+        return {
+            "lives": len(self.sequences),
+            "lives_in_dump": self.lives,
+            "episodes": len(self.sequences.units),
+            "min_lifespan_ticks": self.shortest,
+            "records": len(self.sequences.state),
+            "states": self.names,
+            "resamples": self.bootstrap.resamples,
+            "confidence": self.bootstrap.confidence,
+            "by_phase": _plain(self.by_phase),
+            "by_tick": _plain(self.by_tick),
+            "dwelling_ticks": _plain(self.dwelling),
+            "persistence": [_plain(each) for each in self.persistence],
+            "own_labels_persistence": [_plain(each) for each in self.own_persistence],
+            "transitions_lag_1_tick": _plain(self.transitions),
+        }
+
+
+def life_phases(
+    carried: CarriedLabels,
+    lives: int,
+    bins: int,
+    shortest: int,
+    permutations: int,
+    bootstrap: Bootstrap,
+    progress: Progress,
+) -> LifePhases:
+    """Work out all results.
+
+    Args:
+        carried: a label for every record.
+        lives: in the dump.
+        bins: that a life, and the episode, are cut into.
+        shortest: ticks that a life must have lasted to be counted; at least one has.
+        permutations: random shifts, and random orders of visits.
+        bootstrap: of all intervals; its seed is that of the permutations too.
+        progress: told the share of the permutations done.
+    """
+    sequences = label_sequences(carried.places, carried.label, shortest)
+    places = {name: column[carried.exact] for name, column in carried.places.items()}
+    own = label_sequences(places, carried.label[carried.exact], 1).of_lives(sequences)
+    edges = np.linspace(sequences.tick.min(), sequences.tick.max() + 1, bins + 1)
+    tests = 5
+
+    def part(number: int) -> Progress:
+        return lambda share: progress((number + share) / tests)
+
+    def in_time(edges_of: Callable[[LabelSequences], np.ndarray], shown: np.ndarray, number: int) -> InTime:
+        whole, alone = (
+            association(each, edges_of(each), permutations, bootstrap.seed, part(number + i))
+            for i, each in enumerate((sequences, own))
+        )
+        return InTime(shares(sequences, edges_of(sequences), shown, bootstrap), whole, alone)
+
+    found = visits(sequences)
+    return LifePhases(
+        sequences=sequences,
+        lives=lives,
+        shortest=shortest,
+        by_phase=in_time(lambda each: phase_edges(each, bins), np.linspace(0, 1, bins + 1), 0),
+        by_tick=in_time(lambda each: tick_edges(each, edges), edges, 2),
+        dwelling=dwelling(sequences, found, bootstrap),
+        persistence=tuple(persistence(sequences, lag, bootstrap) for lag in LAGS),
+        own_persistence=tuple(persistence(own, lag, bootstrap) for lag in LAGS if len(own)),
+        transitions=transitions(sequences, found, permutations, bootstrap.seed, part(4)),
+        carried=carried,
+        bootstrap=bootstrap,
+    )
+
+
+def _plain(result: Any) -> Any:
+    """Turn results into dictionaries, lists and numbers; NaN becomes None."""
+    if hasattr(result, "__dataclass_fields__"):
+        return {name: _plain(getattr(result, name)) for name in result.__dataclass_fields__}
+    if isinstance(result, np.ndarray):
+        return [_plain(each) for each in result.tolist()]
+    if isinstance(result, list):
+        return [_plain(each) for each in result]
+    return None if isinstance(result, float) and not np.isfinite(result) else result

@@ -1,0 +1,164 @@
+"""Do clusters follow the phases of a life? Shares over life and over ticks, how long clusters last, what follows what.
+
+    python cluster_life_phase.py activation_data/NAME --cluster-dir analysis_results/RUN
+    python cluster_life_phase.py activation_data/NAME --cluster-dir analysis_results/RUN --n-bins 20 --min-lifespan 50
+
+Figures, life_phase.txt and life_phase.json go to analysis_results/RUN-life_phase-..., named after the settings.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+import command_line
+from activation_store.reader import read_identity, read_metadata
+from user_error import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from analysis.carried_labels import CarriedLabels
+    from analysis.cluster_run import ClusterRun
+    from analysis.life_phase_results import LifePhases
+    from analysis.run_folder import RunFolder
+
+SEEDS = 2**32
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of cluster_life_phase.py."""
+
+    dump: tyro.conf.Positional[Path]
+    """Folder that extract_activations.py wrote, such as activation_data/NAME."""
+    cluster_dir: Path
+    """Run of analyze_activations.py on this dump."""
+    n_bins: int = 20
+    """Parts that each life, and the episode, are cut into, 2 to 1000."""
+    min_lifespan: int = 50
+    """Ticks that a life must have lasted to be counted, from 1."""
+    permutations: int = 1000
+    """Random shifts and orders that stand for chance, from 19: the least p is 1 over one more than this."""
+    bootstraps: int = 1000
+    """Resamples of episodes and lives behind every interval, from 100."""
+    seed: int = 42
+    """Seed of all random draws, 0 to 4294967295."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["--output-dir"])] = Path("analysis_results")
+    """Folder that the folder of results is made in."""
+
+    @property
+    def run_name(self) -> str:
+        """The folder of results: the cluster run, the bins, the shortest life, and other settings but defaults."""
+        named = {"permutations": "p", "bootstraps": "r", "seed": "seed"}
+        changed = [
+            f"-{mark}{getattr(self, name)}"
+            for name, mark in named.items()
+            if getattr(self, name) != getattr(Arguments, name)
+        ]
+        return "".join([f"{self.cluster_dir.resolve().name}-life_phase-b{self.n_bins}-l{self.min_lifespan}", *changed])
+
+
+def main() -> None:
+    """Parse, check, carry labels over, count, test, draw, and say where the results lie."""
+    arguments = command_line.parse(Arguments, __doc__)
+    check_values(arguments)
+    metadata = read_metadata(arguments.dump)
+
+    from rich.console import Console
+
+    from analysis.cluster_run import read_cluster_run
+    from analysis.life_phase_text import as_text
+    from analysis.run_folder import RunFolder, description
+
+    console = Console()
+    run = read_cluster_run(arguments.cluster_dir, arguments.dump)
+    lives = check_lifespans(arguments)
+    told = description(arguments, arguments.dump, metadata, cluster_labels_sha256=run.labels_sha256)
+    with RunFolder(arguments.output / arguments.run_name, told) as folder:
+        carried = carried_over(arguments, run, folder, console)
+        results = count_and_test(arguments, carried, lives, console)
+        draw(results, f"{metadata.policy}: clusters of {run.path.resolve().name}", folder, console)
+        folder.save_json("life_phase.json", results.to_json())
+        folder.save_text("life_phase.txt", as_text(results))
+    console.print(as_text(results), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"figures and numbers: {folder.path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def check_values(arguments: Arguments) -> None:
+    """Refuse values that no dump could make sense of."""
+    allowed = {
+        "n_bins": (2 <= arguments.n_bins <= 1000, "2 to 1000"),
+        "min_lifespan": (arguments.min_lifespan >= 1, "1 or more"),
+        "permutations": (arguments.permutations >= 19, "19 or more"),
+        "bootstraps": (arguments.bootstraps >= 100, "100 or more"),
+        "seed": (0 <= arguments.seed < SEEDS, f"0 to {SEEDS - 1}"),
+    }
+    for name, (fits, values) in allowed.items():
+        if not fits:
+            raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: allowed is {values}")
+
+
+def check_lifespans(arguments: Arguments) -> int:
+    """Refuse a dump without a life that is long enough; return how many lives it holds."""
+    from analysis.chosen_lives import life_spans
+
+    spans = life_spans(read_identity(arguments.dump))
+    if spans.ticks[-1] < arguments.min_lifespan:
+        raise UserError(
+            f"no life of {arguments.dump} lasts --min-lifespan {arguments.min_lifespan} ticks: the longest of "
+            f"{len(spans)} lasts {spans.ticks[-1]}; lower it"
+        )
+    return len(spans)
+
+
+def carried_over(arguments: Arguments, run: "ClusterRun", folder: "RunFolder", console: "Console") -> "CarriedLabels":
+    """Give every record of the dump a label, and save labels and rule."""
+    from analysis.carried_labels import carry_labels, fit_rule, save_carried
+    from analysis.terminal import step
+
+    with step(console, "learning from the run's labels") as report:
+        rule = fit_rule(run, arguments.dump, report)
+    with step(console, "labelling the records between") as report:
+        carried = carry_labels(run, arguments.dump, rule, progress=report)
+    save_carried(folder, carried, run)
+    return carried
+
+
+def count_and_test(arguments: Arguments, carried: "CarriedLabels", lives: int, console: "Console") -> "LifePhases":
+    """Work out all numbers."""
+    from analysis.life_phase_results import life_phases
+    from analysis.resampling import Bootstrap
+    from analysis.terminal import step
+
+    bootstrap = Bootstrap(resamples=arguments.bootstraps, seed=arguments.seed)
+    with step(console, f"testing against {arguments.permutations:,} random shifts and orders") as report:
+        return life_phases(
+            carried, lives, arguments.n_bins, arguments.min_lifespan, arguments.permutations, bootstrap, report
+        )
+
+
+def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Console") -> None:
+    """Draw the three figures."""
+    from analysis.figures.life_phase import life_phase_figure
+    from analysis.figures.transitions import transitions_figure
+    from analysis.life_phase_text import caption
+    from analysis.terminal import step
+
+    labels = results.sequences.labels
+    with step(console, "drawing"):
+        for name, told, time in (
+            ("life_phase.png", results.by_phase, "share of the life that is over"),
+            ("life_tick.png", results.by_tick, "tick of the episode"),
+        ):
+            figure = life_phase_figure(told.shares, told.association, labels, time, heading, caption(results, told))
+            folder.save_figure(name, figure)
+        text = "from one tick to the next; noise is a state of its own"
+        folder.save_figure(
+            "transitions.png", transitions_figure(results.transitions, results.dwelling, labels, heading, text)
+        )
+
+
+if __name__ == "__main__":
+    command_line.run(main)

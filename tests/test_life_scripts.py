@@ -1,0 +1,172 @@
+"""Both life scripts from the command line, on a real recording and a real cluster run of it."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+import agent_life_visualization
+import cluster_life_phase
+from activation_store.reader import read_dump, read_identity
+from analysis.chosen_lives import choose, life_spans
+from tests.command import assert_refused, run
+from tests.planted import planted_dump, write_planted
+from tests.recorded import Recording
+from user_error import UserError
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module")
+def clusters(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real cluster run of every third record."""
+    results = tmp_path_factory.mktemp("analysis_results")
+    done = run("analyze_activations.py", recording.dump, "--subsample", 3, "--output-dir", results)
+    assert done.returncode == 0, done.stderr
+    (folder,) = results.iterdir()
+    return folder
+
+
+def refused(script: object, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
+    """Run a script in this process, see it refuse its arguments, and return what it says."""
+    monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
+    with pytest.raises(UserError) as error:
+        script.main()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_life_at_the_75th_percentile_is_drawn(recording: Recording, tmp_path: Path) -> None:
+    done = run("agent_life_visualization.py", recording.dump, "--output", tmp_path)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    (folder,) = tmp_path.iterdir()
+    assert folder.name == "dump-p75" and str(folder) in done.stdout.replace("\n", "")
+    (life,) = orjson.loads((folder / "lives.json").read_bytes())
+    identity = read_identity(recording.dump)
+    lengths = np.sort(np.unique(np.stack([identity["episode"], identity["agent_id"]]), axis=1, return_counts=True)[1])
+    assert (lengths >= life["records"]).mean() >= 0.25 and (lengths <= life["records"]).mean() >= 0.75
+    assert (folder / life["figure"]).read_bytes().startswith(PNG)
+    assert {path.name for path in folder.iterdir()} == {life["figure"], "lives.json", "run.json", "DONE.json"}
+
+
+def test_lives_of_the_longer_half_with_their_clusters(recording: Recording, clusters: Path, tmp_path: Path) -> None:
+    """Options with underscores, as the original has them."""
+    done = run(
+        "agent_life_visualization.py", recording.dump, "--num_agents", 3, "--cluster_dir", clusters, "--seed", 7,
+        "--output", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert "of lives that had no vote" in done.stdout.replace("\n", " ")
+    (folder,) = tmp_path.iterdir()
+    lives = orjson.loads((folder / "lives.json").read_bytes())
+    spans = life_spans(read_identity(recording.dump))
+    middle = spans.ticks[len(spans) // 2]
+    assert len({(life["agent_id"], life["episode"]) for life in lives}) == 3
+    for life in lives:
+        assert life["records"] >= middle and (folder / life["figure"]).read_bytes().startswith(PNG)
+        assert life["labelled_by_the_run"] == -(-life["records"] // 3)
+        assert sum(life["cluster_shares"].values()) == pytest.approx(1)
+    with np.load(folder / "carried_labels.npz", allow_pickle=False) as carried:
+        assert len(carried["label"]) == sum(life["records"] for life in lives)
+
+
+def test_phases_of_a_real_run(recording: Recording, clusters: Path, tmp_path: Path) -> None:
+    done = run(
+        "cluster_life_phase.py", recording.dump, "--cluster-dir", clusters, "--n-bins", 5, "--min-lifespan", 20,
+        "--permutations", 99, "--bootstraps", 100, "--output", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    (folder,) = tmp_path.iterdir()
+    assert folder.name == f"{clusters.name}-life_phase-b5-l20-p99-r100"
+    for name in ("life_phase.png", "life_tick.png", "transitions.png"):
+        assert (folder / name).read_bytes().startswith(PNG)
+    told = orjson.loads((folder / "life_phase.json").read_bytes())
+    spans = life_spans(read_identity(recording.dump))
+    assert told["lives"] == (spans.ticks >= 20).sum() and told["lives_in_dump"] == len(spans)
+    np.testing.assert_allclose(np.sum(told["by_phase"]["shares"]["mean"], axis=1), 1)
+    assert sum(told["dwelling_ticks"]["ticks"]) == told["records"] == spans.ticks[spans.ticks >= 20].sum()
+    text = (folder / "life_phase.txt").read_text()
+    assert text.strip() in done.stdout and "nan" not in text
+    assert f"{told['by_phase']['association']['explained']:.1%}" in text
+
+
+def test_lives_that_are_not_there_are_refused(recording: Recording, tmp_path: Path) -> None:
+    done = run("agent_life_visualization.py", recording.dump, "--agent", 999, "--episode", 1, "--output", tmp_path)
+    assert_refused(done, str(recording.dump), "no life of agent 999 in episode 1", "agents (1 to 16)")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "message"),
+    [
+        (agent_life_visualization, ["--num-agents", 0], "--num-agents is 0: allowed is 1 or more"),
+        (agent_life_visualization, ["--agent", 0], "--agent is 0"),
+        (agent_life_visualization, ["--episode", -1], "--episode is -1"),
+        (agent_life_visualization, ["--seed", -1], "--seed is -1"),
+        (agent_life_visualization, ["--cluster-dir", "nowhere"], "nowhere is not a finished run"),
+        (cluster_life_phase, ["--cluster-dir", "nowhere"], "nowhere is not a finished run"),
+        (cluster_life_phase, ["--cluster-dir", "x", "--n-bins", 1], "--n-bins is 1: allowed is 2 to 1000"),
+        (cluster_life_phase, ["--cluster-dir", "x", "--min-lifespan", 0], "--min-lifespan is 0"),
+        (cluster_life_phase, ["--cluster-dir", "x", "--permutations", 1], "--permutations is 1: allowed is 19 or more"),
+        (cluster_life_phase, ["--cluster-dir", "x", "--bootstraps", 1], "--bootstraps is 1"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(
+    script: object,
+    arguments: list[object],
+    message: str,
+    recording: Recording,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert message in refused(script, monkeypatch, recording.dump, *arguments, "--output", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("script", [agent_life_visualization, cluster_life_phase])
+def test_clusters_of_another_dump_are_refused_naming_both(
+    script: object, recording: Recording, clusters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = write_planted(tmp_path / "other", planted_dump())
+    message = refused(script, monkeypatch, other, "--cluster-dir", clusters, "--output", tmp_path / "out")
+    assert str(other) in message and str(recording.dump) in message and "another dump" in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dump_without_a_life_that_is_long_enough_is_refused(
+    recording: Recording, clusters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = life_spans(read_identity(recording.dump)).ticks[-1]
+    message = refused(
+        cluster_life_phase, monkeypatch, recording.dump, "--cluster-dir", clusters, "--min-lifespan", longest + 1,
+        "--output", tmp_path / "out",
+    )  # fmt: skip
+    assert f"the longest of 32 lasts {longest}" in message and not (tmp_path / "out").exists()
+
+
+def test_one_chosen_life_in_one_run_of_one_tick_is_drawn(
+    recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dump of the shortest kind: one record."""
+    planted = planted_dump(agents=1, episodes=1, ticks=2)
+    one = write_planted(
+        tmp_path / "one", type(planted)(planted.records.take(np.arange(1)), planted.metadata, planted.behaviour[:1])
+    )
+    monkeypatch.setattr(sys, "argv", ["script", str(one), "--num-agents", "3", "--output", str(tmp_path / "out")])
+    agent_life_visualization.main()
+    (life,) = orjson.loads((tmp_path / "out" / "one-n3-seed42" / "lives.json").read_bytes())
+    assert life["records"] == 1 and life["ending"] == "alive when the recording ends"
+
+
+def test_the_draw_is_seeded_without_repeats_and_from_the_longer_half(recording: Recording) -> None:
+    spans = life_spans(read_identity(recording.dump))
+    draws = [choose(spans, 5, seed) for seed in (1, 1, 2)]
+    assert (draws[0] == draws[1]).all() and (draws[0] != draws[2]).any()
+    assert all(len(set(draw.tolist())) == 5 and draw.min() >= len(spans) // 2 for draw in draws)
+    assert len(choose(spans, 1000, 0)) == len(spans) - len(spans) // 2
+    lengths = [
+        int((read_dump(recording.dump, layers=[], lives=[key]).tick + 1).max()) for key in spans.key[[0, -1]].tolist()
+    ]
+    assert lengths == spans.ticks[[0, -1]].tolist()
