@@ -62,7 +62,7 @@ def with_onlookers(entrant: Entrant, onlookers: tuple[Entrant, ...]) -> Entrant:
     """
     for each in onlookers:
         if each.policy.lstm is None:
-            raise UserError(f"{each.name} cannot watch {entrant.name}: it is feed-forward, and only memories are recorded")
+            raise UserError(f"{each.name} cannot watch {entrant.name}: it is feed-forward and remembers nothing")
         if (each.info.layout, each.policy.senses) != (entrant.info.layout, entrant.policy.senses):
             raise UserError(f"{each.name} cannot watch {entrant.name}: it was trained to see another kind of world")
     return replace(entrant, onlookers=onlookers)

@@ -79,8 +79,8 @@ def test_the_metadata_says_who_watched(dumps: dict[str, Path]) -> None:
 def test_who_cannot_watch_is_refused(contest: Contest, small_world, task, maps) -> None:
     (entrant,) = contest.entrants
     reflex = Settings(env=contest.env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
-    with pytest.raises(UserError, match="cannot watch .*: it is feed-forward"):
+    with pytest.raises(UserError, match=r"cannot watch .*: it is feed-forward"):
         with_onlookers(entrant, (untrained_entrant(AGENT, reflex, maps, seed=0),))
     sees_all = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16))
-    with pytest.raises(UserError, match="cannot watch .*: it was trained to see another kind of world"):
+    with pytest.raises(UserError, match=r"cannot watch .*: it was trained to see another kind of world"):
         with_onlookers(entrant, (untrained_entrant(AGENT, sees_all, maps, seed=0),))
