@@ -1,8 +1,9 @@
 """What is left of a score once other variables are known: commonality analysis, cross-validated.
 
 Three probes of each target, of the given variables, of the memory and of both, split what both explain into what only
-the memory tells, what only the given variables tell, and what either tells (Mood 1971, "Partitioning variance in multiple
-regression analyses"). Yes-or-no targets are taken as 0 and 1 and scored by R squared too, since AUCs do not add up.
+the memory tells, what only the given variables tell, and what either tells (Mood 1971, "Partitioning variance in
+multiple regression analyses"). Yes-or-no targets are taken as 0 and 1 and scored by R squared too, since AUCs do not
+add up.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """From a dump to what probes work on: inputs, targets, and the world that each record comes from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from activation_store.schema import LIFE_KEY, DumpMetadata, Records
 from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
-from analysis.lives import Lives, lives_of
+from analysis.lives import Lives
 from analysis.probes.inputs import HISTORY, OBSERVATION, Input
 from analysis.probes.observation import as_seen, digest, last_observations, whole_view
 from analysis.probes.target import Target

@@ -1,9 +1,10 @@
 """From scores of worlds to intervals and tests: worlds are resampled, never records.
 
-A value's standard error is that of its bootstrap over worlds (Efron and Tibshirani 1993, chapter 6), enlarged by
-sqrt(W / (W - 1)), since a bootstrap of few units is too narrow by that (Hesterberg 2015, "What teachers should know about
-the bootstrap", section 4.1); interval and one-sided p-value are Student's with W - 1 degrees of freedom. With few worlds
-that is wide, as it has to be. What it covers is which worlds the probe is tested on, not the training of the policy.
+A value's standard error is that of its bootstrap over worlds (Efron and Tibshirani 1993, "An introduction to the
+bootstrap", chapter 6), enlarged by sqrt(W / (W - 1)), since a bootstrap of few units is too narrow by that (Hesterberg
+2015, "What teachers should know about the bootstrap"); interval and one-sided p-value are Student's with W - 1 degrees
+of freedom. With few worlds that is wide, as it has to be. What it covers is which worlds the probe is tested on, not
+the training of the policy.
 """
 
 from dataclasses import dataclass

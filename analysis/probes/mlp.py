@@ -33,37 +33,39 @@ def fit_mlp(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarra
     predicted = np.empty(y.shape)
     for done, test in enumerate(numbers):
         stopping = numbers[(done + 1) % len(numbers)]
-        parts = [fold == test, fold == stopping, (fold != test) & (fold != stopping)]
-        tested, stopped, trained = (_Part(x[part], y[part]) for part in parts)
-        scale = _Scale(trained, yes_or_no)
-        torch_parts = [scale.tensors(part, device) for part in (trained, stopped, tested)]
+        tested, stopped = fold == test, fold == stopping
+        trained = ~(tested | stopped)
+        scale = _Scale((x[trained], y[trained]), yes_or_no)
+        sets = [scale.tensors((x[part], y[part]), device) for part in (trained, stopped, tested)]
         generator = torch.Generator().manual_seed(seed + int(test))
-        outputs = _train(*torch_parts, torch.from_numpy(yes_or_no).to(device), scale.yes_weight.to(device), generator)
-        predicted[parts[0]] = scale.in_own_units(outputs.cpu().numpy())
+        outputs = _train(
+            sets[0], sets[1], sets[2][0], torch.from_numpy(yes_or_no).to(device), scale.yes_weight.to(device), generator
+        )
+        predicted[tested] = scale.in_own_units(outputs.cpu().numpy())
     return predicted
 
 
-class _Part:
-    """Some records' input and targets."""
+Part = tuple[np.ndarray, np.ndarray]
+"""Some records' input, (B, C), and targets, (B, T)."""
 
-    def __init__(self, x: np.ndarray, y: np.ndarray):
-        self.x, self.y = x, y
+Tensors = tuple[torch.Tensor, torch.Tensor]
 
 
 class _Scale:
     """Takes input and targets to mean 0 and deviation 1 of the training records; a yes-or-no target stays."""
 
-    def __init__(self, trained: _Part, yes_or_no: np.ndarray):
-        self.x_mean, self.x_deviation = trained.x.mean(axis=0), _deviation(trained.x)
-        self.y_mean = np.where(yes_or_no, 0.0, np.nan_to_num(np.nanmean(trained.y, axis=0)))
-        self.y_deviation = np.where(yes_or_no, 1.0, _deviation(trained.y))
+    def __init__(self, trained: Part, yes_or_no: np.ndarray):
+        x, y = trained
+        self.x_mean, self.x_deviation = x.mean(axis=0), _deviation(x)
+        self.y_mean = np.where(yes_or_no, 0.0, np.nan_to_num(np.nanmean(y, axis=0)))
+        self.y_deviation = np.where(yes_or_no, 1.0, _deviation(y))
         self.widest = np.where(yes_or_no, 1.0, _WIDEST_TARGET)
-        share = np.clip(np.nanmean(np.where(yes_or_no, trained.y, 0.5), axis=0), 1e-6, 1)
+        share = np.clip(np.nanmean(np.where(yes_or_no, y, 0.5), axis=0), 1e-6, 1)
         self.yes_weight = torch.from_numpy(np.clip((1 - share) / share, 0, _HEAVIEST_YES).astype(np.float32))
 
-    def tensors(self, part: _Part, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        x = ((part.x - self.x_mean) / self.x_deviation).astype(np.float32)
-        y = np.clip((part.y - self.y_mean) / self.y_deviation, -self.widest, self.widest).astype(np.float32)
+    def tensors(self, part: Part, device: torch.device) -> Tensors:
+        x = ((part[0] - self.x_mean) / self.x_deviation).astype(np.float32)
+        y = np.clip((part[1] - self.y_mean) / self.y_deviation, -self.widest, self.widest).astype(np.float32)
         return torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
 
     def in_own_units(self, outputs: np.ndarray) -> np.ndarray:
@@ -75,11 +77,8 @@ def _deviation(values: np.ndarray) -> np.ndarray:
     return np.where(deviation > 0, deviation, 1)
 
 
-Tensors = tuple[torch.Tensor, torch.Tensor]
-
-
 def _train(
-    trained: Tensors, stopping: Tensors, tested: Tensors, yes_or_no: torch.Tensor, yes_weight: torch.Tensor,
+    trained: Tensors, stopping: Tensors, tested: torch.Tensor, yes_or_no: torch.Tensor, yes_weight: torch.Tensor,
     generator: torch.Generator,
 ) -> torch.Tensor:  # fmt: skip
     """Train until the stopping fold gets no better; return each target's test outputs at its own best epoch, (B, T)."""
@@ -87,7 +86,7 @@ def _train(
     network = _network(x.shape[1], y.shape[1], generator).to(x.device)
     optimiser = torch.optim.AdamW(network.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
     best = torch.full((y.shape[1],), torch.inf, device=x.device)
-    outputs = torch.zeros(len(tested[0]), y.shape[1], device=x.device)
+    outputs = torch.zeros(len(tested), y.shape[1], device=x.device)
     best_mean, since_best = torch.inf, 0
     for _ in range(_EPOCHS_AT_MOST):
         for batch in torch.randperm(len(x), generator=generator).to(x.device).split(_BATCH):
@@ -98,7 +97,7 @@ def _train(
             now = _losses(network(stopping[0]), stopping[1], yes_or_no, yes_weight)  # (T,)
             better = now < best
             best = torch.where(better, now, best)
-            outputs[:, better] = network(tested[0])[:, better]
+            outputs[:, better] = network(tested)[:, better]
         mean = float(now.mean())
         best_mean, since_best = (mean, 0) if mean < best_mean else (best_mean, since_best + 1)
         if since_best >= _PATIENCE:
@@ -107,11 +106,11 @@ def _train(
 
 
 def _network(columns: int, targets: int, generator: torch.Generator) -> nn.Module:
-    network = nn.Sequential(nn.Linear(columns, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, targets))
-    for layer in (network[0], network[2]):
+    layers = nn.Linear(columns, _HIDDEN), nn.Linear(_HIDDEN, targets)
+    for layer in layers:
         nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=generator)
         nn.init.zeros_(layer.bias)
-    return network
+    return nn.Sequential(layers[0], nn.ReLU(), layers[1])
 
 
 def _losses(outputs: torch.Tensor, y: torch.Tensor, yes_or_no: torch.Tensor, yes_weight: torch.Tensor) -> torch.Tensor:

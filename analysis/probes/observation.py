@@ -28,7 +28,7 @@ _TILE_OFFSETS = (np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS).astype(np.int
 
 
 def as_seen(records: Records, metadata: DumpMetadata) -> Observed:
-    """Return records as the policy saw them: without the columns beside the observation, and without its withheld clock.
+    """Return records as the policy saw them: without the columns beside the observation, or a clock that was withheld.
 
     What reads the agent's own row then reads what the policy was shown of it.
     """

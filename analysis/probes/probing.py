@@ -21,8 +21,8 @@ FEWEST_RECORDS = 20
 
 FEWEST_FOLDS = 3
 
-Report = Callable[[str, float], None]
-"""Told which probe and input is at work, and the share of all work done."""
+Report = Callable[[float], None]
+"""Told the share of the work done."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,11 @@ class Probed:
     controls: dict[tuple[str, str], Losses]
     directions: dict[str, Directions]
     reasons: tuple[str | None, ...]
+
+    @property
+    def usable(self) -> np.ndarray:
+        """Which targets were probed, (T,) bool."""
+        return np.array([reason is None for reason in self.reasons], bool)
 
 
 def probe(
@@ -69,7 +74,7 @@ def probe(
     directions: dict[str, Directions] = {}
     jobs = [(kind, each) for each in inputs for kind in probes]
     for done, (kind, each) in enumerate(jobs):
-        report(f"{kind} probes of {each.name}", done / len(jobs))
+        report(done / len(jobs))
         twin = _same_as(each, inputs, data)
         if twin is not None:
             real[kind, each.name], control[kind, each.name] = real[kind, twin], control[kind, twin]

@@ -1,7 +1,7 @@
 """Linear probes: ridge regressions on standardised inputs, for all targets, folds and penalties at once.
 
-All that a ridge regression needs of its records are sums of products. Those are taken once a fold; every training set is
-a sum of folds, and one eigendecomposition of its correlation matrix serves all penalties and targets.
+All that a ridge regression needs of its records are sums of products. Those are taken once a fold; every training set
+is a sum of folds, and one eigendecomposition of its correlation matrix serves all penalties and targets.
 """
 
 import itertools

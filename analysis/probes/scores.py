@@ -1,6 +1,6 @@
 """Scores as shares of what could go wrong, kept world by world so that worlds can be resampled.
 
-R squared is one minus the squared error over that of always guessing the training records' mean, so chance is 0 exactly.
+R squared is one minus the squared error over that of always guessing the training records' mean, so chance is 0.
 AUC is one minus the share of pairs of a yes and a no in one world that are ranked wrongly, ties half: chance is .5.
 Pairs are formed within worlds only, since each world is predicted by a probe of its own, on a scale of its own
 (Forman and Scholz 2010, "Apples-to-apples in cross-validation studies", SIGKDD Explorations 12).

@@ -1,8 +1,8 @@
 """How alike two networks or layers are on the same stream: debiased linear CKA, with lives as the units.
 
-Kornblith et al. 2019, "Similarity of neural network representations revisited", equation 4, with the unbiased estimator of
-HSIC of Song et al. 2012, "Feature selection via dependence maximization", equation 5. Records of one life resemble each
-other, which would make any two layers alike, so one record is drawn from each life, and the draws are averaged.
+Kornblith et al. 2019, "Similarity of neural network representations revisited", equation 4, with the unbiased estimator
+of HSIC of Song et al. 2012, "Feature selection via dependence maximization", equation 5. Records of one life resemble
+each other, which would make any two layers alike, so one record is drawn from each life, and the draws are averaged.
 """
 
 import itertools
@@ -52,6 +52,12 @@ def similarities(layers: Mapping[str, np.ndarray], lives: Lives, world: np.ndarr
         reach = _jackknife_reach(np.array(without))
         found.append(Similarity(one, other, value, value - reach, min(1.0, value + reach)))
     return found
+
+
+def comparable(layers: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the layers of a dump worth comparing: the policy's own, and the hidden states of networks that watched."""
+    own = ("encoder_output", "lstm_hidden", "lstm_cell")
+    return tuple(name for name in layers if name in own or name.endswith("_lstm_hidden"))
 
 
 def debiased_cka(x: np.ndarray, y: np.ndarray) -> float:
