@@ -35,6 +35,7 @@ def probe_advantage(reports: Sequence[DumpReport], memory: str, probe: str) -> F
         figure = new_figure(11, 2.2 + tallest * (_INCHES_A_TARGET + _INCHES_A_MARK * len(shown)))
         for axes, (kind, label) in zip(figure.subplots(1, 2), _MEASURES.items(), strict=True):
             _draw(axes, rows, names[kind], label)
+            axes.set_ylim(tallest - 0.5, -0.5)
         text = (
             f"Score of the {probe} probe of {_TITLES[memory]} minus the best of all baselines "
             f"({', '.join(_baselines(shown))}), on worlds held out; 95% intervals over worlds; filled: above 0 with a "
@@ -70,7 +71,6 @@ def _draw(axes: Axes, rows: Sequence[Sequence[AdvantageRow]], names: Sequence[st
     for place in range(1, len(names), 2):
         axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f4", zorder=0)
     axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
     ends = [
         v for each in rows for r in each if r.target in names for v in (r.low, r.high, r.advantage) if v is not None
     ]

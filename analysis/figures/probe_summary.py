@@ -16,6 +16,8 @@ _UNKNOWN = "#eeeeee"
 _DARK_CELL = 0.6
 _INCHES_A_ROW = 0.2
 _INCHES_A_COLUMN = 0.62
+_NARROWEST = 6.5
+_LETTERS_AN_INCH = 10.5
 _TITLES = {each.name: each.title for each in INPUTS}
 
 
@@ -31,15 +33,15 @@ def probe_summary(reports: Sequence[DumpReport]) -> Figure:
     targets = shown[0].targets
     widths = [len(report.inputs) for report, _ in panels]
     with style():
-        height = 1.9 + _INCHES_A_ROW * len(targets)
-        figure = new_figure(2.6 + _INCHES_A_COLUMN * sum(widths), height)
+        width = max(_NARROWEST, 2.6 + _INCHES_A_COLUMN * sum(widths))
+        figure = new_figure(width, 2.2 + _INCHES_A_ROW * len(targets))
         grid = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
         for axes, (report, probe) in zip(grid, panels, strict=True):
             _draw(axes, report, probe)
         grid[0].set_yticks(range(len(targets)), [f"{t['name']}  ({t['measure']})" for t in targets])
         more = f"; {len(shown)} of {len(reports)} dumps" if len(shown) < len(reports) else ""
         text = "R2 (chance 0) and AUC (chance .5) on worlds that no probe was fitted to; grey where nothing can be told"
-        figure.suptitle(title("What probes read out of each input", text + more, 60 + 9 * sum(widths)))
+        figure.suptitle(title("What probes read out of each input", text + more, int(_LETTERS_AN_INCH * width)))
     return figure
 
 
