@@ -129,7 +129,7 @@ def wanted_of(arguments: Arguments, metadata: DumpMetadata) -> "Wanted":
     from analysis.probes.dataset import Wanted
     from analysis.probes.inputs import inputs_named, recorded
     from analysis.probes.similarity import comparable
-    from analysis.probes.targets import targets_named
+    from analysis.probes.targets import NOT_EVERYWHERE, targets_named
 
     named = _split(arguments.inputs)
     inputs = inputs_named(named)
@@ -143,6 +143,10 @@ def wanted_of(arguments: Arguments, metadata: DumpMetadata) -> "Wanted":
     if not any(each.kind == "memory" for each in there):
         raise UserError(f"the dump of {metadata.policy} holds none of lstm_hidden, lstm_cell, action_decoder")
     given = targets_named(_split(arguments.given)) if arguments.given else ()
+    if everywhere := [target.name for target in given if target.name in NOT_EVERYWHERE]:
+        raise UserError(
+            f"--given {everywhere[0]}: it does not apply to every record, so it cannot be held against them"
+        )
     return Wanted(
         there, targets_named(_split(arguments.targets)), given, arguments.history, arguments.subsample,
         comparable(metadata.layers),

@@ -93,7 +93,9 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
         maps.append(records.columns.get("map", np.full(len(records), _UNKNOWN_MAP))[kept])
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
     identity = np.concatenate(identities)
-    world, by_map = _worlds(identity[:, LIFE_KEY.index("episode")], np.concatenate(maps))
+    episode = identity[:, LIFE_KEY.index("episode")]
+    _check_enough(folder, len(np.unique(episode)))
+    world, by_map = _worlds(episode, np.concatenate(maps))
     return ProbeData(
         inputs={each.name: _varying(columns.pop(each.name)) for each in wanted.inputs},
         targets=columns.pop("targets"),
@@ -106,15 +108,19 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
 
 
 def check_enough_episodes(folder: Path, metadata: DumpMetadata) -> None:
-    """Refuse dumps that cannot be split.
+    """Refuse a dump that cannot be split, before it is read; an imported one may not say how many episodes it holds.
 
     Raises:
         UserError: there are fewer than three episodes.
     """
-    episodes = max(len(metadata.episodes), len({file.episode for file in metadata.files.values()}))
+    if metadata.episodes or metadata.format == "parquet":
+        _check_enough(folder, len(metadata.episodes) or len(metadata.files))
+
+
+def _check_enough(folder: Path, episodes: int) -> None:
     if episodes < FEWEST_WORLDS:
         raise UserError(
-            f"{folder} holds {episodes} episode{'s' if episodes > 1 else ''}: probes are fitted, tuned and tested on "
+            f"{folder} holds {episodes} episode{'s' * (episodes != 1)}: probes are fitted, tuned and tested on "
             f"different ones, so they need {FEWEST_WORLDS}, better 8 or more: extract again with --episodes 8"
         )
 

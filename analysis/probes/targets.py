@@ -76,6 +76,9 @@ HIDDEN = {
 }
 """Targets beyond the registry of features."""
 
+NOT_EVERYWHERE = tuple(name for name in HIDDEN if name.startswith(("next_", "remembered_")))
+"""Targets that are NaN where the question makes no sense."""
+
 TARGETS = OF_FEATURES | HIDDEN
 
 DEFAULT = (

@@ -14,6 +14,7 @@ from analysis.probes.report import chance
 from analysis.probes.scores import Losses
 from tests.planted_probes import INPUTS, NAMES, TARGETS, counting_memory
 
+ALIKE = ("lstm_hidden", "observation")
 SINCE, LONG_AGO, SHOWN, CUE, NOISE, COIN = range(len(TARGETS))
 
 
@@ -132,11 +133,9 @@ def test_false_discoveries_stay_as_rare_as_promised(worlds: int) -> None:
     for seed in range(60):
         stake = rng.uniform(50, 150, (worlds, targets))
         lost = [stake * np.clip(0.5 + 0.1 * rng.normal(size=stake.shape), 0, 1) for _ in range(2)]
-        same = Probed(
-            {(LINEAR, name): Losses(each, stake) for name, each in zip(("lstm_hidden", "observation"), lost, strict=True)},
-            {(LINEAR, "lstm_hidden"): Losses(lost[1], stake)}, {}, (None,) * targets,
-        )  # fmt: skip
-        inputs = [each for each in INPUTS if each.name in ("lstm_hidden", "observation")]
+        scored = {(LINEAR, name): Losses(each, stake) for name, each in zip(ALIKE, lost, strict=True)}
+        same = Probed(scored, {(LINEAR, "lstm_hidden"): Losses(lost[1], stake)}, {}, (None,) * targets)
+        inputs = [each for each in INPUTS if each.name in ALIKE]
         result = findings(same, inputs, Resamples.draw(worlds, 400, seed), np.zeros(targets))
         advantage = result.advantages[LINEAR, "lstm_hidden"]
         tested.append(advantage.estimates.p)
