@@ -31,7 +31,7 @@ def probe_advantage(reports: Sequence[DumpReport], memory: str, probe: str) -> F
     rows = [[r for r in report.advantages if (r.memory, r.probe) == (memory, probe)] for report in shown]
     names = {kind: _probed(rows, kind) for kind in _MEASURES}
     with style():
-        tallest = max(len(each) for each in names.values())
+        tallest = max(1, *(len(each) for each in names.values()))
         figure = new_figure(11, 2.2 + tallest * (_INCHES_A_TARGET + _INCHES_A_MARK * len(shown)))
         for axes, (kind, label) in zip(figure.subplots(1, 2), _MEASURES.items(), strict=True):
             _draw(axes, rows, names[kind], label)

@@ -15,6 +15,7 @@ from analysis.lives import Lives
 from analysis.probes.inference import CONFIDENCE
 
 _DRAWS = 20
+_FEWEST_THINGS = 4
 FEWEST_LIVES = 10
 
 
@@ -61,7 +62,9 @@ def comparable(layers: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def debiased_cka(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the debiased linear CKA of two representations of the same N > 3 things, (N, units) each; at most 1."""
+    """Return the debiased linear CKA of two representations of the same N things, (N, units) each; NaN for N < 4."""
+    if len(x) < _FEWEST_THINGS:
+        return np.nan
     x, y = (each - each.mean(axis=0) for each in (x.astype(np.float64), y.astype(np.float64)))
     scale = np.sqrt(_unbiased_hsic(x, x) * _unbiased_hsic(y, y))
     return float(_unbiased_hsic(x, y) / scale) if scale > 0 else np.nan

@@ -56,7 +56,7 @@ HIDDEN = {
     target.name: target
     for target in (
         Target(
-            "is_starved_or_parched",
+            "is_starving_or_dehydrated",
             YES_OR_NO,
             "The agent's food or its water is 0, which costs health.",
             lambda seen: (seen.own("food") == 0) | (seen.own("water") == 0),
@@ -83,7 +83,7 @@ TARGETS = OF_FEATURES | HIDDEN
 
 DEFAULT = (
     "self_health", "self_food", "self_water", "ticks_since_eating", "ticks_since_drinking", "is_starving",
-    "is_dehydrated", "is_starved_or_parched", "health_change", "next_health_change", "tick", "age", "self_row",
+    "is_dehydrated", "is_starving_or_dehydrated", "health_change", "next_health_change", "tick", "age", "self_row",
     "self_col", "distance_to_centre", "distance_to_edge", "rows_from_spawn", "cols_from_spawn", "distance_to_spawn",
     "displacement", "ticks_standing_still", "remembered_water_distance", "remembered_water_rows",
     "remembered_water_cols", "distance_to_water", "distance_to_foilage", "n_water_tiles", "n_foilage_tiles",

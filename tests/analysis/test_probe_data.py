@@ -22,7 +22,7 @@ from user_error import UserError
 
 TARGETS = targets_named(
     ["next_health_change", "rows_from_spawn", "remembered_water_rows", "remembered_water_cols",
-     "remembered_water_distance", "self_food", "is_starved_or_parched", "ticks_since_eating"]
+     "remembered_water_distance", "self_food", "is_starving_or_dehydrated", "ticks_since_eating"]
 )  # fmt: skip
 NAMES = [target.name for target in TARGETS]
 
@@ -81,9 +81,9 @@ def test_hidden_targets_are_worked_out_life_by_life(data: ProbeData, records: Re
         np.testing.assert_array_equal(column(data, "next_health_change")[life], [*np.diff(health[life]), np.nan])
     np.testing.assert_array_equal(column(data, "rows_from_spawn"), row - records.columns["truth/spawn_row"])
     food, water = records.columns["truth/food"], records.columns["truth/water"]
-    np.testing.assert_array_equal(column(data, "is_starved_or_parched"), (food == 0) | (water == 0))
+    np.testing.assert_array_equal(column(data, "is_starving_or_dehydrated"), (food == 0) | (water == 0))
     np.testing.assert_array_equal(column(data, "self_food"), food)
-    assert column(data, "is_starved_or_parched").any() and np.nanmin(column(data, "next_health_change")) < 0
+    assert column(data, "is_starving_or_dehydrated").any() and np.nanmin(column(data, "next_health_change")) < 0
 
 
 def test_remembered_water_is_the_nearest_that_was_seen_and_is_not(data: ProbeData, records: Records) -> None:
