@@ -52,6 +52,12 @@ class Arguments:
     """Seed of the episodes and of the actions."""
     layers: str = "action_decoder"
     """Layers to record, separated by commas: encoder_output, lstm_hidden, lstm_cell, action_decoder."""
+    untrained_twin: bool = False
+    """Record beside them what the LSTM of a like network with fresh weights, drawn from --seed, makes of the same
+    observations: untrained_lstm_hidden, untrained_lstm_cell."""
+    onlookers: str = ""
+    """Record likewise the LSTMs of the policy's own checkpoints in training, as steps_NUMBER_lstm_hidden and _cell:
+    numbers of agent-steps, separated by commas, or `all`."""
     fields: str = ""
     """Record these too, separated by commas: Market, Task (its embedding), ActionTargets (what was allowed), Logits."""
     format: Literal["json", "parquet"] = "json"
@@ -87,6 +93,11 @@ class Arguments:
     def layer_names(self) -> tuple[str, ...]:
         """The layers to record."""
         return split(self.layers)
+
+    @property
+    def onlooker_steps(self) -> tuple[int | None, ...]:
+        """The checkpoints that watch, None for all of them."""
+        return tuple(None if name == "all" else int(name) for name in split(self.onlookers))
 
     @property
     def field_names(self) -> tuple[str, ...]:
@@ -132,6 +143,8 @@ def check(arguments: Arguments) -> None:
         raise UserError("--precision float16 needs --format parquet: JSON holds float32 only")
     if arguments.checkpoint is not None and arguments.checkpoint != "all" and not arguments.checkpoint.isdecimal():
         raise UserError(f"--checkpoint {arguments.checkpoint} must be a number of agent-steps, or all")
+    if not all(name == "all" or name.isdecimal() for name in split(arguments.onlookers)):
+        raise UserError(f"--onlookers {arguments.onlookers} must be numbers of agent-steps with commas, or all")
     if arguments.list or arguments.smoke_test:
         return
     if arguments.mode is None or not split(arguments.policies or ""):
@@ -257,10 +270,31 @@ def chosen(arguments: Arguments) -> "list[Entrant]":
     names = split(arguments.policies or "")
     if arguments.checkpoint is None:
         folder = arguments.policies_dir
-        return [load_entrant(folder / f"{name}.safetensors") for name in policy_names(folder, names)]
-    folders = [arguments.policies_dir / "checkpoints", *(arguments.runs_dir / name / "checkpoints" for name in names)]
+        names = tuple(policy_names(folder, names))
+        return [watched(load_entrant(folder / f"{name}.safetensors"), name, arguments) for name in names]
     steps = None if arguments.checkpoint == "all" else int(arguments.checkpoint)
-    return [load_entrant(path) for name in names for path in find_checkpoints(folders, name, steps)]
+    found = {name: find_checkpoints(checkpoint_folders(arguments, name), name, steps) for name in names}
+    return [watched(load_entrant(path), name, arguments) for name, paths in found.items() for path in paths]
+
+
+def checkpoint_folders(arguments: Arguments, name: str) -> list[Path]:
+    """Return where the checkpoints of a policy's training may lie."""
+    return [arguments.policies_dir / "checkpoints", arguments.runs_dir / name / "checkpoints"]
+
+
+def watched(entrant: "Entrant", name: str, arguments: Arguments) -> "Entrant":
+    """Let the networks that were asked for watch an entrant; `name` is that of its training."""
+    from dataclasses import replace
+
+    from reinforcement_learning.entrants import find_checkpoints, load_entrant
+    from reinforcement_learning.onlookers import untrained_twin, with_onlookers
+
+    onlookers = [untrained_twin(entrant, arguments.seed)] if arguments.untrained_twin else []
+    folders = checkpoint_folders(arguments, name)
+    for steps in arguments.onlooker_steps:
+        loaded = map(load_entrant, find_checkpoints(folders, name, steps))
+        onlookers += [replace(each, name=f"steps_{each.info.steps}") for each in loaded]
+    return with_onlookers(entrant, tuple(onlookers))
 
 
 def announce(contest: "Contest", plan: "Plan", output: Path) -> None:

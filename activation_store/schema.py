@@ -20,6 +20,8 @@ RECORDS_FILE = "activations.json"
 METADATA_FILE = "metadata.json"
 ACTION_DECODER = "action_decoder"
 LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", ACTION_DECODER)
+UNTRAINED = "untrained"
+"""Layers of other networks that saw what the policy saw bear their name first, such as `untrained_lstm_hidden`."""
 
 LIFE_KEY = ("env_id", "agent_id", "episode")
 """The columns that together name a life: one agent in one episode, from spawn to death."""

@@ -32,6 +32,14 @@ class Lives:
         """The life at each place of `order`, (B,) int64, never falling."""
         return self.index[self.order]
 
+    def of_records(self, kept: np.ndarray) -> "Lives":
+        """Return the lives of some of the records, (B,) bool, in their order; lives without any are left out."""
+        ordered = kept[self.order]
+        place = np.cumsum(kept) - 1
+        lives, lengths = np.unique(self.index_in_order[ordered], return_counts=True)
+        index = np.searchsorted(lives, self.index[kept])
+        return Lives(index, place[self.order[ordered]], np.cumsum(lengths) - lengths, lengths)
+
 
 def lives_of(records: Records) -> Lives:
     """Find the lives among records, which may come in any order."""

@@ -14,6 +14,7 @@ from reinforcement_learning.capture import capture, layer_units
 from reinforcement_learning.contest import Contest, Group, groups
 from reinforcement_learning.entrants import Entrant
 from reinforcement_learning.game_config import GameConfig
+from reinforcement_learning.onlookers import onlooker_layers
 from reinforcement_learning.parallel_play import play_groups
 from reinforcement_learning.policy_pool import PolicyPool
 from reinforcement_learning.recorder import Batch, Finished, Recorder, optional_columns
@@ -117,16 +118,23 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     others = [other.name for other in contest.entrants if other is not entrant]
     tasks = [spec.name for spec in curriculum(contest.task, contest.env)]
     environment = {**asdict(contest.env), "maps_dir": str(contest.env.maps_dir), "task": task, "tasks": tasks}
+    watching = {
+        each.name: {"steps": each.info.steps, "seed": each.info.seed, "sha256": each.sha256}
+        for each in entrant.onlookers
+    }
+    seen_layers = {
+        layer: each.policy.policy.hidden_size for each in entrant.onlookers for layer in onlooker_layers(each.name)
+    }
     return DumpMetadata(
         policy=entrant.name,
         agent=entrant.info.agent,
         checkpoint_sha256=entrant.sha256,
         steps_trained=entrant.info.steps,
-        layers=layer_units(entrant.policy, plan.layers),
+        layers=layer_units(entrant.policy, plan.layers) | seen_layers,
         entity_columns=layout.entity_columns,
         inventory_columns=layout.item_columns,
         action_heads=tuple(ActionHead(head.name, head.size, head.noop) for head in layout.heads),
-        environment={**environment, "opponents": others, "most_ticks": plan.most_ticks},
+        environment={**environment, "opponents": others, "most_ticks": plan.most_ticks, "onlookers": watching},
         combat_status_ticks=GameConfig.COMBAT_STATUS_DURATION,
         seed=plan.seed,
         format=plan.format,

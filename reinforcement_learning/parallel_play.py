@@ -97,15 +97,18 @@ class _Parcel:
     info: CheckpointInfo
     sha256: str | None
     weights: bytes
+    onlookers: "tuple[_Parcel, ...]"
 
     @staticmethod
     def of(entrant: Entrant) -> "_Parcel":
-        return _Parcel(entrant.name, entrant.info, entrant.sha256, save(entrant.policy.state_dict()))
+        onlookers = tuple(map(_Parcel.of, entrant.onlookers))
+        return _Parcel(entrant.name, entrant.info, entrant.sha256, save(entrant.policy.state_dict()), onlookers)
 
     def unpack(self) -> Entrant:
         policy = build_policy(self.info)
         policy.load_state_dict(load(self.weights))
-        return Entrant(self.name, policy.eval(), self.info, self.sha256)
+        onlookers = tuple(parcel.unpack() for parcel in self.onlookers)
+        return Entrant(self.name, policy.eval(), self.info, self.sha256, onlookers)
 
 
 def _heard_from(connection: Connection) -> _Told | _Done:

@@ -100,6 +100,7 @@ class PolicyPool:
             UserError: an entrant does not fit the world; names what differs.
         """
         self.entrants = entrants
+        self.device = device
         self.kinds = list(dict.fromkeys(entrant.kind for entrant in entrants))
         specs = offered_tasks(task, env)
         self.tasks = [spec.name for spec in specs]

@@ -13,6 +13,7 @@ from agent_zoo.observation import ObservationLayout, PackedRows
 from agent_zoo.senses import Senses
 from reinforcement_learning.capture import Captured, capture
 from reinforcement_learning.ground_truth import OwnRows, truth_columns, truth_of, withheld_columns
+from reinforcement_learning.onlookers import Onlooker
 from reinforcement_learning.policy_pool import Choice, PolicyPool
 
 
@@ -70,6 +71,10 @@ class Recorder:
             episodes = [shared.world.episodes.episode for shared in self.pool.shared]
             self.maps = np.array([episode.map_number for episode in episodes], dtype=np.int32)
             self.life_of = _lives(self.pool)
+            self.onlookers = [
+                [Onlooker(each, self.pool.slots, self.pool.device) for each in entrant.onlookers]
+                for entrant in self.pool.entrants
+            ]
             said = [
                 {"episode": number, "seed": each.first_seed, "episode_of_seed": each.number, "map": each.map_number}
                 for number, each in zip(numbers, episodes, strict=True)
@@ -110,6 +115,9 @@ class Recorder:
         if not self.pool.policies[choice.entrant].senses.absolute:
             tile[:, :, :2] -= own.position[:, None]
         log_probability = decision.distribution.log_probability(choice.action)
+        activations = {layer: captured[layer].cpu().numpy() for layer in self.layers}
+        for onlooker in self.onlookers[choice.entrant]:
+            activations |= onlooker.watch(decision)
         return Records(
             step=np.full(len(slots), step),
             env_id=slots % self.pool.agents,
@@ -120,7 +128,7 @@ class Recorder:
             value=decision.value,
             action=choice.action.cpu().numpy(),
             log_probability=log_probability.cpu().numpy(),
-            activations={layer: captured[layer].cpu().numpy() for layer in self.layers},
+            activations=activations,
             tile=tile,
             entity=_ragged(seen.entity),
             inventory=_ragged(seen.inventory),

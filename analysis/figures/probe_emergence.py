@@ -1,0 +1,117 @@
+"""How what a memory knows comes about in training: scores and advantages of checkpoints, and how alike they are."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis.figures.style import cluster_colour, new_figure, style, title
+from analysis.probes.inputs import INPUTS
+from analysis.probes.report import AdvantageRow, DumpReport
+
+_TARGETS_AT_MOST = 11
+_COLUMNS = 4
+_INK = "#1a1a1a"
+_TITLES = {each.name: each.title for each in INPUTS}
+
+
+def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
+    """Draw score and advantage against agent-steps trained, a colour for each training.
+
+    Of many targets those are drawn whose advantage is ever the largest; one panel tells how alike layers are by CKA.
+
+    Args:
+        reports: of checkpoints, each with its agent-steps, those of a training in order.
+        memory: name of an input.
+        probe: kind of probe.
+    """
+    chosen, of_how_many = _chosen(reports, memory, probe)
+    trainings = list(dict.fromkeys(report.training for report in reports))
+    with style():
+        panels = len(chosen) + 1
+        lines = -(-panels // _COLUMNS)
+        figure = new_figure(12, 1.5 + 2.3 * lines)
+        grid = figure.subplots(lines, min(panels, _COLUMNS), squeeze=False).ravel()
+        for axes, target in zip(grid, chosen, strict=False):
+            for number, training in enumerate(trainings):
+                rows = [
+                    (r.steps_trained or 0, _row(r, target, memory, probe)) for r in reports if r.training == training
+                ]
+                _draw_target(axes, rows, cluster_colour(number))
+            axes.set_title(target)
+        for number, training in enumerate(trainings):
+            _draw_cka(grid[len(chosen)], [r for r in reports if r.training == training], cluster_colour(number))
+        for axes in grid[panels:]:
+            axes.axis("off")
+        _explain(figure, trainings, f"{probe} probe of {_TITLES[memory]}", len(chosen), of_how_many)
+    return figure
+
+
+def _chosen(reports: Sequence[DumpReport], memory: str, probe: str) -> tuple[list[str], int]:
+    """Return the targets to draw, in their order, and of how many they were chosen."""
+    largest: dict[str, float] = {}
+    for report in reports:
+        for row in report.advantages:
+            if (row.memory, row.probe) == (memory, probe) and row.advantage is not None:
+                largest[row.target] = max(largest.get(row.target, -np.inf), row.advantage)
+    best = set(sorted(largest, key=lambda name: -largest[name])[:_TARGETS_AT_MOST])
+    return [name for name in largest if name in best], len(largest)
+
+
+def _row(report: DumpReport, target: str, memory: str, probe: str) -> AdvantageRow | None:
+    wanted = (target, memory, probe)
+    return next(
+        (r for r in report.advantages if (r.target, r.memory, r.probe) == wanted and r.advantage is not None), None
+    )
+
+
+def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow | None]], colour: str) -> None:
+    there = [(steps, row) for steps, row in rows if row is not None]
+    if not there:
+        return
+    steps = np.array([each for each, _ in there])
+    nan = float("nan")
+    values = np.array(
+        [[nan if x is None else x for x in (row.score, row.advantage, row.low, row.high)] for _, row in there]
+    )
+    score, advantage, low, high = values.T
+    axes.plot(steps, score, "--", color=colour, linewidth=1, marker=".", markersize=4)
+    axes.plot(steps, advantage, color=colour, linewidth=1.5, marker="o", markersize=3.5)
+    axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.axhline(0, color=_INK, linewidth=0.6)
+    span = np.concatenate([score, advantage])
+    old = axes.get_ylim() if len(axes.lines) > 3 else (0.0, 0.0)
+    axes.set_ylim(min(old[0], np.nanmin(span) - 0.1, -0.1), max(old[1], np.nanmax(span) + 0.1))
+    axes.set_xlabel("agent-steps trained")
+
+
+_PAIRS = {("lstm_hidden", "encoder_output"): "-", ("lstm_hidden", "untrained_lstm_hidden"): ":"}
+
+
+def _draw_cka(axes: Axes, reports: Sequence[DumpReport], colour: str) -> None:
+    axes.set(title="CKA on one stream", xlabel="agent-steps trained", ylim=(-0.05, 1.05))
+    for pair, line in _PAIRS.items():
+        found = [(r.steps_trained or 0, row) for r in reports for row in r.cka if {row.one, row.other} == set(pair)]
+        known = [(steps, row.cka) for steps, row in found if row.cka is not None]
+        if known:
+            axes.plot(*zip(*known, strict=True), line, color=colour, marker="o", markersize=3, linewidth=1.2)
+
+
+def _explain(figure: Figure, trainings: Sequence[str], what: str, drawn: int, of_how_many: int) -> None:
+    some = f"the {drawn} of {of_how_many} targets with the largest advantage anywhere" if drawn < of_how_many else "all"
+    figure.suptitle(
+        title("What the memory learns in training", f"{what}; targets: {some}; 95% intervals over worlds", 120)
+    )
+    looks = [
+        Line2D([], [], color=_INK, linestyle="--", marker=".", label="score"),
+        Line2D([], [], color=_INK, marker="o", markersize=3.5, label="advantage over the best baseline"),
+        Line2D([], [], color=_INK, linestyle="-", linewidth=1, label="CKA of hidden and encoder"),
+        Line2D([], [], color=_INK, linestyle=":", label="CKA of hidden and the untrained LSTM's"),
+    ]
+    colours = [
+        Line2D([], [], color=cluster_colour(i), linewidth=3, label=name.replace("$", r"\$"))
+        for i, name in enumerate(trainings)
+    ]
+    figure.legend(handles=[*colours, *looks], loc="outside lower center", ncols=3)

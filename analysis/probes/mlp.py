@@ -1,0 +1,125 @@
+"""Non-linear probes: one small network for all targets of an input. The only place in this room that needs torch."""
+
+import numpy as np
+import torch
+from torch import nn
+
+_HIDDEN = 128
+_BATCH = 1024
+_LEARNING_RATE = 2e-3
+_WEIGHT_DECAY = 1e-4
+_EPOCHS_AT_MOST = 30
+_PATIENCE = 3
+_HEAVIEST_YES = 20.0
+_WIDEST_TARGET = 6.0
+"""Standard deviations beyond which a target's values are cut in training: a few wild ones must not bend the rest."""
+
+
+def fit_mlp(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, seed: int) -> np.ndarray:
+    """Cross-validate a network with one hidden layer; return predictions of records it has not seen, (B, T) float64.
+
+    Input and targets are scaled by their training records. One further fold decides when to stop, and which epoch each
+    target is predicted from.
+
+    Args:
+        x: input, (B, C) float32.
+        y: targets, (B, T) float64, NaN where a target does not apply.
+        fold: of each record, (B,) int64, at least three.
+        yes_or_no: which targets are classified, (T,) bool.
+        seed: of the weights and the order of records.
+    """
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    numbers = np.unique(fold)
+    predicted = np.empty(y.shape)
+    for done, test in enumerate(numbers):
+        stopping = numbers[(done + 1) % len(numbers)]
+        tested, stopped = fold == test, fold == stopping
+        trained = ~(tested | stopped)
+        scale = _Scale((x[trained], y[trained]), yes_or_no)
+        sets = [scale.tensors((x[part], y[part]), device) for part in (trained, stopped, tested)]
+        generator = torch.Generator().manual_seed(seed + int(test))
+        outputs = _train(
+            sets[0], sets[1], sets[2][0], torch.from_numpy(yes_or_no).to(device), scale.yes_weight.to(device), generator
+        )
+        predicted[tested] = scale.in_own_units(outputs.cpu().numpy())
+    return predicted
+
+
+Part = tuple[np.ndarray, np.ndarray]
+"""Some records' input, (B, C), and targets, (B, T)."""
+
+Tensors = tuple[torch.Tensor, torch.Tensor]
+
+
+class _Scale:
+    """Takes input and targets to mean 0 and deviation 1 of the training records; a yes-or-no target stays."""
+
+    def __init__(self, trained: Part, yes_or_no: np.ndarray):
+        x, y = trained
+        self.x_mean, self.x_deviation = x.mean(axis=0), _deviation(x)
+        self.y_mean = np.where(yes_or_no, 0.0, np.nan_to_num(np.nanmean(y, axis=0)))
+        self.y_deviation = np.where(yes_or_no, 1.0, _deviation(y))
+        self.widest = np.where(yes_or_no, 1.0, _WIDEST_TARGET)
+        share = np.clip(np.nanmean(np.where(yes_or_no, y, 0.5), axis=0), 1e-6, 1)
+        self.yes_weight = torch.from_numpy(np.clip((1 - share) / share, 0, _HEAVIEST_YES).astype(np.float32))
+
+    def tensors(self, part: Part, device: torch.device) -> Tensors:
+        x = ((part[0] - self.x_mean) / self.x_deviation).astype(np.float32)
+        y = np.clip((part[1] - self.y_mean) / self.y_deviation, -self.widest, self.widest).astype(np.float32)
+        return torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
+
+    def in_own_units(self, outputs: np.ndarray) -> np.ndarray:
+        return outputs * self.y_deviation + self.y_mean
+
+
+def _deviation(values: np.ndarray) -> np.ndarray:
+    deviation = np.nan_to_num(np.nanstd(values, axis=0))
+    return np.where(deviation > 0, deviation, 1)
+
+
+def _train(
+    trained: Tensors, stopping: Tensors, tested: torch.Tensor, yes_or_no: torch.Tensor, yes_weight: torch.Tensor,
+    generator: torch.Generator,
+) -> torch.Tensor:  # fmt: skip
+    """Train until the stopping fold gets no better; return each target's test outputs at its own best epoch, (B, T)."""
+    x, y = trained
+    network = _network(x.shape[1], y.shape[1], generator).to(x.device)
+    optimiser = torch.optim.AdamW(network.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
+    best = torch.full((y.shape[1],), torch.inf, device=x.device)
+    outputs = torch.zeros(len(tested), y.shape[1], device=x.device)
+    best_mean, since_best = torch.inf, 0
+    for _ in range(_EPOCHS_AT_MOST):
+        for batch in torch.randperm(len(x), generator=generator).to(x.device).split(_BATCH):
+            optimiser.zero_grad()
+            _losses(network(x[batch]), y[batch], yes_or_no, yes_weight).mean().backward()
+            optimiser.step()
+        with torch.no_grad():
+            now = _losses(network(stopping[0]), stopping[1], yes_or_no, yes_weight)  # (T,)
+            better = now < best
+            best = torch.where(better, now, best)
+            outputs[:, better] = network(tested)[:, better]
+        mean = float(now.mean())
+        best_mean, since_best = (mean, 0) if mean < best_mean else (best_mean, since_best + 1)
+        if since_best >= _PATIENCE:
+            break
+    return outputs
+
+
+def _network(columns: int, targets: int, generator: torch.Generator) -> nn.Module:
+    layers = nn.Linear(columns, _HIDDEN), nn.Linear(_HIDDEN, targets)
+    for layer in layers:
+        nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=generator)
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(layers[0], nn.ReLU(), layers[1])
+
+
+def _losses(outputs: torch.Tensor, y: torch.Tensor, yes_or_no: torch.Tensor, yes_weight: torch.Tensor) -> torch.Tensor:
+    """Return each target's mean loss over the records that it applies to, (T,)."""
+    applies = torch.isfinite(y)
+    known = torch.where(applies, y, 0)
+    squares = (outputs - known) ** 2
+    crosses = nn.functional.binary_cross_entropy_with_logits(
+        outputs, known.clamp(0, 1), reduction="none", pos_weight=yes_weight
+    )
+    loss = torch.where(yes_or_no, crosses, squares) * applies
+    return loss.sum(dim=0) / applies.sum(dim=0).clamp(min=1)

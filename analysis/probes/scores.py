@@ -1,0 +1,78 @@
+"""Scores as shares of what could go wrong, kept world by world so that worlds can be resampled.
+
+R squared is one minus the squared error over that of always guessing the training records' mean, so chance is 0.
+AUC is one minus the share of pairs of a yes and a no in one world that are ranked wrongly, ties half: chance is .5.
+Pairs are formed within worlds only, since each world is predicted by a probe of its own, on a scale of its own
+(Forman and Scholz 2010, "Apples-to-apples in cross-validation studies", SIGKDD Explorations 12).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What went wrong in each world, and what could have. W worlds, T targets.
+
+    Attributes:
+        lost: (W, T) float64.
+        stake: (W, T) float64.
+    """
+
+    lost: np.ndarray
+    stake: np.ndarray
+
+    @property
+    def score(self) -> np.ndarray:
+        """The scores over all worlds, (T,); NaN where nothing was at stake."""
+        return self.resampled(np.ones((1, len(self.lost))))[0]
+
+    def resampled(self, weights: np.ndarray) -> np.ndarray:
+        """Return the scores if worlds were drawn so often, (R, W) to (R, T)."""
+        stake = weights @ self.stake
+        return 1 - np.divide(weights @ self.lost, stake, out=np.full(stake.shape, np.nan), where=stake > 0)
+
+
+def losses(
+    predicted: np.ndarray, y: np.ndarray, baseline: np.ndarray, world: np.ndarray, worlds: int, yes_or_no: np.ndarray
+) -> Losses:
+    """Compare predictions with the truth, world by world.
+
+    Args:
+        predicted, y, baseline: (B, T); y finite, the baseline what is guessed without any input.
+        world: (B,).
+        worlds: how many there are.
+        yes_or_no: which targets are scored by AUC, (T,) bool.
+    """
+    lost, stake = np.zeros((2, worlds, y.shape[1]))
+    for column, ranked in enumerate(yes_or_no):
+        compare = _pairs if ranked else _squares
+        lost[:, column], stake[:, column] = compare(
+            predicted[:, column], y[:, column], baseline[:, column], world, worlds
+        )
+    return Losses(lost, stake)
+
+
+def _squares(
+    predicted: np.ndarray, y: np.ndarray, baseline: np.ndarray, world: np.ndarray, worlds: int
+) -> tuple[np.ndarray, np.ndarray]:
+    lost, stake = (np.bincount(world, weights=(y - guess) ** 2, minlength=worlds) for guess in (predicted, baseline))
+    return lost, stake
+
+
+def _pairs(
+    predicted: np.ndarray, y: np.ndarray, baseline: np.ndarray, world: np.ndarray, worlds: int
+) -> tuple[np.ndarray, np.ndarray]:
+    from scipy.stats import rankdata
+
+    lost, stake = np.zeros((2, worlds))
+    for number in np.unique(world):
+        here = world == number
+        yes = y[here] > 0.5
+        pairs = float(yes.sum()) * float((~yes).sum())
+        if pairs:
+            # Mann and Whitney: the sum of the yeses' ranks counts the pairs that they win.
+            won = rankdata(predicted[here])[yes].sum() - yes.sum() * (yes.sum() + 1) / 2
+            lost[number], stake[number] = pairs - won, pairs
+    return lost, stake

@@ -1,0 +1,192 @@
+"""How long probes take: all targets and inputs of a dump; and ridge directions against logistic regressions.
+
+    python -m benchmarks.probes activation_data/NAME
+    python -m benchmarks.probes activation_data/NAME --output probes.json
+
+Both seconds on the clock and of the processor, of this machine's cores; run it when nothing else computes. The
+yes-or-no targets of every layer are also classified by scikit-learn's logistic regression, the best of several
+penalties, on the same folds: what is gained or lost by reading them out with a ridge regression instead, and how much
+time that saves.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import numpy as np
+import tyro
+
+import command_line
+from activation_store.files import write_json
+from activation_store.reader import read_metadata
+from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
+from analysis.probes.inputs import Input, inputs_named, recorded
+from analysis.probes.probing import PROBES, mean_of_the_rest, probe, why_not
+from analysis.probes.ridge import fit_ridge
+from analysis.probes.scores import losses
+from analysis.probes.splits import folds_of_worlds
+from analysis.probes.target import Target
+from analysis.probes.targets import targets_named
+from analysis.run_folder import versions
+from user_error import UserError
+
+PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
+LOGISTIC_STEPS = 300
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of benchmarks/probes.py."""
+
+    dump: tyro.conf.Positional[Path]
+    """Folder that extract_activations.py wrote, with all layers."""
+    subsample: int = 1
+    """Keep every so many-th record of each life, from 1 (all)."""
+    logistic_records: int = 20_000
+    """Records at most that the logistic regressions are fitted and tested on; 0 leaves them out."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """JSON file for the result."""
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """What one piece of work took, on the clock and of all processors."""
+
+    clock: float
+    processor: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """AUC of one yes-or-no target by a ridge direction and by the best logistic regression."""
+
+    input: str
+    target: str
+    ridge: float
+    logistic: float
+
+
+@dataclass
+class Result:
+    """What was measured."""
+
+    records: int
+    targets: int
+    seconds: dict[str, Seconds] = field(default_factory=dict)
+    pairs: list[Pair] = field(default_factory=list)
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    arguments = command_line.parse(Arguments, __doc__)
+    if arguments.subsample < 1 or arguments.logistic_records < 0:
+        raise UserError("--subsample must be at least 1, --logistic-records not negative")
+    result = measure(arguments)
+    show(result)
+    if arguments.output:
+        write_json(arguments.output, {**asdict(result), "versions": versions()})
+
+
+def measure(arguments: Arguments) -> Result:
+    """Read, fit all probes of each input, and compare both ways to classify."""
+    metadata = read_metadata(arguments.dump)
+    inputs = recorded(inputs_named(["all"]), metadata)
+    targets = targets_named(["default"])
+    wanted = Wanted(inputs, targets, (), history=4, subsample=arguments.subsample)
+    data, reading = timed(read_probe_data, arguments.dump, wanted)
+    result = Result(len(data), len(targets), {"reading": reading})
+    for each in inputs:
+        for kind in PROBES:
+            print(f"{kind} probes of {each.name}", flush=True)
+            _, result.seconds[f"{kind} {each.name}"] = timed(probe, data, targets, [each], [kind], 0, _nobody)
+    if arguments.logistic_records:
+        compare_classifiers(arguments, data, inputs, targets, result)
+    return result
+
+
+def compare_classifiers(
+    arguments: Arguments, data: ProbeData, inputs: Sequence[Input], targets: Sequence[Target], result: Result
+) -> None:
+    """Classify every yes-or-no target from every layer in both ways."""
+    step = -(-len(data) // arguments.logistic_records)
+    fold = folds_of_worlds(data.world)[data.world][::step]
+    y, world = data.targets[::step], data.world[::step]
+    chosen = [i for i, target in enumerate(targets) if target.yes_or_no and why_not(target, y[:, i], fold) is None]
+    y = y[:, chosen]
+    mean, ranked = mean_of_the_rest(y, fold), np.ones(len(chosen), bool)
+    ways = {"ridge": fit_ridge_only, "logistic": best_logistic}
+    for each in (one for one in inputs if one.layers):
+        print(f"both classifiers of {each.name}", flush=True)
+        x, scores = data.inputs[each.name][::step], {}
+        for name, fit in ways.items():
+            predictions, result.seconds[f"{name} classifier of {each.name}"] = timed(fit, x, y, fold)
+            found = [losses(p, y, mean, world, data.worlds, ranked).score for p in predictions]
+            scores[name] = np.max(found, axis=0)
+        result.pairs += [
+            Pair(each.name, targets[i].name, float(a), float(b))
+            for i, a, b in zip(chosen, scores["ridge"], scores["logistic"], strict=True)
+        ]
+
+
+def fit_ridge_only(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:
+    """Return the predictions of unseen records, its penalties chosen inside: a list of one."""
+    return [fit_ridge(x, y, fold).predicted]
+
+
+def best_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:
+    """Return the predictions for every penalty: the best is chosen by its test score, which favours the library."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    found = []
+    for penalty in PENALTIES:
+        predicted = np.empty(y.shape)
+        for test in np.unique(fold):
+            held_out = fold == test
+            for column in range(y.shape[1]):
+                model = make_pipeline(StandardScaler(), LogisticRegression(C=penalty, max_iter=LOGISTIC_STEPS))
+                model.fit(x[~held_out], y[~held_out, column])
+                predicted[held_out, column] = model.decision_function(x[held_out])
+        found.append(predicted)
+    return found
+
+
+def timed(work: Callable[..., Found], *arguments: object) -> tuple[Found, Seconds]:
+    """Do some work once; return what it found and how long it took."""
+    clock, processor = time.perf_counter(), time.process_time()
+    found = work(*arguments)
+    return found, Seconds(time.perf_counter() - clock, time.process_time() - processor)
+
+
+def _nobody(share: float) -> None:
+    """Report to nobody."""
+
+
+def show(result: Result) -> None:
+    """Print times, their sum, and the differences between both classifiers."""
+    probing = {name: each for name, each in result.seconds.items() if "classifier" not in name}
+    others = {name: each for name, each in result.seconds.items() if "classifier" in name}
+    total = Seconds(sum(each.clock for each in probing.values()), sum(each.processor for each in probing.values()))
+    rows = [
+        (name, f"{each.clock:.1f}", f"{each.processor:.1f}")
+        for name, each in {
+            **probing,
+            f"all {result.records:,} records, {result.targets} targets": total,
+            **others,
+        }.items()
+    ]
+    command_line.print_table(("work", "seconds", "processor seconds"), rows)
+    if result.pairs:
+        gains = np.array([pair.logistic - pair.ridge for pair in result.pairs])
+        print(
+            f"AUC of logistic regression minus ridge, {len(gains)} targets and inputs: mean {gains.mean():+.4f}, "
+            f"from {gains.min():+.4f} to {gains.max():+.4f}"
+        )
+
+
+if __name__ == "__main__":
+    command_line.run(main)

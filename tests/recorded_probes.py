@@ -1,0 +1,30 @@
+"""A small real dump as probes want it: all layers, an untrained twin, a policy that is shown little of itself."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from reinforcement_learning.contest import Contest
+from reinforcement_learning.entrants import untrained_entrant
+from reinforcement_learning.extraction import Plan, extract
+from reinforcement_learning.onlookers import untrained_twin, with_onlookers
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from tests.conftest import AGENT
+
+LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
+
+
+def record_for_probes(
+    folder: Path, world: EnvironmentSettings, task: TaskSettings, maps: Path, *, episodes: int = 4, steps: int = 0,
+    format: str = "parquet",
+) -> Path:  # fmt: skip
+    """Record a policy that is said to be trained so long, in a world that withholds body, clock and place."""
+    env = replace(world, mask_intrinsics="strict", relative_position=True, spawn_immunity=0)
+    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16))
+    entrant = untrained_entrant(AGENT, settings, maps, seed=steps)
+    entrant = replace(entrant, name=f"tiny_{steps:010d}", info=replace(entrant.info, steps=steps))
+    watched = with_onlookers(entrant, (untrained_twin(entrant, seed=9),))
+    plan = Plan(episodes, None, 4, LAYERS, format=format)  # type: ignore[arg-type]
+    extract(Contest((watched,), env, task, maps, torch.device("cpu")), plan, [folder], 1, lambda *_: None)
+    return folder

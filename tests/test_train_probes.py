@@ -1,0 +1,167 @@
+"""train_probes.py as users run it, on small real dumps of a policy and of its later self."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+import train_probes
+from activation_store.files import sha256
+from activation_store.reader import read_dump, read_metadata
+from tests.command import assert_refused, run
+from tests.recorded_probes import LAYERS, record_for_probes
+from user_error import UserError
+
+STEPS = (0, 5000)
+TARGETS = "self_food,tick,displacement,is_moving,n_visible_npcs,remembered_water_distance,is_buying"
+MEMORIES = ("lstm_hidden", "lstm_cell", "action_decoder")
+
+
+@pytest.fixture(scope="module")
+def dumps(small_world, task, maps, tmp_path_factory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("dumps")
+    return [record_for_probes(folder / f"tiny_{n:010d}", small_world, task, maps, steps=n) for n in STEPS]
+
+
+@pytest.fixture(scope="module")
+def results(dumps: list[Path], tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("results")
+    done = run(
+        "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--resamples", 200,
+        "--output-dir", output,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "targets have an advantage at a false discovery rate of 5%" in done.stdout
+    (folder,) = output.iterdir()
+    assert str(folder) in done.stdout.replace("\n", "")
+    return folder
+
+
+def rows(results: Path, name: str) -> list[dict[str, str]]:
+    with (results / name).open() as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_everything_is_there_and_whole(results: Path) -> None:
+    figures = {f"probe_{name}.png" for name in ("summary", "advantage", "emergence")}
+    tables = {f"probe_{name}.tsv" for name in ("scores", "advantages", "given", "cka")}
+    others = {"probes.json", "run.json", "probe_directions.safetensors"}
+    done = json.loads((results / "DONE.json").read_text())["files"]
+    assert set(done) == figures | tables | others
+    assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
+
+
+def test_the_report_and_the_tables_say_the_same(results: Path) -> None:
+    report = json.loads((results / "probes.json").read_text())["dumps"]
+    assert [each["steps_trained"] for each in report] == list(STEPS)
+    for name in ("scores", "advantages", "given", "cka"):
+        told = [row for each in report for row in each[name]]
+        table = rows(results, f"probe_{name}.tsv")
+        assert len(told) == len(table)
+        for one, other in zip(told, table, strict=True):
+            for key, value in one.items():
+                shown = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+                assert other[key] == shown
+    reasons = {each["name"]: each["not_probed_because"] for each in report[0]["targets"]}
+    # Nobody buys from a market that is empty.
+    assert reasons["is_buying"] and [name for name, reason in reasons.items() if reason] == ["is_buying"]
+
+
+def test_scores_are_what_they_can_be(results: Path) -> None:
+    scores = rows(results, "probe_scores.tsv")
+    inputs = {*LAYERS, "observation", "history", "untrained"}
+    assert {row["input"] for row in scores} == inputs and {row["probe"] for row in scores} == {"linear", "mlp"}
+    known = {(r["dump"], r["target"], r["probe"], r["input"]): r for r in scores if r["score"]}
+    assert len(known) == 2 * 6 * 2 * len(inputs)
+    for row in known.values():
+        assert float(row["score"]) <= 1 and (not row["low"] or float(row["low"]) <= float(row["score"]))
+    for dump in ("tiny_0000000000", "tiny_0000005000"):
+        # What is in view is in the observation; food and the clock are withheld from it.
+        assert float(known[dump, "n_visible_npcs", "linear", "observation"]["score"]) > 0.99
+        assert float(known[dump, "self_food", "linear", "observation"]["score"]) < 0.9
+        assert float(known[dump, "tick", "linear", "observation"]["score"]) < 0.9
+
+
+def test_read_outs_work_on_raw_activations(results: Path, dumps: list[Path]) -> None:
+    file = results / "probe_directions.safetensors"
+    directions, name = load_file(file), dumps[1].name
+    with safe_open(file, "np") as opened:
+        assert "activation @ weight + bias" in opened.metadata()["use"]
+    records = read_dump(dumps[1])
+    for layer in MEMORIES:
+        predicted = records.activations[layer] @ directions[f"{name}/{layer}/tick/weight"]
+        error = predicted + directions[f"{name}/{layer}/tick/bias"] - records.tick
+        assert 1 - (error**2).sum() / ((records.tick - records.tick.mean()) ** 2).sum() > 0.3
+    assert not any("is_buying" in key for key in directions)
+
+
+def test_given_parts_add_up(results: Path) -> None:
+    parts: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in rows(results, "probe_given.tsv"):
+        if row["value"]:
+            parts.setdefault((row["dump"], row["target"], row["memory"]), {})[row["part"]] = float(row["value"])
+    assert len(parts) == 2 * 6 * len(MEMORIES)
+    for (_, target, _), each in parts.items():
+        assert each["only_memory"] + each["only_given"] + each["common"] == pytest.approx(each["both"], abs=1e-4)
+        if target == "tick":
+            assert each["given"] > 0.99 and each["only_memory"] < 0.01
+
+
+def test_similarity_is_of_networks_on_one_stream(results: Path) -> None:
+    found = {(row["dump"], row["one"], row["other"]): float(row["cka"]) for row in rows(results, "probe_cka.tsv")}
+    assert len(found) == 2 * 6
+    assert all(-0.2 < value <= 1 for value in found.values())
+
+
+def test_bad_input_is_one_line_and_leaves_nothing(dumps: list[Path], tmp_path: Path) -> None:
+    out = ("--output-dir", tmp_path / "out")
+    assert_refused(
+        run("train_probes.py", dumps[0], "--targets", "self_foot", *out), "no target 'self_foot'", "self_food"
+    )
+    assert_refused(run("train_probes.py", tmp_path / "none", *out), "does not exist")
+    assert not (tmp_path / "out").exists()
+
+
+def arguments(*dumps: Path, **changes: object) -> train_probes.Arguments:
+    return train_probes.Arguments(dumps=dumps, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"history": 1}, "--history is 1: allowed is 2 to 32"),
+        ({"subsample": 0}, "--subsample is 0"),
+        ({"resamples": 10}, "--resamples is 10"),
+    ],
+)
+def test_values_are_checked(dumps: list[Path], changes: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        train_probes.check_values(arguments(dumps[0], **changes))
+
+
+def test_dumps_are_checked(dumps: list[Path], small_world, task, maps, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="two dumps are called"):
+        train_probes.check_values(arguments(dumps[0], dumps[0]))
+    metadata = {dumps[0].name: read_metadata(dumps[0])}
+    with pytest.raises(UserError, match="--emergence needs checkpoints after different numbers"):
+        train_probes.check_dumps(arguments(dumps[0], emergence=True), metadata)
+    short = record_for_probes(tmp_path / "short", small_world, task, maps, episodes=2)
+    with pytest.raises(UserError, match="short holds 2 episodes: probes are fitted, tuned and tested"):
+        train_probes.check_dumps(arguments(short), {"short": read_metadata(short)})
+
+
+def test_what_a_dump_lacks_is_told(dumps: list[Path]) -> None:
+    metadata = read_metadata(dumps[0])
+    del metadata.layers["untrained_lstm_cell"]
+    assert "untrained" not in {each.name for each in train_probes.wanted_of(arguments(*dumps), metadata).inputs}
+    with pytest.raises(UserError, match="lacks layers untrained_lstm_hidden, untrained_lstm_cell"):
+        train_probes.wanted_of(arguments(*dumps, inputs="lstm_hidden,untrained"), metadata)
+    with pytest.raises(UserError, match="holds none of lstm_hidden, lstm_cell, action_decoder"):
+        train_probes.wanted_of(arguments(*dumps, inputs="observation"), metadata)
+    with pytest.raises(UserError, match="--given remembered_water_rows: it does not apply to every record"):
+        train_probes.wanted_of(arguments(*dumps, given="remembered_water_rows"), metadata)
+    assert np.isfinite(metadata.steps_trained)
