@@ -90,11 +90,11 @@ def unpack_legal(legal: np.ndarray, options: int) -> np.ndarray:
 
 
 def column_faults(columns: dict[str, Column], taken: Iterable[str]) -> Iterator[str]:
-    """Yield what is wrong with declared columns, a phrase each; `taken` are names that mean something else."""
+    """Yield what is wrong with declared columns, a phrase each; `taken` are first parts of names that others bear."""
     for name, column in columns.items():
         if not _NAME.fullmatch(name) or len(name) > 100:
             yield f"column name {name[:40]!r} is not made of letters, digits, underscores and slashes"
-        elif name in set(taken):
+        elif name.split("/")[0] in set(taken):
             yield f"column {name!r} bears the name of another field"
         elif column.width is not None and not 1 <= column.width <= _WIDTH_AT_MOST:
             yield f"column {name!r} is {column.width} numbers wide"

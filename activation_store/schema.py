@@ -35,7 +35,9 @@ ROWS_AT_MOST = 512
 """Rows that a record may have in one table; the game's longest has 384."""
 
 MAY_BE_UNRECORDED = ("reward", "value", "log_probability")
-_RECORD_KEYS = (*IDENTITY, *MAY_BE_UNRECORDED, "policy", "action", "activation", "activations", "observation", "tile")
+_RECORD_KEYS = (
+    *IDENTITY, *MAY_BE_UNRECORDED, "policy", "action", "activation", "activations", "observation", "tile", "table",
+)  # fmt: skip
 _TABLES_ALWAYS = ("Tile", "Entity", "Inventory", "CurrentTick")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _UNITS_AT_MOST = 1 << 20

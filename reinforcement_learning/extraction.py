@@ -92,7 +92,7 @@ def write(
     on_records: Callable[[Recorded], None],
 ) -> None:  # fmt: skip
     """Write what was recorded; an episode is safe in all dumps once it has finished."""
-    tally = Tally()
+    tally, stored_size = Tally(), _stored_size(writers)
     already = [set(writer.stored) for writer in writers]
     for group, each in told:
         if isinstance(each, Batch):
@@ -107,8 +107,8 @@ def write(
                 if each.number not in stored:
                     writer.finish_episode(each.number, each.description)
             tally.finish_episode(group)
-        sizes = [writer.stored_size for writer in writers]
-        on_records(tally.recorded(sum(records for records, _ in sizes), sum(size for _, size in sizes)))
+            stored_size = _stored_size(writers)
+        on_records(tally.recorded(*stored_size))
 
 
 def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
@@ -143,6 +143,12 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         tables={"Market": layout.item_columns} if "Market" in plan.fields else {},
         versions=versions(),
     )
+
+
+def _stored_size(writers: Sequence[DumpWriter]) -> tuple[int, int]:
+    """Return how many records are completely stored in all dumps, and how many bytes they take."""
+    sizes = [writer.stored_size for writer in writers]
+    return sum(records for records, _ in sizes), sum(size for _, size in sizes)
 
 
 def _stored(group: Group, writers: Sequence[DumpWriter]) -> bool:

@@ -11,6 +11,7 @@ from activation_store.reader import Progress, read_dump, read_identity, read_met
 from activation_store.schema import LIFE_KEY
 from analysis.carried_labels import CarriedLabels, carry_labels, fit_rule
 from analysis.features import Feature, feature_matrix, features_named
+from analysis.features.observed import own_truth_columns
 from analysis.features.observed import Observed
 from analysis.finished_run import FinishedRun
 from analysis.life_endings import DONE, KILLS
@@ -93,7 +94,7 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
     features = features_named(feature["name"] for feature in run.summary["features"])
     lives_of_run = np.unique(np.stack([run.clusters.places[name] for name in LIFE_KEY], axis=1), axis=0)
     chosen = _chosen_lives(run, lives_of_run, most_ticks)
-    columns = [name for name in (DONE, KILLS) if name in metadata.columns]
+    columns = [*own_truth_columns(metadata), *(name for name in (DONE, KILLS) if name in metadata.columns)]
     with step(f"reading {run.dump.name}") as report:
         read = read_dump(
             run.dump, layers=[], columns=columns, leave_out=["tables"], lives=chosen.tolist(), progress=report

@@ -35,7 +35,8 @@ def as_seen(records: Records, metadata: DumpMetadata) -> Observed:
     clock_withheld = f"{TRUTH}time_alive" in metadata.columns  # the own age is withheld exactly where the clock is
     tick = np.zeros_like(records.tick) if clock_withheld else records.tick
     shown = {name: values for name, values in records.columns.items() if name == "task"}
-    return Observed(replace(records, columns=shown, tick=tick), metadata)
+    described = {name: column for name, column in metadata.columns.items() if name in shown}
+    return Observed(replace(records, columns=shown, tick=tick), replace(metadata, columns=described))
 
 
 def in_one_observation() -> tuple[Feature, ...]:

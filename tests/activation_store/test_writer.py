@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from activation_store.columns import COLUMNS
 from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE, RECORDS_FILE, Records, shard_name
 from activation_store.writer import DumpWriter, state_of
@@ -147,3 +148,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, planted: Pla
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list((tmp_path / "dump").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["tick", "activation/action_decoder", "table/Entity", "tile/row"])
+def test_a_column_does_not_bear_the_name_of_another_field(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="bears the name of another field"):
+        write_planted(tmp_path / "dump", planted_dump(agents=1, ticks=5), columns={name: COLUMNS["row"]})
+    assert not (tmp_path / "dump").exists()
