@@ -197,6 +197,8 @@ def _why_no_metadata(folder: Path) -> str:
             f"{folder} lacks {METADATA_FILE}: its extraction was interrupted (delete it, extract again), or the "
             f"original tools made it (import it: python -m activation_store convert {folder} OUT)"
         )
+    if inside := sorted(path.parent.name for path in folder.glob(f"*/{METADATA_FILE}")):
+        return f"{folder} holds several dumps, one folder each: give one of them ({', '.join(inside)[:200]})"
     return f"{folder} is not an activation dump: it holds no {METADATA_FILE}"
 
 

@@ -11,8 +11,7 @@ from activation_store.reader import Progress, read_dump, read_identity, read_met
 from activation_store.schema import LIFE_KEY
 from analysis.carried_labels import CarriedLabels, carry_labels, fit_rule
 from analysis.features import Feature, feature_matrix, features_named
-from analysis.features.observed import own_truth_columns
-from analysis.features.observed import Observed
+from analysis.features.observed import Observed, own_truth_columns
 from analysis.finished_run import FinishedRun
 from analysis.life_endings import DONE, KILLS
 from analysis.lives import Lives, lives_of, places_among

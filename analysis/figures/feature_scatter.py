@@ -36,7 +36,7 @@ def feature_scatter(
     rows = -(-len(pairs) // columns)
     cut = f"; the first {len(shown)} of {len(features)} features" if len(shown) < len(features) else ""
     coloured = ", coloured by cluster" if labels is not None else ""
-    legend_rows = max(4, 8 * rows)
+    legend_rows = int(4 * (_SIDE * rows + 0.9))
     with style():
         legend = legend_width(labels, legend_rows) if labels is not None else 0
         figure = new_figure(max(_SIDE * columns, 5.0) + legend, _SIDE * rows + 0.9)

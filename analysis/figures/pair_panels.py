@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.figures.legend import add_cluster_legend
+from analysis.figures.legend import add_cluster_legend, legend_width
 from analysis.figures.points import Panel, draw_clusters
 from analysis.figures.style import few_ticks, new_figure, style, title
 
 _COLUMNS = 5
 _SIDE = 2.6
+_LEGEND_ROWS_AN_INCH = 4
 _DIMENSIONS_AT_MOST = 60
 
 
@@ -30,7 +31,10 @@ def pair_panels(points: np.ndarray, names: Sequence[str], labels: np.ndarray | N
     cut = f"; the first {dimensions} of {len(names)} dimensions" if dimensions < len(names) else ""
     coloured = "coloured by cluster" if labels is not None else "darker where there are more"
     with style():
-        figure = new_figure(max(_SIDE * columns, 6.5) + (1.8 if labels is not None else 0), _SIDE * rows + 0.8)
+        height = _SIDE * rows + 0.8
+        legend_rows = int(_LEGEND_ROWS_AN_INCH * height)
+        legend = legend_width(labels, legend_rows) if labels is not None else 0
+        figure = new_figure(max(_SIDE * columns, 6.5) + legend, height)
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for (x, y), axes in zip(pairs, panels, strict=False):
             draw_clusters(Panel(axes, _SIDE, _SIDE), points[:, [x, y]], labels)
@@ -41,5 +45,6 @@ def pair_panels(points: np.ndarray, names: Sequence[str], labels: np.ndarray | N
             axes.set_axis_off()
         figure.suptitle(title(heading, f"{len(points):,} records, {coloured}{cut}", max(60, 26 * columns)))
         if labels is not None:
-            add_cluster_legend(figure, labels, crowded=Panel(panels[0], _SIDE, _SIDE).crowded(len(points)))
+            crowded = Panel(panels[0], _SIDE, _SIDE).crowded(len(points))
+            add_cluster_legend(figure, labels, crowded=crowded, rows=legend_rows)
     return figure

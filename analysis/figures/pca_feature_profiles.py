@@ -52,6 +52,7 @@ def _draw_feature(row: list[Axes], feature: int, report: ComponentReport, scores
     components = report.strongest(feature, _COMPONENTS)
     if not components:
         row[0].text(0, 0.5, f"{name}\nalways {values[0]:g}", va="center", fontsize=9)
+        return
     low, high = np.percentile(values, [_OUTLIERS_PERCENT, 100 - _OUTLIERS_PERCENT])
     if low == high:
         low, high = values.min(), values.max()

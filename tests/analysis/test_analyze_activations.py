@@ -1,8 +1,8 @@
 """The whole stage from the command line, on a dump whose clusters are known."""
 
 import shutil
-import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,18 +10,41 @@ import orjson
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
+import analyze_activations
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, RECORDS_FILE
+from tests.command import assert_refused
+from tests.command import run as run_script
 from tests.planted import FIGHTING, Planted, planted_dump, write_planted
+from user_error import UserError
 
-ROOT = Path(__file__).parents[2]
 FIGURES = {"umap_scatter.png", "cluster_features.png", "umap_metric_scatter.png"}
+ALWAYS = {"run.json", "summary.json", "summary.txt", "report.html", "features.npz", "DONE.json"}
+OF_CLUSTERS = {"embedding.npy", "cluster_labels.npz", "cluster_features.png"}
+OF_COMPONENTS = {"pca.npz", "pca_pairs.png", "pca_feature_correlations.png", "pca_feature_profiles.png"}
 SUBSAMPLE = 2
 
 
-def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "analyze_activations.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+def analyse(dump: Path, results: Path, *options: object) -> Path:
+    """Run the stage in this process, which spares it the libraries' imports, and return the new run's folder."""
+    before = set(results.iterdir()) if results.exists() else set()
+    arguments = ["analyze_activations.py", dump, *options, "--output-dir", results]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [str(argument) for argument in arguments])
+        analyze_activations.main()
+    (folder,) = set(results.iterdir()) - before
+    assert (folder / "DONE.json").exists()
+    for figure in folder.glob("*.png"):
+        assert figure.read_bytes().startswith(b"\x89PNG")
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def summary_of(folder: Path) -> dict:
+    return orjson.loads((folder / "summary.json").read_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +64,7 @@ def results(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(dump: Path, results: Path) -> Path:
-    done = analyze(dump, "--subsample", SUBSAMPLE, "--output-dir", results)
+    done = run_script("analyze_activations.py", dump, "--subsample", SUBSAMPLE, "--output-dir", results)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     (folder,) = results.iterdir()
@@ -56,11 +79,7 @@ def summary(run: Path) -> dict:
 
 def test_everything_promised_is_in_the_run_folder(run: Path) -> None:
     assert run.name == f"planted-sub{SUBSAMPLE}-c15"
-    arrays = {"embedding.npy", "cluster_labels.npz", "features.npz"}
-    words = {"run.json", "summary.json", "summary.txt", "report.html", "DONE.json"}
-    assert {path.name for path in run.iterdir()} == FIGURES | arrays | words
-    for name in FIGURES:
-        assert (run / name).read_bytes().startswith(b"\x89PNG")
+    assert names(run) == ALWAYS | OF_CLUSTERS | FIGURES
 
 
 def test_labels_name_their_records_and_find_the_planted_behaviours(run: Path, dump: Path, planted: Planted) -> None:
@@ -102,104 +121,218 @@ def test_run_json_tells_how_to_repeat_the_run(run: Path, dump: Path) -> None:
 
 
 def test_the_same_seed_gives_the_same_run(run: Path, dump: Path, tmp_path: Path) -> None:
-    assert analyze(dump, "--subsample", SUBSAMPLE, "--output-dir", tmp_path).returncode == 0
-    for name in ("embedding.npy", "cluster_labels.npz", "summary.json", *FIGURES):
-        first, second = (folder / run.name / name for folder in (run.parent, tmp_path))
+    again = analyse(dump, tmp_path, "--subsample", SUBSAMPLE)
+    for name in names(run) - {"run.json", "DONE.json"}:
         if name.endswith(".npz"):
-            with np.load(first) as a, np.load(second) as b:
+            with np.load(run / name) as a, np.load(again / name) as b:
                 assert all(np.array_equal(a[key], b[key]) for key in a)
         else:
-            assert first.read_bytes() == second.read_bytes(), name
+            assert (run / name).read_bytes() == (again / name).read_bytes(), name
+
+
+@pytest.fixture(scope="module")
+def whole(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with every view, clustered in principal components."""
+    views = [
+        "--cluster-before-umap",
+        "--pre-cluster-dims",
+        "8",
+        "--feature-scatter",
+        "--umap-pairs",
+        "--umap-pairs-dims",
+        "4",
+    ]
+    return analyse(dump, tmp_path_factory.mktemp("whole"), "--subsample", SUBSAMPLE, *views, "--dendrogram-explorer")
+
+
+def test_every_view_at_once(whole: Path) -> None:
+    assert whole.name == f"planted-sub{SUBSAMPLE}-c15-pca8-pairs4-scatter-tree"
+    further = {"feature_scatter.png", "umap_pairs.png", "umap_pairs.npy", "dendrogram_explorer.html"}
+    assert names(whole) == ALWAYS | OF_CLUSTERS | FIGURES | OF_COMPONENTS | further
+    assert not (whole / "dendrogram_explorer.html").stat().st_size > 6_000_000
+
+
+def test_clusters_of_principal_components_are_the_planted_ones(whole: Path, dump: Path, planted: Planted) -> None:
+    kept = read_dump(dump, subsample=SUBSAMPLE)
+    behaviour = {(s, e): b for s, e, b in zip(*planted_places(planted), strict=True)}
+    with np.load(whole / "cluster_labels.npz") as labels:
+        truth = [behaviour[s, e] for s, e in zip(labels["step"], labels["env_id"], strict=True)]
+        assert adjusted_rand_score(truth, labels["label"]) > 0.95
+    activations = kept.activations["action_decoder"]
+    with np.load(whole / "pca.npz", allow_pickle=False) as pca:
+        assert pca["components"].shape == (8, 16) and pca["pearson_r"].shape == (8, 14)
+        scores = (activations - pca["mean"]) @ pca["components"].T
+        share = scores.var(axis=0) / activations.var(axis=0).sum()
+        np.testing.assert_allclose(share, pca["explained_variance_ratio"], rtol=1e-3)
+    with np.load(whole / "features.npz", allow_pickle=False) as features:
+        assert features["values"].shape == (len(kept), 14) and features["names"][10] == "tick"
+        np.testing.assert_array_equal(features["values"][:, 10], kept.tick)
+    assert np.load(whole / "umap_pairs.npy").shape == (len(kept), 4)
+
+
+def planted_places(planted: Planted) -> tuple[np.ndarray, ...]:
+    return planted.records.step, planted.records.env_id, planted.behaviour
+
+
+def test_components_are_told_in_the_summary(whole: Path, run: Path) -> None:
+    """Attacking is one of the three planted behaviours, so the components tell it; gold is drawn at random."""
+    told = summary_of(whole)["components"]
+    r2 = dict(zip(told["features"], told["r2"], strict=True))
+    assert r2["is_attacking"] > 0.9 and r2["self_gold"] < 0.05
+    text = (whole / "summary.txt").read_text()
+    assert "Principal components: 8 explain" in text and "nan" not in text
+    assert summary_of(run)["components"] is None
+
+
+def test_without_clusters_nothing_is_embedded_or_clustered(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("this takes the time that --metric-only is to save")
+
+    for name in ("project", "hdbscan_clusters", "umap_embedding"):
+        monkeypatch.setattr(f"analysis.views.{name}", never)
+    options = ["--metric-only", "--cluster-before-umap", "--pre-cluster-dims", "5", "--feature-scatter"]
+    folder = analyse(dump, tmp_path, "--subsample", SUBSAMPLE, *options)
+    assert folder.name == f"planted-sub{SUBSAMPLE}-metric-pca5-scatter"
+    assert names(folder) == ALWAYS | OF_COMPONENTS | {"feature_scatter.png"}
+    content = summary_of(folder)
+    assert content["clusters"] is None and len(content["components"]["r2"]) == 14
+    assert "No clusters were looked for" in (folder / "summary.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("projection", "options"), [("tsne", ["--tsne-perplexity", "12"]), ("pca", ["--dendrogram-explorer"])]
+)
+def test_other_projections(
+    dump: Path, planted: Planted, tmp_path: Path, projection: str, options: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    folder = analyse(
+        dump, tmp_path, "--subsample", SUBSAMPLE, "--projection", projection, "--umap-min-dist", 0.2, *options
+    )
+    assert "no effect since nothing is embedded with UMAP: --umap-min-dist" in capsys.readouterr().out
+    figures = {f"{projection}_scatter.png", f"{projection}_metric_scatter.png"}
+    assert names(folder) - {"dendrogram_explorer.html"} == ALWAYS | OF_CLUSTERS | figures
+    behaviour = {(s, e): b for s, e, b in zip(*planted_places(planted), strict=True)}
+    with np.load(folder / "cluster_labels.npz") as labels:
+        truth = [behaviour[s, e] for s, e in zip(labels["step"], labels["env_id"], strict=True)]
+        assert adjusted_rand_score(truth, labels["label"]) > 0.9
 
 
 def test_activations_without_structure_still_give_every_figure(tmp_path: Path) -> None:
     dump = write_planted(tmp_path / "noise", planted_dump(agents=4, episodes=1, ticks=40, separation=0.0))
-    done = analyze(dump, "--subsample", 1, "--hdbscan-min-cluster", 40, "--hdbscan-min-samples", 30,
-                   "--output-dir", tmp_path / "results")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    (folder,) = (tmp_path / "results").iterdir()
-    assert folder.name == "noise-sub1-c40-s30"
-    assert {path.name for path in folder.iterdir()} >= FIGURES
-    assert orjson.loads((folder / "summary.json").read_bytes())["noise_share"] == 1
+    folder = analyse(dump, tmp_path / "results", "--subsample", 1, "--hdbscan-min-cluster", 40,
+                     "--hdbscan-min-samples", 30, "--dendrogram-explorer", "--feature-scatter")  # fmt: skip
+    assert folder.name == "noise-sub1-c40-s30-scatter-tree"
+    assert names(folder) >= FIGURES | {"dendrogram_explorer.html", "feature_scatter.png"}
+    assert summary_of(folder)["noise_share"] == 1
     assert "No cluster was found" in (folder / "summary.txt").read_text()
+
+
+ODD = {
+    "one life": lambda records: (records.env_id == 0) & (records.episode == 0),
+    "one tick": lambda records: records.tick == 3,
+}
+
+
+@pytest.mark.parametrize("name", list(ODD))
+def test_one_life_and_one_tick_give_pictures(name: str, tmp_path: Path) -> None:
+    planted = planted_dump(agents=30, episodes=2, ticks=40)
+    keep = np.flatnonzero(ODD[name](planted.records))
+    odd = replace(planted, records=planted.records.take(keep), behaviour=planted.behaviour[keep])
+    options = ["--cluster-before-umap", "--pre-cluster-dims", "4", "--feature-scatter", "--dendrogram-explorer"]
+    folder = analyse(write_planted(tmp_path / "odd", odd), tmp_path / "results", "--subsample", 1,
+                     "--hdbscan-min-cluster", 5, *options)  # fmt: skip
+    assert names(folder) >= FIGURES | OF_COMPONENTS | {"dendrogram_explorer.html", "feature_scatter.png"}
+    r2 = dict(zip(*(summary_of(folder)["components"][key] for key in ("features", "r2")), strict=True))
+    assert r2["tick" if name == "one tick" else "is_moving"] is None
+    assert "nan" not in (folder / "summary.txt").read_text()
 
 
 def test_other_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> None:
     dump = write_planted(tmp_path / "small", planted, environment={"map_size": 64})
-    done = analyze(
-        dump, "--subsample", 4, "--features", "default,food_change, is_idle", "--output-dir", tmp_path,
+    folder = analyse(
+        dump, tmp_path / "results", "--subsample", 4, "--features", "default,food_change, is_idle",
         "--residualize", "tick,is_idle", "--permutations", 199, "--bootstraps", 99, "--confidence", 0.9,
     )  # fmt: skip
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    folder = tmp_path / "small-sub4-c15-p199-b99-ci0.9-default+food_change+is_idle-without_tick+is_idle"
-    summary = orjson.loads((folder / "summary.json").read_bytes())
-    names = [feature["name"] for feature in summary["features"]]
-    assert len(names) == 16 and names[-2:] == ["food_change", "is_idle"]
+    assert folder.name == "small-sub4-c15-perm199-boot99-ci0.9-default+food_change+is_idle-without_tick+is_idle"
+    summary = summary_of(folder)
+    chosen = [feature["name"] for feature in summary["features"]]
+    assert len(chosen) == 16 and chosen[-2:] == ["food_change", "is_idle"]
     for cluster in summary["clusters"]:
-        assert [effect["name"] for effect in cluster["effects"]] == names
+        assert [effect["name"] for effect in cluster["effects"]] == chosen
     assert "food_change" in (folder / "summary.txt").read_text()
     assert summary["method"] | {"unit": "life"} == summary["method"] and summary["method"]["confidence"] == 0.9
     again = summary["residualized"]
     with np.load(folder / "residualized.npz", allow_pickle=False) as arrays:
         assert len(arrays["label"]) == summary["records"] and arrays["label"].max() + 1 == again["clusters"]
     assert again["variables"] == ["tick", "is_idle"] and 0 < again["variance_removed"] < 1
-    done = analyze(dump, "--subsample", 4, "--features", "extended", "--output-dir", tmp_path)
-    assert done.returncode == 0, done.stderr
-    content = orjson.loads((tmp_path / "small-sub4-c15-extended" / "summary.json").read_bytes())
-    assert len(content["features"]) > 100
+    options = ["--features", "extended", "--metric-only", "--cluster-before-umap", "--pre-cluster-dims", "3"]
+    folder = analyse(dump, tmp_path / "results", "--subsample", 4, *options)
+    assert len(summary_of(folder)["components"]["features"]) > 100
 
 
-def refused(*arguments: object) -> str:
-    done = analyze(*arguments)
-    assert done.returncode == 2, done
-    assert "Traceback" not in done.stderr and done.stderr.count("\n") == 1
-    return done.stderr
+def refused(dump: Path, results: Path, *options: object) -> str:
+    """Check that the stage refuses, and leaves nothing behind; returns the line."""
+    before = sorted(results.rglob("*")) if results.exists() else None
+    with pytest.raises(UserError) as error:
+        analyse(dump, results, *options)
+    assert (sorted(results.rglob("*")) if results.exists() else None) == before
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def test_a_second_run_into_the_same_folder_is_refused(run: Path, dump: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
-    assert "already holds a run" in refused(dump, "--subsample", SUBSAMPLE, "--output-dir", run.parent)
+    assert "already holds a run" in refused(dump, run.parent, "--subsample", SUBSAMPLE)
     assert {path.name: path.stat().st_mtime_ns for path in run.iterdir()} == before
 
 
 def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    assert "does not exist" in refused(tmp_path / "nowhere", "--output-dir", results)
+    assert "does not exist" in refused(tmp_path / "nowhere", results)
+    empty = Planted(planted.records.take(np.arange(0)), planted.metadata, planted.behaviour[:0])
+    assert "empty dump" in refused(write_planted(tmp_path / "empty", empty), results)
     truncated = Path(shutil.copytree(dump, tmp_path / "truncated"))
     (truncated / RECORDS_FILE).write_bytes((dump / RECORDS_FILE).read_bytes()[:-500])
-    assert "is truncated" in refused(truncated, "--subsample", SUBSAMPLE, "--output-dir", results)
-    empty = Planted(planted.records.take(np.arange(0)), planted.metadata, planted.behaviour[:0])
-    assert "empty dump" in refused(write_planted(tmp_path / "empty", empty), "--output-dir", results)
-    assert not results.exists() or list(results.iterdir()) == []
+    with pytest.raises(UserError, match="is truncated"):
+        analyse(truncated, results, "--subsample", SUBSAMPLE)
+    assert list(results.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--subsample", "0"], "--subsample is 0: allowed is 1 or more"),
-        (["--subsample", "1000"], "too few records"),
-        (["--hdbscan-min-cluster", "100000"], "too few records"),
-        (["--umap-neighbors", "100000"], "too few records"),
-        (["--hdbscan-min-cluster", "1"], "--hdbscan-min-cluster is 1"),
-        (["--umap-min-dist", "1.5"], "--umap-min-dist is 1.5: allowed is 0 to 1"),
-        (["--umap-min-dist", "nan"], "--umap-min-dist is nan"),
-        (["--seed", "-1"], "--seed is -1"),
-        (["--features", "tick,life_fraction"], "there is no feature 'life_fraction'"),
-        (["--features", ","], "no feature is named"),
-        (["--permutations", "50"], "--permutations is 50: allowed is 99 to 100000"),
-        (["--bootstraps", "-1"], "--bootstraps is -1"),
-        (["--confidence", "95"], "--confidence is 95.0: allowed is 0.5 to below 1"),
-        (["--residualize", "tick,tok"], "--residualize tok: there is no such variable"),
-        (["--layer", "nothing"], "holds no layer 'nothing', only: action_decoder"),
-    ],
-)
-def test_values_that_cannot_work_are_refused(dump: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
-    assert message in refused(dump, "--output-dir", tmp_path / "results", *arguments)
-    assert not (tmp_path / "results").exists()
+def test_two_policies_of_different_width_are_never_mixed(dump: Path, tmp_path: Path) -> None:
+    """A folder of dumps is refused by name; a dump that holds another dump's folder is read alone."""
+    other = write_planted(tmp_path / "both" / "wide", planted_dump(seed=3, layers={"action_decoder": 24}))
+    first = Path(shutil.copytree(dump, tmp_path / "both" / "narrow"))
+    message = refused(tmp_path / "both", tmp_path / "results")
+    assert "holds several dumps" in message and "narrow, wide" in message
+    shutil.move(other, first / "wide")
+    folder = analyse(first, tmp_path / "results", "--subsample", 4, "--metric-only", "--cluster-before-umap",
+                     "--pre-cluster-dims", 16)  # fmt: skip
+    with np.load(folder / "pca.npz") as pca:
+        assert pca["mean"].shape == (16,)
+
+
+def test_policies_that_do_not_think_are_refused(planted: Planted, tmp_path: Path) -> None:
+    same = np.ones_like(planted.records.activations["action_decoder"])
+    dull = replace(planted, records=replace(planted.records, activations={"action_decoder": same}))
+    with pytest.raises(UserError, match="every kept record has the same action_decoder"):
+        analyse(write_planted(tmp_path / "dull", dull), tmp_path / "results", "--subsample", SUBSAMPLE)
+    assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_mistakes_end_in_one_line(dump: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    options = ("--metric-only", "--dendrogram-explorer", "--output-dir", results)
+    assert_refused(run_script("analyze_activations.py", dump, *options), "--dendrogram-explorer has no tree")
+    assert not results.exists()
+    assert "too few records" in refused(dump, results, "--umap-neighbors", 100_000)
+    assert "holds no layer 'nothing'" in refused(dump, results, "--layer", "nothing")
 
 
 def test_help_shows_every_default() -> None:
-    done = analyze("--help")
+    done = run_script("analyze_activations.py", "--help")
     assert done.returncode == 0
-    for default in ("10", "15", "5", "0.1", "action_decoder", "42", "analysis_results"):
+    for default in ("10", "15", "5", "0.1", "action_decoder", "42", "analysis_results", "umap", "30", "30.0", "False"):
         assert f"(default: {default})" in " ".join(done.stdout.replace("│", " ").split())

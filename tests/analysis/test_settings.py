@@ -39,6 +39,7 @@ CHANGES = [
     {"hdbscan_min_samples": 6}, {"cluster_before_umap": True}, {"cluster_before_umap": True, "pre_cluster_dims": 9},
     {"cluster_before_umap": True, "metric_only": True}, {"feature_scatter": True}, {"umap_pairs": True},
     {"umap_pairs": True, "umap_pairs_dims": 4}, {"dendrogram_explorer": True}, {"seed": 7}, {"tsne_perplexity": 9.0},
+    {"permutations": 499}, {"bootstraps": 499}, {"confidence": 0.9}, {"residualize": "tick,age"},
 ]  # fmt: skip
 
 
@@ -72,6 +73,9 @@ def test_combinations_that_work_are_not_refused(change: dict) -> None:
         ({"umap_pairs_dims": 1}, "--umap-pairs-dims is 1"),
         ({"umap_pairs_dims": 101}, "--umap-pairs-dims is 101: allowed is 2 to 100"),
         ({"seed": -1}, "--seed is -1"),
+        ({"permutations": 50}, "--permutations is 50: allowed is 99 to 100000"),
+        ({"bootstraps": -1}, "--bootstraps is -1"),
+        ({"confidence": 95.0}, "--confidence is 95.0: allowed is 0.5 to below 1"),
         ({"metric_only": True}, "--metric-only leaves nothing to show: add"),
         ({"metric_only": True, "dendrogram_explorer": True}, "--dendrogram-explorer has no tree"),
         ({"metric_only": True, "dendrogram_explorer": True, "umap_pairs": True}, "--dendrogram-explorer has no tree"),
@@ -132,4 +136,6 @@ def test_features_are_checked_at_once() -> None:
         replace(DEFAULTS, features=",").choose_features()
     with pytest.raises(UserError, match="needs two features or more"):
         replace(DEFAULTS, features="tick", feature_scatter=True).choose_features()
+    with pytest.raises(UserError, match="--residualize tok: there is no such variable"):
+        replace(DEFAULTS, residualize="tick,tok").choose_features()
     assert [f.name for f in replace(DEFAULTS, features="tick, self_food").choose_features()] == ["tick", "self_food"]
