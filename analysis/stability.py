@@ -1,5 +1,6 @@
 """Would another seed, or other lives, have given the same clusters?"""
 
+import signal
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -7,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import combinations
 from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 from typing import Self
 
 import numpy as np
@@ -89,15 +91,22 @@ class SeedsBeside:
     def __enter__(self) -> Self:
         if self._method.seeded:
             others = set(active_children())
-            pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+            # Ctrl-C reaches both processes: the main one ends the other.
+            ignore = signal.signal, (signal.SIGINT, signal.SIG_IGN)
+            pool = ProcessPoolExecutor(1, get_context("spawn"), *ignore)
+            self._stop.callback(pool.shutdown, wait=True, cancel_futures=True)
             self._pending = pool.submit(seed_stability, *self._work)
-            for worker in set(active_children()) - others:
-                self._stop.callback(worker.terminate)
-            self._stop.callback(pool.shutdown, wait=False, cancel_futures=True)
+            self._stop.callback(self._end, set(active_children()) - others)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.close()
+
+    def _end(self, workers: set[BaseProcess]) -> None:
+        """Stop work that nobody waits for any more, so that the shutdown after it need not wait either."""
+        if not self._pending.done():
+            for worker in workers:
+                worker.terminate()
 
     def result(self) -> SeedStability:
         """Wait for the seeds; where a sample cannot be clustered, say why."""
