@@ -206,10 +206,11 @@ def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, set
     counts = between
     if not _constant_in_lives(variable, lives):
         counts, score, informative = between.copy(), np.zeros(nats.shape), np.zeros(len(p), np.int64)
-        for some, sums in shifted_sums(one_hot(variable.category), labels, lives, settings.permutations, settings.seed):
-            counts[:, :, some] += sums.total
-            score += (studentised(sums) ** 2).sum(axis=2)
-            informative = np.maximum(informative, sums.informative.max(axis=1))
+        bins = one_hot(variable.category)
+        for i, sums in enumerate(shifted_sums(bins, labels, lives, settings.permutations, settings.seed)):
+            counts[:, i] += sums.total
+            score[:, i] = (studentised(sums) ** 2).sum(axis=1)
+            informative[i] = sums.informative.max()
         np.maximum(counts, 0, out=counts)
         told = informative >= FEWEST_LIVES
         p = np.where(told, _smaller(p, information_p(score[0], score[1:])), p)

@@ -13,6 +13,7 @@ ENOUGH_EPISODES = 4
 """From so many episodes on, episodes are resampled whole; of fewer, their lives are."""
 
 _FEWEST_UNITS = 2.0
+_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,9 @@ class _Sums:
 
     @property
     def deviations(self) -> np.ndarray:
-        """Sums of squared differences from the mean, (U, F)."""
-        return np.maximum(self.squares - self.total**2 / self.count[:, None], 0.0)
+        """Sums of squared differences from the mean, (U, F); 0 where only roundings differ."""
+        sums = self.squares - self.total**2 / self.count[:, None]
+        return np.where(sums > _ROUNDING * self.squares, sums, 0.0)
 
 
 def effect_intervals(

@@ -44,17 +44,15 @@ def shift_test(features: np.ndarray, labels: np.ndarray, lives: Lives, permutati
     """
     shape = labels.max() + 1, features.shape[1]
     p, direction, informative = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, np.int64)
-    if shape[0]:
-        spread = features.std(axis=0)
-        scaled = (features - features[0]) / np.where(spread > 0, spread, 1.0)
-        for some, sums in shifted_sums(scaled, labels, lives, permutations, seed):
-            p[:, some], direction[:, some] = _p_values(sums), np.sign(sums.total[0])
-            informative[:, some] = sums.informative
+    spread = features.std(axis=0)
+    scaled = (features - features[0]) / np.where(spread > 0, spread, 1.0)
+    for cluster, sums in enumerate(shifted_sums(scaled, labels, lives, permutations, seed)):
+        p[cluster], direction[cluster], informative[cluster] = _p_values(sums), np.sign(sums.total[0]), sums.informative
     return ShiftTest(p, false_discovery(p), direction, informative)
 
 
 def studentised(sums: ShiftedSums) -> np.ndarray:
-    """Return totals over the roots of their lives' sums of squares, (M + 1, K, F); 0 where there is no information."""
+    """Return totals over the roots of their lives' sums of squares, (M + 1, F); 0 where there is no information."""
     with np.errstate(invalid="ignore"):
         return np.where(sums.squares > 0, sums.total / np.sqrt(sums.squares), 0.0)
 

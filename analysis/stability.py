@@ -1,18 +1,21 @@
 """Would another seed, or other lives, have given the same clusters?"""
 
+import signal
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import combinations
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 from typing import Self
 
 import numpy as np
 
 from analysis.cluster_method import ClusterMethod
 from analysis.lives import Lives
+from user_error import UserError
 
 SEEDS = 3
 SEED_RECORDS = 5_000
@@ -22,7 +25,7 @@ BOOTSTRAP_RECORDS = 5_000
 
 @dataclass(frozen=True)
 class SeedStability:
-    """Adjusted Rand indices of every two of several seeds, on a sample of so many records; empty where it failed."""
+    """Adjusted Rand indices of every two of several seeds, on a sample of so many records; or why there are none."""
 
     adjusted_rand: tuple[float, ...]
     records: int
@@ -87,19 +90,32 @@ class SeedsBeside:
 
     def __enter__(self) -> Self:
         if self._method.seeded:
-            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
-            self._stop.callback(self._pool.shutdown, wait=False, cancel_futures=True)
-            self._pending = self._pool.submit(seed_stability, *self._work)
+            others = set(active_children())
+            # Ctrl-C reaches both processes: the main one ends the other.
+            ignore = signal.signal, (signal.SIGINT, signal.SIG_IGN)
+            pool = ProcessPoolExecutor(1, get_context("spawn"), *ignore)
+            self._stop.callback(pool.shutdown, wait=True, cancel_futures=True)
+            self._pending = pool.submit(seed_stability, *self._work)
+            self._stop.callback(self._end, set(active_children()) - others)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.close()
 
+    def _end(self, workers: set[BaseProcess]) -> None:
+        """Stop work that nobody waits for any more, so that the shutdown after it need not wait either."""
+        if not self._pending.done():
+            for worker in workers:
+                worker.terminate()
+
     def result(self) -> SeedStability:
-        """Wait for the seeds."""
+        """Wait for the seeds; where a sample cannot be clustered, say why."""
         if not self._method.seeded:
             return SeedStability((), 0, "no seed plays a part in these clusters")
-        return self._pending.result()
+        try:
+            return self._pending.result()
+        except UserError as error:
+            return SeedStability((), len(self._work[0]), str(error))
 
 
 def bootstrap_stability(

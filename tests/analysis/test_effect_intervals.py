@@ -109,3 +109,19 @@ def test_episodes_that_agree_in_sign_are_counted() -> None:
     found = effect_intervals(turned, labels, each, episode, Inference(bootstraps=99))
     assert found.episodes[0] == ENOUGH_EPISODES
     assert (found.agreeing[0] == ENOUGH_EPISODES - 1).all()
+
+
+def test_what_is_always_so_in_a_cluster_and_never_elsewhere_is_infinitely_apart() -> None:
+    _, labels, each, episode = dump(np.random.default_rng(6), 60, 1, 0.0)
+    for inside, sign in ((0.3, 1), (-7.1, -1)):
+        values = np.where(labels == 0, inside, -0.1)[:, None]
+        for first_in_cluster in (True, False):
+            order = np.argsort((labels == 0) != first_in_cluster, kind="stable")
+            lives = lives_with(each.index[order])
+            found = effect_intervals(values[order], labels[order], lives, episode[order], Inference(bootstraps=99))
+            assert found.complement_low[0, 0] == found.complement_high[0, 0] == sign * np.inf
+
+
+def lives_with(index: np.ndarray) -> Lives:
+    order, lengths = np.argsort(index, kind="stable"), np.bincount(index)
+    return Lives(index, order, np.cumsum(lengths) - lengths, lengths)

@@ -1,5 +1,8 @@
 """Chance is not taken for a finding, whatever the course of features and labels, and findings are found."""
 
+import dataclasses
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,10 +11,17 @@ from hypothesis import strategies as st
 from analysis.inference import FEWEST_LIVES, LEVEL, false_discovery
 from analysis.permutation_p import counted_p, information_p, ratio_p
 from analysis.shift_test import shift_test
-from analysis.shifts import shifted_sums
+from analysis.shifts import ShiftedSums, shifted_sums
 from tests.planted_lives import COURSES, labels_of, make_lives, uneven_lengths, values_of
 
 RUNS = 100
+
+
+def stacked(clusters: Iterable[ShiftedSums]) -> ShiftedSums:
+    """The sums of all clusters, (..., K, F)."""
+    each = list(clusters)
+    fields = dataclasses.fields(ShiftedSums)
+    return ShiftedSums(*(np.stack([getattr(one, field.name) for one in each], axis=-2) for field in fields))
 
 
 @settings(max_examples=25, deadline=None)
@@ -21,7 +31,7 @@ def test_sums_equal_those_of_labels_that_are_shifted_one_by_one(seed: int) -> No
     lengths = [1, 2, 7, 16, 9]
     lives = make_lives(lengths, seed)
     values, labels = rng.normal(size=(35, 3)), rng.integers(-1, 3, 35)
-    ((_, sums),) = shifted_sums(values, labels, lives, 200, seed)
+    sums = stacked(shifted_sums(values, labels, lives, 200, seed))
     possible = []
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         places = lives.order[start : start + length]
@@ -62,7 +72,7 @@ def test_a_plain_sum_would_take_independent_drifts_for_findings() -> None:
         lengths = [30] * 30
         features = values_of(COURSES["drifting"], rng, lengths, 5)
         labels = labels_of(COURSES["drifting"], rng, lengths)
-        ((_, sums),) = shifted_sums(features, labels, make_lives(lengths), 199, run)
+        sums = stacked(shifted_sums(features, labels, make_lives(lengths), 199, run))
         p.append(counted_p(np.abs(sums.total[0]), np.abs(sums.total[1:])))
     assert np.mean(np.array(p) <= 0.05) > 0.12
 

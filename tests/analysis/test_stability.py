@@ -1,6 +1,11 @@
 """Clusters that are there are found again with other seeds and other lives; clusters of nothing are not."""
 
 import functools
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,6 +86,38 @@ def test_seeds_are_tried_in_a_process_of_their_own() -> None:
         broken = ClusterMethod(fail, METHOD.hdbscan, 50)
         with SeedsBeside(lumps(1.0), make_lives(LENGTHS), broken, seed=1) as seeds:
             seeds.result()
+
+
+LEAVING_EARLY = """
+import sys, time
+import numpy as np
+from tests.analysis.test_stability import METHOD, LENGTHS, dawdle
+from analysis.cluster_method import ClusterMethod
+from analysis.stability import SeedsBeside
+from tests.planted_lives import make_lives
+
+if __name__ == "__main__":
+    slow = ClusterMethod(dawdle, METHOD.hdbscan, 50)
+    with SeedsBeside(np.zeros((sum(LENGTHS), 3)), make_lives(LENGTHS), slow, seed=1):
+        time.sleep(float(sys.argv[1]))
+        sys.exit(2)
+"""
+
+
+def dawdle(activations: np.ndarray, seed: int) -> np.ndarray:
+    time.sleep(600)
+    return activations
+
+
+@pytest.mark.parametrize("after_seconds", ["0", "6"])
+def test_leaving_early_waits_for_nothing_and_says_nothing(tmp_path: Path, after_seconds: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LEAVING_EARLY)
+    done = subprocess.run(
+        [sys.executable, str(script), after_seconds], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
 
 def test_without_a_seed_there_is_nothing_to_try() -> None:
