@@ -127,11 +127,16 @@ def draw(
     from analysis.figures.life_strips import ClusterStrip
     from analysis.life_summary import ending, life_summary
     from analysis.terminal import step
-    from analysis.timeline import timeline_of
+    from analysis.timeline import columns_used, timeline_of
 
     with step(console, "reading their episodes") as report:
         records = read_dump(
-            arguments.dump, layers=[], leave_out=["tile", "tables"], episodes=lives[:, 2].tolist(), progress=report
+            arguments.dump,
+            layers=[],
+            columns=columns_used(metadata),
+            leave_out=["tile", "tables"],
+            episodes=lives[:, 2].tolist(),
+            progress=report,
         )
         timeline = timeline_of(records, metadata)
     run_name = arguments.cluster_dir.resolve().name if arguments.cluster_dir else ""

@@ -84,7 +84,10 @@ def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
         made_from, arguments = run["input"][METADATA_FILE], dict(run.get("arguments", {}))
         content = (path / LABELS_FILE).read_bytes()
     except (KeyError, TypeError, ValueError, AttributeError, OSError):
-        raise UserError(f"{path} lacks {LABELS_FILE} or what proves it: analyse the dump again") from None
+        raise UserError(
+            f"{path} lacks {LABELS_FILE} or what proves it: give a run of analyze_activations.py that clusters (with "
+            "--metric-only it does not), or analyse the dump again"
+        ) from None
     if sha256(path / LABELS_FILE) != proof:
         raise UserError(f"{path / LABELS_FILE} does not match its SHA-256: it is damaged; analyse the dump again")
     _check_dump(path, dump, made_from, arguments)

@@ -70,11 +70,16 @@ class Timeline:
         )
 
 
+def columns_used(metadata: DumpMetadata) -> list[str]:
+    """Return the optional columns of a dump that tell something of lives: single numbers, no masks or logits."""
+    return [name for name, column in metadata.columns.items() if column.width is None]
+
+
 def timeline_of(records: Records, metadata: DumpMetadata) -> Timeline:
     """Work out the columns and events of records, which may come in any order.
 
-    Tiles and activations need not have been read. Give whole episodes: who struck an agent dead, and whether it lived
-    to the end, only the others' records tell.
+    Tiles, activations and columns other than `columns_used` need not have been read. Give whole episodes: who struck an
+    agent dead, and whether it lived to the end, only the others' records tell.
 
     Raises:
         UserError: the dump lacks a column or an action head, or an agent is not among the entities that it sees.

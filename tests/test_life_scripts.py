@@ -12,7 +12,7 @@ import cluster_life_phase
 from activation_store.reader import read_dump, read_identity
 from analysis.chosen_lives import choose, life_spans
 from tests.command import assert_refused, run
-from tests.planted import planted_dump, write_planted
+from tests.planted import Planted, planted_dump, write_planted
 from tests.recorded import Recording
 from user_error import UserError
 
@@ -146,14 +146,10 @@ def test_a_dump_without_a_life_that_is_long_enough_is_refused(
     assert f"the longest of 32 lasts {longest}" in message and not (tmp_path / "out").exists()
 
 
-def test_one_chosen_life_in_one_run_of_one_tick_is_drawn(
-    recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A dump of the shortest kind: one record."""
+def test_a_dump_of_a_single_record_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = planted_dump(agents=1, episodes=1, ticks=2)
-    one = write_planted(
-        tmp_path / "one", type(planted)(planted.records.take(np.arange(1)), planted.metadata, planted.behaviour[:1])
-    )
+    first = Planted(planted.records.take(np.arange(1)), planted.metadata, planted.behaviour[:1])
+    one = write_planted(tmp_path / "one", first)
     monkeypatch.setattr(sys, "argv", ["script", str(one), "--num-agents", "3", "--output", str(tmp_path / "out")])
     agent_life_visualization.main()
     (life,) = orjson.loads((tmp_path / "out" / "one-n3-seed42" / "lives.json").read_bytes())
@@ -166,7 +162,5 @@ def test_the_draw_is_seeded_without_repeats_and_from_the_longer_half(recording: 
     assert (draws[0] == draws[1]).all() and (draws[0] != draws[2]).any()
     assert all(len(set(draw.tolist())) == 5 and draw.min() >= len(spans) // 2 for draw in draws)
     assert len(choose(spans, 1000, 0)) == len(spans) - len(spans) // 2
-    lengths = [
-        int((read_dump(recording.dump, layers=[], lives=[key]).tick + 1).max()) for key in spans.key[[0, -1]].tolist()
-    ]
-    assert lengths == spans.ticks[[0, -1]].tolist()
+    for key, ticks in zip(spans.key[[0, -1]].tolist(), spans.ticks[[0, -1]].tolist(), strict=True):
+        assert len(read_dump(recording.dump, layers=[], lives=[key])) == ticks
