@@ -78,7 +78,7 @@ def main() -> None:
 
     from analysis.run_folder import RunFolder
 
-    wanted = {folder.resolve().name: wanted_of(arguments, read_metadata(folder)) for folder in arguments.dumps}
+    wanted = {name: wanted_of(arguments, each) for name, each in metadata.items()}
     run = {
         "arguments": {key: _plain(value) for key, value in asdict(arguments).items()},
         "seed": arguments.seed,
@@ -109,6 +109,7 @@ def check_values(arguments: Arguments) -> None:
 def check_dumps(arguments: Arguments, metadata: dict[str, DumpMetadata]) -> None:
     """Refuse dumps that are too small to split, or that do not belong side by side."""
     from analysis.probes.dataset import check_enough_episodes
+    from analysis.probes.inputs import inputs_named, recorded
 
     for folder, each in zip(arguments.dumps, metadata.values(), strict=True):
         check_enough_episodes(folder, each)
@@ -118,7 +119,8 @@ def check_dumps(arguments: Arguments, metadata: dict[str, DumpMetadata]) -> None
     for name, each in metadata.items():
         if each.steps_trained is None:
             raise UserError(f"--emergence: {name} does not say how long its policy was trained; leave it out")
-        if each.agent != first.agent or each.layers != first.layers:
+        inputs = [recorded(inputs_named(["all"]), one) for one in (each, first)]
+        if each.agent != first.agent or inputs[0] != inputs[1]:
             raise UserError(f"--emergence: {name} and {first.policy} differ in agent or layers: probe them in two runs")
     if len({each.steps_trained for each in metadata.values()}) < 2:
         raise UserError("--emergence needs checkpoints after different numbers of agent-steps: record --checkpoint all")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RUN_FILE = "run.json"
 DONE_FILE = "DONE.json"
 _DOTS_AN_INCH = 150
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "umap-learn", "hdbscan", "matplotlib")
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "umap-learn", "hdbscan", "matplotlib", "torch")
 
 
 class RunFolder:

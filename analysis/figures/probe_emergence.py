@@ -1,6 +1,7 @@
 """How what a memory knows comes about in training: scores and advantages of checkpoints, and how alike they are."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,10 +10,11 @@ from matplotlib.lines import Line2D
 
 from analysis.figures.style import cluster_colour, new_figure, style, title
 from analysis.probes.inputs import INPUTS
-from analysis.probes.report import AdvantageRow, DumpReport
+from analysis.probes.report import AdvantageRow, CKARow, DumpReport
 
 _TARGETS_AT_MOST = 11
 _COLUMNS = 4
+_LOWEST = 1.5
 _INK = "#1a1a1a"
 _TITLES = {each.name: each.title for each in INPUTS}
 
@@ -81,22 +83,38 @@ def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow | None]], co
     axes.plot(steps, advantage, color=colour, linewidth=1.5, marker="o", markersize=3.5)
     axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.axhline(0, color=_INK, linewidth=0.6)
-    span = np.concatenate([score, advantage])
-    old = axes.get_ylim() if len(axes.lines) > 3 else (0.0, 0.0)
-    axes.set_ylim(min(old[0], np.nanmin(span) - 0.1, -0.1), max(old[1], np.nanmax(span) + 0.1))
+    drawn = np.concatenate([line.get_ydata() for line in axes.lines])
+    axes.set_ylim(max(-_LOWEST, np.nanmin(drawn) - 0.1), np.nanmax(drawn) + 0.1)
     axes.set_xlabel("agent-steps trained")
 
 
-_PAIRS = {("lstm_hidden", "encoder_output"): "-", ("lstm_hidden", "untrained_lstm_hidden"): ":"}
+_WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
+_HIDDEN = "lstm_hidden"
 
 
 def _draw_cka(axes: Axes, reports: Sequence[DumpReport], colour: str) -> None:
     axes.set(title="CKA on one stream", xlabel="agent-steps trained", ylim=(-0.05, 1.05))
-    for pair, line in _PAIRS.items():
-        found = [(r.steps_trained or 0, row) for r in reports for row in r.cka if {row.one, row.other} == set(pair)]
-        known = [(steps, row.cka) for steps, row in found if row.cka is not None]
-        if known:
-            axes.plot(*zip(*known, strict=True), line, color=colour, marker="o", markersize=3, linewidth=1.2)
+    for other, line in (("encoder_output", "-"), ("untrained_lstm_hidden", ":")):
+        found = [
+            (r.steps_trained or 0, row) for r in reports for row in r.cka if {row.one, row.other} == {_HIDDEN, other}
+        ]
+        _draw_line(axes, found, line, colour)
+    for report in reports:
+        _draw_line(axes, [*_earlier_selves(report)], "-.", colour)
+
+
+def _earlier_selves(report: DumpReport) -> Iterator[tuple[int, CKARow]]:
+    """Yield how like the policy are its own checkpoints that watched it, each at the checkpoint's agent-steps."""
+    for row in report.cka:
+        pair = {row.one, row.other} - {_HIDDEN}
+        if len(pair) == 1 and (watched := _WATCHED.fullmatch(pair.pop())):
+            yield int(watched[1]), row
+
+
+def _draw_line(axes: Axes, found: Sequence[tuple[int, CKARow]], line: str, colour: str) -> None:
+    known = sorted((steps, row.cka) for steps, row in found if row.cka is not None)
+    if known:
+        axes.plot(*zip(*known, strict=True), line, color=colour, marker="o", markersize=3, linewidth=1.2)
 
 
 def _explain(figure: Figure, trainings: Sequence[str], what: str, drawn: int, of_how_many: int) -> None:
@@ -109,6 +127,7 @@ def _explain(figure: Figure, trainings: Sequence[str], what: str, drawn: int, of
         Line2D([], [], color=_INK, marker="o", markersize=3.5, label="advantage over the best baseline"),
         Line2D([], [], color=_INK, linestyle="-", linewidth=1, label="CKA of hidden and encoder"),
         Line2D([], [], color=_INK, linestyle=":", label="CKA of hidden and the untrained LSTM's"),
+        Line2D([], [], color=_INK, linestyle="-.", label="CKA of hidden and an earlier checkpoint's"),
     ]
     colours = [
         Line2D([], [], color=cluster_colour(i), linewidth=3, label=name.replace("$", r"\$"))
