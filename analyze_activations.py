@@ -108,16 +108,14 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
     from analysis import views
     from analysis.cluster_statistics import cluster_statistics
     from analysis.clustering import cluster_method
-    from analysis.inference import Inference
     from analysis.stability import SeedsBeside
     from analysis.summarise import summarise
 
     settings, data, method = run.settings, run.data, cluster_method(run.settings)
-    inference = Inference(settings.permutations, settings.bootstraps, settings.confidence, settings.seed)
     with SeedsBeside(data.activations, data.lives, method, settings.seed) as seeds:
         projection, clustering = views.find_clusters(run)
         with run.step("comparing clusters"):
-            found = cluster_statistics(data, clustering.points, clustering.labels, method, inference)
+            found = cluster_statistics(data, clustering.points, clustering.labels, method, settings.inference)
         residualized = views.repeat_without(run, clustering, found, method) if settings.residual_names else None
         with run.step("waiting for other seeds"):
             stability = seeds.result()

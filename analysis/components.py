@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis.component_r2 import FeatureR2, pca_feature_r2
 from analysis.dataset import Dataset
+from analysis.inference import Inference
 from analysis.lives import Lives
 
-FOLDS = 5
 BINS = 20
 _Z_95 = 1.959964
 _TOLD = 3
@@ -72,37 +73,6 @@ def _standardised(values: np.ndarray) -> np.ndarray:
     return (shifted - shifted.mean(axis=0)) / np.where(spread > 0, spread, np.nan)
 
 
-def pca_feature_r2(scores: np.ndarray, features: np.ndarray, lives: Lives, folds: int = FOLDS) -> np.ndarray:
-    """Return how well all components together tell each feature of lives that the regression has not seen.
-
-    R2 = 1 - (squared errors of least squares on the other lives) / (squared errors of the other lives' mean), summed
-    over folds of whole lives: 0 is no better than the mean, below 0 is worse.
-
-    Args:
-        scores: (B, components).
-        features: (B, features).
-        lives: of the records.
-        folds: that lives are dealt to; as many as there are lives where those are fewer.
-
-    Returns:
-        (features,) float64; NaN where there is one life only, or a feature never changes.
-    """
-    from sklearn.linear_model import LinearRegression
-    from sklearn.model_selection import GroupKFold
-
-    count = min(folds, len(lives))
-    if count < 2:
-        return np.full(features.shape[1], np.nan)
-    errors, spread = np.zeros((2, features.shape[1]))
-    shifted = features - features[0]
-    for train, test in GroupKFold(count).split(scores, groups=lives.index):
-        model = LinearRegression().fit(scores[train], shifted[train])
-        errors += ((shifted[test] - model.predict(scores[test])) ** 2).sum(axis=0)
-        spread += ((shifted[test] - shifted[train].mean(axis=0)) ** 2).sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(spread > 0, 1 - errors / spread, np.nan)
-
-
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Means of a feature in bins along a component, (bins,) each.
@@ -157,14 +127,14 @@ class ComponentReport:
         features: their names, (F,).
         explained: each component's share of the activations' variance, (K,).
         r: Pearson's r, (K, F); NaN where a feature never changes.
-        r2: cross-validated by life, of all K components together, (F,); NaN where it cannot be told.
+        r2: cross-validated by life, of all K components together, with its interval; (F,) each.
         lives: that the R2 is cross-validated over.
     """
 
     features: tuple[str, ...]
     explained: np.ndarray
     r: np.ndarray
-    r2: np.ndarray
+    r2: FeatureR2
     lives: int
 
     def to_json(self) -> dict[str, Any]:
@@ -173,7 +143,9 @@ class ComponentReport:
             "features": list(self.features),
             "explained": self.explained.tolist(),
             "pearson_r": [[_plain(value) for value in row] for row in self.r],
-            "r2": [_plain(value) for value in self.r2],
+            "r2": [_plain(value) for value in self.r2.value],
+            "r2_low": [_plain(value) for value in self.r2.low],
+            "r2_high": [_plain(value) for value in self.r2.high],
             "lives": self.lives,
         }
 
@@ -183,10 +155,10 @@ class ComponentReport:
         lines = [
             f"Principal components: {len(self.explained)} explain {self.explained.sum():.1%} of the variance.",
             f"R2 of all of them together, least squares, cross-validated over {self.lives} whole lives (0 is no better",
-            "than the mean), and the components with the largest Pearson r; records of a life are not independent.",
+            "than the mean) with its interval by a bootstrap over lives, and the components with largest Pearson r.",
         ]
-        for i in np.argsort(-np.nan_to_num(self.r2, nan=-np.inf), kind="stable"):
-            lines.append(f"  {self.features[i]:<{width}} R2 = {_number(self.r2[i])}   {self._strongest(i)}".rstrip())
+        for i in np.argsort(-np.nan_to_num(self.r2.value, nan=-np.inf), kind="stable"):
+            lines.append(f"  {self.features[i]:<{width}} R2 = {self._r2(i)}   {self._strongest(i)}".rstrip())
         return "\n".join([*lines, ""])
 
     def strongest(self, feature: int, count: int = _TOLD) -> list[int]:
@@ -194,18 +166,24 @@ class ComponentReport:
         r = np.abs(self.r[:, feature])
         return [int(i) for i in np.argsort(-np.nan_to_num(r, nan=-1), kind="stable")[:count] if np.isfinite(r[i])]
 
+    def _r2(self, feature: int) -> str:
+        value, low, high = (_number(each[feature]) for each in (self.r2.value, self.r2.low, self.r2.high))
+        return f"{value} [{low}, {high}]"
+
     def _strongest(self, feature: int) -> str:
         told = ", ".join(f"PC {i + 1} {self.r[i, feature]:+.2f}" for i in self.strongest(feature))
         return told or "never changes"
 
 
-def report_components(components: Components, scores: np.ndarray, data: Dataset) -> ComponentReport:
+def report_components(
+    components: Components, scores: np.ndarray, data: Dataset, settings: Inference
+) -> ComponentReport:
     """Compare the first components, whose scores these are, (B, K), with the features of the same records."""
     return ComponentReport(
         features=tuple(feature.name for feature in data.features),
         explained=components.explained[: scores.shape[1]],
         r=pearson_r(scores, data.values),
-        r2=pca_feature_r2(scores, data.values, data.lives),
+        r2=pca_feature_r2(scores, data.values, data.lives, settings=settings),
         lives=len(data.lives),
     )
 

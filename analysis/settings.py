@@ -13,6 +13,7 @@ from user_error import UserError
 
 if TYPE_CHECKING:
     from analysis.features import Feature
+    from analysis.inference import Inference
 
 ProjectionKind = Literal["umap", "tsne", "pca"]
 
@@ -81,6 +82,13 @@ class AnalysisSettings:
     def feature_names(self) -> tuple[str, ...]:
         """The features, or sets of them, that are asked for."""
         return tuple(name.strip() for name in self.features.split(",") if name.strip())
+
+    @property
+    def inference(self) -> "Inference":
+        """Settings of tests and intervals."""
+        from analysis.inference import Inference
+
+        return Inference(self.permutations, self.bootstraps, self.confidence, self.seed)
 
     @property
     def residual_names(self) -> tuple[str, ...]:

@@ -90,14 +90,14 @@ def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
     data, components, dims = run.data, run.components, run.settings.pre_cluster_dims
     scores = components.scores(data.activations, dims)
     with run.step("comparing principal components with features"):
-        report = report_components(components, scores, data)
+        report = report_components(components, scores, data, run.settings.inference)
     run.folder.save_arrays(
         "pca.npz",
         mean=components.mean,
         components=components.directions[:dims],
         explained_variance_ratio=components.explained[:dims],
         pearson_r=report.r,
-        r2=report.r2,
+        r2=report.r2.value,
     )
     with run.step("drawing principal components"):
         names = [components.name(i) for i in range(dims)]

@@ -39,7 +39,7 @@ def pca_feature_correlations(report: ComponentReport, heading: str) -> Figure:
         for axes in (cells, bars):
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
-        _draw_bars(bars, report.r2)
+        _draw_bars(bars, report.r2.value)
         figure.colorbar(image, ax=cells, label="Pearson's r", fraction=0.03, pad=0.01, aspect=25)
         figure.suptitle(title(heading, text, int(9 * (wide + _BAR_INCHES + 2))))
     return figure

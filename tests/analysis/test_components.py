@@ -1,10 +1,9 @@
 """Principal components and what they tell of behaviours, held to planted truth."""
 
 import numpy as np
-import pytest
 from scipy import stats
 
-from analysis.components import binned_profile, pca_feature_r2, pearson_r, principal_components
+from analysis.components import binned_profile, pearson_r, principal_components
 from analysis.lives import Lives
 
 
@@ -42,36 +41,6 @@ def test_pearson_r_is_that_of_scipy() -> None:
     expected = [[stats.pearsonr(s, f).statistic for f in features.T[:3]] for s in scores.T]
     np.testing.assert_allclose(r[:, :3], expected, atol=1e-9)
     assert r[2, 1] > 0.9 and np.isnan(r[:, 3]).all()
-
-
-def test_r2_is_the_planted_share_and_nothing_where_nothing_is() -> None:
-    """A quarter of the first feature's variance is noise; the second is drawn for itself; the third never changes."""
-    rng = np.random.default_rng(2)
-    lives = lives_of_lengths(*[50] * 60)
-    scores = rng.normal(size=(3000, 5))
-    told = scores @ np.array([1.0, -1.0, 0.5, 0.5, 0.5]) / np.sqrt(2.75)
-    features = np.stack(
-        [np.sqrt(0.75) * told + 0.5 * rng.normal(size=3000), rng.normal(size=3000), np.full(3000, 0.3)], 1
-    )
-    r2 = pca_feature_r2(scores, features, lives)
-    assert r2[0] == pytest.approx(0.75, abs=0.03) and -0.02 < r2[1] < 0.01 and np.isnan(r2[2])
-
-
-def test_r2_does_not_reward_knowing_the_life() -> None:
-    """Component and feature are both constants of a life, independent: within the sample they go together by chance."""
-    rng = np.random.default_rng(3)
-    lives = lives_of_lengths(*[100] * 12)
-    scores = rng.normal(size=(12, 6))[lives.index]
-    feature = rng.normal(size=12)[lives.index][:, None]
-    fitted = np.column_stack([np.ones(1200), scores])
-    in_sample = 1 - (feature - fitted @ np.linalg.lstsq(fitted, feature, rcond=None)[0]).var() / feature.var()
-    assert in_sample > 0.4
-    assert pca_feature_r2(scores, feature, lives)[0] < 0
-
-
-def test_r2_of_one_life_cannot_be_told() -> None:
-    rng = np.random.default_rng(4)
-    assert np.isnan(pca_feature_r2(rng.normal(size=(30, 2)), rng.normal(size=(30, 3)), lives_of_lengths(30))).all()
 
 
 def test_profile_follows_the_feature() -> None:

@@ -13,6 +13,7 @@ from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
 from analysis.clustering import largest_first
+from analysis.component_r2 import FeatureR2
 from analysis.components import ComponentReport, principal_components, report_components
 from analysis.dataset import Dataset
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, feature_matrix
@@ -25,6 +26,7 @@ from analysis.figures.pca_feature_profiles import pca_feature_profiles
 from analysis.figures.plane_scatter import plane_scatter
 from analysis.figures.points import Panel, draw_clusters, draw_values
 from analysis.figures.style import cluster_colour, cluster_marker, new_figure
+from analysis.inference import Inference
 from analysis.lives import lives_of, rolling_mean
 from analysis.projection import Projection
 from analysis.summary import format_number
@@ -168,7 +170,7 @@ def dataset(changes: dict[int, float] | None = None) -> Dataset:
 def component_report(data: Dataset, dims: int) -> tuple[ComponentReport, np.ndarray]:
     components = principal_components(data.activations)
     scores = components.scores(data.activations, dims)
-    return report_components(components, scores, data), scores
+    return report_components(components, scores, data, Inference(bootstraps=99)), scores
 
 
 def test_pca_feature_correlations() -> None:
@@ -179,14 +181,16 @@ def test_pca_feature_correlations() -> None:
     cells = [f"{abs(value):.2f}".lstrip("0") for value in report.r[:, 0]]
     assert all(any(text.lstrip("-") == cell for text in written) for cell in cells)
     assert written.count("–") == 5 and written.count("n/a") == 1
-    assert f"{report.r2[0]:.2f}" in written
+    assert f"{report.r2.value[0]:.2f}" in written
     lines = report.as_text().splitlines()
     assert sum("never changes" in line and "n/a" in line for line in lines) == 1 and "nan" not in report.as_text()
 
 
 def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
     rng = np.random.default_rng(0)
-    report = ComponentReport(FEATURE_NAMES, np.full(200, 0.005), rng.uniform(-1, 1, (200, 14)), np.full(14, np.nan), 1)
+    report = ComponentReport(
+        FEATURE_NAMES, np.full(200, 0.005), rng.uniform(-1, 1, (200, 14)), FeatureR2(*[np.full(14, np.nan)] * 3), 1
+    )
     written = texts(pca_feature_correlations(report, HEADING))
     assert written.count("n/a") == 14 and any("the first 30 of 200 components" in text for text in written)
 
