@@ -14,6 +14,9 @@ from analysis.resampling import Bootstrap
 from analysis.transitions import LAGS, Dwelling, Persistence, Transitions, dwelling, persistence, transitions, visits
 
 Progress = Callable[[float], None]
+Edges = Callable[[LabelSequences], np.ndarray]
+_TESTS = 5
+"""Rounds of permutations: by phase and by tick, each with all labels and with the run's own, and transitions."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +84,13 @@ class LifePhases:
 
 
 def life_phases(
-    carried: CarriedLabels,
-    lives: int,
-    bins: int,
-    shortest: int,
-    permutations: int,
-    bootstrap: Bootstrap,
+    carried: CarriedLabels, lives: int, bins: int, shortest: int, permutations: int, bootstrap: Bootstrap,
     progress: Progress,
-) -> LifePhases:
+) -> LifePhases:  # fmt: skip
     """Work out all results.
 
     Args:
-        carried: a label for every record.
-        lives: in the dump.
+        carried: a label for every record of a dump of so many `lives`.
         bins: that a life, and the episode, are cut into.
         shortest: ticks that a life must have lasted to be counted; at least one has.
         permutations: random shifts, and random orders of visits.
@@ -101,35 +98,42 @@ def life_phases(
         progress: told the share of the permutations done.
     """
     sequences = label_sequences(carried.places, carried.label, shortest)
-    places = {name: column[carried.exact] for name, column in carried.places.items()}
-    own = label_sequences(places, carried.label[carried.exact], 1).of_lives(sequences)
-    edges = np.linspace(sequences.tick.min(), sequences.tick.max() + 1, bins + 1)
-    tests = 5
+    own = _own_labels(carried, sequences)
+    of_life = np.linspace(0, 1, bins + 1)
+    of_ticks = np.linspace(sequences.tick.min(), sequences.tick.max() + 1, bins + 1)
 
-    def part(number: int) -> Progress:
-        return lambda share: progress((number + share) / tests)
-
-    def in_time(edges_of: Callable[[LabelSequences], np.ndarray], shown: np.ndarray, number: int) -> InTime:
-        whole, alone = (
-            association(each, edges_of(each), permutations, bootstrap.seed, part(number + i))
-            for i, each in enumerate((sequences, own))
+    def in_time(edges: Edges, shown: np.ndarray, first: int) -> InTime:
+        tests = (
+            association(labels, edges(labels), permutations, bootstrap.seed, _part(first + i, progress))
+            for i, labels in enumerate((sequences, own))
         )
-        return InTime(shares(sequences, edges_of(sequences), shown, bootstrap), whole, alone)
+        return InTime(shares(sequences, edges(sequences), shown, bootstrap), *tests)
 
     found = visits(sequences)
     return LifePhases(
         sequences=sequences,
         lives=lives,
         shortest=shortest,
-        by_phase=in_time(lambda each: phase_edges(each, bins), np.linspace(0, 1, bins + 1), 0),
-        by_tick=in_time(lambda each: tick_edges(each, edges), edges, 2),
+        by_phase=in_time(lambda each: phase_edges(each, bins), of_life, 0),
+        by_tick=in_time(lambda each: tick_edges(each, of_ticks), of_ticks, 2),
         dwelling=dwelling(sequences, found, bootstrap),
         persistence=tuple(persistence(sequences, lag, bootstrap) for lag in LAGS),
         own_persistence=tuple(persistence(own, lag, bootstrap) for lag in LAGS if len(own)),
-        transitions=transitions(sequences, found, permutations, bootstrap.seed, part(4)),
+        transitions=transitions(sequences, found, permutations, bootstrap.seed, _part(_TESTS - 1, progress)),
         carried=carried,
         bootstrap=bootstrap,
     )
+
+
+def _part(number: int, progress: Progress) -> Progress:
+    """Return what one test reports its share to, so that all of them make one whole."""
+    return lambda share: progress((number + share) / _TESTS)
+
+
+def _own_labels(carried: CarriedLabels, counted: LabelSequences) -> LabelSequences:
+    """Return the labels that the run itself gave, of the lives that are counted."""
+    places = {name: column[carried.exact] for name, column in carried.places.items()}
+    return label_sequences(places, carried.label[carried.exact], shortest=1).of_lives(counted)
 
 
 def _plain(result: Any) -> Any:
