@@ -1,13 +1,14 @@
 "use strict";
 
 /* How the features of selected points differ from all others: the analysis' own statistics, computed again here.
- * effect_sizes.py, shift_test.py and inference.py say what they are and why; tests hold the one against the other. */
+ * effect_sizes.py, shifts.py, shift_test.py, permutation_p.py and inference.py say what they are and why; tests hold the
+ * one against the other. */
 
 const FEWEST_LIVES = 6;
 const RANK = 10; // exceedances that make a counted p-value steady
 const FEWEST_FOR_TAIL = 99;
-const ROUNDING = 1e-6;
-const RELATIVE_ROUNDING = 1e-5;
+const ROUNDING = 1e-6; // of sums of values of about 1: what is 0 must be
+const RELATIVE_ROUNDING = 1e-5; // values that differ by less are ties
 
 /** The points of each life in order of ticks, and how the run's test shifts each life: all that the test needs. */
 class LivesOfPoints {
@@ -78,7 +79,7 @@ function shiftTest(values, inside, lives) {
   const nulls = sizes.subarray(1).toSorted();
   const exceeding = nulls.length - firstAtLeast(nulls, observed * (1 - RELATIVE_ROUNDING));
   const counted = (1 + exceeding) / (1 + nulls.length);
-  if (sizes.length <= FEWEST_FOR_TAIL) return { p: counted, informative };
+  if (nulls.length < FEWEST_FOR_TAIL) return { p: counted, informative };
   const total = power.reduce((sum, value) => sum + value, 0);
   const effective = total ** 2 / power.reduce((sum, value) => sum + value * value, 0);
   return { p: withTail(counted, observed, nulls, informative, Math.max(effective - 1, 1)), informative };
