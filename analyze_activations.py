@@ -12,14 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import command_line
-from activation_store.files import sha256
 from activation_store.reader import read_metadata
-from activation_store.schema import METADATA_FILE, DumpMetadata
+from activation_store.schema import DumpMetadata
 from analysis.settings import AnalysisSettings
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from analysis.clustering import Clustering
     from analysis.dataset import Dataset, Step
     from analysis.features import Feature
@@ -39,20 +36,10 @@ def main() -> None:
     settings.check_against(metadata)
     features = settings.choose_features()
 
-    from analysis.run_folder import RunFolder
+    from analysis.run_folder import RunFolder, description
 
-    with RunFolder(settings.run_folder, about_run(settings, metadata)) as folder:
+    with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
         analyse(settings, metadata, features, folder)
-
-
-def about_run(settings: AnalysisSettings, metadata: DumpMetadata) -> dict[str, "Any"]:
-    """Return what run.json tells: how to repeat the run, and what of."""
-    files = {name: file.sha256 for name, file in metadata.files.items()}
-    return {
-        "arguments": settings.to_json(),
-        "seed": settings.seed,
-        "input": {METADATA_FILE: sha256(settings.dump / METADATA_FILE), **files},
-    }
 
 
 def analyse(

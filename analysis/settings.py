@@ -2,9 +2,9 @@
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import tyro
 
@@ -233,10 +233,6 @@ class AnalysisSettings:
         }
         changed = ((why, [n for n in names if getattr(self, n) != _DEFAULTS[n]]) for why, names in idle.items())
         return [f"no effect {why}: {', '.join(map(_flag, names))}" for why, names in changed if names]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values by option."""
-        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
 
 
 _OF_CLUSTERS = (
