@@ -38,7 +38,7 @@ NOISE = 0.01
 BARE = """
 import sys, numpy as np, umap, hdbscan
 points = umap.UMAP(n_neighbors=15, min_dist=0.1, random_state=42, n_jobs=1).fit_transform(np.load(sys.argv[1]))
-hdbscan.HDBSCAN(min_cluster_size=15, min_samples=5, core_dist_n_jobs=1).fit(points.astype(np.float64))
+hdbscan.HDBSCAN(15, 5, approx_min_span_tree=False, core_dist_n_jobs=1).fit(points.astype(np.float64))
 """
 
 
@@ -122,11 +122,9 @@ def measure_analysis(arguments: Arguments, scratch: Path) -> dict[str, object]:
     }
     if arguments.memory_records:
         large = copied(arguments.dump, scratch / "large", arguments.memory_records)
-        costs = run(analysis(large, scratch / "large_results", subsample=1))
-        print(
-            f"memory of {read_metadata(large).records:,} records, GB   {costs.bytes / 1e9:.2f} ({costs.seconds:.0f} s)"
-        )
-        content["large"] = {"records": read_metadata(large).records, **asdict(costs)}
+        costs, count = run(analysis(large, scratch / "large_results", subsample=1)), read_metadata(large).records
+        print(f"memory of {count:,} records, GB   {costs.bytes / 1e9:.2f} ({costs.seconds:.0f} s)")
+        content["large"] = {"records": count, **asdict(costs)}
     return content
 
 
@@ -239,10 +237,10 @@ def compare(name: str, points: np.ndarray, settings: tuple[int, int]) -> Agreeme
     from sklearn.metrics import adjusted_rand_score
 
     smallest, samples = settings
-    slow, slow_seconds = timed(
-        hdbscan.HDBSCAN(min_cluster_size=smallest, min_samples=samples, core_dist_n_jobs=1).fit_predict, points
-    )
-    fast, fast_seconds = timed(fast_hdbscan.HDBSCAN(min_cluster_size=smallest, min_samples=samples).fit_predict, points)
+    exact = hdbscan.HDBSCAN(smallest, samples, approx_min_span_tree=False, core_dist_n_jobs=1)
+    slow, slow_seconds = timed(exact.fit_predict, points)
+    other = fast_hdbscan.HDBSCAN(min_cluster_size=smallest, min_samples=samples)
+    fast, fast_seconds = timed(other.fit_predict, points)
     clusters = int(slow.max()) + 1, int(fast.max()) + 1
     return Agreement(name, settings, (slow_seconds, fast_seconds), clusters, float(adjusted_rand_score(slow, fast)))
 
