@@ -72,7 +72,12 @@ def hdbscan_clusters(points: np.ndarray, min_cluster_size: int, min_samples: int
     """
     import hdbscan
 
-    model = hdbscan.HDBSCAN(min_cluster_size=min_cluster_size, min_samples=min_samples, core_dist_n_jobs=1)
+    model = hdbscan.HDBSCAN(
+        min_cluster_size=min_cluster_size,
+        min_samples=min_samples,
+        core_dist_n_jobs=1,
+        approx_min_span_tree=False,  # the default's shortcut saves nothing here, and can change the clusters
+    )
     labels = model.fit_predict(points.astype(np.float64))
     return Clustering(points, largest_first(labels), model.condensed_tree_.to_numpy())
 
