@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -36,25 +37,13 @@ def summarise(
         components: principal components that explain shares of the activations' variance.
         residualized: the repeated analysis, where it was asked for.
     """
-    noise, count = int((labels == NOISE).sum()), len(data.records)
     clusters = cluster_summaries(data, labels, found)
     told = [effect for cluster in clusters for effect in cluster.effects]
     tested = sum(not effect.untested for effect in told)
     summary = Summary(
-        policy=data.metadata.policy,
-        agent=data.metadata.agent,
-        layer=data.layer,
-        records_in_dump=data.metadata.records,
+        **_about(data, labels),
         subsample=subsample,
-        records=count,
-        lives=len(data.lives),
-        agents=len(np.unique(data.records.agent_id)),
-        episodes=len(np.unique(data.records.episode)),
         components_explaining={f"{share:.0%}": number for share, number in components.items()},
-        clustered_records=count - noise,
-        coverage=1 - noise / count,
-        noise_records=noise,
-        noise_share=noise / count,
         verdict=(),
         method=_method(found),
         tested=tested,
@@ -64,11 +53,30 @@ def summarise(
         stability=_stability(data.lives, len(clusters), found, seeds),
         validity=found.validity.overall,
         persistence=found.persistence[0],
-        features=tuple({"name": f.name, "unit": f.unit, "definition": f.definition} for f in data.features),
         clusters=clusters,
         residualized=residualized,
     )
     return replace(summary, verdict=verdict(summary))
+
+
+def _about(data: Dataset, labels: np.ndarray) -> dict[str, Any]:
+    """Return the fields of a summary that tell what was analysed, and how much of it clusters cover."""
+    noise, count = int((labels == NOISE).sum()), len(data.records)
+    return {
+        "policy": data.metadata.policy,
+        "agent": data.metadata.agent,
+        "layer": data.layer,
+        "records_in_dump": data.metadata.records,
+        "records": count,
+        "lives": len(data.lives),
+        "agents": len(np.unique(data.records.agent_id)),
+        "episodes": len(np.unique(data.records.episode)),
+        "clustered_records": count - noise,
+        "coverage": 1 - noise / count,
+        "noise_records": noise,
+        "noise_share": noise / count,
+        "features": tuple({"name": f.name, "unit": f.unit, "definition": f.definition} for f in data.features),
+    }
 
 
 def cluster_summaries(data: Dataset, labels: np.ndarray, found: ClusterStatistics) -> tuple[ClusterSummary, ...]:
