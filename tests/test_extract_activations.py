@@ -190,3 +190,18 @@ def test_a_truncated_policy_is_refused(folder: Path, tmp_path: Path, cut: int) -
     path = tmp_path / "policies" / "tiny.safetensors"
     path.write_bytes(path.read_bytes()[:-cut])
     assert_refused(extract(tmp_path, "pve", "-p", "tiny"), "tiny.safetensors")
+
+
+def test_networks_that_watch_are_recorded(folder: Path) -> None:
+    done = extract(
+        folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 4, "--untrained-twin", "--onlookers", "all",
+        output=folder / "watched",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    metadata = read_metadata(folder / "watched" / "tiny")
+    steps = [int(name.removeprefix("steps_")) for name in metadata.environment["onlookers"] if name != "untrained"]
+    assert 0 in steps and "untrained" in metadata.environment["onlookers"]
+    expected = {f"{name}_lstm_{part}" for name in metadata.environment["onlookers"] for part in ("hidden", "cell")}
+    assert set(metadata.layers) == {"action_decoder"} | expected
+    assert_refused(extract(folder, "pve", "-p", "tiny", "--onlookers", "few"), "--onlookers few must be numbers")
+    assert_refused(extract(folder, "pve", "-p", "tiny", "--onlookers", "17"), "no such checkpoint of tiny", "there are")

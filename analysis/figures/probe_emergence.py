@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter
 
-from analysis.figures.style import cluster_colour, new_figure, style, title
+from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title
 from analysis.probes.inputs import INPUTS
 from analysis.probes.report import AdvantageRow, CKARow, DumpReport
 
@@ -16,6 +17,8 @@ _TARGETS_AT_MOST = 11
 _COLUMNS = 4
 _LOWEST = 1.5
 _INK = "#1a1a1a"
+_WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
+_HIDDEN = "lstm_hidden"
 _TITLES = {each.name: each.title for each in INPUTS}
 
 
@@ -43,8 +46,10 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
                 ]
                 _draw_target(axes, rows, cluster_colour(number))
             axes.set_title(target)
+            _label_steps(axes)
         for number, training in enumerate(trainings):
             _draw_cka(grid[len(chosen)], [r for r in reports if r.training == training], cluster_colour(number))
+        _label_steps(grid[len(chosen)])
         for axes in grid[panels:]:
             axes.axis("off")
         _explain(figure, trainings, f"{probe} probe of {_TITLES[memory]}", len(chosen), of_how_many)
@@ -85,15 +90,10 @@ def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow | None]], co
     axes.axhline(0, color=_INK, linewidth=0.6)
     drawn = np.concatenate([line.get_ydata() for line in axes.lines])
     axes.set_ylim(max(-_LOWEST, np.nanmin(drawn) - 0.1), np.nanmax(drawn) + 0.1)
-    axes.set_xlabel("agent-steps trained")
-
-
-_WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
-_HIDDEN = "lstm_hidden"
 
 
 def _draw_cka(axes: Axes, reports: Sequence[DumpReport], colour: str) -> None:
-    axes.set(title="CKA on one stream", xlabel="agent-steps trained", ylim=(-0.05, 1.05))
+    axes.set(title="CKA on one stream", ylim=(-0.05, 1.05))
     for other, line in (("encoder_output", "-"), ("untrained_lstm_hidden", ":")):
         found = [
             (r.steps_trained or 0, row) for r in reports for row in r.cka if {row.one, row.other} == {_HIDDEN, other}
@@ -115,6 +115,12 @@ def _draw_line(axes: Axes, found: Sequence[tuple[int, CKARow]], line: str, colou
     known = sorted((steps, row.cka) for steps, row in found if row.cka is not None)
     if known:
         axes.plot(*zip(*known, strict=True), line, color=colour, marker="o", markersize=3, linewidth=1.2)
+
+
+def _label_steps(axes: Axes) -> None:
+    axes.set_xlabel("agent-steps trained")
+    axes.xaxis.set_major_locator(few_ticks())
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _explain(figure: Figure, trainings: Sequence[str], what: str, drawn: int, of_how_many: int) -> None:
