@@ -43,7 +43,7 @@ LABELS: dict[str, Label] = {
     "damage_inflicted": Label(
         "int32", "health", "Damage inflicted in this life so far.", lambda p, _: p.history.damage_inflicted
     ),
-    "player_kills": Label("int16", "agents", "Agents and NPCs struck dead so far.", lambda p, _: p.history.player_kills),
+    "player_kills": Label("int16", "kills", "Agents and NPCs struck dead so far.", lambda p, _: p.history.player_kills),
     "health_restored": Label(
         "int16", "health", "Health that the last tick gave back.", lambda p, _: p.resources.health_restore
     ),

@@ -96,7 +96,7 @@ class EnvironmentSettings(_OneLineErrors):
     """An episode ends once this many agents or fewer are left; 0 plays on to the last."""
     mask_intrinsics: Literal["off", "own", "strict"] = "off"
     """Withhold from the policy its own agent's health, food and water (own, which is also what the option alone
-    means); strict: also what tells of them indirectly: damage and attacker, the tick, and all ages and fights' ticks."""
+    means); strict: also what tells of them indirectly: damage and attacker, the tick, all ages and fights' ticks."""
     relative_position: bool = False
     """Show the policy positions relative to its agent instead of those on the map."""
     maps_dir: Path = Path("maps")

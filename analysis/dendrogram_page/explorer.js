@@ -47,7 +47,7 @@ function effects(cluster) {
     const size = d === null ? "∞" : Math.abs(d).toFixed(2);
     return `${feature} ${d !== null && d < 0 ? "−" : "+"}${size}`;
   });
-  return told.length ? `<br>Cohen's d against all others: ${told.join("<br>&nbsp;&nbsp;")}` : "";
+  return told.length ? `<br>Cohen's d against all others:<br>&nbsp;&nbsp;${told.join("<br>&nbsp;&nbsp;")}` : "";
 }
 
 function describe(cluster, size) {
