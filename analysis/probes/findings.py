@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.probes.inference import Estimates, Resamples, false_discovery
+from analysis.inference import false_discovery
+from analysis.probes.inference import Estimates, Resamples
 from analysis.probes.inputs import Input
 from analysis.probes.probing import Probed
 from analysis.probes.scores import Losses

@@ -69,17 +69,6 @@ class Resamples:
         )
 
 
-def false_discovery(p: np.ndarray) -> np.ndarray:
-    """Correct p-values for being many (Benjamini and Hochberg 1995), (T,); NaN, no test, stays NaN."""
-    from scipy.stats import false_discovery_control
-
-    corrected = np.full(p.shape, np.nan)
-    tested = np.isfinite(p)
-    if tested.any():
-        corrected[tested] = false_discovery_control(p[tested])
-    return corrected
-
-
 def _never_empty(resampled: np.ndarray) -> np.ndarray:
     """Give columns without any number zeros, so that no warning tells what the caller knows."""
     return np.where(np.isfinite(resampled).any(axis=0), resampled, 0.0)

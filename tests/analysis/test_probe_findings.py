@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.inference import false_discovery
 from analysis.probes.commonality import commonality
 from analysis.probes.dataset import ProbeData
 from analysis.probes.findings import Findings, findings
-from analysis.probes.inference import Resamples, false_discovery
+from analysis.probes.inference import Resamples
 from analysis.probes.probing import LINEAR, MLP, PROBES, Probed, probe
 from analysis.probes.report import chance
 from analysis.probes.scores import Losses
