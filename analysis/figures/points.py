@@ -147,8 +147,9 @@ class _Cells:
         """Show an image of the cells, (rows, columns, 4)."""
         axes.imshow(image, extent=self.limits, origin="lower", aspect="auto", interpolation="nearest")
         left, right, bottom, top = self.limits
-        axes.set_xlim(left - _MARGIN * (right - left), right + _MARGIN * (right - left))
-        axes.set_ylim(bottom - _MARGIN * (top - bottom), top + _MARGIN * (top - bottom))
+        # Not as fixed limits, which an equal aspect would have to break, and would complain of.
+        axes.set_xlim(left - _MARGIN * (right - left), right + _MARGIN * (right - left), auto=None)
+        axes.set_ylim(bottom - _MARGIN * (top - bottom), top + _MARGIN * (top - bottom), auto=None)
 
 
 def _binned(values: np.ndarray, cells: int) -> tuple[np.ndarray, int, float, float]:

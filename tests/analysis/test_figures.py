@@ -226,6 +226,17 @@ def test_crowded_points_become_cells_of_the_commonest_cluster() -> None:
     assert pixel(image, (0.0, 5.0))[3] == 0
 
 
+def test_a_crowded_plane_is_drawn_whole_and_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    points = np.random.default_rng(0).uniform([0, 0], [30, 10], (80_000, 2))
+    labels = np.arange(80_000) % 4 - 1
+    figure = plane_scatter(Projection("umap", points, ("UMAP 1", "UMAP 2")), labels, HEADING, "the UMAP plane")
+    texts(figure)
+    axes = figure.axes[0]
+    assert axes.images and caplog.records == []
+    for (low, high), side in ((axes.get_xlim(), points[:, 0]), (axes.get_ylim(), points[:, 1])):
+        assert low < side.min() and high > side.max()
+
+
 def test_crowded_values_become_means_of_cells() -> None:
     points = np.repeat([[0.0, 0], [1, 0], [1, 1]], 20_000, axis=0)
     values = np.concatenate([np.full(20_000, 1.0), np.tile([2.0, 4.0], 10_000), np.full(20_000, 5.0)])
