@@ -53,6 +53,7 @@ def report_html(folder: Path) -> str:
         tree=TREE_FILE if (folder / TREE_FILE).exists() else None,
         explorer=EXPLORER_FILE,
         command=command_of(run["arguments"]),
+        not_repeated=_NOT_REPEATED,
         interval=lambda low, high: format_interval(_told(low), _told(high)),
         style=Markup((_HERE / "style.css").read_text()),
     )
