@@ -40,6 +40,7 @@ def report_html(folder: Path) -> str:
         "signed": lambda value: format_number(_told(value), sign=True),
         "p": lambda value: format_p(_told(value)),
         "share": lambda value: format_share(_told(value)),
+        "short": lambda value: "n/a" if value is None else f"{value:g}",
         "count": lambda value: f"{value:,}",
         "colour": cluster_colour,
         "by_size": lambda effects: sorted(effects, key=lambda effect: -abs(effect["d_complement"] or 0)),
