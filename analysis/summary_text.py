@@ -43,6 +43,11 @@ def format_p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
+def _short(value: float) -> str:
+    """Write a number as briefly as it is exact; NaN as "n/a"."""
+    return UNTOLD if math.isnan(value) else f"{value:g}"
+
+
 def format_share(value: float) -> str:
     """Write a share as a percentage, or "n/a"."""
     return UNTOLD if math.isnan(value) else f"{value:.1%}"
@@ -89,7 +94,7 @@ def _or_reason(number: str, reason: str) -> str:
 def _persistence(lasting: Persistence) -> str:
     return (
         f"{format_share(lasting.same)} of {lasting.pairs:,} records are followed by one of the same cluster, "
-        f"{lasting.lag_ticks:g} ticks later; by chance {format_share(lasting.chance_in_life)} within lives, "
+        f"{_short(lasting.lag_ticks)} ticks later; by chance {format_share(lasting.chance_in_life)} within lives, "
         f"{format_share(lasting.chance_overall)} over the dump"
     )
 
@@ -115,7 +120,7 @@ def _cluster(cluster: ClusterSummary) -> list[str]:
         f"  {cluster.records:,} records ({cluster.share:.1%}), {cluster.lives:,} lives, {cluster.agents:,} agent ids, "
         f"median tick {cluster.tick_median:g}",
         f"  found again in bootstraps of lives: overlap {format_number(cluster.jaccard)}; DBCV "
-        f"{format_number(cluster.dbcv)}; {format_share(lasting.same)} stay {lasting.lag_ticks:g} ticks later (by "
+        f"{format_number(cluster.dbcv)}; {format_share(lasting.same)} stay {_short(lasting.lag_ticks)} ticks later (by "
         f"chance within lives {format_share(lasting.chance_in_life)})",
         *_confounds("  its records", cluster.confounds),
         *(f"  {_effect(effect, width)}" for effect in cluster.strongest),
