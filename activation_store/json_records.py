@@ -10,7 +10,6 @@ from activation_store.gathering import join_rows, no_rows, tiles_shape
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import (
     IDENTITY,
-    MAY_BE_UNRECORDED,
     ROWS_AT_MOST,
     TILE_COLUMNS,
     TILES_IN_VIEW,
@@ -43,6 +42,7 @@ class JsonRecords:
             name: np.empty(metadata.columns[name].shape(capacity), metadata.columns[name].dtype)
             for name in selection.columns
         }
+        self._numbers = selection.numbers(metadata)
         self._tile = np.empty(tiles_shape(selection, capacity), np.int16)
         left_out = {name.capitalize() for name in selection.leave_out}
         self._rows: dict[str, list[np.ndarray]] = {
@@ -66,9 +66,8 @@ class JsonRecords:
         for name in IDENTITY:
             self._identity[name][i] = _integer(_get(record, name), name)
         heads = len(metadata.action_heads)
-        for name in MAY_BE_UNRECORDED:
-            if name not in metadata.unrecorded:
-                self._append_float(record, name, i, heads)
+        for name in self._numbers:
+            self._append_float(record, name, i, heads)
         self._action[i] = _integers(_get(record, "action"), heads, "action", np.int64)
         for head, index in zip(metadata.action_heads, self._action[i].tolist(), strict=True):
             if not 0 <= index < head.size:

@@ -28,7 +28,6 @@ from activation_store.parquet_layout import (
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import (
     IDENTITY,
-    MAY_BE_UNRECORDED,
     ROWS_AT_MOST,
     TILE_COLUMNS,
     DumpFile,
@@ -210,8 +209,8 @@ def _check_lengths(table: "pa.Table", records: int) -> None:
 
 
 def _wanted_columns(metadata: DumpMetadata, selection: Selection) -> list[str]:
-    names = [name for name in MAY_BE_UNRECORDED if name not in metadata.unrecorded]
-    names += ["action", *selection.columns, *(ACTIVATION + name for name in selection.layers)]
+    layers = (ACTIVATION + name for name in selection.layers)
+    names = [*selection.numbers(metadata), "action", *selection.columns, *layers]
     if "tile" not in selection.leave_out:
         names += [TILE + name for name in TILE_COLUMNS]
     return columns_for([*names, *(TABLE + name for name in _wanted_tables(selection))], metadata)
@@ -238,9 +237,9 @@ def _from_table(
         check_finite(name.removeprefix(ACTIVATION), values, str(path))
         return values
 
-    found: dict[str, Any] = {name: read(name) for name in MAY_BE_UNRECORDED if name not in metadata.unrecorded}
-    unrecorded = {"reward": (count,), "value": (count,), "log_probability": (count, len(metadata.action_heads))}
-    found |= {name: np.full(unrecorded[name], np.nan, np.float32) for name in metadata.unrecorded}
+    shapes = {"reward": (count,), "value": (count,), "log_probability": (count, len(metadata.action_heads))}
+    found: dict[str, Any] = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
+    found |= {name: read(name) for name in selection.numbers(metadata)}
     action = read("action").astype(np.int64)
     if ((action < 0) | (action >= np.array([head.size for head in metadata.action_heads]))).any():
         raise UserError(f"{path}: an action lies outside its head: extract it again")

@@ -1,6 +1,7 @@
 """Read a dump of activations, in either format: proved whole, then streamed, so that memory holds only what is kept."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,8 @@ def read_dump(
         subsample: keep the first record of each life and every so many-th after it, in order of ticks.
         layers: the layers to keep; all of them where None.
         columns: the optional columns to keep; all of them where None.
-        leave_out: what need not be read, of `tile`, `entity`, `inventory` and `tables`; it comes without rows.
+        leave_out: what need not be read: of `tile`, `entity`, `inventory` and `tables`, which come without rows, and of
+            `reward`, `value` and `log_probability`, which come as NaN.
         episodes: keep only these; all where None.
         lives: keep only these, each a slot, an agent and an episode; all where None.
         progress: told the share of the work done.
@@ -139,14 +141,35 @@ def read_identity(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _read_shards(folder: Path, metadata: DumpMetadata, selection: Selection, report: Progress) -> Iterator[Records]:
-    before = 0
-    for name, proof in _shards(metadata):
-        if proof.episode is not None and selection.wants_episode(proof.episode):
-            _verify_file(folder / name, metadata, _ignore)
-            for batch, passed in read_shard_batches(folder / name, metadata, proof, selection):
-                yield batch
-                report((before + passed) / metadata.records)
+    """Yield the records of a parquet dump, each shard once it is proved."""
+    wanted = {
+        name: proof
+        for name, proof in _shards(metadata)
+        if proof.episode is not None and selection.wants_episode(proof.episode)
+    }
+    total, before = sum(proof.records for proof in wanted.values()), 0
+    for path in _proved([folder / name for name in wanted], metadata):
+        proof = wanted[path.name]
+        for batch, passed in read_shard_batches(path, metadata, proof, selection):
+            yield batch
+            report((before + passed) / total)
         before += proof.records
+
+
+def _proved(paths: Sequence[Path], metadata: DumpMetadata) -> Iterator[Path]:
+    """Yield each path once its bytes are proved; while one is being used, a thread proves the next, and no more.
+
+    What was proved long ago would have left the operating system's memory, and be read from the disk twice.
+    """
+    if not paths:
+        return
+    with ThreadPoolExecutor(1) as thread:
+        proof = thread.submit(_verify_file, paths[0], metadata, _ignore)
+        for path, following in zip(paths, [*paths[1:], None], strict=True):
+            proof.result()
+            if following:
+                proof = thread.submit(_verify_file, following, metadata, _ignore)
+            yield path
 
 
 def _shards(metadata: DumpMetadata) -> list[tuple[str, DumpFile]]:

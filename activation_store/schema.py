@@ -1,5 +1,6 @@
 """What a dump of activations holds: the contract between the stages that run the game and those that read it."""
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
@@ -271,9 +272,14 @@ def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, "files": files}
 
 
+@functools.cache
+def _validator() -> "TypeAdapter[DumpMetadata]":
+    return TypeAdapter(DumpMetadata)
+
+
 def _validated(content: dict[str, Any], source: str) -> DumpMetadata:
     try:
-        return TypeAdapter(DumpMetadata).validate_json(orjson.dumps(content))
+        return _validator().validate_json(orjson.dumps(content))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.schema import LIFE_KEY, DumpMetadata
+from activation_store.schema import LIFE_KEY, MAY_BE_UNRECORDED, DumpMetadata
 from user_error import UserError
 
 Life = tuple[int, int, int]
 """Slot, agent and episode, as in `LIFE_KEY`."""
 
 OBSERVATIONS = ("tile", "entity", "inventory")
+CAN_BE_LEFT_OUT = (*OBSERVATIONS, "tables", *MAY_BE_UNRECORDED)
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Selection:
         layers: to read.
         columns: optional columns to read.
         tables: optional tables to read.
-        leave_out: of `OBSERVATIONS`; they come without rows.
+        leave_out: of `OBSERVATIONS`, which come without rows, and of `MAY_BE_UNRECORDED`, which come as NaN.
         subsample: keep the first record of each life and every so many-th after it, in order of ticks.
         episodes: to keep; None for all.
         lives: to keep; None for all.
@@ -44,6 +45,10 @@ class Selection:
     def wants(self, life: Life) -> bool:
         """Tell whether any record of this life may be kept."""
         return (self.lives is None or life in self.lives) and self.wants_episode(life[2])
+
+    def numbers(self, metadata: DumpMetadata) -> list[str]:
+        """Return the fields of `MAY_BE_UNRECORDED` that are there and wanted."""
+        return [name for name in MAY_BE_UNRECORDED if name not in {*metadata.unrecorded, *self.leave_out}]
 
     def capacity(self, metadata: DumpMetadata) -> int:
         """Return a number of records that is never exceeded."""
@@ -80,7 +85,7 @@ def select(
     """
     if subsample < 1:
         raise UserError(f"subsample is {subsample}: it must be 1 (keep every record) or more")
-    if unknown := set(leave_out) - {*OBSERVATIONS, "tables"}:
+    if unknown := set(leave_out) - set(CAN_BE_LEFT_OUT):
         raise ValueError(f"{', '.join(unknown)} cannot be left out")
     chosen_layers = tuple(metadata.layers if layers is None else layers)
     chosen_columns = tuple(metadata.columns if columns is None else columns)

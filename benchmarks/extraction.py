@@ -4,10 +4,10 @@
     python -m benchmarks.extraction policies/start_kit_3M.safetensors --output extraction.json
 
 The same episodes are played twice in turns, first plainly, then recorded to parquet with the default fields; the ratio
-of their speeds is the result, once for each group of episodes. Then the dump is read and the 14 default features are
-computed, in turns with a plain loop over the records of the same dump as JSON: all that is recorded, only what the
-loop looks at (activations, entities, items, actions, clock), and of that every tenth record. Processor times, of one
-process.
+of their speeds is the result, once for each group of episodes; processor times, of one process. Then the dump is read
+and the 14 default features are computed, in turns with a plain loop over the records of the same dump as JSON: of what
+features need, of that and the activations, of every tenth record of that, and of all that is recorded. Times by the
+clock, of one process.
 """
 
 import functools
@@ -41,12 +41,18 @@ from reinforcement_learning.versions import versions
 from user_error import UserError
 
 LAYERS = ("action_decoder",)
-_LOOKED_AT: dict[str, Any] = {"columns": [], "leave_out": ["tile", "tables"]}
+_NEEDED: dict[str, Any] = {"columns": [], "leave_out": ["tile", "tables", "reward", "value", "log_probability"]}
 WAYS_OF_READING: dict[str, dict[str, Any]] = {
-    "all that is recorded": {},
-    "what the loop looks at": _LOOKED_AT,
-    "of that, every tenth record": {**_LOOKED_AT, "subsample": 10},
+    "features": {**_NEEDED, "layers": []},
+    "features and activations": _NEEDED,
+    "of that, every tenth record": {**_NEEDED, "subsample": 10},
+    "features, and all that is recorded": {},
 }
+"""What is asked of a dump -> what `read_dump` is told."""
+
+LOOPS = {False: ["features"], True: [name for name in WAYS_OF_READING if name != "features"]}
+"""Whether the plain loop makes arrays of activations -> what it is compared with."""
+
 RECORDS_OF_NOTE = 300_000
 
 
@@ -79,8 +85,8 @@ class Result:
         recorded_speeds: likewise of playing and recording.
         record_bytes: on the disk, one 256-d layer in float32 and the default fields.
         records: in the dump.
-        reading: how the dump is read -> processor seconds to read it and compute the features, one a turn.
-        loop_seconds: of the plain loop over JSON, for as many records, one a turn.
+        reading: of `WAYS_OF_READING` -> seconds to read the dump and compute the features, one a turn.
+        loop: likewise of the plain loop over JSON, for as many records.
     """
 
     plain_speeds: list[float]
@@ -88,7 +94,7 @@ class Result:
     record_bytes: float
     records: int
     reading: dict[str, list[float]]
-    loop_seconds: list[float]
+    loop: dict[str, list[float]]
 
     @property
     def ratios(self) -> list[float]:
@@ -97,7 +103,7 @@ class Result:
 
     def times_the_loop(self, reading: str) -> list[float]:
         """Speed of reading in some way against that of the plain loop."""
-        return [loop / read for loop, read in zip(self.loop_seconds, self.reading[reading], strict=True)]
+        return [loop / read for loop, read in zip(self.loop[reading], self.reading[reading], strict=True)]
 
 
 def main() -> None:
@@ -132,15 +138,18 @@ def measure(arguments: Arguments, scratch: Path) -> Result:
 
 def reading_seconds(
     dump: Path, json_dump: Path, metadata: DumpMetadata, arguments: Arguments
-) -> tuple[dict[str, list[float]], list[float]]:
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Read the dump in each way, and loop over the records, in turns; `Result` says what the seconds are."""
     reading: dict[str, list[float]] = {name: [] for name in WAYS_OF_READING}
-    loop = []
+    loop: dict[str, list[float]] = {name: [] for name in WAYS_OF_READING}
+    expected = read_with_features(dump, metadata, {})[: arguments.loop_records]
     for _ in range(arguments.turns):
-        for name, options in WAYS_OF_READING.items():
-            work = functools.partial(read_with_features, dump, metadata, options)
-            reading[name].append(processor_seconds(work))
-        loop.append(loop_seconds_a_record(json_dump, metadata, arguments.loop_records) * metadata.records)
+        for with_activations, names in LOOPS.items():
+            seconds = loop_seconds_a_record(json_dump, metadata, expected, with_activations)
+            for name in names:
+                work = functools.partial(read_with_features, dump, metadata, WAYS_OF_READING[name])
+                reading[name].append(seconds_the_second_time(work))
+                loop[name].append(seconds * metadata.records)
     return reading, loop
 
 
@@ -186,23 +195,23 @@ def recording_speed(contest: Contest, plan: Plan, group: Group, writer: DumpWrit
     return records / seconds
 
 
-def processor_seconds(work: Callable[[], object]) -> float:
-    """Processor seconds of some work, the second time that it is done."""
+def seconds_the_second_time(work: Callable[[], object]) -> float:
+    """Seconds that some work takes once it has been done before."""
     work()
-    start = time.process_time()
+    start = time.perf_counter()
     work()
-    return time.process_time() - start
+    return time.perf_counter() - start
 
 
-def loop_seconds_a_record(folder: Path, metadata: DumpMetadata, count: int) -> float:
-    """Time a plain loop over records; its features must be those of the registry."""
+def loop_seconds_a_record(folder: Path, metadata: DumpMetadata, expected: np.ndarray, with_activations: bool) -> float:
+    """Time a plain loop over a dump's first records; it must find the features expected, one row a record."""
     found: list[list[float]] = []
-    start = time.process_time()
-    for record in json_records(folder / "activations.json", count):
-        np.array(record["activation"], dtype=np.float32)
+    start = time.perf_counter()
+    for record in json_records(folder / "activations.json", len(expected)):
+        if with_activations:
+            np.array(record["activation"], dtype=np.float32)
         found.append(plain_features(record, metadata))
-    seconds = time.process_time() - start
-    expected = feature_matrix(read_dump(folder), metadata)[: len(found)]
+    seconds = time.perf_counter() - start
     assert np.array_equal(np.array(found), expected), "the plain loop computes other features"
     return seconds / len(found)
 

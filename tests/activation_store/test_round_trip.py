@@ -100,6 +100,9 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path, form: str) -> None:
     np.testing.assert_array_equal(records.entity.values, planted.records.entity.values)
     with pytest.raises(UserError, match="no column 'row'"):
         records.column("row")
+    without = read_dump(folder, leave_out=["value", "log_probability"])
+    assert np.isnan(without.value).all() and np.isnan(without.log_probability).all()
+    np.testing.assert_array_equal(without.reward, planted.records.reward)
     np.testing.assert_array_equal(records.activations["lstm_hidden"], planted.records.activations["lstm_hidden"])
 
 
