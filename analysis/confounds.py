@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW, Records
+from activation_store.schema import Records
 from analysis.inference import FEWEST_LIVES, LEVEL, Inference, false_discovery
 from analysis.lives import Lives
 from analysis.permutation_p import information_p
+from analysis.position import positions
 from analysis.shift_test import studentised
 from analysis.shifts import one_hot, shifted_sums
 from analysis.summary import Confound
@@ -68,12 +69,12 @@ def variables_of(records: Records, lives: Lives, policy: np.ndarray | None = Non
     Args:
         policy: of each record, (B,), where a dump joins several; without it all records are of one.
     """
-    own_tile = records.tile[:, TILES_IN_VIEW // 2]  # the agent stands in the middle of its view
+    row, column = positions(records)
     maps = records.columns.get("map", np.zeros(len(records)))
     return (
         Variable("tick", quantile_bins(records.tick)),
-        Variable("row", quantile_bins(own_tile[:, TILE_COLUMNS.index("row")])),
-        Variable("column", quantile_bins(own_tile[:, TILE_COLUMNS.index("col")])),
+        Variable("row", quantile_bins(row)),
+        Variable("column", quantile_bins(column)),
         Variable("life", lives.index),
         *(
             Variable(name, _numbered(values))

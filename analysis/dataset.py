@@ -9,10 +9,11 @@ import numpy as np
 
 from activation_store.reader import Progress, read_dump
 from activation_store.records import Records
-from activation_store.schema import DumpMetadata
+from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
 from analysis.features import Feature, feature_matrix, needs_history, read_history
 from analysis.features.observed import own_truth_columns
 from analysis.lives import Lives, lives_of, rolling_mean
+from analysis.position import POSITION_COLUMNS, has_position
 from analysis.settings import AnalysisSettings
 from user_error import UserError
 
@@ -22,7 +23,7 @@ ROLLING_WINDOW = 5
 Step = Callable[[str], AbstractContextManager[Progress]]
 """Shows that a step runs, and gives what is to be told the share done; `analysis.terminal.step` with its console."""
 
-_COLUMNS = ("map", "row", "col")
+_COLUMNS = ("map", *POSITION_COLUMNS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +75,12 @@ def read_dataset(
     """
     layer = settings.layer
     columns = sorted({*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)})
+    leave_out = ["tables", *MAY_BE_UNRECORDED]
+    if has_position(metadata) and not any(feature.of_tiles for feature in features):
+        leave_out.append("tile")
     with step("reading the dump") as report:
         records = read_dump(
-            settings.dump, subsample=settings.subsample, layers=[layer], columns=columns, leave_out=["tables"],
+            settings.dump, subsample=settings.subsample, layers=[layer], columns=columns, leave_out=leave_out,
             progress=report,
         )  # fmt: skip
     settings.check_enough(len(records))

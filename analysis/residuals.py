@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW, Records
+from activation_store.schema import Records
 from analysis.lives import Lives
+from analysis.position import positions
 from user_error import UserError
 
 OWN_VARIABLES = ("tick", "age", "row", "column", "agent", "episode")
@@ -36,13 +37,13 @@ def residual_variables(
         UserError: there is no such variable, or it is not among the features of this run.
     """
     check_residual_names(names, tuple(features))
-    own_tile = records.tile[:, TILES_IN_VIEW // 2]
+    row, column = positions(records)
     birth = records.tick[lives.order[lives.starts]]
     own = {
         "tick": records.tick,
         "age": records.tick - birth[lives.index],
-        "row": own_tile[:, TILE_COLUMNS.index("row")],
-        "column": own_tile[:, TILE_COLUMNS.index("col")],
+        "row": row,
+        "column": column,
         "agent": records.agent_id,
         "episode": records.episode,
     }

@@ -23,6 +23,7 @@ class Feature:
         definition: one sentence that says exactly what is counted.
         compute: from records to (B,) values.
         over_time: it also looks at earlier ticks of a life, so it needs all of them: `compute` gets a history.
+        of_tiles: it needs the tiles in view, the largest part of an observation.
     """
 
     name: str
@@ -30,3 +31,4 @@ class Feature:
     definition: str
     compute: Compute
     over_time: bool = False
+    of_tiles: bool = False

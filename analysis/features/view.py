@@ -1,6 +1,7 @@
 """What the 15 x 15 tiles in view are made of, and on what the agent stands."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def _nearest(what: str) -> str:
     return f"Tiles to the nearest {what} in view, diagonal steps counted as one; {OUT_OF_VIEW} if there is none."
 
 
-VIEW = (
+_VIEW = (
     Feature("distance_to_water", "tiles", _nearest("water, which fish and ocean are not,"), _distance("water")),
     Feature("distance_to_foilage", "tiles", _nearest("foilage, which is food,"), _distance("foilage")),
     Feature("distance_to_resource", "tiles", _nearest("ore, tree, crystal, herb or fish"), _distance(*GIVES_ITEMS)),
@@ -94,3 +95,5 @@ VIEW = (
         _stands_on(*USED_UP),
     ),
 )
+
+VIEW = tuple(replace(feature, of_tiles=True) for feature in _VIEW)
