@@ -24,10 +24,14 @@ _ALIKE = 10  # lives of similar length that exchange with each other
 
 @dataclass(frozen=True)
 class Variable:
-    """What may lie behind a cluster: its name, and the category of each record, (B,) int64 from 0, none left out."""
+    """What may lie behind a cluster: its name, and the category of each record, (B,) int64 from 0, none left out.
+
+    Where the dump does not tell it, all records are of one category and `untold` says so.
+    """
 
     name: str
     category: np.ndarray
+    untold: str = ""
 
     @property
     def counts(self) -> np.ndarray:
@@ -69,21 +73,20 @@ def variables_of(records: Records, lives: Lives, policy: np.ndarray | None = Non
         policy: of each record, (B,), where a dump joins several; without it all records are of one.
     """
     own_tile = records.tile[:, TILES_IN_VIEW // 2]  # the agent stands in the middle of its view
-    maps = records.columns.get("map", np.zeros(len(records)))
+    unknown = np.zeros(len(records))
     return (
         Variable("tick", quantile_bins(records.tick)),
         Variable("row", quantile_bins(own_tile[:, TILE_COLUMNS.index("row")])),
         Variable("column", quantile_bins(own_tile[:, TILE_COLUMNS.index("col")])),
         Variable("life", lives.index),
-        *(
-            Variable(name, _numbered(values))
-            for name, values in (
-                ("agent", records.agent_id),
-                ("episode", records.episode),
-                ("map", maps),
-                ("policy", np.zeros(len(records)) if policy is None else policy),
-            )
+        Variable("agent", _numbered(records.agent_id)),
+        Variable("episode", _numbered(records.episode)),
+        Variable(
+            "map",
+            _numbered(records.columns.get("map", unknown)),
+            untold="" if "map" in records.columns else "the dump does not tell the map",
         ),
+        Variable("policy", _numbered(unknown if policy is None else policy)),
     )
 
 
@@ -151,6 +154,8 @@ def most_possible(sizes: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def _reason(variable: Variable, clusters: int, lives: Lives) -> str:
     if clusters == 0:
         return "there is no cluster"
+    if variable.untold:
+        return variable.untold
     if len(variable.counts) < 2:
         return f"all records have the same {variable.name}"
     if len(lives) < FEWEST_LIVES:

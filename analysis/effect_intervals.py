@@ -116,9 +116,7 @@ def _no_cluster(features: int) -> list[np.ndarray]:
     return [*effects, np.empty(0), np.empty(0, np.int64), np.empty((0, features), np.int64)]
 
 
-def _both_intervals(
-    cluster: _Sums, whole: _Sums, weights: np.ndarray, settings: Inference
-) -> tuple[np.ndarray, ...]:
+def _both_intervals(cluster: _Sums, whole: _Sums, weights: np.ndarray, settings: Inference) -> tuple[np.ndarray, ...]:
     """Return the ends of the intervals against random windows and against all other records, (F,) each."""
     once = np.ones((1, len(whole.count)))
     drawn, estimate = ((cluster.weighted(each), whole.weighted(each)) for each in (weights, once))

@@ -4,6 +4,7 @@ import signal
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import combinations
@@ -70,7 +71,7 @@ def seed_stability(activations: np.ndarray, share: float, method: ClusterMethod,
         share: of the run's records that they are.
     """
     labels = [method.cluster(method.embed(activations, seed=seed), share) for seed in seeds]
-    pairs = tuple(adjusted_rand(one, other) for one, other in combinations(labels, 2))
+    pairs = tuple(_agreement(one, other) for one, other in combinations(labels, 2))
     return SeedStability(pairs, len(activations))
 
 
@@ -109,13 +110,15 @@ class SeedsBeside:
                 worker.terminate()
 
     def result(self) -> SeedStability:
-        """Wait for the seeds; where a sample cannot be clustered, say why."""
+        """Wait for the seeds; say why there are none where a sample cannot be clustered, or the process was killed."""
         if not self._method.seeded:
             return SeedStability((), 0, "no seed plays a part in these clusters")
         try:
             return self._pending.result()
         except UserError as error:
             return SeedStability((), len(self._work[0]), str(error))
+        except BrokenProcessPool:
+            return SeedStability((), len(self._work[0]), "the process that tried other seeds was killed")
 
 
 def bootstrap_stability(
@@ -136,18 +139,30 @@ def bootstrap_stability(
     for _ in range(draws):
         records = whole_lives(lives, BOOTSTRAP_RECORDS, rng, replace=True)
         again = method.cluster(points[records], len(records) / len(points))
-        agreement.append(adjusted_rand(labels[records], again))
+        agreement.append(_agreement(labels[records], again))
         overlaps.append(best_overlap(labels[records], again, labels.max() + 1))
     return BootstrapStability(tuple(agreement), _mean_of_known(np.array(overlaps)))
 
 
 def adjusted_rand(labels: np.ndarray, others: np.ndarray) -> float:
-    """Return the adjusted Rand index of two clusterings (Hubert and Arabie 1985); noise counts as one group."""
+    """Return the adjusted Rand index of two clusterings (Hubert and Arabie 1985); noise counts as one group.
+
+    The index is not defined where each is of one group only: it is 1 here for a cluster of everything found twice, 0
+    where that is all noise the other time, and NaN where neither has a cluster.
+    """
     from sklearn.metrics import adjusted_rand_score
 
+    if np.ptp(labels) == np.ptp(others) == 0:
+        found = int(labels[0] >= 0) + int(others[0] >= 0)
+        return (float("nan"), 0.0, 1.0)[found]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The number of unique classes", category=UserWarning)
         return float(adjusted_rand_score(labels, others))
+
+
+def _agreement(labels: np.ndarray, others: np.ndarray) -> float:
+    """Return the adjusted Rand index; 0 where neither finds a cluster, since nothing of the run's is found again."""
+    return float(np.nan_to_num(adjusted_rand(labels, others)))
 
 
 def overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from activation_store.files import read_json
 from analysis.figures.style import cluster_colour
 from analysis.report_page.captions import CAPTIONS, caption_of
 from analysis.run_folder import RUN_FILE
-from analysis.summary import format_number
+from analysis.summary import SAME_CLUSTER, format_number
 from analysis.summary_text import format_interval, format_p, format_share
 
 SUMMARY_FILE = "summary.json"
@@ -55,6 +55,7 @@ def report_html(folder: Path) -> str:
         explorer=EXPLORER_FILE,
         command=command_of(run["arguments"]),
         not_repeated=_NOT_REPEATED,
+        same_cluster=SAME_CLUSTER,
         interval=lambda low, high: format_interval(_told(low), _told(high)),
         style=Markup((_HERE / "style.css").read_text()),
     )

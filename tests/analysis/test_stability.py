@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,16 @@ import pytest
 
 from analysis.cluster_method import ClusterMethod
 from analysis.clustering import hdbscan_labels
-from analysis.stability import SEEDS, SeedsBeside, best_overlap, bootstrap_stability, overlap, whole_lives
+from analysis.stability import (
+    SEEDS,
+    SeedsBeside,
+    adjusted_rand,
+    best_overlap,
+    bootstrap_stability,
+    overlap,
+    seed_stability,
+    whole_lives,
+)
 from tests.planted_lives import make_lives
 
 LENGTHS = [20] * 60
@@ -26,6 +36,12 @@ def project(activations: np.ndarray, seed: int) -> np.ndarray:
 
 def fail(activations: np.ndarray, seed: int) -> np.ndarray:
     raise ValueError("cannot embed")
+
+
+def end(activations: np.ndarray, seed: int) -> np.ndarray:
+    """End as a process does that is killed for memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return activations
 
 
 def lumps(separation: float) -> np.ndarray:
@@ -63,6 +79,21 @@ def test_clusters_of_nothing_are_not_found_again() -> None:
     assert labels.max() > 2 and np.mean(found.adjusted_rand) < 0.5 and np.nanmean(found.jaccard) < 0.5
 
 
+def nothing(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
+    return np.full(len(points), -1)
+
+
+def test_finding_nothing_again_and_again_is_not_stable() -> None:
+    noise, everything = np.full(9, -1), np.zeros(9, np.int64)
+    assert np.isnan(adjusted_rand(noise, noise))
+    assert adjusted_rand(noise, everything) == adjusted_rand(everything, noise) == 0
+    assert adjusted_rand(everything, everything) == 1
+    blind, points = ClusterMethod(project, nothing, 50), lumps(14.0)
+    assert seed_stability(points, 1.0, blind, (1, 2, 3)).adjusted_rand == (0, 0, 0)
+    found = bootstrap_stability(points[:, :2], np.zeros(len(points), np.int64), make_lives(LENGTHS), blind, 0)
+    assert set(found.adjusted_rand) == {0} and found.jaccard.tolist() == [0]
+
+
 def test_a_sample_looks_for_clusters_of_its_own_scale() -> None:
     asked = []
 
@@ -86,6 +117,9 @@ def test_seeds_are_tried_in_a_process_of_their_own() -> None:
         broken = ClusterMethod(fail, METHOD.hdbscan, 50)
         with SeedsBeside(lumps(1.0), make_lives(LENGTHS), broken, seed=1) as seeds:
             seeds.result()
+    killed = ClusterMethod(end, METHOD.hdbscan, 50)
+    with SeedsBeside(lumps(1.0), make_lives(LENGTHS), killed, seed=1) as seeds:
+        assert seeds.result().untold == "the process that tried other seeds was killed"
 
 
 LEAVING_EARLY = """
