@@ -154,12 +154,12 @@ def most_possible(sizes: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def _reason(variable: Variable, clusters: int, lives: Lives) -> str:
     if clusters == 0:
         return "there is no cluster"
+    if len(lives) < FEWEST_LIVES:
+        return f"there are fewer than {FEWEST_LIVES} lives"
     if variable.untold:
         return variable.untold
     if len(variable.counts) < 2:
         return f"all records have the same {variable.name}"
-    if len(lives) < FEWEST_LIVES:
-        return f"there are fewer than {FEWEST_LIVES} lives"
     if variable.name != "life" and len(variable.counts) == len(lives) and _constant_in_lives(variable, lives):
         return f"every life has its own {variable.name}: see life"
     return ""

@@ -79,7 +79,10 @@ def _stability(summary: Summary) -> str:
             parts.append(f"{_word(mean)} over {name} (adjusted Rand index {mean:.2f}, {_range(values)})")
     if not parts:
         return f"How stable they are cannot be told: {summary.stability.untold}."
-    return f"The clustering is {'; '.join([*parts, *filter(None, [summary.stability.untold])])}."
+    told = "; ".join([*parts, *filter(None, [summary.stability.untold])])
+    dissolved = [cluster.label for cluster in summary.clusters if cluster.jaccard < SAME_CLUSTER]
+    lost = f" Not found again in these bootstraps: {_listed(dissolved)} (overlap below {SAME_CLUSTER:g})."
+    return f"The clustering is {told}.{lost if dissolved else ''}"
 
 
 def _word(mean: float) -> str:
@@ -126,8 +129,7 @@ def _scope(summary: Summary) -> str:
 def _confounded(summary: Summary) -> str:
     flagged = {name for cluster in summary.clusters for name in cluster.flagged}
     if all(each.untold for each in summary.confounds):
-        reasons = ", ".join(dict.fromkeys(each.untold for each in summary.confounds))
-        return f"Whether clusters only mark a time, a place or a life cannot be told: {reasons}."
+        return f"Whether clusters only mark a time, a place or a life cannot be told: {summary.confounds[0].untold}."
     overall = _much_shared(summary.confounds)
     names = [f"{each.name} ({_flagged(summary, each.name)})" for each in summary.confounds if each.name in flagged]
     if not names and not overall:
@@ -139,26 +141,31 @@ def _confounded(summary: Summary) -> str:
 
 def _much_shared(confounds: Sequence[Confound]) -> str:
     return ", ".join(
-        f"{each.name} ({each.share:.0%} of the most possible, {each.chance:.0%} by chance)"
-        for each in confounds
-        if each.flagged
+        f"{each.name} ({each.share:.0%}, {each.chance:.0%} by chance)" for each in confounds if each.flagged
     )
 
 
 def _flagged(summary: Summary, name: str) -> str:
-    labels = [str(cluster.label) for cluster in summary.clusters if name in cluster.flagged]
-    shown = labels if len(labels) <= _CLUSTERS_TOLD else [*labels[:_CLUSTERS_TOLD], "..."]
+    return _listed([cluster.label for cluster in summary.clusters if name in cluster.flagged])
+
+
+def _listed(labels: Sequence[int]) -> str:
+    shown = [*map(str, labels[:_CLUSTERS_TOLD]), *(["..."] if len(labels) > _CLUSTERS_TOLD else [])]
     return f"cluster{'s' * (len(labels) > 1)} {', '.join(shown)}"
 
 
 def _residualized(again: Residualized, surviving: int) -> str:
     kept = sum(claim.survives for claim in again.claims)
     agreement = "not defined" if math.isnan(again.adjusted_rand) else f"{again.adjusted_rand:.2f}"
+    found_again = (
+        f", and {kept} of the {surviving} surviving differences are found again, in a cluster that overlaps by "
+        f"{SAME_CLUSTER:g} or more with its own"
+    )
     shared = _much_shared(again.overall_confounds)
     return (
         f"Without {', '.join(again.variables)}, which takes {again.variance_removed:.1%} of the activations' variance "
-        f"away, {again.clusters} cluster{'s are' if again.clusters != 1 else ' is'} found (adjusted Rand index with "
-        f"these: {agreement}), and {kept} of the {surviving} surviving differences are found again, in a cluster that "
-        f"overlaps by {SAME_CLUSTER:g} or more with its own"
-        + (f"; what is found shares much with {shared} all the same." if shared else ".")
+        f"away, {again.clusters} cluster{' is' if again.clusters == 1 else 's are'} found (adjusted Rand index with "
+        f"these: {agreement})"
+        + (found_again if surviving else "")
+        + (f"; they share much with {shared} all the same." if shared else ".")
     )

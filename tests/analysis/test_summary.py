@@ -178,6 +178,14 @@ def test_the_strongest_effects_are_those_whose_size_is_written_beside_them(summa
     assert len(everything.strongest) == 5
 
 
+def test_small_clusters_that_dissolve_are_told_though_the_index_is_high(summary: Summary) -> None:
+    """The adjusted Rand index is that of the large clusters."""
+    assert not any("Not found again" in line for line in summary.verdict)
+    lost = (*summary.clusters[:-1], dataclasses.replace(summary.clusters[-1], jaccard=0.3))
+    told = verdict(dataclasses.replace(summary, clusters=lost))
+    assert any("Not found again in these bootstraps: cluster 2 (overlap below 0.5)." in line for line in told)
+
+
 def test_descriptions_leave_out_what_is_small_or_did_not_survive(summary: Summary) -> None:
     effects = fighters(summary).effects
     small = tuple(dataclasses.replace(effect, d_complement=0.05) for effect in effects)
