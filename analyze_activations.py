@@ -91,21 +91,20 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
 
 
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
-    """Find clusters, and say what they are worth; other seeds are tried in a process beside."""
+    """Find clusters, and say what they are worth."""
     from analysis import views
     from analysis.cluster_statistics import cluster_statistics
     from analysis.clustering import cluster_method
-    from analysis.stability import SeedsBeside
+    from analysis.stability import seed_stability
     from analysis.summarise import summarise
 
     settings, data, method = run.settings, run.data, cluster_method(run.settings)
-    with SeedsBeside(data.activations, data.lives, method, settings.seed) as seeds:
-        projection, clustering = views.find_clusters(run)
-        with run.step("comparing clusters"):
-            found = cluster_statistics(data, clustering.points, clustering.labels, method, settings.inference)
-        residualized = views.repeat_without(run, clustering, found, method) if settings.residual_names else None
-        with run.step("waiting for other seeds"):
-            stability = seeds.result()
+    projection, clustering = views.find_clusters(run)
+    with run.step("comparing clusters"):
+        found = cluster_statistics(data, clustering.points, clustering.labels, method, settings.inference)
+    residualized = views.repeat_without(run, clustering, found, method) if settings.residual_names else None
+    with run.step("trying other seeds"):
+        stability = seed_stability(data.activations, data.lives, method, settings.seed)
     components = run.components.needed_for(EXPLAINED_SHARES)
     summary = summarise(
         data,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from activation_store.records import RaggedRows
 from analysis.features.actions import STYLES
 from analysis.features.observed import Observed
 from analysis.features.surroundings import NPC_TYPES
@@ -65,29 +66,34 @@ def _chosen(seen: Observed, head: str) -> list[int]:
 
 
 def _people(seen: Observed, head: str) -> Callable[[int], str]:
-    kinds, ids, option = seen.entity("npc_type"), seen.entity("id"), seen.option(head)
-    offsets, counts = seen.records.entity.offsets, seen.records.entity.counts
-
-    def name(record: int) -> str:
-        if option[record] >= counts[record]:
-            return "somebody out of view"
-        row = offsets[record] + option[record]
-        return f"{_KINDS.get(int(kinds[row]), 'player')} {ids[row]}"
-
-    return name
+    kinds, ids = seen.entity("npc_type"), seen.entity("id")
+    return _in_rows(
+        seen.option(head),
+        seen.records.entity,
+        lambda row: f"{_KINDS.get(int(kinds[row]), 'player')} {ids[row]}",
+        otherwise="somebody out of view",
+    )
 
 
 def _things(seen: Observed, head: str) -> Callable[[int], str]:
-    kinds, levels, option = seen.item("type_id"), seen.item("level"), seen.option(head)
-    offsets, counts = seen.records.inventory.offsets, seen.records.inventory.counts
+    kinds, levels = seen.item("type_id"), seen.item("level")
+    return _in_rows(
+        seen.option(head),
+        seen.records.inventory,
+        lambda row: f"{ITEMS.get(int(kinds[row]), 'item')} (level {levels[row]})",
+        otherwise="something",
+    )
 
-    def name(record: int) -> str:
-        if option[record] >= counts[record]:
-            return "something"
-        row = offsets[record] + option[record]
-        return f"{ITEMS.get(int(kinds[row]), 'item')} (level {levels[row]})"
 
-    return name
+def _in_rows(option: np.ndarray, rows: RaggedRows, name: Callable[[int], str], otherwise: str) -> Callable[[int], str]:
+    """Return what names the row that a record's option points to; some point beyond what is in view."""
+
+    def named(record: int) -> str:
+        if option[record] >= rows.counts[record]:
+            return otherwise
+        return name(rows.offsets[record] + option[record])
+
+    return named
 
 
 def _at(names: tuple[str, ...], option: int) -> str:

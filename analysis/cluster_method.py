@@ -10,10 +10,11 @@ _SMALLEST = 15
 
 @dataclass(frozen=True)
 class ClusterMethod:
-    """How activations become clusters. Both functions must be importable by name, for other processes call them too.
+    """How activations become clusters.
 
     Attributes:
-        embed: from activations (B, units) and a keyword `seed` to the points that are clustered, (B, dimensions).
+        embed: from activations (B, units) and the keywords `seed`, and `run_records` where they are a sample of a run's
+            records, to the points that are clustered, (B, dimensions).
         hdbscan: from points and a keyword `min_cluster_size` to labels, (B,): clusters from 0, largest first, negative
             for noise.
         min_cluster_size: of the run.

@@ -49,12 +49,17 @@ def cluster_method(settings: AnalysisSettings) -> ClusterMethod:
     )
 
 
-def points_to_cluster(activations: np.ndarray, settings: AnalysisSettings, seed: int) -> np.ndarray:
-    """Lay activations, (B, units), out as these settings cluster them, from nothing: (B, dimensions)."""
+def points_to_cluster(
+    activations: np.ndarray, settings: AnalysisSettings, seed: int, run_records: int | None = None
+) -> np.ndarray:
+    """Lay activations, (B, units), out as these settings cluster them, from nothing: (B, dimensions).
+
+    A sample of a run's records is laid out as so many records are.
+    """
     components = principal_components(activations)
     if settings.cluster_before_umap:
         return components.scores(activations, settings.pre_cluster_dims)
-    return project(activations, components, settings, seed).points
+    return project(activations, components, settings, seed, run_records).points
 
 
 def hdbscan_labels(points: np.ndarray, min_cluster_size: int, min_samples: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from analysis.component_r2 import FeatureR2, pca_feature_r2
 from analysis.dataset import Dataset
 from analysis.inference import Inference
 from analysis.lives import Lives
+from analysis.summary import format_number
 
 BINS = 20
 _Z_95 = 1.959964
@@ -193,4 +194,4 @@ def _plain(value: float) -> float | None:
 
 
 def _number(value: float) -> str:
-    return f"{value:+.2f}" if np.isfinite(value) else "  n/a"
+    return f"{format_number(value, sign=True):>5}"

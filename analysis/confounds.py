@@ -25,10 +25,14 @@ _ALIKE = 10  # lives of similar length that exchange with each other
 
 @dataclass(frozen=True)
 class Variable:
-    """What may lie behind a cluster: its name, and the category of each record, (B,) int64 from 0, none left out."""
+    """What may lie behind a cluster: its name, and the category of each record, (B,) int64 from 0, none left out.
+
+    Where the dump does not tell it, all records are of one category and `untold` says so.
+    """
 
     name: str
     category: np.ndarray
+    untold: str = ""
 
     @property
     def counts(self) -> np.ndarray:
@@ -70,21 +74,20 @@ def variables_of(records: Records, lives: Lives, policy: np.ndarray | None = Non
         policy: of each record, (B,), where a dump joins several; without it all records are of one.
     """
     row, column = positions(records)
-    maps = records.columns.get("map", np.zeros(len(records)))
+    unknown = np.zeros(len(records))
     return (
         Variable("tick", quantile_bins(records.tick)),
         Variable("row", quantile_bins(row)),
         Variable("column", quantile_bins(column)),
         Variable("life", lives.index),
-        *(
-            Variable(name, _numbered(values))
-            for name, values in (
-                ("agent", records.agent_id),
-                ("episode", records.episode),
-                ("map", maps),
-                ("policy", np.zeros(len(records)) if policy is None else policy),
-            )
+        Variable("agent", _numbered(records.agent_id)),
+        Variable("episode", _numbered(records.episode)),
+        Variable(
+            "map",
+            _numbered(records.columns.get("map", unknown)),
+            untold="" if "map" in records.columns else "the dump does not tell the map",
         ),
+        Variable("policy", _numbered(unknown if policy is None else policy)),
     )
 
 
@@ -152,10 +155,12 @@ def most_possible(sizes: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def _reason(variable: Variable, clusters: int, lives: Lives) -> str:
     if clusters == 0:
         return "there is no cluster"
-    if len(variable.counts) < 2:
-        return f"all records have the same {variable.name}"
     if len(lives) < FEWEST_LIVES:
         return f"there are fewer than {FEWEST_LIVES} lives"
+    if variable.untold:
+        return variable.untold
+    if len(variable.counts) < 2:
+        return f"all records have the same {variable.name}"
     if variable.name != "life" and len(variable.counts) == len(lives) and _constant_in_lives(variable, lives):
         return f"every life has its own {variable.name}: see life"
     return ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from analysis.features import Feature
 from analysis.features.feature import YES_OR_NO
-from analysis.summary import ClusterSummary, FeatureEffect, Residualized, Summary
+from analysis.summary import SAME_CLUSTER, ClusterSummary, Confound, FeatureEffect, Residualized, Summary
 
 SMALL = 0.2
 """Of Cohen's d: a difference below is none to speak of (Cohen 1988, section 2.2.3)."""
@@ -40,7 +40,13 @@ def _difference(effect: FeatureEffect, feature: Feature) -> str:
     if feature.unit == YES_OR_NO:
         how = "more often" if higher else "less often"
         return f"{effect.name} {how} ({effect.mean:.0%} against {effect.complement_mean:.0%})"
-    return f"{effect.name} {'higher' if higher else 'lower'} ({effect.mean:.3g} against {effect.complement_mean:.3g})"
+    how = "higher" if higher else "lower"
+    return f"{effect.name} {how} ({_figures(effect.mean)} against {_figures(effect.complement_mean)})"
+
+
+def _figures(value: float) -> str:
+    """Write a number with three figures, or with all of those before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def verdict(summary: Summary) -> tuple[str, ...]:
@@ -66,14 +72,17 @@ def _stability(summary: Summary) -> str:
     parts = []
     for name, values in (
         (f"other seeds, on {summary.stability.seed_records:,} records", summary.stability.over_seeds),
-        ("bootstraps of lives", summary.stability.over_bootstraps),
+        ("bootstraps of lives in the same embedding", summary.stability.over_bootstraps),
     ):
         if values:
             mean = sum(values) / len(values)
             parts.append(f"{_word(mean)} over {name} (adjusted Rand index {mean:.2f}, {_range(values)})")
     if not parts:
         return f"How stable they are cannot be told: {summary.stability.untold}."
-    return f"The clustering is {'; '.join(parts)}."
+    told = "; ".join([*parts, *filter(None, [summary.stability.untold])])
+    dissolved = [cluster.label for cluster in summary.clusters if cluster.jaccard < SAME_CLUSTER]
+    lost = f" Not found again in these bootstraps: {_listed(dissolved)} (overlap below {SAME_CLUSTER:g})."
+    return f"The clustering is {told}.{lost if dissolved else ''}"
 
 
 def _word(mean: float) -> str:
@@ -93,8 +102,7 @@ def _about(clusters: Sequence[ClusterSummary]) -> list[str]:
         + "."
         for cluster in clusters[:_CLUSTERS_TOLD]
     ]
-    left_out = len(clusters) - len(lines)
-    return [*lines, *([f"{left_out} smaller clusters are described below."] if left_out else [])]
+    return [*lines, *([f"Cluster {len(lines)} and smaller ones: see below."] if len(lines) < len(clusters) else [])]
 
 
 def _claims(summary: Summary) -> str:
@@ -107,6 +115,8 @@ def _claims(summary: Summary) -> str:
 
 def _scope(summary: Summary) -> str:
     method = summary.method
+    if method.units < 2:
+        return "There are no intervals: a single life says nothing of others."
     if method.unit == "episode":
         return f"Intervals speak for other worlds: they resample the {method.units} episodes whole."
     worlds = "the one world" if summary.episodes == 1 else f"the {summary.episodes} worlds"
@@ -118,26 +128,44 @@ def _scope(summary: Summary) -> str:
 
 def _confounded(summary: Summary) -> str:
     flagged = {name for cluster in summary.clusters for name in cluster.flagged}
-    overall = [f"{each.name} ({each.excess:.0%})" for each in summary.confounds if each.flagged]
+    if all(each.untold for each in summary.confounds):
+        return f"Whether clusters only mark a time, a place or a life cannot be told: {summary.confounds[0].untold}."
+    overall = _much_shared(summary.confounds)
     names = [f"{each.name} ({_flagged(summary, each.name)})" for each in summary.confounds if each.name in flagged]
     if not names and not overall:
         return "No confound is flagged."
-    together = f"; all clusters together share much with {', '.join(overall)}" if overall else ""
+    together = f"; all clusters together share much with {overall}" if overall else ""
     single = f"Confounds are flagged: {', '.join(names)}" if names else "No single cluster is confounded"
     return f"{single}{together}."
 
 
+def _much_shared(confounds: Sequence[Confound]) -> str:
+    return ", ".join(
+        f"{each.name} ({each.share:.0%}, {each.chance:.0%} by chance)" for each in confounds if each.flagged
+    )
+
+
 def _flagged(summary: Summary, name: str) -> str:
-    labels = [str(cluster.label) for cluster in summary.clusters if name in cluster.flagged]
-    shown = labels if len(labels) <= _CLUSTERS_TOLD else [*labels[:_CLUSTERS_TOLD], "..."]
+    return _listed([cluster.label for cluster in summary.clusters if name in cluster.flagged])
+
+
+def _listed(labels: Sequence[int]) -> str:
+    shown = [*map(str, labels[:_CLUSTERS_TOLD]), *(["..."] if len(labels) > _CLUSTERS_TOLD else [])]
     return f"cluster{'s' * (len(labels) > 1)} {', '.join(shown)}"
 
 
 def _residualized(again: Residualized, surviving: int) -> str:
     kept = sum(claim.survives for claim in again.claims)
     agreement = "not defined" if math.isnan(again.adjusted_rand) else f"{again.adjusted_rand:.2f}"
+    found_again = (
+        f", and {kept} of the {surviving} surviving differences are found again, in a cluster that overlaps by "
+        f"{SAME_CLUSTER:g} or more with its own"
+    )
+    shared = _much_shared(again.overall_confounds)
     return (
-        f"Without {', '.join(again.variables)}, which explain {again.variance_removed:.1%} of the activations' "
-        f"variance, {again.clusters} clusters are found (adjusted Rand index with these: {agreement}), and {kept} of "
-        f"the {surviving} surviving differences are found again."
+        f"Without {', '.join(again.variables)}, which takes {again.variance_removed:.1%} of the activations' variance "
+        f"away, {again.clusters} cluster{' is' if again.clusters == 1 else 's are'} found (adjusted Rand index with "
+        f"these: {agreement})"
+        + (found_again if surviving else "")
+        + (f"; they share much with {shared} all the same." if shared else ".")
     )

@@ -61,6 +61,11 @@ class _Sums:
         return self.total / self.count[:, None]
 
     @property
+    def effective_units(self) -> float:
+        """How many units of equal size would hold the records (Kish 1965); 0 where there are none."""
+        return float(self.count.sum() ** 2 / max(1.0, (self.count**2).sum()))
+
+    @property
     def deviations(self) -> np.ndarray:
         """Sums of squared differences from the mean, (U, F); 0 where only roundings differ."""
         sums = self.squares - self.total**2 / self.count[:, None]
@@ -77,8 +82,9 @@ def effect_intervals(
     other lives in the worlds at hand. How many episodes agree in sign is counted beside them.
 
     An interval is the percentile interval, stretched about the estimate as Student's t with one degree of freedom less
-    than there are units that hold the cluster asks for: with few units, plain percentiles are too narrow (Efron and
-    Tibshirani 1993, section 12.4). A cluster that fewer than 2 units of equal size would hold has no interval.
+    than there are units that hold the cluster, or what it is held against where those are fewer, asks for: with few
+    units, plain percentiles are too narrow (Efron and Tibshirani 1993, section 12.4). Where fewer than 2 units of equal
+    size would hold either side, there is no interval.
 
     Args:
         features: (B, F), finite.
@@ -96,9 +102,8 @@ def effect_intervals(
     rows = []
     for member in one_hot(labels).astype(bool).T:
         cluster = _sums(scaled, unit_index, member)
-        effective = cluster.count.sum() ** 2 / (cluster.count**2).sum()
-        ends = _both_intervals(cluster, whole, weights, effective, settings)
-        rows.append((*ends, effective, *_agreement(_sums(scaled, episode_index, member), episodes)))
+        ends = _both_intervals(cluster, whole, weights, settings)
+        rows.append((*ends, cluster.effective_units, *_agreement(_sums(scaled, episode_index, member), episodes)))
     low, high, low_rest, high_rest, effective, told, agreeing = (
         [np.array(column) for column in zip(*rows, strict=True)] if rows else _no_cluster(features.shape[1])
     )
@@ -111,15 +116,15 @@ def _no_cluster(features: int) -> list[np.ndarray]:
     return [*effects, np.empty(0), np.empty(0, np.int64), np.empty((0, features), np.int64)]
 
 
-def _both_intervals(
-    cluster: _Sums, whole: _Sums, weights: np.ndarray, effective: float, settings: Inference
-) -> tuple[np.ndarray, ...]:
+def _both_intervals(cluster: _Sums, whole: _Sums, weights: np.ndarray, settings: Inference) -> tuple[np.ndarray, ...]:
     """Return the ends of the intervals against random windows and against all other records, (F,) each."""
     once = np.ones((1, len(whole.count)))
     drawn, estimate = ((cluster.weighted(each), whole.weighted(each)) for each in (weights, once))
     ends: list[np.ndarray] = []
     for alike in (True, False):
         values = [_d(inside, everyone if alike else everyone - inside, alike) for inside, everyone in (drawn, estimate)]
+        # The side that fewer units hold decides how sure a difference is.
+        effective = min(cluster.effective_units, (whole if alike else whole - cluster).effective_units)
         ends += _interval(values[0], values[1][0], effective, settings)
     return tuple(ends)
 

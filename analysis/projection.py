@@ -24,7 +24,13 @@ class Projection:
     axes: tuple[str, str]
 
 
-def project(activations: np.ndarray, components: Components, settings: AnalysisSettings, seed: int) -> Projection:
+def project(
+    activations: np.ndarray,
+    components: Components,
+    settings: AnalysisSettings,
+    seed: int,
+    run_records: int | None = None,
+) -> Projection:
     """Lay records out in a plane, as the settings say; the seed is given apart, for layouts under other seeds.
 
     Args:
@@ -32,18 +38,30 @@ def project(activations: np.ndarray, components: Components, settings: AnalysisS
         components: of the activations, for `--projection pca`.
         settings: of the analysis.
         seed: of UMAP and t-SNE.
+        run_records: that the activations are a sample of, if they are: UMAP then works for as many epochs as on those.
     """
     if settings.projection == "pca":
         points = components.scores(activations, 2).astype(np.float32)
         return Projection("pca", points, (components.name(0), components.name(1)))
     if settings.projection == "tsne":
         return Projection("tsne", tsne_embedding(activations, settings.tsne_perplexity, seed), ("t-SNE 1", "t-SNE 2"))
-    points = umap_embedding(activations, settings.umap_neighbors, settings.umap_min_dist, seed)
+    epochs = umap_epochs(run_records) if run_records else None
+    points = umap_embedding(activations, settings.umap_neighbors, settings.umap_min_dist, seed, epochs=epochs)
     return Projection("umap", points, ("UMAP 1", "UMAP 2"))
 
 
+def umap_epochs(records: int) -> int:
+    """Return for how many epochs UMAP lays so many records out unless it is told."""
+    return 500 if records <= 10_000 else 200
+
+
 def umap_embedding(
-    activations: np.ndarray, neighbors: int, min_dist: float, seed: int, dimensions: int = 2
+    activations: np.ndarray,
+    neighbors: int,
+    min_dist: float,
+    seed: int,
+    dimensions: int = 2,
+    epochs: int | None = None,
 ) -> np.ndarray:
     """Embed activations with UMAP (McInnes, Healy and Melville 2018, arXiv:1802.03426), Euclidean distances.
 
@@ -55,13 +73,21 @@ def umap_embedding(
         min_dist: the least distance between embedded points, from 0 to 1.
         seed: of the layout.
         dimensions: of the embedding, up to B - 2.
+        epochs: of the layout; where None UMAP chooses, as `umap_epochs` does.
 
     Returns:
         (B, dimensions) float32.
     """
     import umap
 
-    model = umap.UMAP(n_neighbors=neighbors, min_dist=min_dist, n_components=dimensions, random_state=seed, n_jobs=1)
+    model = umap.UMAP(
+        n_neighbors=neighbors,
+        min_dist=min_dist,
+        n_components=dimensions,
+        n_epochs=epochs,
+        random_state=seed,
+        n_jobs=1,
+    )
     with warnings.catch_warnings():
         # Parts that no neighbourhood joins are usual in activations; UMAP then lays them out apart, as it should.
         warnings.filterwarnings("ignore", message="Graph is not fully connected", category=UserWarning)

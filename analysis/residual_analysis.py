@@ -13,7 +13,7 @@ from analysis.inference import Inference
 from analysis.residuals import residual_variables, residualize
 from analysis.stability import adjusted_rand, overlap
 from analysis.summarise import cluster_summaries
-from analysis.summary import Claim, ClusterSummary, Residualized
+from analysis.summary import SAME_CLUSTER, Claim, ClusterSummary, Residualized
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ def _claim(cluster: ClusterSummary, feature: int, after: Sequence[ClusterSummary
         return Claim(cluster.label, plain.name, plain.d_complement, -1, 0.0, float("nan"), False)
     match = int(overlaps.argmax())
     again = after[match].effects[feature]
+    same_cluster = overlaps[match] >= SAME_CLUSTER
     same_sign = plain.d_complement * again.d_complement > 0
     return Claim(
         cluster.label,
@@ -89,5 +90,5 @@ def _claim(cluster: ClusterSummary, feature: int, after: Sequence[ClusterSummary
         match,
         float(overlaps[match]),
         again.d_complement,
-        again.survives and same_sign,
+        bool(same_cluster and same_sign and again.survives),
     )

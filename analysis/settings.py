@@ -111,11 +111,9 @@ class AnalysisSettings:
             if (value := getattr(self, name)) != _DEFAULTS[name]:
                 yield prefix if value is True else f"{prefix}{value}"
         if self.feature_names != ("default",):
-            names = "+".join(self.feature_names)
-            long = f"{len(self.feature_names)}features_{zlib.crc32(names.encode()):08x}"
-            yield names if len(names) <= _LONGEST_NAMES else long
+            yield _joined(self.feature_names, "features")
         if self.residual_names:
-            yield f"without_{'+'.join(self.residual_names)}"
+            yield f"without_{_joined(self.residual_names, 'variables')}"
 
     @property
     def clustered_in(self) -> str:
@@ -229,6 +227,7 @@ class AnalysisSettings:
             "without --umap-pairs": ["umap_pairs_dims"] * (not self.umap_pairs),
             "since nothing is embedded with UMAP": ["umap_neighbors", "umap_min_dist"] * (not self.uses_umap),
             "with --metric-only": [*_OF_CLUSTERS] * self.metric_only,
+            "without clusters and components": [*_OF_INTERVALS] * (self.metric_only and not self.cluster_before_umap),
             "unless t-SNE makes the plane": ["tsne_perplexity"] * (self.metric_only or self.projection != "tsne"),
         }
         changed = ((why, [n for n in names if getattr(self, n) != _DEFAULTS[n]]) for why, names in idle.items())
@@ -236,9 +235,9 @@ class AnalysisSettings:
 
 
 _OF_CLUSTERS = (
-    "projection", "hdbscan_min_cluster", "hdbscan_min_samples", "permutations", "bootstraps", "confidence",
-    "residualize",
+    "projection", "hdbscan_min_cluster", "hdbscan_min_samples", "permutations", "residualize",
 )  # fmt: skip
+_OF_INTERVALS = ("bootstraps", "confidence")
 _DEFAULTS = {field.name: field.default for field in fields(AnalysisSettings)}
 _IN_NAME = {
     "projection": "",
@@ -254,6 +253,12 @@ _IN_NAME = {
     "dendrogram_explorer": "tree",
     "seed": "seed",
 }
+
+
+def _joined(names: tuple[str, ...], what: str) -> str:
+    """Return names as part of a folder's name, which can hold so many letters only."""
+    joined = "+".join(names)
+    return joined if len(joined) <= _LONGEST_NAMES else f"{len(names)}{what}_{zlib.crc32(joined.encode()):08x}"
 
 
 def _flag(name: str) -> str:

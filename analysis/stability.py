@@ -1,15 +1,8 @@
 """Would another seed, or other lives, have given the same clusters?"""
 
-import signal
 import warnings
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import combinations
-from multiprocessing import active_children, get_context
-from multiprocessing.process import BaseProcess
-from typing import Self
 
 import numpy as np
 
@@ -59,63 +52,30 @@ def whole_lives(lives: Lives, most_records: int, rng: np.random.Generator, repla
     return np.flatnonzero(np.isin(lives.index, distinct[fits]))
 
 
-def seed_stability(activations: np.ndarray, share: float, method: ClusterMethod, seeds: Sequence[int]) -> SeedStability:
-    """Embed and cluster the same records with each seed, and compare every two of the clusterings.
+def seed_stability(activations: np.ndarray, lives: Lives, method: ClusterMethod, seed: int) -> SeedStability:
+    """Embed and cluster the same records with several seeds, and compare every two of the clusterings.
 
-    The adjusted Rand index (Hubert and Arabie 1985) takes noise as one group. Fewer records than the run has make
-    sparser clusters: this tells how far the method repeats itself, not how far this one picture does.
+    The records are whole lives, `SEED_RECORDS` at most. The adjusted Rand index (Hubert and Arabie 1985) takes noise as
+    one group. Fewer records than the run has make sparser clusters: this tells how far the method repeats itself, not
+    how far this one picture does.
 
     Args:
-        activations: of a sample of whole lives, (n, units).
-        share: of the run's records that they are.
+        activations: of all records of the run, (B, units).
+        lives: that they belong to.
+        seed: of the run; those tried come after it.
     """
-    labels = [method.cluster(method.embed(activations, seed=seed), share) for seed in seeds]
-    pairs = tuple(adjusted_rand(one, other) for one, other in combinations(labels, 2))
-    return SeedStability(pairs, len(activations))
-
-
-class SeedsBeside:
-    """Tries other seeds in a process of its own, beside the main work; a context manager.
-
-    A second core does it in the time that the main work takes anyway. Leaving the context stops the process.
-    """
-
-    def __init__(self, activations: np.ndarray, lives: Lives, method: ClusterMethod, seed: int) -> None:
-        """Draw whole lives of at most `SEED_RECORDS` records, and prepare to cluster them with seeds after `seed`."""
-        records = whole_lives(lives, SEED_RECORDS, np.random.default_rng([seed, 7]))
-        share = len(records) / len(activations)
-        self._work = activations[records], share, method, [(seed + i) % 2**32 for i in range(1, SEEDS + 1)]
-        self._method = method
-        self._stop = ExitStack()
-
-    def __enter__(self) -> Self:
-        if self._method.seeded:
-            others = set(active_children())
-            # Ctrl-C reaches both processes: the main one ends the other.
-            ignore = signal.signal, (signal.SIGINT, signal.SIG_IGN)
-            pool = ProcessPoolExecutor(1, get_context("spawn"), *ignore)
-            self._stop.callback(pool.shutdown, wait=True, cancel_futures=True)
-            self._pending = pool.submit(seed_stability, *self._work)
-            self._stop.callback(self._end, set(active_children()) - others)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.close()
-
-    def _end(self, workers: set[BaseProcess]) -> None:
-        """Stop work that nobody waits for any more, so that the shutdown after it need not wait either."""
-        if not self._pending.done():
-            for worker in workers:
-                worker.terminate()
-
-    def result(self) -> SeedStability:
-        """Wait for the seeds; where a sample cannot be clustered, say why."""
-        if not self._method.seeded:
-            return SeedStability((), 0, "no seed plays a part in these clusters")
-        try:
-            return self._pending.result()
-        except UserError as error:
-            return SeedStability((), len(self._work[0]), str(error))
+    if not method.seeded:
+        return SeedStability((), 0, "no seed plays a part in these clusters")
+    records = whole_lives(lives, SEED_RECORDS, np.random.default_rng([seed, 7]))
+    share = len(records) / len(activations)
+    seeds = [(seed + i) % 2**32 for i in range(1, SEEDS + 1)]
+    try:
+        points = [method.embed(activations[records], seed=each, run_records=len(activations)) for each in seeds]
+        labels = [method.cluster(each, share) for each in points]
+    except UserError as error:
+        return SeedStability((), len(records), str(error))
+    pairs = tuple(_agreement(one, other) for one, other in combinations(labels, 2))
+    return SeedStability(pairs, len(records))
 
 
 def bootstrap_stability(
@@ -136,18 +96,30 @@ def bootstrap_stability(
     for _ in range(draws):
         records = whole_lives(lives, BOOTSTRAP_RECORDS, rng, replace=True)
         again = method.cluster(points[records], len(records) / len(points))
-        agreement.append(adjusted_rand(labels[records], again))
+        agreement.append(_agreement(labels[records], again))
         overlaps.append(best_overlap(labels[records], again, labels.max() + 1))
     return BootstrapStability(tuple(agreement), _mean_of_known(np.array(overlaps)))
 
 
 def adjusted_rand(labels: np.ndarray, others: np.ndarray) -> float:
-    """Return the adjusted Rand index of two clusterings (Hubert and Arabie 1985); noise counts as one group."""
+    """Return the adjusted Rand index of two clusterings (Hubert and Arabie 1985); noise counts as one group.
+
+    The index is not defined where each is of one group only: it is 1 here for a cluster of everything found twice, 0
+    where that is all noise the other time, and NaN where neither has a cluster.
+    """
     from sklearn.metrics import adjusted_rand_score
 
+    if np.ptp(labels) == np.ptp(others) == 0:
+        found = int(labels[0] >= 0) + int(others[0] >= 0)
+        return (float("nan"), 0.0, 1.0)[found]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The number of unique classes", category=UserWarning)
         return float(adjusted_rand_score(labels, others))
+
+
+def _agreement(labels: np.ndarray, others: np.ndarray) -> float:
+    """Return the adjusted Rand index; 0 where neither finds a cluster, since nothing of the run's is found again."""
+    return float(np.nan_to_num(adjusted_rand(labels, others)))
 
 
 def overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.ndarray:

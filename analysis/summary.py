@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 STRONGEST = 5
+SAME_CLUSTER = 0.5
+"""Jaccard index of two clusters below which one has dissolved rather than become the other (Hennig 2007)."""
+
 UNTOLD = "n/a"
 """How text and figures write a number that is not defined."""
 
@@ -170,13 +173,17 @@ class ClusterSummary:
     @property
     def strongest(self) -> tuple[FeatureEffect, ...]:
         """The effects largest in magnitude, strongest first."""
-        return tuple(sorted(self.effects, key=lambda effect: -abs(effect.d_baseline))[:STRONGEST])
+        return tuple(sorted(self.effects, key=_magnitude)[:STRONGEST])
 
     @property
     def surviving(self) -> tuple[FeatureEffect, ...]:
         """The effects that survive correction, strongest first."""
-        kept = (effect for effect in self.effects if effect.survives)
-        return tuple(sorted(kept, key=lambda effect: -abs(effect.d_complement)))
+        return tuple(sorted((effect for effect in self.effects if effect.survives), key=_magnitude))
+
+
+def _magnitude(effect: FeatureEffect) -> float:
+    """Return what sorts effects, largest first; a cluster of everything has nothing but windows to be held against."""
+    return -abs(effect.d_baseline if math.isnan(effect.d_complement) else effect.d_complement)
 
 
 @dataclass(frozen=True)
@@ -190,7 +197,8 @@ class Claim:
         match: cluster of the repeated analysis with the largest overlap; -1 where it has none.
         overlap: Jaccard index of the two clusters, 0 to 1.
         d_after: the match's effect against its complement; NaN without a match.
-        survives: the match has the effect too, with the same sign, and it survives there.
+        survives: the overlap is at least `SAME_CLUSTER`, and the match has the effect too, with the same sign, and it
+            survives there.
     """
 
     cluster: int
@@ -208,7 +216,8 @@ class Residualized:
 
     Attributes:
         variables: their names.
-        variance_removed: share of the activations' variance that they explained, 0 to 1.
+        variance_removed: share of the activations' variance that went with them, 0 to 1; categories of few lives each
+            take some by chance.
         clusters: found in what is left.
         noise_share: of the records kept.
         adjusted_rand: agreement of the labels with the plain ones.

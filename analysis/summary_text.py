@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from analysis.confounds import LARGE_EXCESS
 from analysis.summary import (
+    SAME_CLUSTER,
     UNTOLD,
     Claim,
     ClusterSummary,
@@ -62,7 +63,7 @@ def _overview(summary: Summary) -> list[str]:
     validity = summary.validity
     return [
         f"Policy {summary.policy} (agent {summary.agent}), layer {summary.layer}",
-        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} (every {summary.subsample} of each life), "
+        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_thinned(summary.subsample)}), "
         f"{summary.episodes:,} episodes, {summary.lives:,} lives, {summary.agents:,} agent ids",
         f"Principal components that explain the activations' variance: {components}",
         f"Clusters: {len(summary.clusters)}, covering {summary.coverage:.1%} of the records kept "
@@ -74,6 +75,10 @@ def _overview(summary: Summary) -> list[str]:
         f"Persistence: {_persistence(summary.persistence)}",
         *_confounds("Confounds: all clusters", summary.confounds),
     ]
+
+
+def _thinned(subsample: int) -> str:
+    return "all of each life" if subsample == 1 else f"one in {subsample} of each life"
 
 
 def _agreements(summary: Summary) -> str:
@@ -140,7 +145,7 @@ def _effect(effect: FeatureEffect, width: int) -> str:
 
 def _residualized(again: Residualized) -> list[str]:
     lines = [
-        f"Without {', '.join(again.variables)} ({again.variance_removed:.1%} of the activations' variance)",
+        f"Without {', '.join(again.variables)} (takes away {again.variance_removed:.1%} of the activations' variance)",
         f"  {again.clusters} clusters, {again.noise_share:.1%} noise; adjusted Rand index with the plain labels "
         f"{format_number(again.adjusted_rand)}",
         *_confounds("  all clusters", again.overall_confounds),
@@ -156,8 +161,9 @@ def _residualized(again: Residualized) -> list[str]:
 def _claim(claim: Claim) -> str:
     plain = f"cluster {claim.cluster}, {claim.feature}: d {format_number(claim.d, sign=True)}"
     if claim.match < 0:
-        return f"{plain}; no cluster like it"
-    found = "survives again" if claim.survives else "does not survive"
+        return f"{plain}; no cluster shares any of it"
+    dissolved = "no cluster like it" if claim.overlap < SAME_CLUSTER else "does not survive"
+    found = "survives again" if claim.survives else dissolved
     return (
         f"{plain}; cluster {claim.match} (overlap {format_number(claim.overlap)}): d "
         f"{format_number(claim.d_after, sign=True)}, {found}"

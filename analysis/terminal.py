@@ -35,7 +35,7 @@ def cluster_table(summary: Summary) -> Table:
     table = Table(
         title=escape(f"{summary.policy}, {summary.layer}"),
         title_justify="left",
-        caption=f"{left_out} smaller clusters are in summary.txt" if left_out else None,
+        caption=f"smaller clusters: {left_out}, in summary.txt" if left_out else None,
         caption_justify="left",
     )
     for name in ("cluster", "records", "share"):

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +24,12 @@ def browser() -> Iterator:
         chromium = playwright.chromium.launch(executable_path=path, args=list(_QUIET))
         yield chromium
         chromium.close()
+
+
+def damaged(page_file: Path, element: str, folder: Path) -> Path:
+    """Return a copy of a page, in a folder, of whose element with this id most of the content is missing."""
+    text = page_file.read_text()
+    start = text.index(f'id="{element}">') + len(f'id="{element}">')
+    broken = folder / "broken.html"
+    broken.write_text(text[: start + 200] + text[text.index("</script>", start) :])
+    return broken

@@ -26,6 +26,7 @@ from analysis.materials import MATERIALS, PALETTE
 from analysis.run_folder import RUN_FILE
 from analysis.shift_test import shift_test
 from tests.analysed import Analysed
+from tests.browser import damaged
 from tests.command import assert_refused, run
 
 MOST_TICKS = 400_000
@@ -488,12 +489,8 @@ def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
 
 
 def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
-    text = page_file.read_text()
-    start = text.index('id="explorer-content">') + len('id="explorer-content">')
-    broken = tmp_path / "broken.html"
-    broken.write_text(text[: start + 200] + text[text.index("</script>", start) :])
     page = browser.new_page()
-    page.goto(broken.as_uri())
+    page.goto(damaged(page_file, "explorer-content", tmp_path).as_uri())
     page.get_by_text("cannot show its run").wait_for()
     page.close()
 

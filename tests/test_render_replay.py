@@ -19,6 +19,7 @@ from analysis.replay import Replay
 from analysis.replay_file import read_replay
 from analysis.replay_frames import STRIP
 from analysis.run_folder import RunFolder
+from tests.browser import damaged
 from tests.command import assert_refused, run
 from tests.recorded import POLICIES, Recording
 
@@ -275,12 +276,8 @@ def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
 
 
 def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
-    text = page_file.read_text()
-    start = text.index('id="replay-content">') + len('id="replay-content">')
-    broken = tmp_path / "broken.html"
-    broken.write_text(text[: start + 200] + text[text.index("</script>", start) :])
     page = browser.new_page()
-    page.goto(broken.as_uri())
+    page.goto(damaged(page_file, "replay-content", tmp_path).as_uri())
     page.get_by_text("cannot show its replay").wait_for()
     page.close()
 

@@ -1,15 +1,14 @@
 """One self-contained page that moves through a clustering by density, offline."""
 
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from analysis.cluster_tree import cluster_tree
 from analysis.clustering import Clustering
 from analysis.dataset import Dataset
 from analysis.dendrogram_page.content import COLOURS, POINTS_AT_MOST, page_content
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
+from analysis.page_parts.packing import embedded
+from analysis.page_parts.pages import environment
 from analysis.projection import Projection
 
 _HERE = Path(__file__).parent
@@ -25,11 +24,9 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
         data: with the features of the same records.
         seed: of the sample of points, where there are too many to show.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
     tree = cluster_tree(clustering.tree)
     facts = {
         **page_content(projection, clustering, tree, data, seed),
@@ -37,24 +34,15 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
         "colours": [cluster_colour(i) for i in range(COLOURS)],
         "noiseColour": NOISE_COLOUR,
     }
-    return environment.get_template("template.html").render(
+    page = environment(_HERE).get_template("template.html")
+    return page.render(
         heading=data.heading,
         clustered_in=clustered_in,
         records=len(data),
         shown=min(len(data), POINTS_AT_MOST),
         clusters=len(tree),
-        facts=_embedded(facts),
+        facts=embedded(facts),
         plotly=Markup(get_plotlyjs()),
         style=Markup((_HERE / "style.css").read_text()),
         script=Markup((_HERE / "explorer.js").read_text()),
     )
-
-
-def _embedded(content: dict[str, Any]) -> Any:
-    """Return JSON that is safe inside a script element, whatever its texts hold."""
-    from markupsafe import Markup
-
-    text = orjson.dumps(content).decode()
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)

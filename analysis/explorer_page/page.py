@@ -14,6 +14,7 @@ from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.life_events import EVENT_KINDS
 from analysis.materials import MATERIALS
 from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
+from analysis.page_parts.pages import environment
 from analysis.replay import NPC_KINDS
 from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES
 
@@ -34,14 +35,13 @@ _BYTE = 255
 
 def explorer_page(content: Explored) -> str:
     """Return the page as HTML."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
     columns = life_columns(content.timeline)
     packed = _packed(content, columns)
-    return environment.get_template("template.html").render(
+    page = environment(_HERE).get_template("template.html")
+    return page.render(
         content=content,
         run=content.run,
         summary=content.run.summary,

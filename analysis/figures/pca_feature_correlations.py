@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from analysis.components import ComponentReport
 from analysis.figures.style import EFFECT_MAP, new_figure, style, title
+from analysis.summary import format_number
 
 _COMPONENTS_AT_MOST = 30
 _CELL_WIDTH, _CELL_HEIGHT = 0.4, 0.27
@@ -56,9 +57,8 @@ def _draw_bars(axes: Axes, r2: np.ndarray) -> None:
     places = np.arange(len(r2))
     axes.barh(places, np.clip(np.nan_to_num(r2), 0, 1), 0.7, color=_BAR_COLOUR)
     for place, value in enumerate(r2.tolist()):
-        text = f"{value:.2f}" if np.isfinite(value) else "n/a"
-        axes.text(max(0.0, float(np.nan_to_num(value))) + 0.02, place, text, va="center", fontsize=7.5)
+        axes.text(max(0.0, float(np.nan_to_num(value))) + 0.02, place, format_number(value), va="center", fontsize=7.5)
     axes.set(xlim=(0, 1.18), xticks=[0, 0.5, 1])
-    axes.set_xlabel("R2, cross-validated by life\n(a bar of 0 may be below it)")
+    axes.set_xlabel("R2, cross-validated by life\n(below 0: no bar)")
     axes.axvline(0, color="black", linewidth=0.8)
     axes.tick_params(axis="y", labelleft=False)

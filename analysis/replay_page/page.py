@@ -8,6 +8,7 @@ import numpy as np
 from analysis.clustering import NOISE
 from analysis.materials import HARVESTED, MATERIALS
 from analysis.page_parts.packing import embedded, pack, scripts_of
+from analysis.page_parts.pages import environment
 from analysis.replay import NPC_KINDS, SLOTS, STYLES, Replay
 from analysis.replay_clusters import UNLABELLED, ReplayClusters
 from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
@@ -23,13 +24,12 @@ _SCRIPTS = (
 
 def replay_page(replay: Replay, events: Events, clusters: ReplayClusters | None, title: str) -> str:
     """Return the page as HTML; `title` is the replay's file name."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
     inventories = [[[i.name, i.level, i.quantity, i.slot] for i in items] for items in replay.inventories]
     packed = pack(_tables(replay, events, clusters), {"inventories": inventories})
-    return environment.get_template("template.html").render(
+    page = environment(_HERE).get_template("template.html")
+    return page.render(
         title=title,
         replay=replay,
         policies=sorted(set(replay.players.policies)),

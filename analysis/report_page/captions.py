@@ -45,8 +45,8 @@ CAPTIONS = {
     "cluster_features.png": Caption(
         "How clusters differ",
         "Heat map of Cohen's d, a row a cluster and a column a feature.",
-        "Blue is lower and red is higher than elsewhere, in standard deviations of records. Size is not certainty: the "
-        "tables below tell which differences survive correction.",
+        "Blue is lower and red is higher than in random windows of lives, in standard deviations of records. Size is "
+        "not certainty: the tables below tell which differences survive correction.",
     ),
     "pca_pairs.png": Caption(
         "Principal components",

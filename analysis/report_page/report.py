@@ -8,9 +8,10 @@ from typing import Any
 
 from activation_store.files import read_json
 from analysis.figures.style import cluster_colour
+from analysis.page_parts.pages import environment
 from analysis.report_page.captions import CAPTIONS, caption_of
 from analysis.run_folder import RUN_FILE
-from analysis.summary import format_number
+from analysis.summary import SAME_CLUSTER, format_number
 from analysis.summary_text import format_interval, format_p, format_share
 
 SUMMARY_FILE = "summary.json"
@@ -29,13 +30,10 @@ def report_html(folder: Path) -> str:
     Raises:
         UserError: one of the files cannot be read.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {
+    pages = environment(_HERE, trim=True)
+    pages.filters |= {
         "number": lambda value: format_number(_told(value)),
         "signed": lambda value: format_number(_told(value), sign=True),
         "p": lambda value: format_p(_told(value)),
@@ -46,7 +44,7 @@ def report_html(folder: Path) -> str:
         "by_size": lambda effects: sorted(effects, key=lambda effect: -abs(effect["d_complement"] or 0)),
     }
     run: Any = read_json(folder / RUN_FILE)
-    return environment.get_template("template.html").render(
+    return pages.get_template("template.html").render(
         name=folder.resolve().name,
         run=run,
         summary=read_json(folder / SUMMARY_FILE),
@@ -55,6 +53,7 @@ def report_html(folder: Path) -> str:
         explorer=EXPLORER_FILE,
         command=command_of(run["arguments"]),
         not_repeated=_NOT_REPEATED,
+        same_cluster=SAME_CLUSTER,
         interval=lambda low, high: format_interval(_told(low), _told(high)),
         style=Markup((_HERE / "style.css").read_text()),
     )

@@ -152,6 +152,7 @@ def test_what_cannot_be_told_says_why() -> None:
     found = confounds(variables_of(records, lives), labels, lives, SETTINGS)
     reasons = {confound.name: confound.untold for confound in found.overall}
     assert reasons["episode"] == "all records have the same episode"
+    assert reasons["map"] == "the dump does not tell the map"
     assert reasons["policy"] == "all records have the same policy"
     assert reasons["agent"] == "every life has its own agent: see life"
     assert reasons["tick"] == reasons["row"] == reasons["life"] == ""

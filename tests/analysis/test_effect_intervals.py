@@ -75,6 +75,19 @@ def test_a_dozen_lives_are_wide_rather_than_wrong() -> None:
     assert len(hits) > 200 and np.mean(hits) >= 0.93
 
 
+@pytest.mark.parametrize("holders", [4, 6])
+def test_two_clusters_that_share_a_dump_are_as_sure_of_what_sets_them_apart(holders: int) -> None:
+    """A cluster that holds nearly everything is held against few lives: its interval is as wide as theirs."""
+    settings = Inference(bootstraps=199)
+    rng, lengths = np.random.default_rng([7, holders]), np.full(60, 40)
+    inside = np.concatenate([np.isin(np.arange(n), range(10, 30)) & (i < holders) for i, n in enumerate(lengths)])
+    values = np.concatenate([smooth(rng, n, FEATURES) for n in lengths]) + SHIFT * inside[:, None]
+    found = effect_intervals(values, inside.astype(int), make_lives(lengths), np.zeros(len(values), int), settings)
+    assert np.isfinite(found.complement_low).all()
+    np.testing.assert_allclose(found.complement_low[0], -found.complement_high[1])
+    np.testing.assert_allclose(found.complement_high[0], -found.complement_low[1])
+
+
 def test_less_confidence_gives_shorter_intervals_around_the_estimate() -> None:
     values, labels, each, episode = dump(np.random.default_rng(3), 60, 1, 0.0)
     estimate = effect_sizes(values, labels, each, 0).d_complement

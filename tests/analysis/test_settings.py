@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import command_line
+from analysis.features.registry import EXTENDED_FEATURES
 from analysis.settings import AnalysisSettings
 from tests.planted import planted_metadata
 from user_error import UserError
@@ -48,6 +49,8 @@ def test_other_settings_go_to_another_folder() -> None:
     assert folders[0] == Path("analysis_results/NAME-sub10-c15")
     assert len(set(folders)) == len(folders)
     assert all(len(folder.name) < 200 for folder in folders)
+    every = ",".join(feature.name for feature in EXTENDED_FEATURES)
+    assert len(replace(DEFAULTS, features=every, residualize=every).run_folder.name) < 200
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -125,6 +128,9 @@ def test_options_without_effect_are_told() -> None:
     ]
     metric = replace(DEFAULTS, metric_only=True, umap_pairs=True, hdbscan_min_cluster=20, umap_neighbors=20)
     assert metric.without_effect() == ["no effect with --metric-only: --hdbscan-min-cluster"]
+    intervals = replace(DEFAULTS, metric_only=True, umap_pairs=True, bootstraps=99, confidence=0.9)
+    assert intervals.without_effect() == ["no effect without clusters and components: --bootstraps, --confidence"]
+    assert replace(intervals, cluster_before_umap=True).without_effect() == []
     pca = replace(DEFAULTS, projection="pca", umap_min_dist=0.5, tsne_perplexity=5.0)
     assert len(pca.without_effect()) == 2
 

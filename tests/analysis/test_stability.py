@@ -1,37 +1,41 @@
 """Clusters that are there are found again with other seeds and other lives; clusters of nothing are not."""
 
 import functools
-import os
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from analysis.cluster_method import ClusterMethod
 from analysis.clustering import hdbscan_labels
-from analysis.stability import SEEDS, SeedsBeside, best_overlap, bootstrap_stability, overlap, whole_lives
+from analysis.stability import (
+    SEED_RECORDS,
+    SEEDS,
+    adjusted_rand,
+    best_overlap,
+    bootstrap_stability,
+    overlap,
+    seed_stability,
+    whole_lives,
+)
 from tests.planted_lives import make_lives
+from user_error import UserError
 
 LENGTHS = [20] * 60
 
 
-def project(activations: np.ndarray, seed: int) -> np.ndarray:
+def project(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
     """A random plane: what a seed does to clusters shows at once."""
     directions = np.random.default_rng(seed).normal(size=(activations.shape[1], 2))
     return activations @ directions
 
 
-def fail(activations: np.ndarray, seed: int) -> np.ndarray:
-    raise ValueError("cannot embed")
+def fail(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
+    raise UserError("cannot embed")
 
 
-def lumps(separation: float) -> np.ndarray:
-    rng = np.random.default_rng(0)
+def lumps(separation: float, lives: int = len(LENGTHS)) -> np.ndarray:
+    rng, records = np.random.default_rng(0), lives * LENGTHS[0]
     centres = separation * np.array([[0, 0, 0], [1, 0, 1], [0, 1, 1]])
-    return centres[rng.integers(0, 3, sum(LENGTHS))] + rng.normal(size=(sum(LENGTHS), 3))
+    return centres[rng.integers(0, 3, records)] + rng.normal(size=(records, 3))
 
 
 METHOD = ClusterMethod(project, functools.partial(hdbscan_labels, min_samples=5), min_cluster_size=50)
@@ -63,6 +67,21 @@ def test_clusters_of_nothing_are_not_found_again() -> None:
     assert labels.max() > 2 and np.mean(found.adjusted_rand) < 0.5 and np.nanmean(found.jaccard) < 0.5
 
 
+def nothing(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
+    return np.full(len(points), -1)
+
+
+def test_finding_nothing_again_and_again_is_not_stable() -> None:
+    noise, everything = np.full(9, -1), np.zeros(9, np.int64)
+    assert np.isnan(adjusted_rand(noise, noise))
+    assert adjusted_rand(noise, everything) == adjusted_rand(everything, noise) == 0
+    assert adjusted_rand(everything, everything) == 1
+    blind, points = ClusterMethod(project, nothing, 50), lumps(14.0)
+    assert seed_stability(points, make_lives(LENGTHS), blind, 1).adjusted_rand == (0, 0, 0)
+    found = bootstrap_stability(points[:, :2], np.zeros(len(points), np.int64), make_lives(LENGTHS), blind, 0)
+    assert set(found.adjusted_rand) == {0} and found.jaccard.tolist() == [0]
+
+
 def test_a_sample_looks_for_clusters_of_its_own_scale() -> None:
     asked = []
 
@@ -77,53 +96,28 @@ def test_a_sample_looks_for_clusters_of_its_own_scale() -> None:
     assert asked == [200, 100, 15, 15, 15, 15, 4, 4, 4]
 
 
-def test_seeds_are_tried_in_a_process_of_their_own() -> None:
-    with SeedsBeside(lumps(6.0), make_lives(LENGTHS), METHOD, seed=1) as seeds:
-        found = seeds.result()
-    assert len(found.adjusted_rand) == SEEDS * (SEEDS - 1) // 2 and found.records == sum(LENGTHS)
+def test_other_seeds_are_tried_on_whole_lives() -> None:
+    asked = []
+
+    def note(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
+        asked.append((len(activations), seed, run_records))
+        return project(activations, seed, run_records)
+
+    lengths = [20] * 400
+    method = ClusterMethod(note, METHOD.hdbscan, 50)
+    found = seed_stability(lumps(6.0, 400), make_lives(lengths), method, seed=2**32 - 1)
+        lumps(6.0, 400), make_lives(lengths), ClusterMethod(note, METHOD.hdbscan, 50), seed=2**32 - 1
+    )
+    assert asked == [(SEED_RECORDS, seed, sum(lengths)) for seed in (0, 1, 2)]
+    assert len(found.adjusted_rand) == SEEDS * (SEEDS - 1) // 2 and found.records == SEED_RECORDS
     assert min(found.adjusted_rand) < 1.0  # planes differ, so what is found in them differs
-    with pytest.raises(ValueError, match="cannot embed"):
-        broken = ClusterMethod(fail, METHOD.hdbscan, 50)
-        with SeedsBeside(lumps(1.0), make_lives(LENGTHS), broken, seed=1) as seeds:
-            seeds.result()
 
 
-LEAVING_EARLY = """
-import sys, time
-import numpy as np
-from tests.analysis.test_stability import METHOD, LENGTHS, dawdle
-from analysis.cluster_method import ClusterMethod
-from analysis.stability import SeedsBeside
-from tests.planted_lives import make_lives
-
-if __name__ == "__main__":
-    slow = ClusterMethod(dawdle, METHOD.hdbscan, 50)
-    with SeedsBeside(np.zeros((sum(LENGTHS), 3)), make_lives(LENGTHS), slow, seed=1):
-        time.sleep(float(sys.argv[1]))
-        sys.exit(2)
-"""
-
-
-def dawdle(activations: np.ndarray, seed: int) -> np.ndarray:
-    time.sleep(600)
-    return activations
-
-
-@pytest.mark.parametrize("after_seconds", ["0", "6"])
-def test_leaving_early_waits_for_nothing_and_says_nothing(tmp_path: Path, after_seconds: str) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(LEAVING_EARLY)
-    done = subprocess.run(
-        [sys.executable, str(script), after_seconds], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
-
-
-def test_without_a_seed_there_is_nothing_to_try() -> None:
+def test_why_no_other_seed_can_be_tried() -> None:
     fixed = ClusterMethod(fail, METHOD.hdbscan, 50, seeded=False)
-    with SeedsBeside(lumps(1.0), make_lives(LENGTHS), fixed, seed=1) as seeds:
-        assert seeds.result().untold == "no seed plays a part in these clusters"
+    assert seed_stability(lumps(1.0), make_lives(LENGTHS), fixed, 1).untold == "no seed plays a part in these clusters"
+    broken = ClusterMethod(fail, METHOD.hdbscan, 50)
+    assert seed_stability(lumps(1.0), make_lives(LENGTHS), broken, 1).untold == "cannot embed"
 
 
 def test_overlaps_of_clusters() -> None:

@@ -15,6 +15,7 @@ from analysis.residual_analysis import repeat_without
 from analysis.summarise import summarise
 from analysis.summary import Summary
 from analysis.summary_text import as_text, format_p
+from analysis.terminal import verdict_lines
 from tests.planted import FIGHTING, Planted, planted_dump
 from tests.planted_summary import FAST, METHOD, planted_dataset, planted_summary, statistics_of
 
@@ -120,7 +121,11 @@ def test_too_little_data_gives_nulls_with_a_reason(kept: str) -> None:
     assert "could not be tested" in as_text(summary)
     for confound in summary.confounds:
         assert confound.untold or math.isfinite(confound.share)
+    verdicts = " ".join(summary.verdict)
+    assert ("cannot be told: there are fewer than 6 lives" in verdicts) == (kept != "one tick")
+    assert ("No confound is flagged" in verdicts) == (kept == "one tick")
     if kept == "one life":
+        assert "There are no intervals" in verdicts and "Intervals speak" not in verdicts
         assert summary.stability.untold == "one life cannot be resampled"
         assert all(math.isnan(effect.d_complement_low) for effect in effects)
 
@@ -153,6 +158,34 @@ def test_a_flag_and_a_weak_clustering_are_said_out_loud() -> None:
     assert any("UNSTABLE over other seeds" in line for line in verdict(dataclasses.replace(summary, stability=shaky)))
 
 
+def test_nothing_but_clusters_are_told_where_the_table_tells_them() -> None:
+    many = planted_summary(PLANTED, largest_first(CASES["100 clusters"]))
+    assert any(line.startswith("Cluster 12 and smaller ones") for line in many.verdict)
+    assert "smaller ones" not in verdict_lines(many) and verdict_lines(many).startswith("100 clusters hold")
+
+
+def test_thousands_are_written_in_full(summary: Summary) -> None:
+    effect = dataclasses.replace(
+        fighters(summary).effects[0], survives=True, mean=1023.6, complement_mean=51.25, d_complement=1.0
+    )
+    assert describe([effect], FEATURES[:1]).endswith("higher (1,024 against 51.2)")
+
+
+def test_the_strongest_effects_are_those_whose_size_is_written_beside_them(summary: Summary) -> None:
+    sizes = [abs(effect.d_complement) for effect in fighters(summary).strongest]
+    assert sizes == sorted((abs(effect.d_complement) for effect in fighters(summary).effects), reverse=True)[:5]
+    (everything,) = planted_summary(PLANTED, CASES["one cluster of everything"]).clusters
+    assert len(everything.strongest) == 5
+
+
+def test_small_clusters_that_dissolve_are_told_though_the_index_is_high(summary: Summary) -> None:
+    """The adjusted Rand index is that of the large clusters."""
+    assert not any("Not found again" in line for line in summary.verdict)
+    lost = (*summary.clusters[:-1], dataclasses.replace(summary.clusters[-1], jaccard=0.3))
+    told = verdict(dataclasses.replace(summary, clusters=lost))
+    assert any("Not found again in these bootstraps: cluster 2 (overlap below 0.5)." in line for line in told)
+
+
 def test_descriptions_leave_out_what_is_small_or_did_not_survive(summary: Summary) -> None:
     effects = fighters(summary).effects
     small = tuple(dataclasses.replace(effect, d_complement=0.05) for effect in effects)
@@ -177,7 +210,7 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     summary = summarise(
         data, labels, plain, planted_seeds(), subsample=1, components={0.5: 1}, residualized=again.result
     )
-    assert any("Without tick, which explain" in sentence for sentence in summary.verdict)
+    assert any("Without tick, which takes" in sentence for sentence in summary.verdict)
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
 
 
@@ -188,6 +221,21 @@ def test_regressing_out_what_has_no_part_in_them_leaves_them_as_they_are() -> No
     assert again.result.variance_removed < 0.05 and again.result.adjusted_rand > 0.7
     attacking = [claim for claim in again.result.claims if claim.feature == "is_attacking"]
     assert attacking and all(claim.survives and claim.overlap > 0.7 for claim in attacking)
+
+
+def test_a_difference_is_not_found_again_in_another_cluster() -> None:
+    """Four random parts of each behaviour are no clusters: what is found overlaps each by a quarter at most."""
+    data = planted_dataset(PLANTED)
+    labels = largest_first(4 * PLANTED.behaviour + np.random.default_rng(0).integers(0, 4, RECORDS))
+    again = repeat_without(["self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
+    claims = [claim for claim in again.result.claims if claim.feature == "is_attacking"]
+    assert claims and all(0 < claim.overlap < 0.5 and abs(claim.d_after) > 0.5 for claim in claims)
+    assert not any(claim.survives for claim in claims)
+    summary = summarise(
+        data, labels, statistics_of(data, labels), planted_seeds(), subsample=1, components={0.5: 1},
+        residualized=again.result,
+    )  # fmt: skip
+    assert "and 0 of the" in summary.verdict[-1] and "no cluster like it" in as_text(summary)
 
 
 def test_p_values_are_written_shortly() -> None:
