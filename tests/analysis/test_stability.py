@@ -106,8 +106,6 @@ def test_other_seeds_are_tried_on_whole_lives() -> None:
     lengths = [20] * 400
     method = ClusterMethod(note, METHOD.hdbscan, 50)
     found = seed_stability(lumps(6.0, 400), make_lives(lengths), method, seed=2**32 - 1)
-        lumps(6.0, 400), make_lives(lengths), ClusterMethod(note, METHOD.hdbscan, 50), seed=2**32 - 1
-    )
     assert asked == [(SEED_RECORDS, seed, sum(lengths)) for seed in (0, 1, 2)]
     assert len(found.adjusted_rand) == SEEDS * (SEEDS - 1) // 2 and found.records == SEED_RECORDS
     assert min(found.adjusted_rand) < 1.0  # planes differ, so what is found in them differs
