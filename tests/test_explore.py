@@ -15,14 +15,19 @@ from scipy import stats
 
 from activation_store.files import write_json
 from activation_store.reader import read_metadata
+from activation_store.schema import TILE_COLUMNS
 from analysis.action_words import action_words
+from analysis.confounds import variables_of
 from analysis.effect_sizes import cohens_d, moments
 from analysis.explorer_page.content import Explored, explored
 from analysis.explorer_page.page import explorer_page
+from analysis.explorer_page.views import view_tables
+from analysis.features.observed import Observed
 from analysis.figures.style import cluster_colour
 from analysis.finished_run import read_run
 from analysis.lives import lives_of
 from analysis.materials import MATERIALS, PALETTE
+from analysis.position import positions
 from analysis.run_folder import RUN_FILE
 from analysis.shift_test import shift_test
 from tests.analysed import Analysed
@@ -493,6 +498,23 @@ def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> Non
     page.goto(damaged(page_file, "explorer-content", tmp_path).as_uri())
     page.get_by_text("cannot show its run").wait_for()
     page.close()
+
+
+def test_a_policy_that_does_not_see_its_place_is_drawn_where_it_is(content: Explored) -> None:
+    """What `--env.relative-position` records: rows and columns of view and entities count from the agent."""
+    records, metadata = content.seen.records, content.seen.metadata
+    own = np.stack(positions(records), axis=1)  # (T, 2)
+    tile, entity = records.tile.copy(), records.entity.values.copy()
+    tile[:, :, [TILE_COLUMNS.index("row"), TILE_COLUMNS.index("col")]] -= own[:, None]
+    entity[:, [metadata.entity_columns.index(axis) for axis in ("row", "col")]] -= own[records.entity.owner]
+    relative = replace(records, tile=tile, entity=replace(records.entity, values=entity))
+    tables, expected = view_tables(Observed(relative, metadata)), view_tables(content.seen)
+    assert tables.keys() == expected.keys() and expected["entity.down"].any()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(tables[name], values, err_msg=name)
+    lives = lives_of(records)
+    for one, other in zip(variables_of(relative, lives), variables_of(records, lives), strict=True):
+        np.testing.assert_array_equal(one.category, other.category, err_msg=one.name)
 
 
 def test_lives_beyond_the_limit_are_left_out_and_the_page_says_so(analysed: Analysed, content: Explored) -> None:
