@@ -44,7 +44,7 @@ def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
     for each in numbers:
         best = PENALTIES[losses[each].argmin(axis=0)][None]
         predicted[fold == each] = records.predict(each, records.fit((each,), best))
-    best = PENALTIES[sum(losses.values()).argmin(axis=0)][None]
+    best = PENALTIES[np.sum(list(losses.values()), axis=0).argmin(axis=0)][None]
     return Fitted(predicted, records.in_raw_units(records.fit((), best)))
 
 
@@ -52,17 +52,16 @@ class _Records:
     """Standardised records, fold by fold and block by block, where they are computed with."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, fold: np.ndarray):
-        self.mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
+        rows = {int(each): np.flatnonzero(fold == each) for each in np.unique(fold)}
+        blocks = {each: np.split(here, range(_BLOCK, len(here), _BLOCK)) for each, here in rows.items()}
+        self.mean = x.mean(axis=0, dtype=np.float64)
+        squares = [((x[block] - self.mean) ** 2).sum(axis=0) for some in blocks.values() for block in some]
+        deviation = np.sqrt(np.sum(squares, axis=0) / len(x))
         varies = deviation > _CONSTANT * np.maximum(np.abs(self.mean), 1e-30)
         self.per_unit = np.divide(1, deviation, out=np.zeros_like(deviation), where=varies)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.x: dict[int, list[torch.Tensor]] = {}
-        self.y: dict[int, list[torch.Tensor]] = {}
-        for each in np.unique(fold):
-            rows = np.flatnonzero(fold == each)
-            blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
-            self.x[int(each)] = [self._tensor((x[block] - self.mean) * self.per_unit) for block in blocks]
-            self.y[int(each)] = [self._tensor(y[block]) for block in blocks]
+        self.x = {n: [self._tensor((x[b] - self.mean) * self.per_unit) for b in some] for n, some in blocks.items()}
+        self.y = {n: [self._tensor(y[b]) for b in some] for n, some in blocks.items()}
         self.basis = Basis.of([block for blocks in self.x.values() for block in blocks])
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
@@ -81,8 +80,8 @@ class _Records:
         y = self.y[held_out]
         penalties = weights.shape[1] // y[0].shape[1]
         blocks = zip(log_odds(self.x[held_out], weights), y, strict=True)
-        summed = sum(log_losses(odds, answers.repeat(1, penalties)) for odds, answers in blocks)
-        return summed.reshape(penalties, -1).cpu().numpy()
+        found = torch.stack([log_losses(odds, answers.repeat(1, penalties)) for odds, answers in blocks])
+        return found.sum(dim=0).reshape(penalties, -1).cpu().numpy()
 
     def predict(self, held_out: int, weights: torch.Tensor) -> np.ndarray:
         """Return the log-odds of the records of a fold, (B, T) float64."""

@@ -17,8 +17,9 @@ _CLOSE_ENOUGH = 1e-5
 """Log-loss still to be gained, by the preconditioner's estimate, as a share of that of the share of yeses."""
 
 _WORTH_DROPPING = 0.2
-_SHORTER = 3.0
+_SHORTER, _TIMES_SHORTER_AT_MOST = 3.0, 20
 _ROUNDING = 1e-6
+_TINY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,8 @@ def log_odds(x: Sequence[torch.Tensor], weights: torch.Tensor) -> Iterator[torch
 
 def log_losses(odds: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Sum each column's log-loss, (B, K) log-odds and answers to (K,) float64."""
-    return (torch.nn.functional.softplus(odds) - y * odds).sum(dim=0, dtype=torch.float64)
+    against = odds * (1 - 2 * y)  # softplus(odds) - y odds is the same, and mere rounding where the answer is certain
+    return torch.nn.functional.softplus(against).sum(dim=0, dtype=torch.float64)
 
 
 def solve(training: TrainingSet, basis: Basis, target: torch.Tensor, penalty: torch.Tensor) -> torch.Tensor:
@@ -145,10 +147,13 @@ class _Descent:
         """Move every column along its direction, and find the next one."""
         along = list(self.training.times(self.direction))
         slope = (self.gradient * self.direction).sum(dim=0)
-        length = -slope / self._curvature(along)
-        gradient, power, loss = self.gradient, 2 * self.to_gain, self.loss
+        length = -slope / self._curvature(along).clamp(min=_TINY)
+        gradient, power, loss = self.gradient, (2 * self.to_gain).clamp(min=_TINY), self.loss
         self._move(length, along)
-        while (worse := self.loss > loss * (1 + _ROUNDING)).any():
+        for _ in range(_TIMES_SHORTER_AT_MOST):
+            worse = self.loss > loss * (1 + _ROUNDING)
+            if not worse.any():
+                break
             back = torch.where(worse, length - length / _SHORTER, 0)
             length = length - back
             self._move(-back, along)

@@ -124,7 +124,7 @@ class Predictions:
     """What probes of one input said of records that they were not fitted to, (B, T) each, NaN where not applicable.
 
     Attributes:
-        real: of the targets.
+        real: of the targets, in their units; of yes-or-no targets log-odds.
         control: of the control tasks; empty unless asked for.
         directions: linear read-outs fitted to all records; None for networks.
     """
