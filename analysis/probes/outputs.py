@@ -33,7 +33,7 @@ def save_directions(folder: RunFolder, directions: dict[str, np.ndarray]) -> Non
 
     about = {
         "names": "DUMP/LAYER/TARGET/weight and DUMP/LAYER/TARGET/bias",
-        "use": "raw activation @ weight + bias predicts the target in its unit; a yes-or-no target as 0 and 1",
+        "use": "raw activation @ weight + bias predicts the target in its unit, or the log-odds of a yes",
         "targets": json.dumps(sorted({name.split("/")[-2] for name in directions})),
     }
     folder.save_bytes("probe_directions.safetensors", save(directions, metadata=about))

@@ -1,5 +1,6 @@
 """All probes of one dump: every input and target, linear and not, and the control tasks of the memories."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -123,7 +124,7 @@ class Predictions:
     """What probes of one input said of records that they were not fitted to, (B, T) each, NaN where not applicable.
 
     Attributes:
-        real: of the targets.
+        real: of the targets, in their units; of yes-or-no targets log-odds.
         control: of the control tasks; empty unless asked for.
         directions: linear read-outs fitted to all records; None for networks.
     """
@@ -157,22 +158,26 @@ class Task:
         return found
 
     def linear(self, x: np.ndarray, with_control: bool) -> Predictions:
-        """Fit and cross-validate linear probes of an input, (B, C)."""
+        """Fit and cross-validate linear probes of an input, (B, C): ridge or, for yes-or-no targets, logistic."""
+        from analysis.probes.logistic import fit_logistic
+
         targets = self.data.targets
         real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
-        weight = np.full((x.shape[1], targets.shape[1]), np.nan)
-        bias, penalty = np.full((2, targets.shape[1]), np.nan)
-        for rows, columns in self.alike:
+        weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
+        ways = ((fit_ridge, ~self.yes_or_no), (fit_logistic, self.yes_or_no))
+        for (rows, together), (fit, theirs) in itertools.product(self.alike, ways):
+            columns = together[theirs[together]]
             here, count = np.ix_(rows, columns), len(columns)
+            if not count:
+                continue
             y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
-            fitted = fit_ridge(x if rows.all() else x[rows], y, self.fold[rows])
+            fitted = fit(x if rows.all() else x[rows], y, self.fold[rows])
             real[here] = fitted.predicted[:, :count]
             if with_control:
                 control[here] = fitted.predicted[:, count:]
             found = fitted.directions
             weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
-            penalty[columns] = found.penalty[:count]
-        return Predictions(real, control, Directions(weight, bias, penalty))
+        return Predictions(real, control, Directions(weight, bias))
 
     def networks(self, x: np.ndarray, with_control: bool) -> Predictions:
         """Train and cross-validate networks on an input, (B, C); those of controls share nothing with the others."""

@@ -1,4 +1,4 @@
-"""Linear probes: ridge regressions on standardised inputs, for all targets, folds and penalties at once.
+"""Linear probes of numeric targets: ridge regressions on standardised inputs, for all folds and penalties at once.
 
 All that a ridge regression needs of its records are sums of products. Those are taken once a fold; every training set
 is a sum of folds, and one eigendecomposition of its correlation matrix serves all penalties and targets.
@@ -64,17 +64,15 @@ class Moments:
 
 @dataclass(frozen=True)
 class Directions:
-    """Linear read-outs: input @ weight + bias predicts each target in its own unit.
+    """Linear read-outs: input @ weight + bias predicts each target in its own unit, or its log-odds if it is yes-or-no.
 
     Attributes:
         weight: (C, T) float64, a unit of the raw input each.
         bias: (T,) float64.
-        penalty: that was chosen for each target, (T,) float64.
     """
 
     weight: np.ndarray
     bias: np.ndarray
-    penalty: np.ndarray
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Predict targets of records, (B, C) to (B, T) float64."""
@@ -101,7 +99,7 @@ class Spectrum:
         """Fit every target with its own penalty, (T,)."""
         shrunk = self.projected / (self.values[:, None] + penalty)
         weight = (self.vectors @ shrunk) * self.per_unit[:, None]
-        return Directions(weight, self.target_mean - self.mean @ weight, penalty)
+        return Directions(weight, self.target_mean - self.mean @ weight)
 
     def validation_loss(self, held_out: Moments, penalties: np.ndarray) -> np.ndarray:
         """Return the sum of squared errors on other records for every penalty and target, (P, T)."""
