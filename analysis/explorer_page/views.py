@@ -6,6 +6,7 @@ from activation_store.records import Records
 from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW
 from analysis.features.observed import Observed
 from analysis.materials import MATERIALS
+from analysis.position import positions
 from user_error import UserError
 
 SIDE = 15
@@ -41,19 +42,19 @@ def view_tables(seen: Observed) -> dict[str, np.ndarray]:
         "entity.kind": np.maximum(seen.entity("npc_type"), 0)[others],
         "entity.id": seen.entity("id")[others],
         "entity.health": seen.entity("health")[others],
-        "entity.down": (seen.entity("row") - seen.own("row")[seen.entity_owner])[others],
-        "entity.right": (seen.entity("col") - seen.own("col")[seen.entity_owner])[others],
+        "entity.down": (seen.entity("row") - seen.own_as_seen("row")[seen.entity_owner])[others],
+        "entity.right": (seen.entity("col") - seen.own_as_seen("col")[seen.entity_owner])[others],
         "attack.target": np.where((target >= 0) & others[target], before[target] - starts[:-1], -1),
     }
 
 
 def _first_tiles(records: Records) -> np.ndarray:
-    """Return row and column of each view's first tile, (T, 2), after proving that views are whole."""
+    """Return the row and column of the map of each view's first tile, (T, 2), after proving that views are whole."""
     row, col, material = (records.tile[:, :, TILE_COLUMNS.index(name)] for name in TILE_COLUMNS)  # (T, 225) each
     place = np.arange(TILES_IN_VIEW)
     whole = (row == row[:, :1] + place // SIDE).all() and (col == col[:, :1] + place % SIDE).all()
     known = (material >= 0).all() and (material < len(MATERIALS)).all()
-    first = np.stack([row[:, 0], col[:, 0]], axis=1).astype(np.int64)
+    first = np.stack(positions(records), axis=1).astype(np.int64) - _REACH
     if not (whole and known and (first >= 0).all() and (first < _LARGEST_MAP).all()):
         raise UserError(
             f"the dump's views are not {SIDE} x {SIDE} tiles of the game's {len(MATERIALS)} materials, so they cannot "
