@@ -31,12 +31,12 @@ def _visible_npcs(seen: Observed) -> np.ndarray:
     return ragged.count(seen.is_npc, seen.entity_owner, len(seen))
 
 
-def _visible_players(seen: Observed) -> np.ndarray:
-    return ragged.count(seen.is_player, seen.entity_owner, len(seen))
-
-
 def _visible_entities(seen: Observed) -> np.ndarray:
-    return _visible_npcs(seen) + _visible_players(seen)
+    return seen.records.entity.counts - ragged.count(seen.is_self, seen.entity_owner, len(seen))
+
+
+def _visible_players(seen: Observed) -> np.ndarray:
+    return _visible_entities(seen) - _visible_npcs(seen)
 
 
 def in_combat(seen: Observed) -> np.ndarray:
