@@ -19,7 +19,7 @@ _CONSTANT = 1e-9
 """Standard deviation, relative to the magnitude, below which a column does not vary but is rounded."""
 
 
-def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
+def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, penalties: np.ndarray = PENALTIES) -> Fitted:
     """Fit and cross-validate logistic regressions; each penalty is chosen on folds that the fit is not tested on.
 
     For each fold, penalties are compared by their log-loss on either neighbour in a ring of folds, fitted without both.
@@ -28,23 +28,24 @@ def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
         x: input, (B, C) float32.
         y: targets, (B, T) float64, 0 and 1, both of them in at least three folds.
         fold: of each record, (B,) int64, at least three.
+        penalties: to choose from, (P,) float64, above 0.
 
     Returns:
         Predictions and read-outs in log-odds.
     """
     records = _Records(x, y, fold)
     numbers = [int(each) for each in np.unique(fold)]
-    losses = {each: np.zeros((len(PENALTIES), y.shape[1])) for each in numbers}
-    every = np.repeat(PENALTIES[:, None], y.shape[1], axis=1)  # (P, T)
+    losses = {each: np.zeros((len(penalties), y.shape[1])) for each in numbers}
+    every = np.repeat(penalties[:, None], y.shape[1], axis=1)  # (P, T)
     for one, other in zip(numbers, numbers[1:] + numbers[:1], strict=True):
         weights = records.fit((one, other), every)
         for left_out, held_out in ((one, other), (other, one)):
             losses[left_out] += records.losses(held_out, weights)
     predicted = np.empty(y.shape)
     for each in numbers:
-        best = PENALTIES[losses[each].argmin(axis=0)][None]
+        best = penalties[losses[each].argmin(axis=0)][None]
         predicted[fold == each] = records.predict(each, records.fit((each,), best))
-    best = PENALTIES[np.sum(list(losses.values()), axis=0).argmin(axis=0)][None]
+    best = penalties[np.sum(list(losses.values()), axis=0).argmin(axis=0)][None]
     return Fitted(predicted, records.in_raw_units(records.fit((), best)))
 
 

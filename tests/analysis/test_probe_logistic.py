@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from analysis.probes import logistic, logistic_solver
+from analysis.probes import logistic_solver
 from analysis.probes.logistic import fit_logistic
 from analysis.probes.logistic_solver import Basis, TrainingSet, solve
 
@@ -46,7 +46,7 @@ def tensors(*arrays: np.ndarray) -> list[list[torch.Tensor]]:
 
 @pytest.mark.parametrize(("close_enough", "tolerance"), [(1e-10, 1e-3), (None, 0.05)])
 def test_it_is_the_librarys(
-    rng: np.random.Generator, monkeypatch, close_enough: float | None, tolerance: float
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, close_enough: float | None, tolerance: float
 ) -> None:
     if close_enough:
         monkeypatch.setattr(logistic_solver, "_CLOSE_ENOUGH", close_enough)
@@ -71,7 +71,9 @@ def test_it_is_the_librarys(
         assert -1e-6 < difference < 1e-3 * entropy
 
 
-def test_the_solution_does_not_depend_on_the_preconditioner(rng: np.random.Generator, monkeypatch) -> None:
+def test_the_solution_does_not_depend_on_the_preconditioner(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(logistic_solver, "_CLOSE_ENOUGH", 1e-10)
     raw = correlated(rng)
     blocks, answers = tensors(StandardScaler().fit_transform(raw)[:, 4:], labels(raw, rng))
@@ -81,13 +83,12 @@ def test_the_solution_does_not_depend_on_the_preconditioner(rng: np.random.Gener
     np.testing.assert_allclose(one, other, atol=2e-3 * float(one.abs().max()))
 
 
-def test_penalties_are_chosen_by_log_loss_on_other_folds(rng: np.random.Generator, monkeypatch) -> None:
+def test_penalties_are_chosen_by_log_loss_on_other_folds(rng: np.random.Generator) -> None:
     """The whole nested cross-validation again, with scikit-learn's: the same predictions, also of rare events."""
     penalties = np.array([1e-3, 1e-1, 10])
-    monkeypatch.setattr(logistic, "PENALTIES", penalties)
     x = correlated(rng)
     y = labels(x, rng)
-    predicted = fit_logistic(x, y, FOLD).predicted
+    predicted = fit_logistic(x, y, FOLD, penalties).predicted
     for test in range(4):
         for column in range(3):
             loss = np.zeros(len(penalties))
