@@ -25,6 +25,7 @@ from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.inputs import Input, inputs_named, recorded
 from analysis.probes.logistic import fit_logistic
 from analysis.probes.probing import PROBES, mean_of_the_rest, probe, why_not
+from analysis.probes.ridge import Penalties
 from analysis.probes.scores import losses
 from analysis.probes.splits import folds_of_worlds
 from analysis.probes.target import Target
@@ -133,7 +134,9 @@ def compare_classifiers(
 
 def our_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:
     """Return the predictions of unseen records for every penalty."""
-    return [fit_logistic(x, y, fold, np.array([penalty])).predicted for penalty in PENALTIES]
+    folds, every = np.unique(fold).tolist(), np.ones(y.shape[1])
+    same = (Penalties(dict.fromkeys(folds, penalty * every), penalty * every) for penalty in PENALTIES)
+    return [fit_logistic(x, y, fold, penalties).predicted for penalties in same]
 
 
 def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:

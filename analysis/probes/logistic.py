@@ -1,52 +1,37 @@
-"""Linear probes of yes-or-no targets: L2-regularised logistic regressions on standardised inputs.
-
-For all targets and penalties at once; see `logistic_solver`.
-"""
+"""Linear probes of yes-or-no targets: L2-regularised logistic regressions, all targets at once."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from analysis.probes.logistic_solver import Basis, TrainingSet, log_losses, log_odds, solve
-from analysis.probes.ridge import Directions, Fitted
-
-PENALTIES = np.logspace(-6, 1, 8)
-"""Tried for every target, in units of the curvature at its share of yeses, as the ridge regression's are of 1."""
+from analysis.probes.logistic_solver import Basis, TrainingSet, log_odds, solve
+from analysis.probes.ridge import Directions, Fitted, Penalties
 
 _BLOCK = 4096
 _CONSTANT = 1e-9
 """Standard deviation, relative to the magnitude, below which a column does not vary but is rounded."""
 
 
-def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, penalties: np.ndarray = PENALTIES) -> Fitted:
-    """Fit and cross-validate logistic regressions; each penalty is chosen on folds that the fit is not tested on.
-
-    For each fold, penalties are compared by their log-loss on either neighbour in a ring of folds, fitted without both.
+def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, penalties: Penalties) -> Fitted:
+    """Fit and cross-validate logistic regressions.
 
     Args:
         x: input, (B, C) float32.
         y: targets, (B, T) float64, 0 and 1, both of them in at least three folds.
         fold: of each record, (B,) int64, at least three.
-        penalties: to choose from, (P,) float64, above 0.
+        penalties: in units of the curvature p (1 - p) at each target's share p of yeses, where the ridge regression's
+            are in units of its own, 1: so those that a ridge regression has chosen serve here too, and save nearly all
+            of the work.
 
     Returns:
         Predictions and read-outs in log-odds.
     """
     records = _Records(x, y, fold)
-    numbers = [int(each) for each in np.unique(fold)]
-    losses = {each: np.zeros((len(penalties), y.shape[1])) for each in numbers}
-    every = np.repeat(penalties[:, None], y.shape[1], axis=1)  # (P, T)
-    for one, other in zip(numbers, numbers[1:] + numbers[:1], strict=True):
-        weights = records.fit((one, other), every)
-        for left_out, held_out in ((one, other), (other, one)):
-            losses[left_out] += records.losses(held_out, weights)
     predicted = np.empty(y.shape)
-    for each in numbers:
-        best = penalties[losses[each].argmin(axis=0)][None]
-        predicted[fold == each] = records.predict(each, records.fit((each,), best))
-    best = penalties[np.sum(list(losses.values()), axis=0).argmin(axis=0)][None]
-    return Fitted(predicted, records.in_raw_units(records.fit((), best)))
+    for each, chosen in penalties.of_fold.items():
+        predicted[fold == each] = records.predict(each, records.fit((each,), chosen))
+    return Fitted(predicted, records.in_raw_units(records.fit((), penalties.overall)), penalties)
 
 
 class _Records:
@@ -69,20 +54,11 @@ class _Records:
         return torch.from_numpy(values.astype(np.float32)).to(self.device)
 
     def fit(self, left_out: Sequence[int], penalties: np.ndarray) -> torch.Tensor:
-        """Fit all targets to the other folds, with penalties of (P, T): weights and intercepts, (C + 1, P x T)."""
+        """Fit all targets to the other folds, with penalties of (T,): weights and intercepts, (C + 1, T)."""
         others = [each for each in self.x if each not in left_out]
         x, y = ([block for each in others for block in folds[each]] for folds in (self.x, self.y))
-        target = torch.arange(penalties.shape[1], device=self.device).repeat(len(penalties))
-        penalty = torch.from_numpy(penalties.ravel()).to(self.device)
-        return solve(TrainingSet(x, y), self.basis, target, penalty)
-
-    def losses(self, held_out: int, weights: torch.Tensor) -> np.ndarray:
-        """Return the log-losses of the records of a fold, summed, of every penalty and target, (P, T)."""
-        y = self.y[held_out]
-        penalties = weights.shape[1] // y[0].shape[1]
-        blocks = zip(log_odds(self.x[held_out], weights), y, strict=True)
-        found = torch.stack([log_losses(odds, answers.repeat(1, penalties)) for odds, answers in blocks])
-        return found.sum(dim=0).reshape(penalties, -1).cpu().numpy()
+        target = torch.arange(len(penalties), device=self.device)
+        return solve(TrainingSet(x, y), self.basis, target, torch.from_numpy(penalties).to(self.device))
 
     def predict(self, held_out: int, weights: torch.Tensor) -> np.ndarray:
         """Return the log-odds of the records of a fold, (B, T) float64."""

@@ -1,6 +1,5 @@
 """All probes of one dump: every input and target, linear and not, and the control tasks of the memories."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ import numpy as np
 from analysis.probes.controls import shifted_within_lives
 from analysis.probes.dataset import ProbeData
 from analysis.probes.inputs import Input
-from analysis.probes.ridge import Directions, fit_ridge
+from analysis.probes.ridge import Directions, Fitted, fit_ridge
 from analysis.probes.scores import Losses, losses
 from analysis.probes.splits import folds_of_worlds
 from analysis.probes.target import Target
@@ -159,19 +158,14 @@ class Task:
 
     def linear(self, x: np.ndarray, with_control: bool) -> Predictions:
         """Fit and cross-validate linear probes of an input, (B, C): ridge or, for yes-or-no targets, logistic."""
-        from analysis.probes.logistic import fit_logistic
-
         targets = self.data.targets
         real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
         weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
-        ways = ((fit_ridge, ~self.yes_or_no), (fit_logistic, self.yes_or_no))
-        for (rows, together), (fit, theirs) in itertools.product(self.alike, ways):
-            columns = together[theirs[together]]
+        for rows, columns in self.alike:
             here, count = np.ix_(rows, columns), len(columns)
-            if not count:
-                continue
             y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
-            fitted = fit(x if rows.all() else x[rows], y, self.fold[rows])
+            ranked = np.tile(self.yes_or_no[columns], 1 + with_control)
+            fitted = fit_linear(x if rows.all() else x[rows], y, self.fold[rows], ranked)
             real[here] = fitted.predicted[:, :count]
             if with_control:
                 control[here] = fitted.predicted[:, count:]
@@ -202,6 +196,27 @@ class Task:
             part = losses(predicted[here], y[here], mean, data.world[rows], data.worlds, self.yes_or_no[columns])
             lost[:, columns], stake[:, columns] = part.lost, part.stake
         return Losses(lost, stake)
+
+
+def fit_linear(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray) -> Fitted:
+    """Fit and cross-validate ridge regressions and, of yes-or-no targets, logistic regressions with their penalties.
+
+    Args:
+        x: input, (B, C) float32.
+        y: targets, (B, T) float64, finite.
+        fold: of each record, (B,) int64, at least three.
+        yes_or_no: which targets are, (T,) bool.
+    """
+    ridge = fit_ridge(x, y, fold)
+    if not yes_or_no.any():
+        return ridge
+    from analysis.probes.logistic import fit_logistic
+
+    logistic = fit_logistic(x, y[:, yes_or_no], fold, ridge.penalties.of_targets(yes_or_no))
+    ridge.predicted[:, yes_or_no] = logistic.predicted
+    ridge.directions.weight[:, yes_or_no] = logistic.directions.weight
+    ridge.directions.bias[yes_or_no] = logistic.directions.bias
+    return ridge
 
 
 def alike(applies: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -114,16 +114,35 @@ class Spectrum:
 
 
 @dataclass(frozen=True)
+class Penalties:
+    """The penalties that were chosen for T targets.
+
+    Attributes:
+        of_fold: left-out fold -> what the others chose for its fit, (T,) each.
+        overall: what all folds chose for the fit to all records, (T,).
+    """
+
+    of_fold: dict[int, np.ndarray]
+    overall: np.ndarray
+
+    def of_targets(self, targets: np.ndarray) -> "Penalties":
+        """Return those of some targets, (T,) bool."""
+        return Penalties({fold: chosen[targets] for fold, chosen in self.of_fold.items()}, self.overall[targets])
+
+
+@dataclass(frozen=True)
 class Fitted:
     """Linear probes of one input.
 
     Attributes:
         predicted: of records that the fit has not seen, (B, T) float64.
         directions: fitted to all records.
+        penalties: that were chosen.
     """
 
     predicted: np.ndarray
     directions: Directions
+    penalties: Penalties
 
 
 def fit_ridge(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
@@ -134,16 +153,18 @@ def fit_ridge(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
         y: targets, (B, T) float64, finite.
         fold: of each record, (B,) int64, at least three.
     """
-    numbers = np.unique(fold)
+    numbers = [int(each) for each in np.unique(fold)]
     sums = {each: Moments.of(x[fold == each], y[fold == each]) for each in numbers}
     alone = {each: _without(sums, each) for each in numbers}
     outer = sum(alone[each].validation_loss(sums[each], PENALTIES) for each in numbers)
     inner = _inner_losses(sums)
+    penalties = Penalties(
+        {each: PENALTIES[inner[each].argmin(axis=0)] for each in numbers}, PENALTIES[np.argmin(outer, axis=0)]
+    )
     predicted = np.empty(y.shape)
     for each in numbers:
-        chosen = PENALTIES[inner[each].argmin(axis=0)]
-        predicted[fold == each] = alone[each].fit(chosen).predict(x[fold == each])
-    return Fitted(predicted, _without(sums).fit(PENALTIES[np.argmin(outer, axis=0)]))
+        predicted[fold == each] = alone[each].fit(penalties.of_fold[each]).predict(x[fold == each])
+    return Fitted(predicted, _without(sums).fit(penalties.overall), penalties)
 
 
 def _without(sums: dict[int, Moments], *left_out: int) -> Spectrum:

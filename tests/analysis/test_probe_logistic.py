@@ -8,8 +8,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from analysis.probes import logistic_solver
-from analysis.probes.logistic import fit_logistic
 from analysis.probes.logistic_solver import Basis, TrainingSet, solve
+from analysis.probes.probing import fit_linear
+from analysis.probes.ridge import Fitted, fit_ridge
 
 RECORDS = 3000
 FOLD = np.arange(RECORDS) % 4
@@ -83,34 +84,39 @@ def test_the_solution_does_not_depend_on_the_preconditioner(
     np.testing.assert_allclose(one, other, atol=2e-3 * float(one.abs().max()))
 
 
-def test_penalties_are_chosen_by_log_loss_on_other_folds(rng: np.random.Generator) -> None:
-    """The whole nested cross-validation again, with scikit-learn's: the same predictions, also of rare events."""
-    penalties = np.array([1e-3, 1e-1, 10])
+def fit(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
+    """Fit as probes are fitted: every target is yes-or-no."""
+    return fit_linear(x, y, fold, np.ones(y.shape[1], bool))
+
+
+def test_it_is_cross_validated_with_the_penalties_of_the_ridge_regression(rng: np.random.Generator) -> None:
+    """The whole cross-validation again, with scikit-learn's: the same predictions, also of rare events."""
     x = correlated(rng)
     y = labels(x, rng)
-    predicted = fit_logistic(x, y, FOLD, penalties).predicted
-    for test in range(4):
-        for column in range(3):
-            loss = np.zeros(len(penalties))
-            for held_out in ((test + 1) % 4, (test - 1) % 4):
-                rest, there = (test != FOLD) & (held_out != FOLD), held_out == FOLD
-                scaler = StandardScaler().fit(x[rest].astype(float))
-                for i, penalty in enumerate(penalties):
-                    fitted = library(scaler.transform(x[rest]), y[rest, column], penalty)
-                    loss[i] += log_loss(
-                        y[there, column], fitted.predict_proba(scaler.transform(x[there])), labels=[0, 1]
-                    )
-            rest = test != FOLD
-            scaler = StandardScaler().fit(x[rest].astype(float))
-            best = library(scaler.transform(x[rest]), y[rest, column], penalties[loss.argmin()])
-            theirs = best.decision_function(scaler.transform(x[test == FOLD]))
-            np.testing.assert_allclose(predicted[test == FOLD, column], theirs, atol=0.1, rtol=0.02)
+    found = fit(x, y, FOLD)
+    assert found.penalties.of_fold.keys() == {0, 1, 2, 3}
+    for test, penalties in fit_ridge(x, y, FOLD).penalties.of_fold.items():
+        rest = test != FOLD
+        scaler = StandardScaler().fit(x[rest].astype(float))
+        for column, penalty in enumerate(penalties):
+            theirs = library(scaler.transform(x[rest]), y[rest, column], penalty)
+            expected = theirs.decision_function(scaler.transform(x[test == FOLD]))
+            np.testing.assert_allclose(found.predicted[test == FOLD, column], expected, atol=0.1, rtol=0.02)
+
+
+def test_numbers_beside_yes_or_no_targets_are_the_ridge_regressions(rng: np.random.Generator) -> None:
+    x = correlated(rng)
+    y = np.column_stack([x[:, 5] + rng.normal(size=RECORDS), labels(x, rng)[:, 0], x[:, 8]])
+    ridge, both = fit_ridge(x, y, FOLD), fit_linear(x, y, FOLD, np.array([False, True, False]))
+    np.testing.assert_array_equal(both.predicted[:, [0, 2]], ridge.predicted[:, [0, 2]])
+    np.testing.assert_array_equal(both.directions.weight[:, [0, 2]], ridge.directions.weight[:, [0, 2]])
+    assert both.predicted[:, 1].min() < -1 < ridge.predicted[:, 1].min()  # log-odds, not shares
 
 
 def test_planted_events_are_found_and_coins_are_not(rng: np.random.Generator) -> None:
     x = correlated(rng)
     y = labels(x, rng)
-    fitted = fit_logistic(x, y, FOLD)
+    fitted = fit(x, y, FOLD)
     common, rare, coin = (roc_auc_score(y[:, i], fitted.predicted[:, i]) for i in range(3))
     assert common > 0.75 and rare > 0.75 and abs(coin - 0.5) < 0.04
     odds = x @ fitted.directions.weight + fitted.directions.bias
@@ -123,7 +129,7 @@ def test_planted_events_are_found_and_coins_are_not(rng: np.random.Generator) ->
 def test_what_can_be_told_without_a_fault_stays_finite(rng: np.random.Generator) -> None:
     x = rng.normal(size=(400, 5)).astype(np.float32)
     x[:, 1] = x[:, 0] * 1000  # the same again
-    fitted = fit_logistic(x, (x[:, :1] > 1).astype(float), np.arange(400) % 3)
+    fitted = fit(x, (x[:, :1] > 1).astype(float), np.arange(400) % 3)
     assert np.isfinite(fitted.predicted).all() and np.isfinite(fitted.directions.weight).all()
     assert roc_auc_score(x[:, 0] > 1, fitted.predicted[:, 0]) > 0.999
 
@@ -131,7 +137,7 @@ def test_what_can_be_told_without_a_fault_stays_finite(rng: np.random.Generator)
 def test_another_folds_answers_cannot_help(rng: np.random.Generator) -> None:
     """A leak between folds would show here: the input names the record, and answers are coin flips."""
     y, fold = rng.integers(0, 2, (120, 1)).astype(float), np.arange(120) % 4
-    predicted = fit_logistic(np.eye(120, dtype=np.float32), y, fold).predicted
+    predicted = fit(np.eye(120, dtype=np.float32), y, fold).predicted
     for each in range(4):
         np.testing.assert_allclose(np.ptp(predicted[fold == each]), 0, atol=1e-3)
 
@@ -139,7 +145,7 @@ def test_another_folds_answers_cannot_help(rng: np.random.Generator) -> None:
 def test_a_column_that_only_the_test_records_vary_in_is_not_used(rng: np.random.Generator) -> None:
     x, fold = rng.normal(size=(400, 3)).astype(np.float32), np.arange(400) % 4
     y = (x[:, :1] + rng.logistic(size=(400, 1)) > 0).astype(float)
-    before = fit_logistic(x, y, fold).predicted
+    before = fit(x, y, fold).predicted
     strange = np.column_stack([x, np.where(fold == 0, 1e4 * rng.normal(size=400), 5)]).astype(np.float32)
-    after = fit_logistic(strange, y, fold).predicted
+    after = fit(strange, y, fold).predicted
     np.testing.assert_allclose(after[fold == 0], before[fold == 0], atol=0.02)
