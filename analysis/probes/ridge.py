@@ -1,7 +1,7 @@
 """Linear probes of numeric targets: ridge regressions on standardised inputs, for all folds and penalties at once.
 
 All that a ridge regression needs of its records are sums of products. Those are taken once a fold; every training set
-is a sum of folds, and one eigendecomposition of its correlation matrix serves all penalties and targets.
+is a sum of folds, and one factor of its correlation matrix and a penalty serves all targets.
 """
 
 import itertools
@@ -79,27 +79,36 @@ class Directions:
         return x @ self.weight + self.bias
 
 
-class Spectrum:
+class NormalEquations:
     """Ridge regressions on one training set, ready for any penalty."""
 
     def __init__(self, moments: Moments):
-        """Decompose the correlations of the training set's input."""
+        """Standardise the training set's input."""
         self.mean, self.target_mean = moments.x / moments.count, moments.y / moments.count
         covariance = moments.xx / moments.count - np.outer(self.mean, self.mean)
         deviation = np.sqrt(np.maximum(np.diag(covariance), 0))
         varies = deviation > _CONSTANT * np.maximum(np.abs(self.mean), 1e-30)
         self.per_unit = np.divide(1, deviation, out=np.zeros_like(deviation), where=varies)
-        correlation = covariance * np.outer(self.per_unit, self.per_unit)
-        self.values, self.vectors = np.linalg.eigh(correlation)
-        self.values = np.maximum(self.values, 0)
+        self.correlation = covariance * np.outer(self.per_unit, self.per_unit)
         with_targets = moments.xy / moments.count - np.outer(self.mean, self.target_mean)
-        self.projected = self.vectors.T @ (with_targets * self.per_unit[:, None])  # (C, T)
+        self.with_targets = with_targets * self.per_unit[:, None]  # (C, T)
 
     def fit(self, penalty: np.ndarray) -> Directions:
         """Fit every target with its own penalty, (T,)."""
-        shrunk = self.projected / (self.values[:, None] + penalty)
-        weight = (self.vectors @ shrunk) * self.per_unit[:, None]
+        weight = np.empty(self.with_targets.shape)
+        for each in np.unique(penalty):
+            theirs = penalty == each
+            weight[:, theirs] = self._solve(each, self.with_targets[:, theirs]) * self.per_unit[:, None]
         return Directions(weight, self.target_mean - self.mean @ weight)
+
+    def _solve(self, penalty: float, with_targets: np.ndarray) -> np.ndarray:
+        # Eight Cholesky factors, one a penalty, take a fraction of the time of one eigendecomposition.
+        from scipy.linalg import cho_factor, cho_solve
+
+        system = self.correlation.copy()
+        system.flat[:: len(system) + 1] += penalty
+        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        return cho_solve(factor, with_targets, check_finite=False)
 
     def validation_loss(self, held_out: Moments, penalties: np.ndarray) -> np.ndarray:
         """Return the sum of squared errors on other records for every penalty and target, (P, T)."""
@@ -167,8 +176,8 @@ def fit_ridge(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
     return Fitted(predicted, _without(sums).fit(penalties.overall), penalties)
 
 
-def _without(sums: dict[int, Moments], *left_out: int) -> Spectrum:
-    return Spectrum(Moments.total(part for each, part in sums.items() if each not in left_out))
+def _without(sums: dict[int, Moments], *left_out: int) -> NormalEquations:
+    return NormalEquations(Moments.total(part for each, part in sums.items() if each not in left_out))
 
 
 def _inner_losses(sums: dict[int, Moments]) -> dict[int, np.ndarray]:

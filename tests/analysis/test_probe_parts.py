@@ -12,7 +12,7 @@ from analysis.probes.controls import shifted_within_lives
 from analysis.probes.inference import Resamples
 from analysis.probes.inputs import inputs_named
 from analysis.probes.probing import mean_of_the_rest
-from analysis.probes.ridge import PENALTIES, Moments, Spectrum, fit_ridge
+from analysis.probes.ridge import PENALTIES, Moments, NormalEquations, fit_ridge
 from analysis.probes.scores import losses
 from analysis.probes.similarity import debiased_cka, similarities
 from analysis.probes.splits import folds_of_worlds
@@ -35,7 +35,7 @@ def test_ridge_is_the_librarys(rng: np.random.Generator) -> None:
     x[:, 3] = 7  # a column that never changes
     y = x[:, :2] @ rng.normal(size=(2, 3)) + rng.normal(size=(300, 3))
     for penalty in (1e-3, 1.0):
-        ours = Spectrum(Moments.of(x, y)).fit(np.full(3, penalty)).predict(x)
+        ours = NormalEquations(Moments.of(x, y)).fit(np.full(3, penalty)).predict(x)
         scaled = StandardScaler().fit_transform(x)
         theirs = Ridge(penalty * len(x)).fit(scaled, y).predict(scaled)
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
@@ -51,9 +51,11 @@ def test_every_record_is_predicted_by_probes_fitted_and_tuned_on_other_folds(rng
         for held_out in rest:
             train = Moments.of(x[(fold != test) & (fold != held_out)], y[(fold != test) & (fold != held_out)])
             for i, penalty in enumerate(PENALTIES):
-                error = Spectrum(train).fit(np.array([penalty])).predict(x[fold == held_out]) - y[fold == held_out]
+                error = (
+                    NormalEquations(train).fit(np.array([penalty])).predict(x[fold == held_out]) - y[fold == held_out]
+                )
                 loss[i] += (error**2).sum()
-        best = Spectrum(Moments.of(x[fold != test], y[fold != test])).fit(PENALTIES[[loss.argmin()]])
+        best = NormalEquations(Moments.of(x[fold != test], y[fold != test])).fit(PENALTIES[[loss.argmin()]])
         np.testing.assert_allclose(fitted.predicted[fold == test], best.predict(x[fold == test]), atol=1e-8)
 
 
