@@ -98,7 +98,7 @@ def check_activations(records: Records, layer: str) -> None:
     """Refuse activations that have no structure to look for.
 
     Raises:
-        UserError: one is NaN or infinite, or all are the same.
+        UserError: one is NaN, infinite or so large that distances are, or all are the same.
     """
     activations = records.activations[layer]
     finite = np.isfinite(activations).all(axis=1)
@@ -107,6 +107,12 @@ def check_activations(records: Records, layer: str) -> None:
         raise UserError(
             f"{layer} holds NaN or infinity in {np.count_nonzero(~finite)} of {len(records)} records, first of agent "
             f"{records.agent_id[i]} at step {records.step[i]}: the policy has diverged; extract an earlier checkpoint"
+        )
+    largest = float(np.abs(activations).max())
+    if activations.shape[1] * (2 * largest) ** 2 > np.finfo(np.float32).max:
+        raise UserError(
+            f"{layer} holds {largest:.3g}, so that squared distances overflow: the policy has diverged; extract an "
+            "earlier checkpoint"
         )
     if (activations == activations[0]).all():
         raise UserError(f"every kept record has the same {layer}: there is nothing to look for; check the policy")
