@@ -109,7 +109,7 @@ def check_activations(records: Records, layer: str) -> None:
             f"{records.agent_id[i]} at step {records.step[i]}: the policy has diverged; extract an earlier checkpoint"
         )
     largest = float(np.abs(activations).max())
-    if activations.shape[1] * (2 * largest) ** 2 > np.finfo(np.float32).max:
+    if activations.shape[1] * (2 * largest) ** 2 > float(np.finfo(np.float32).max):
         raise UserError(
             f"{layer} holds {largest:.3g}, so that squared distances overflow: the policy has diverged; extract an "
             "earlier checkpoint"
