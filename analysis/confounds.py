@@ -1,5 +1,7 @@
 """Does a cluster mark a behaviour, or only a time of the game, a place, a life, an agent, an episode or a policy?"""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +13,7 @@ from analysis.lives import Lives
 from analysis.permutation_p import information_p
 from analysis.position import positions
 from analysis.shift_test import studentised
-from analysis.shifts import one_hot, shifted_sums
+from analysis.shifts import ShiftedSums, one_hot, shifted_sums
 from analysis.summary import Confound
 
 LARGE_EXCESS = 0.2
@@ -20,6 +22,7 @@ LARGE_EXCESS = 0.2
 QUANTILES = 20
 _ROTATIONS = 99  # they only have to give a mean
 _DRAWS_AT_ONCE = 32
+_COUNTS_AT_ONCE = 1 << 23
 _ALIKE = 10  # lives of similar length that exchange with each other
 
 
@@ -205,30 +208,33 @@ def _judged(rows: list[list[Confound]]) -> list[list[Confound]]:
 
 def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, settings: Inference) -> _Null:
     """Exchange lives' shares of clusters between lives and, where the variable changes within lives, shift labels."""
-    whole = variable.counts
-    between = _exchanged(variable, labels, lives, settings)  # (M + 1, C, Z)
-    nats = information(between, whole)
-    p, p_overall = information_p(nats[0], nats[1:]), _p_of(_mutual(nats, between))
-    counts = between
+    whole, count, draws = variable.counts, labels.max() + 1, settings.permutations + 1
+    between, nats, between_sizes, sizes, score = np.zeros((5, draws, count))
+    informative = np.zeros(count, np.int64)
+    shifts: Iterator[ShiftedSums] | None = None
     if not _constant_in_lives(variable, lives):
-        counts, score, informative = between.copy(), np.zeros(nats.shape), np.zeros(len(p), np.int64)
-        bins = one_hot(variable.category)
-        for i, sums in enumerate(shifted_sums(bins, labels, lives, settings.permutations, settings.seed)):
-            counts[:, i] += sums.total
+        shifts = shifted_sums(one_hot(variable.category), labels, lives, settings.permutations, settings.seed)
+    # A few labels at a time: all permutations of thousands of clusters at once would fill the memory.
+    at_once = max(1, _COUNTS_AT_ONCE // (draws * len(whole)))
+    for some in np.split(np.arange(count), range(at_once, count, at_once)):
+        counts = _exchanged(variable, labels, lives, settings, some)  # (M + 1, labels, Z)
+        between[:, some], between_sizes[:, some] = information(counts, whole), counts.sum(axis=2)
+        for i, sums in zip(some, itertools.islice(shifts or (), len(some)), strict=False):
+            counts[:, i - some[0]] += sums.total
             score[:, i] = (studentised(sums) ** 2).sum(axis=1)
             informative[i] = sums.informative.max()
         np.maximum(counts, 0, out=counts)
-        told = informative >= FEWEST_LIVES
+        nats[:, some], sizes[:, some] = information(counts, whole), counts.sum(axis=2)
+    p, p_overall = information_p(between[0], between[1:]), _p_of(_mutual(between, between_sizes))
+    told = informative >= FEWEST_LIVES
+    if told.any():
         p = np.where(told, _smaller(p, information_p(score[0], score[1:])), p)
-        if told.any():
-            p_overall = float(_smaller(np.array(p_overall), np.array(_p_of(score.sum(axis=1)))))
-    nats = information(counts, whole)
-    return _Null(nats, most_possible(counts.sum(axis=2), whole), _mutual(nats, counts), p, p_overall)
+        p_overall = float(_smaller(np.array(p_overall), np.array(_p_of(score.sum(axis=1)))))
+    return _Null(nats, most_possible(sizes, whole), _mutual(nats, sizes), p, p_overall)
 
 
-def _mutual(nats: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the mutual information of labels, (M + 1,), of what each adds, (M + 1, C), and its records' categories."""
-    sizes = counts.sum(axis=2)
+def _mutual(nats: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the mutual information of labels, (M + 1,), of what each adds and its records, (M + 1, C) each."""
     return (nats * sizes).sum(axis=1) / sizes.sum(axis=1)
 
 
@@ -241,13 +247,17 @@ def _smaller(p: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.minimum(1.0, 2 * np.minimum(p, other))
 
 
-def _exchanged(variable: Variable, labels: np.ndarray, lives: Lives, settings: Inference) -> np.ndarray:
-    """Return the records of each label and category if lives had each other's shares of labels, (M + 1, C, Z).
+def _exchanged(
+    variable: Variable, labels: np.ndarray, lives: Lives, settings: Inference, some: np.ndarray
+) -> np.ndarray:
+    """Return the records of some labels and each category if lives had each other's shares of them, (M + 1, labels, Z).
 
     Lives exchange with lives of similar length only: a short life is more likely to be all in one cluster.
     """
     joint = _by_life(variable.category, lives).T  # (Z, L)
-    shares = (_by_life(labels, lives) / lives.lengths[:, None]).astype(np.float32)  # (L, C)
+    others = len(some)
+    place = np.where(np.isin(labels, some), labels - some[0], others)
+    shares = (_by_life(place, lives)[:, :others] / lives.lengths[:, None]).astype(np.float32)  # (L, labels)
     owners = _owners(lives, settings)
     result = np.empty((len(owners), shares.shape[1], len(joint)))
     for first in range(0, len(owners), _DRAWS_AT_ONCE):
@@ -290,7 +300,7 @@ def _against_rotations(variable: Variable, labels: np.ndarray, lives: Lives, set
         counts = np.bincount(placed * len(lives) + life, minlength=count * len(lives)).reshape(count, len(lives))
         of_records.append(information(counts, lives.lengths))
         of_lives.append(information(counts, alike))
-        mutual.append(_mutual(of_records[-1][None], counts[None])[0])
+        mutual.append(_mutual(of_records[-1][None], counts.sum(axis=1)[None])[0])
     sizes = np.bincount(labels)
     most_of_lives = np.array([_most_in_few_lives(size, lives) for size in sizes])
     pairs = (np.array(of_records), most_possible(sizes, lives.lengths)), (np.array(of_lives), most_of_lives)

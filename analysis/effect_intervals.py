@@ -7,7 +7,6 @@ from scipy import sparse, stats
 
 from analysis.inference import Inference
 from analysis.lives import Lives
-from analysis.shifts import one_hot
 
 ENOUGH_EPISODES = 4
 """From so many episodes on, episodes are resampled whole; of fewer, their lives are."""
@@ -100,7 +99,8 @@ def effect_intervals(
     whole, episodes = (_sums(scaled, index, everyone) for index in (unit_index, episode_index))
     weights = _draws(len(whole.count), settings)
     rows = []
-    for member in one_hot(labels).astype(bool).T:
+    for number in range(labels.max() + 1):
+        member = labels == number
         cluster = _sums(scaled, unit_index, member)
         ends = _both_intervals(cluster, whole, weights, settings)
         rows.append((*ends, cluster.effective_units, *_agreement(_sums(scaled, episode_index, member), episodes)))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.shifts import one_hot
 from analysis.summary import Persistence
 
 
@@ -29,26 +28,28 @@ def persistence(labels: np.ndarray, lives: Lives, tick: np.ndarray) -> tuple[Per
         labels: (B,) clusters from 0; negative for noise.
         tick: (B,).
     """
-    member = one_hot(labels)[lives.order]
+    ordered = labels[lives.order]
     same_life = np.diff(lives.index_in_order) == 0
-    counts = _counts(member, same_life, lives)
+    counts = _counts(ordered, same_life, lives)
     gaps = np.diff(tick[lives.order])[same_life]
     lag = float(np.median(gaps)) if len(gaps) else float("nan")
-    sizes = member.sum(axis=0)
-    each = [_persistence(counts, slice(i, i + 1), sizes, len(labels), lag) for i in range(member.shape[1])]
+    sizes = np.bincount(labels[labels >= 0], minlength=labels.max() + 1)
+    each = [_persistence(counts, slice(i, i + 1), sizes, len(labels), lag) for i in range(len(sizes))]
     return _persistence(counts, slice(None), sizes, len(labels), lag), tuple(each)
 
 
-def _counts(member: np.ndarray, same_life: np.ndarray, lives: Lives) -> _Counts:
-    first = (member[:-1] * same_life[:, None]).sum(axis=0)
-    both = (member[:-1] * member[1:] * same_life[:, None]).sum(axis=0)
-    inside = np.add.reduceat(member, lives.starts, axis=0)  # (L, K)
-    length = lives.lengths[:, None]
+def _counts(ordered: np.ndarray, same_life: np.ndarray, lives: Lives) -> _Counts:
+    clusters = ordered.max() + 1
+    starts = same_life & (ordered[:-1] >= 0)
+    stays = starts & (ordered[:-1] == ordered[1:])
+    inside = ordered >= 0
+    pair, records = np.unique(lives.index_in_order[inside] * clusters + ordered[inside], return_counts=True)
+    cluster, length = pair % clusters, lives.lengths[pair // clusters]  # of each life and cluster that it enters
     return _Counts(
-        first,
-        both,
-        ((length - 1) * inside / length).sum(axis=0),
-        (inside * (inside - 1) / length).sum(axis=0),
+        np.bincount(ordered[:-1][starts], minlength=clusters),
+        np.bincount(ordered[:-1][stays], minlength=clusters),
+        np.bincount(cluster, (length - 1) * records / length, minlength=clusters),
+        np.bincount(cluster, records * (records - 1) / length, minlength=clusters),
     )
 
 

@@ -21,7 +21,7 @@ SCRIPTS_IN_ROOMS = {
     "activation_store/__main__.py": {"command_line"},
 }
 """A stage script that lives in its room may do what scripts do, and so import what stands beside them."""
-MAY_TRAIN = {"analysis/probes/mlp.py": {"torch"}}
+MAY_TRAIN = {f"analysis/probes/{name}.py": {"torch"} for name in ("mlp", "logistic", "logistic_solver")}
 """Probes are networks of their own; whoever imports this file does so only where one is trained."""
 ROOMS = set(MAY_IMPORT)
 SCRIPTS = {path.stem for path in ROOT.glob("*.py")} - ROOMS

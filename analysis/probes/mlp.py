@@ -1,4 +1,4 @@
-"""Non-linear probes: one small network for all targets of an input. The only place in this room that needs torch."""
+"""Non-linear probes: one small network for all targets of an input."""
 
 import numpy as np
 import torch

@@ -46,6 +46,19 @@ def flagged(found: Confounds, cluster: int = 0) -> set[str]:
     return {confound.name for confound in found.clusters[cluster] if confound.flagged}
 
 
+def test_many_clusters_are_measured_a_few_at_a_time_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    lengths, lives, variables = world(rng)
+    labels = rng.integers(-1, 7, sum(lengths) // 5 + 1).repeat(5)[: sum(lengths)]
+    together = confounds(variables, labels, lives, SETTINGS)
+    monkeypatch.setattr("analysis.confounds._COUNTS_AT_ONCE", 2 * 200 * QUANTILES)
+    apart = confounds(variables, labels, lives, SETTINGS)
+    for one, other in zip((*apart.clusters, apart.overall), (*together.clusters, together.overall), strict=True):
+        for name in ("information", "share", "chance", "p", "q"):
+            numbers = [[getattr(each, name) for each in row] for row in (one, other)]
+            np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=name)
+
+
 def test_two_of_twenty_bins_are_told_by_their_information() -> None:
     whole = np.full(20, 100)
     spread = np.array([25, 25] + [0] * 18)
