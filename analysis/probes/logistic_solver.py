@@ -1,4 +1,4 @@
-"""Logistic regressions of many targets with many penalties at once, by preconditioned conjugate gradients.
+"""Logistic regressions of many targets at once, each with its penalty, by preconditioned conjugate gradients.
 
 Each pair of a target and a penalty is one column of a matrix of weights, so that a step of all of them is two products
 with the records; scikit-learn's solvers treat one column at a time. The step goes along Polak and Ribiere's direction,
