@@ -6,11 +6,9 @@ import numpy as np
 import torch
 
 from analysis.probes.logistic_solver import Basis, TrainingSet, log_odds, solve
-from analysis.probes.ridge import Directions, Fitted, Penalties
+from analysis.probes.ridge import Directions, Fitted, Penalties, standardising
 
 _BLOCK = 4096
-_CONSTANT = 1e-9
-"""Standard deviation, relative to the magnitude, below which a column does not vary but is rounded."""
 
 
 def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, penalties: Penalties) -> Fitted:
@@ -43,8 +41,7 @@ class _Records:
         self.mean = x.mean(axis=0, dtype=np.float64)
         squares = [((x[block] - self.mean) ** 2).sum(axis=0) for some in blocks.values() for block in some]
         deviation = np.sqrt(np.sum(squares, axis=0) / len(x))
-        varies = deviation > _CONSTANT * np.maximum(np.abs(self.mean), 1e-30)
-        self.per_unit = np.divide(1, deviation, out=np.zeros_like(deviation), where=varies)
+        self.per_unit = standardising(self.mean, deviation)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.x = {n: [self._tensor((x[b] - self.mean) * self.per_unit) for b in some] for n, some in blocks.items()}
         self.y = {n: [self._tensor(y[b]) for b in some] for n, some in blocks.items()}

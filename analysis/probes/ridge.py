@@ -87,8 +87,7 @@ class NormalEquations:
         self.mean, self.target_mean = moments.x / moments.count, moments.y / moments.count
         covariance = moments.xx / moments.count - np.outer(self.mean, self.mean)
         deviation = np.sqrt(np.maximum(np.diag(covariance), 0))
-        varies = deviation > _CONSTANT * np.maximum(np.abs(self.mean), 1e-30)
-        self.per_unit = np.divide(1, deviation, out=np.zeros_like(deviation), where=varies)
+        self.per_unit = standardising(self.mean, deviation)
         self.correlation = covariance * np.outer(self.per_unit, self.per_unit)
         with_targets = moments.xy / moments.count - np.outer(self.mean, self.target_mean)
         self.with_targets = with_targets * self.per_unit[:, None]  # (C, T)
@@ -120,6 +119,12 @@ class NormalEquations:
             products = np.einsum("ct,ct->t", w, held_out.xy) + b * held_out.y
             found.append(squares - 2 * products + held_out.yy)
         return np.array(found)
+
+
+def standardising(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """Return what columns of these means and deviations are multiplied by, (C,): 0 for those that do not vary."""
+    varies = deviation > _CONSTANT * np.maximum(np.abs(mean), 1e-30)
+    return np.divide(1, deviation, out=np.zeros_like(deviation), where=varies)
 
 
 @dataclass(frozen=True)
