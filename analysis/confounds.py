@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
+from scipy import sparse, special
 
 from activation_store.schema import Records
 from analysis.inference import FEWEST_LIVES, LEVEL, Inference, false_discovery
@@ -214,10 +214,12 @@ def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, set
     shifts: Iterator[ShiftedSums] | None = None
     if not _constant_in_lives(variable, lives):
         shifts = shifted_sums(one_hot(variable.category), labels, lives, settings.permutations, settings.seed)
+    shares, joint = _shares(labels, lives), _by_life(variable.category, lives)
+    receivers = _receivers(lives, settings)
     # A few labels at a time: all permutations of thousands of clusters at once would fill the memory.
     at_once = max(1, _COUNTS_AT_ONCE // (draws * len(whole)))
     for some in np.split(np.arange(count), range(at_once, count, at_once)):
-        counts = _exchanged(variable, labels, lives, settings, some)  # (M + 1, labels, Z)
+        counts = _exchanged(shares[some], joint, receivers)  # (M + 1, labels, Z)
         between[:, some], between_sizes[:, some] = information(counts, whole), counts.sum(axis=2)
         for i, sums in zip(some, itertools.islice(shifts or (), len(some)), strict=False):
             counts[:, i - some[0]] += sums.total
@@ -247,35 +249,46 @@ def _smaller(p: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.minimum(1.0, 2 * np.minimum(p, other))
 
 
-def _exchanged(
-    variable: Variable, labels: np.ndarray, lives: Lives, settings: Inference, some: np.ndarray
-) -> np.ndarray:
-    """Return the records of some labels and each category if lives had each other's shares of them, (M + 1, labels, Z).
+def _exchanged(shares: sparse.csr_array, joint: np.ndarray, receivers: np.ndarray) -> np.ndarray:
+    """Return the records of labels and each category if lives had each other's shares of them, (M + 1, labels, Z).
 
-    Lives exchange with lives of similar length only: a short life is more likely to be all in one cluster.
+    Args:
+        shares: of each life's records in each label, (labels, L).
+        joint: records of each life and category, (L, Z) float32.
+        receivers: the life that gets each life's shares, (M + 1, L).
     """
-    joint = _by_life(variable.category, lives).T  # (Z, L)
-    others = len(some)
-    place = np.where(np.isin(labels, some), labels - some[0], others)
-    shares = (_by_life(place, lives)[:, :others] / lives.lengths[:, None]).astype(np.float32)  # (L, labels)
-    owners = _owners(lives, settings)
-    result = np.empty((len(owners), shares.shape[1], len(joint)))
-    for first in range(0, len(owners), _DRAWS_AT_ONCE):
-        given = shares[owners[first : first + _DRAWS_AT_ONCE]]  # (draws, L, C)
-        result[first : first + len(given)] = np.einsum("zl,dlc->dcz", joint, given, optimize=True)
+    labels, categories = shares.shape[0], joint.shape[1]
+    result = np.empty((len(receivers), labels, categories))
+    for first in range(0, len(receivers), _DRAWS_AT_ONCE):
+        some = receivers[first : first + _DRAWS_AT_ONCE]
+        received = joint[some.T].reshape(len(joint), -1)  # (L, draws * Z)
+        counts = (shares @ received).reshape(labels, len(some), categories)
+        result[first : first + len(some)] = counts.transpose(1, 0, 2)
     return result
 
 
-def _owners(lives: Lives, settings: Inference) -> np.ndarray:
-    """Return whose shares each life gets, its own first, then those of a life of similar length, (M + 1, L)."""
+def _shares(labels: np.ndarray, lives: Lives) -> sparse.csr_array:
+    """Return which share of each life's records has each label, (labels, L) float32; most lives lack most labels."""
+    count = labels.max() + 1
+    pair, records = np.unique(lives.index * count + labels, return_counts=True)
+    life = pair // count
+    shares = (records / lives.lengths[life]).astype(np.float32)
+    return sparse.csr_array((shares, (pair % count, life)), shape=(count, len(lives)))
+
+
+def _receivers(lives: Lives, settings: Inference) -> np.ndarray:
+    """Return who gets each life's shares: first itself, then lives of similar length, (M + 1, L).
+
+    Others would not do: a short life is more likely to be all in one cluster.
+    """
     rng = np.random.default_rng([settings.seed, 1])
     by_length = np.argsort(lives.lengths, kind="stable")
     group = np.arange(len(lives)) // _ALIKE
-    owners = np.empty((settings.permutations + 1, len(lives)), np.int64)
-    owners[0] = np.arange(len(lives))
-    for owner in owners[1:]:
-        owner[by_length] = by_length[np.argsort(group + rng.random(len(lives)))]
-    return owners
+    receivers = np.empty((settings.permutations + 1, len(lives)), np.int64)
+    receivers[0] = np.arange(len(lives))
+    for receiver in receivers[1:]:
+        receiver[by_length[np.argsort(group + rng.random(len(lives)))]] = by_length
+    return receivers
 
 
 def _by_life(category: np.ndarray, lives: Lives) -> np.ndarray:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse, stats
 
+from analysis.cluster_members import members
 from analysis.inference import Inference
 from analysis.lives import Lives
 
@@ -95,15 +96,16 @@ def effect_intervals(
     episode_index = np.unique(episode, return_inverse=True)[1]
     by_episode = episode_index.max() + 1 >= ENOUGH_EPISODES
     unit_index = episode_index if by_episode else lives.index
-    everyone = np.ones(len(labels), bool)
-    whole, episodes = (_sums(scaled, index, everyone) for index in (unit_index, episode_index))
+    whole, episodes = (_sums(scaled, index, index.max() + 1) for index in (unit_index, episode_index))
     weights = _draws(len(whole.count), settings)
+    resampled = whole.weighted(weights)
     rows = []
-    for number in range(labels.max() + 1):
-        member = labels == number
-        cluster = _sums(scaled, unit_index, member)
-        ends = _both_intervals(cluster, whole, weights, settings)
-        rows.append((*ends, cluster.effective_units, *_agreement(_sums(scaled, episode_index, member), episodes)))
+    for records in members(labels)[1:]:
+        theirs = scaled[records]
+        cluster = _sums(theirs, unit_index[records], len(whole.count))
+        by_episodes = _sums(theirs, episode_index[records], len(episodes.count))
+        ends = _both_intervals(cluster, whole, weights, resampled, settings)
+        rows.append((*ends, cluster.effective_units, *_agreement(by_episodes, episodes)))
     low, high, low_rest, high_rest, effective, told, agreeing = (
         [np.array(column) for column in zip(*rows, strict=True)] if rows else _no_cluster(features.shape[1])
     )
@@ -116,10 +118,17 @@ def _no_cluster(features: int) -> list[np.ndarray]:
     return [*effects, np.empty(0), np.empty(0, np.int64), np.empty((0, features), np.int64)]
 
 
-def _both_intervals(cluster: _Sums, whole: _Sums, weights: np.ndarray, settings: Inference) -> tuple[np.ndarray, ...]:
-    """Return the ends of the intervals against random windows and against all other records, (F,) each."""
+def _both_intervals(
+    cluster: _Sums, whole: _Sums, weights: np.ndarray, resampled: _Sums, settings: Inference
+) -> tuple[np.ndarray, ...]:
+    """Return the ends of the intervals against random windows and against all other records, (F,) each.
+
+    Args:
+        weights: how often each resample draws each unit, (R, U).
+        resampled: `whole` so weighted.
+    """
     once = np.ones((1, len(whole.count)))
-    drawn, estimate = ((cluster.weighted(each), whole.weighted(each)) for each in (weights, once))
+    drawn, estimate = (cluster.weighted(weights), resampled), (cluster.weighted(once), whole.weighted(once))
     ends: list[np.ndarray] = []
     for alike in (True, False):
         values = [_d(inside, everyone if alike else everyone - inside, alike) for inside, everyone in (drawn, estimate)]
@@ -135,12 +144,11 @@ def _draws(units: int, settings: Inference) -> np.ndarray:
     return rng.multinomial(units, np.full(units, 1 / units), settings.bootstraps).astype(np.float64)
 
 
-def _sums(features: np.ndarray, unit: np.ndarray, member: np.ndarray) -> _Sums:
-    """Add up the member records of each unit."""
-    chosen = sparse.csr_array(
-        (np.ones(member.sum()), (unit[member], np.flatnonzero(member))), shape=(unit.max() + 1, len(member))
-    )
-    return _Sums(chosen.sum(axis=1), chosen @ features, chosen @ features**2)
+def _sums(features: np.ndarray, unit: np.ndarray, units: int) -> _Sums:
+    """Add up the records of each unit, (b, F) and (b,) int64 below `units`."""
+    records = np.arange(len(unit))
+    chosen = sparse.csr_array((np.ones(len(unit)), (unit, records)), shape=(units, len(unit)))
+    return _Sums(np.bincount(unit, minlength=units).astype(np.float64), chosen @ features, chosen @ features**2)
 
 
 def _d(group: _Sums, reference: _Sums, alike: bool) -> np.ndarray:

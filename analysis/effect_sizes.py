@@ -1,9 +1,11 @@
 """How far each cluster's features lie from the rest: standardised differences of means between records."""
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
+from analysis.cluster_members import members
 from analysis.lives import Lives
 
 
@@ -44,6 +46,27 @@ def moments(rows: np.ndarray) -> Moments:
     return Moments(len(rows), rows.mean(axis=0), variance)
 
 
+def merged(one: Moments, other: Moments) -> Moments:
+    """Return the moments of the rows of both (Chan, Golub and LeVeque 1983, The American Statistician 37, 242-247).
+
+    Unlike a difference of sums, it leaves a spread of nothing at nothing.
+    """
+    if not (one.count and other.count):
+        return one if one.count else other
+    count, difference = one.count + other.count, other.mean - one.mean
+    squares = (one.count - 1) * one.variance + (other.count - 1) * other.variance
+    squares = squares + difference**2 * (one.count * other.count / count)
+    return Moments(count, one.mean + difference * (other.count / count), squares / (count - 1))
+
+
+def complements(groups: list[Moments]) -> list[Moments]:
+    """Return the moments of the rows outside each group, in a number of steps that grows with that of groups."""
+    nothing = moments(np.empty((0, len(groups[0].mean))))
+    before = list(accumulate(groups, merged, initial=nothing))
+    after = list(accumulate(reversed(groups), merged, initial=nothing))[::-1]
+    return [merged(before[i], after[i + 1]) for i in range(len(groups))]
+
+
 def pool(draws: list[Moments]) -> Moments:
     """Return the mean and variance of the rows of all draws together; the count stays that of one draw.
 
@@ -70,16 +93,16 @@ def cohens_d(group: Moments, reference: Moments) -> np.ndarray:
         return np.where(difference == 0, 0.0, difference / np.sqrt(pooled))
 
 
-def run_lengths(member: np.ndarray, lives: Lives) -> np.ndarray:
-    """Return the lengths of the unbroken stretches that a cluster holds of lives, in records, (stretches,).
+def run_lengths(labels: np.ndarray, lives: Lives) -> list[np.ndarray]:
+    """Return the lengths of the unbroken stretches that each cluster holds of lives, in records, (stretches,) each.
 
     Args:
-        member: which records belong to the cluster, (B,) bool.
+        labels: (B,) clusters from 0; negative for noise.
     """
-    inside, life = member[lives.order], lives.index_in_order
-    begins = inside & np.concatenate([[True], ~inside[:-1] | (life[1:] != life[:-1])])
-    stretch = np.cumsum(begins)[inside]
-    return np.bincount(stretch)[1:]
+    ordered, life = labels[lives.order], lives.index_in_order
+    begins = np.flatnonzero(np.concatenate([[True], (np.diff(ordered) != 0) | (np.diff(life) != 0)]))
+    lengths = np.diff(begins, append=len(ordered))
+    return [lengths[stretches] for stretches in members(ordered[begins])[1:]]
 
 
 def random_windows(lengths: np.ndarray, lives: Lives, rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -125,14 +148,15 @@ def effect_sizes(features: np.ndarray, labels: np.ndarray, lives: Lives, seed: i
     # Counted from the first record, a feature that never changes is exactly zero everywhere, and so is its spread.
     origin = features[0]
     shifted = features - origin
+    groups = [moments(shifted[records]) for records in members(labels)]
     rows = []
-    for cluster in range(labels.max() + 1):
-        member = labels == cluster
+    for cluster, (lengths, group, complement) in enumerate(
+        zip(run_lengths(labels, lives), groups[1:], complements(groups)[1:], strict=True)
+    ):
         # One stream a cluster: a cluster's baseline does not depend on the others.
         rng = np.random.default_rng([seed, cluster])
-        group, complement = moments(shifted[member]), moments(shifted[~member])
-        lengths, size = run_lengths(member, lives), int(member.sum())
-        baseline = pool([moments(shifted[random_windows(lengths, lives, size, rng)]) for _ in range(draws)])
+        windows = (random_windows(lengths, lives, group.count, rng) for _ in range(draws))
+        baseline = pool([moments(shifted[window]) for window in windows])
         rows.append(
             (
                 group.mean + origin,

@@ -14,7 +14,7 @@ import functools
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -67,7 +67,7 @@ class Arguments:
     max_steps: int = 256
     """Most ticks of each episode."""
     loop_records: int = 2000
-    """Records that the plain loop over JSON is timed on."""
+    """Records, from all over the dump, that the plain loop over JSON is timed on."""
     turns: int = 5
     """Times that reading and the loop are timed."""
     maps_dir: Path = Path("maps")
@@ -142,10 +142,12 @@ def reading_seconds(
     """Read the dump in each way, and loop over the records, in turns; `Result` says what the seconds are."""
     reading: dict[str, list[float]] = {name: [] for name in WAYS_OF_READING}
     loop: dict[str, list[float]] = {name: [] for name in WAYS_OF_READING}
-    expected = read_with_features(dump, metadata, {})[: arguments.loop_records]
+    chosen = np.linspace(0, metadata.records - 1, min(arguments.loop_records, metadata.records)).astype(int)
+    expected = read_with_features(dump, metadata, {})[chosen]
+    lines = lines_of(json_dump / "activations.json", chosen)
     for _ in range(arguments.turns):
         for with_activations, names in LOOPS.items():
-            seconds = loop_seconds_a_record(json_dump, metadata, expected, with_activations)
+            seconds = loop_seconds_a_record(lines, metadata, expected, with_activations)
             for name in names:
                 work = functools.partial(read_with_features, dump, metadata, WAYS_OF_READING[name])
                 reading[name].append(seconds_the_second_time(work))
@@ -203,11 +205,14 @@ def seconds_the_second_time(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def loop_seconds_a_record(folder: Path, metadata: DumpMetadata, expected: np.ndarray, with_activations: bool) -> float:
-    """Time a plain loop over a dump's first records; it must find the features expected, one row a record."""
+def loop_seconds_a_record(
+    lines: Sequence[str], metadata: DumpMetadata, expected: np.ndarray, with_activations: bool
+) -> float:
+    """Time a plain loop over records, a line each; it must find the features expected, a row each."""
     found: list[list[float]] = []
     start = time.perf_counter()
-    for record in json_records(folder / "activations.json", len(expected)):
+    for line in lines:
+        record = json.loads(line)
         if with_activations:
             np.array(record["activation"], dtype=np.float32)
         found.append(plain_features(record, metadata))
@@ -216,15 +221,12 @@ def loop_seconds_a_record(folder: Path, metadata: DumpMetadata, expected: np.nda
     return seconds / len(found)
 
 
-def json_records(path: Path, count: int) -> Iterator[dict]:
-    """Parse the first records of a JSON dump, line by line."""
+def lines_of(path: Path, chosen: np.ndarray) -> list[str]:
+    """Return the lines of some records of a JSON dump, by their places in it."""
+    wanted = set(chosen.tolist())
     with path.open(encoding="utf-8") as file:
-        for line in file:
-            if len(line) > 2:
-                yield json.loads(line.strip().rstrip(","))
-                count -= 1
-            if count == 0:
-                return
+        records = (line for line in file if len(line) > 2)
+        return [line.strip().rstrip(",") for place, line in enumerate(records) if place in wanted]
 
 
 def plain_features(record: dict, metadata: DumpMetadata) -> list[float]:

@@ -5,11 +5,11 @@
 
 Both seconds on the clock and of the processor, of this machine's cores; run it when nothing else computes. The
 yes-or-no targets of every layer are also classified by scikit-learn's logistic regression on the same folds, with five
-penalties; ours is given one of them at a time too, but fits its inner folds besides. Of both the best penalty is taken,
-so scores should be equal.
+penalties, each of them stopped after a number of steps. Of both the best penalty is taken, so scores should be equal.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -46,7 +46,7 @@ class Arguments:
     """Folder that extract_activations.py wrote, with all layers."""
     subsample: int = 1
     """Keep every so many-th record of each life, from 1 (all)."""
-    logistic_records: int = 20_000
+    logistic_records: int = 10_000
     """Records at most that both logistic regressions are fitted and tested on; 0 leaves them out."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """JSON file for the result."""
@@ -85,27 +85,25 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
     if arguments.subsample < 1 or arguments.logistic_records < 0:
         raise UserError("--subsample must be at least 1, --logistic-records not negative")
-    result = measure(arguments)
-    show(result)
+    inputs, targets = recorded(inputs_named(["all"]), read_metadata(arguments.dump)), targets_named(["default"])
+    wanted = Wanted(inputs, targets, (), history=4, subsample=arguments.subsample)
+    data, reading = timed(read_probe_data, arguments.dump, wanted)
+    result = Result(len(data), len(targets), {"reading": reading})
+    fit_all(data, inputs, targets, result)
+    show_probes(result)
+    if arguments.logistic_records:
+        compare_classifiers(arguments, data, inputs, targets, result)
+        show_classifiers(result)
     if arguments.output:
         write_json(arguments.output, {**asdict(result), "versions": versions()})
 
 
-def measure(arguments: Arguments) -> Result:
-    """Read, fit all probes of each input, and compare both logistic regressions."""
-    metadata = read_metadata(arguments.dump)
-    inputs = recorded(inputs_named(["all"]), metadata)
-    targets = targets_named(["default"])
-    wanted = Wanted(inputs, targets, (), history=4, subsample=arguments.subsample)
-    data, reading = timed(read_probe_data, arguments.dump, wanted)
-    result = Result(len(data), len(targets), {"reading": reading})
+def fit_all(data: ProbeData, inputs: Sequence[Input], targets: Sequence[Target], result: Result) -> None:
+    """Fit all probes of each input."""
     for each in inputs:
         for kind in PROBES:
             print(f"{kind} probes of {each.name}", flush=True)
             _, result.seconds[f"{kind} {each.name}"] = timed(probe, data, targets, [each], [kind], 0, _nobody)
-    if arguments.logistic_records:
-        compare_classifiers(arguments, data, inputs, targets, result)
-    return result
 
 
 def compare_classifiers(
@@ -140,7 +138,8 @@ def our_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndar
 
 
 def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:
-    """Do the same with scikit-learn's."""
+    """Do the same with scikit-learn's, stopped after `LIBRARY_STEPS`."""
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -154,7 +153,9 @@ def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.
                 answers = y[~held_out, column]
                 strength = penalty * answers.mean() * (1 - answers.mean()) * len(answers)
                 model = make_pipeline(StandardScaler(), LogisticRegression(C=1 / strength, max_iter=LIBRARY_STEPS))
-                model.fit(x[~held_out], answers)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    model.fit(x[~held_out], answers)
                 predicted[held_out, column] = model.decision_function(x[held_out])
         found.append(predicted)
     return found
@@ -171,28 +172,30 @@ def _nobody(share: float) -> None:
     """Report to nobody."""
 
 
-def show(result: Result) -> None:
-    """Print times, their sum, and the differences between both classifiers."""
-    probing = {name: each for name, each in result.seconds.items() if "classifier" not in name}
-    others = {name: each for name, each in result.seconds.items() if "classifier" in name}
-    total = Seconds(sum(each.clock for each in probing.values()), sum(each.processor for each in probing.values()))
-    rows = [
-        (name, f"{each.clock:.1f}", f"{each.processor:.1f}")
-        for name, each in {
-            **probing,
-            f"all {result.records:,} records, {result.targets} targets": total,
-            **others,
-        }.items()
-    ]
-    command_line.print_table(("work", "seconds", "processor seconds"), rows)
+def show_probes(result: Result) -> None:
+    """Print what each input's probes took, and their sum."""
+    total = Seconds(*(sum(getattr(each, name) for each in result.seconds.values()) for name in ("clock", "processor")))
+    print_seconds({**result.seconds, f"all {result.records:,} records, {result.targets} targets": total})
+
+
+def show_classifiers(result: Result) -> None:
+    """Print what both classifiers took and how their scores differ."""
+    seconds = {name: each for name, each in result.seconds.items() if "classifier" in name}
+    print_seconds(seconds)
     if result.pairs:
         gains = np.array([pair.ours - pair.library for pair in result.pairs])
         print(
             f"AUC of ours minus scikit-learn's, {len(gains)} targets and inputs: mean {gains.mean():+.4f}, "
             f"from {gains.min():+.4f} to {gains.max():+.4f}"
         )
-        ours, library = (sum(s.clock for n, s in others.items() if n.startswith(way)) for way in ("our ", "library "))
+        ours, library = (sum(s.clock for n, s in seconds.items() if n.startswith(way)) for way in ("our ", "library "))
         print(f"seconds of scikit-learn's as a multiple of ours: {library / ours:.1f}")
+
+
+def print_seconds(seconds: dict[str, Seconds]) -> None:
+    """Print a table of what pieces of work took."""
+    rows = [(name, f"{each.clock:.1f}", f"{each.processor:.1f}") for name, each in seconds.items()]
+    command_line.print_table(("work", "seconds", "processor seconds"), rows)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,10 @@ def _work(connection: Connection, bare: Contest, parcels: Sequence[_Parcel], job
     contest = replace(bare, entrants=tuple(parcel.unpack() for parcel in parcels))
     pools: dict[int, PolicyPool] = {}
     while True:
-        group = connection.recv()
+        try:
+            group = connection.recv()
+        except EOFError:  # nothing is left to play
+            return
         try:
             worlds = len(group.numbers)
             pool = pools[worlds] = pools.get(worlds) or contest.pool(worlds)

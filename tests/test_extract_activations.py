@@ -102,7 +102,7 @@ def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: 
     (tmp_path / "maps").symlink_to(folder / "maps")
     common = ("pvp", "-p", "a,b", "-n", 9, "--format", "parquet", "--fields", "Market,ActionTargets")
     whole = extract(tmp_path, *common, "--num-envs", 8, output=tmp_path / "whole")
-    assert whole.returncode == 0, whole.stderr
+    assert (whole.returncode, whole.stderr) == (0, "")
     assert "at most 9,216 records" in whole.stdout and "GB are free" in whole.stdout
     projected = re.findall(r"of 9 episodes are finished: all of them will hold about ([\d,]+) records", whole.stdout)
     held = sum(read_metadata(tmp_path / "whole" / name).records for name in ("a", "b"))

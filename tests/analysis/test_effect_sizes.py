@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.effect_sizes import Moments, cohens_d, effect_sizes, moments, pool, random_windows, run_lengths
+from analysis.cluster_members import members
+from analysis.effect_sizes import (
+    Moments,
+    cohens_d,
+    complements,
+    effect_sizes,
+    moments,
+    pool,
+    random_windows,
+    run_lengths,
+)
 from analysis.lives import Lives
 
 
@@ -44,12 +54,33 @@ def test_pooled_draws_have_the_moments_of_all_their_rows() -> None:
 @given(seed=st.integers(0, 1000), share=st.floats(0.05, 1.0))
 def test_run_lengths_equal_a_plain_loop(seed: int, share: float) -> None:
     lives = make_lives([1, 7, 30, 2, 15], seed)
-    member = np.random.default_rng(seed).random(55) < share
-    expected = []
+    rng = np.random.default_rng(seed)
+    labels = np.where(rng.random(55) < share, 0, rng.integers(-1, 3, 55))
+    expected: list[list[int]] = [[] for _ in range(labels.max() + 1)]
     for start, length in zip(lives.starts, lives.lengths, strict=True):
-        inside = member[lives.order[start : start + length]]
-        expected += [len(list(run)) for is_inside, run in itertools.groupby(inside) if is_inside]
-    assert run_lengths(member, lives).tolist() == expected
+        for label, run in itertools.groupby(labels[lives.order[start : start + length]].tolist()):
+            if label >= 0:
+                expected[label].append(len(list(run)))
+    assert [lengths.tolist() for lengths in run_lengths(labels, lives)] == expected
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 1000), clusters=st.integers(1, 6))
+def test_complements_have_the_moments_of_all_other_rows(seed: int, clusters: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(-1, clusters, 40)
+    values = rng.normal(size=(40, 3)) * [1e-3, 1, 1e3] + [5, 0, -1e3]
+    groups = [moments(values[records]) for records in members(labels)]
+    for number, found in enumerate(complements(groups), start=-1):
+        expected = moments(values[labels != number])
+        assert found.count == expected.count
+        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-9)
+        np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-9)
+
+
+def test_a_complement_that_never_varies_has_no_spread() -> None:
+    groups = [moments(np.full((rows, 1), 0.5)) for rows in (0, 3, 1, 7)]
+    assert [found.variance.tolist() for found in complements([*groups, moments(np.arange(5.0)[:, None])])][-1] == [0.0]
 
 
 @settings(max_examples=50, deadline=None)
