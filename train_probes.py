@@ -45,8 +45,7 @@ class Arguments:
     """What to predict it from, with commas: lstm_hidden, lstm_cell, action_decoder, encoder_output, observation,
     history, untrained; all takes what the dump holds."""
     probes: Literal["linear", "both"] = "both"
-    """linear: ridge regressions, and logistic ones of yes-or-no targets; both: networks with a hidden layer too, which
-    take most of the time."""
+    """linear: ridge regressions, and logistic ones of yes-or-no targets; both: networks with a hidden layer too."""
     history: int = 4
     """Observations in the input `history`, the present one among them, 2 to 32."""
     subsample: int = 1

@@ -114,11 +114,18 @@ def number_lives(identity: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarra
         (L, 3) int64, and of each record its row in that, (B,) int64.
     """
     # A column at a time: numpy sorts integers many times as fast as rows of them.
-    number = np.zeros(len(identity["tick"]), np.int64)
-    for name in LIFE_KEY:
-        distinct, place = np.unique(identity[name], return_inverse=True)
-        _, first, number = np.unique(number * len(distinct) + place, return_index=True, return_inverse=True)
-    return np.stack([identity[name][first] for name in LIFE_KEY], axis=1), number
+    (_, number), *others = (_numbered(identity[name]) for name in LIFE_KEY)
+    for distinct, place in others:
+        _, number = _numbered(number * len(distinct) + place)
+    example = np.empty(number.max(initial=-1) + 1, np.int64)
+    example[number] = np.arange(len(number))
+    return np.stack([identity[name][example] for name in LIFE_KEY], axis=1), number
+
+
+def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values, rising, and the place of each value among them."""
+    distinct = np.unique(values)
+    return distinct, np.searchsorted(distinct, values)  # far faster than the inverse of `np.unique`
 
 
 def rank_in_life(life: np.ndarray, tick: np.ndarray) -> np.ndarray:
@@ -134,8 +141,8 @@ def rank_in_life(life: np.ndarray, tick: np.ndarray) -> np.ndarray:
     Raises:
         ValueError: the ticks of a life do not rise from record to record.
     """
-    order = np.argsort(life, kind="stable")
     counts = np.bincount(life)
+    order = np.argsort(life.astype(np.min_scalar_type(len(counts))), kind="stable")  # small integers sort by radix
     rank = np.empty(len(life), np.int64)
     rank[order] = np.arange(len(life)) - np.repeat(np.cumsum(counts) - counts, counts)
     if ((np.diff(tick[order]) <= 0) & (np.diff(life[order]) == 0)).any():
