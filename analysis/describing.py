@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from analysis.features import Feature
 from analysis.features.feature import YES_OR_NO
+from analysis.share_text import share_text
 from analysis.summary import SAME_CLUSTER, ClusterSummary, Confound, FeatureEffect, Residualized, Summary
 
 SMALL = 0.2
@@ -63,8 +64,9 @@ def verdict(summary: Summary) -> tuple[str, ...]:
 def _found(summary: Summary) -> str:
     number = len(summary.clusters)
     return (
-        f"{number} cluster{'s' * (number > 1)} hold{'s' * (number == 1)} {summary.coverage:.1%} of {summary.records:,} "
-        f"records, {summary.noise_share:.1%} are noise; no cluster that HDBSCAN found was left out."
+        f"{number} cluster{'s' * (number > 1)} hold{'s' * (number == 1)} {share_text(summary.coverage)} of "
+        f"{summary.records:,} records, {share_text(summary.noise_share)} are noise; no cluster "
+        "that HDBSCAN found was left out."
     )
 
 
@@ -97,7 +99,7 @@ def _range(values: Sequence[float]) -> str:
 
 def _about(clusters: Sequence[ClusterSummary]) -> list[str]:
     lines = [
-        f"Cluster {cluster.label} ({cluster.share:.1%}): {cluster.description}"
+        f"Cluster {cluster.label} ({share_text(cluster.share)}): {cluster.description}"
         + (f"; but it marks {', '.join(cluster.flagged)}" if cluster.flagged else "")
         + "."
         for cluster in clusters[:_CLUSTERS_TOLD]

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Sequence
 
 from analysis.confounds import LARGE_EXCESS
+from analysis.share_text import share_text
 from analysis.summary import (
     SAME_CLUSTER,
     UNTOLD,
@@ -66,9 +67,10 @@ def _overview(summary: Summary) -> list[str]:
         f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_thinned(summary.subsample)}), "
         f"{summary.episodes:,} episodes, {summary.lives:,} lives, {summary.agents:,} agent ids",
         f"Principal components that explain the activations' variance: {components}",
-        f"Clusters: {len(summary.clusters)}, covering {summary.coverage:.1%} of the records kept "
+        f"Clusters: {len(summary.clusters)}, covering {share_text(summary.coverage)} of the records kept "
         f"({summary.clustered_records:,})",
-        f"Noise: {summary.noise_share:.1%} of the records kept ({summary.noise_records:,}) belong to no cluster",
+        f"Noise: {share_text(summary.noise_share)} of the records kept ({summary.noise_records:,}) "
+        "belong to no cluster",
         f"Stability: {_agreements(summary)}",
         f"Density-based validity (DBCV, -1 to 1): {_or_reason(format_number(validity.dbcv), validity.untold)} "
         f"on {validity.records:,} records",
@@ -122,8 +124,8 @@ def _cluster(cluster: ClusterSummary) -> list[str]:
     lasting = cluster.persistence
     return [
         f"Cluster {cluster.label}: {cluster.description}",
-        f"  {cluster.records:,} records ({cluster.share:.1%}), {cluster.lives:,} lives, {cluster.agents:,} agent ids, "
-        f"median tick {cluster.tick_median:g}",
+        f"  {cluster.records:,} records ({share_text(cluster.share)}), {cluster.lives:,} lives, "
+        f"{cluster.agents:,} agent ids, median tick {cluster.tick_median:g}",
         f"  found again in bootstraps of lives: overlap {format_number(cluster.jaccard)}; DBCV "
         f"{format_number(cluster.dbcv)}; {format_share(lasting.same)} stay {_short(lasting.lag_ticks)} ticks later (by "
         f"chance within lives {format_share(lasting.chance_in_life)})",
@@ -146,11 +148,11 @@ def _effect(effect: FeatureEffect, width: int) -> str:
 def _residualized(again: Residualized) -> list[str]:
     lines = [
         f"Without {', '.join(again.variables)} (takes away {again.variance_removed:.1%} of the activations' variance)",
-        f"  {again.clusters} clusters, {again.noise_share:.1%} noise; adjusted Rand index with the plain labels "
-        f"{format_number(again.adjusted_rand)}",
+        f"  {again.clusters} clusters, {share_text(again.noise_share)} noise; adjusted Rand index with the plain "
+        f"labels {format_number(again.adjusted_rand)}",
         *_confounds("  all clusters", again.overall_confounds),
         *(
-            f"  cluster {cluster.label} ({cluster.share:.1%}): {cluster.description}"
+            f"  cluster {cluster.label} ({share_text(cluster.share)}): {cluster.description}"
             for cluster in again.clusters_found
         ),
         "  Differences that survived, plain and again:",

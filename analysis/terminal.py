@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from analysis.share_text import share_text
 from analysis.summary import ClusterSummary, Summary
 
 _CLUSTERS_SHOWN = 12
@@ -55,4 +56,4 @@ def verdict_lines(summary: Summary) -> str:
 def _cells(cluster: ClusterSummary) -> tuple[str, ...]:
     flagged = escape(", ".join(cluster.flagged)) or "-"
     about = escape(cluster.description)
-    return str(cluster.label), f"{cluster.records:,}", f"{cluster.share:.1%}", flagged, about
+    return str(cluster.label), f"{cluster.records:,}", share_text(cluster.share), flagged, about

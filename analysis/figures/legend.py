@@ -6,6 +6,7 @@ from matplotlib.lines import Line2D
 
 from analysis.clustering import NOISE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
+from analysis.share_text import share_text
 
 _ROWS = 28
 _MOST_ENTRIES = 3 * _ROWS
@@ -35,10 +36,10 @@ def _handles(labels: np.ndarray, *, crowded: bool) -> list[Line2D]:
     clusters = range(labels.max() + 1)
     named = clusters[: _MOST_ENTRIES - 2]
     shares = np.bincount(labels + 1, minlength=1) / len(labels)
-    entries = [(cluster_colour(c), cluster_marker(c), f"{c} ({shares[c + 1]:.1%})") for c in named]
+    entries = [(cluster_colour(c), cluster_marker(c), f"{c} ({share_text(shares[c + 1])})") for c in named]
     if len(named) < len(clusters):
         entries.append(("none", "none", f"and {len(clusters) - len(named)} smaller"))
-    entries.append((NOISE_COLOUR, "o", f"noise ({shares[NOISE + 1]:.1%})"))
+    entries.append((NOISE_COLOUR, "o", f"noise ({share_text(shares[NOISE + 1])})"))
     return [
         Line2D([], [], linestyle="none", marker="s" if crowded else marker, markersize=6, color=colour, label=text)
         for colour, marker, text in entries

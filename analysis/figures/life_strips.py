@@ -9,6 +9,7 @@ from matplotlib.patches import Patch
 
 from analysis.clustering import NOISE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
+from analysis.share_text import share_text
 
 MOST_COLUMNS = 1500
 """Ticks that a strip shows one by one, as many as it has pixels; in longer lives a column stands for several."""
@@ -75,7 +76,7 @@ def cluster_handles(label: np.ndarray) -> list[Patch]:
     labels, counts = np.unique(label, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     named = [(int(labels[i]), counts[i] / len(label)) for i in order[:_LABELS_NAMED]]
-    handles = [Patch(color=label_colour(one), label=f"{label_name(one)} ({share:.1%})") for one, share in named]
+    handles = [Patch(color=label_colour(one), label=f"{label_name(one)} ({share_text(share)})") for one, share in named]
     rest = len(labels) - len(named)
     return [*handles, Patch(color="none", label=f"and {rest} rarer")] if rest else handles
 

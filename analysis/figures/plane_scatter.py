@@ -10,6 +10,7 @@ from analysis.figures.legend import add_cluster_legend, legend_width
 from analysis.figures.points import Panel, draw_clusters
 from analysis.figures.style import new_figure, style, title
 from analysis.projection import Projection
+from analysis.share_text import share_text
 
 _SIDE = 6.0
 _NUMBER_ROOM = (0.04, 0.03)
@@ -37,7 +38,7 @@ def plane_scatter(projection: Projection, labels: np.ndarray, heading: str, clus
         panel.axes.set(xlabel=projection.axes[0], ylabel=projection.axes[1], xticks=[], yticks=[])
         panel.axes.set_aspect("equal", adjustable="datalim")
         noise = np.mean(labels == NOISE)
-        text = f"{found} in {clustered_in}, {noise:.1%} noise, {len(labels):,} records"
+        text = f"{found} in {clustered_in}, {share_text(noise)} noise, {len(labels):,} records"
         panel.axes.set_title(title(heading, text, 78))
         add_cluster_legend(figure, labels, crowded=panel.crowded(len(points)))
     return figure
