@@ -64,7 +64,7 @@ def verdict(summary: Summary) -> tuple[str, ...]:
 def _found(summary: Summary) -> str:
     number = len(summary.clusters)
     return (
-        f"{number} cluster{'s' * (number > 1)} hold{'s' * (number == 1)} {share_text(summary.coverage)} of "
+        f"{number:,} cluster{'s' * (number > 1)} hold{'s' * (number == 1)} {share_text(summary.coverage)} of "
         f"{summary.records:,} records, {share_text(summary.noise_share)} are noise; no cluster "
         "that HDBSCAN found was left out."
     )

@@ -67,7 +67,7 @@ def _overview(summary: Summary) -> list[str]:
         f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_thinned(summary.subsample)}), "
         f"{summary.episodes:,} episodes, {summary.lives:,} lives, {summary.agents:,} agent ids",
         f"Principal components that explain the activations' variance: {components}",
-        f"Clusters: {len(summary.clusters)}, covering {share_text(summary.coverage)} of the records kept "
+        f"Clusters: {len(summary.clusters):,}, covering {share_text(summary.coverage)} of the records kept "
         f"({summary.clustered_records:,})",
         f"Noise: {share_text(summary.noise_share)} of the records kept ({summary.noise_records:,}) "
         "belong to no cluster",

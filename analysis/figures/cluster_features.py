@@ -27,7 +27,7 @@ def cluster_features(clusters: tuple[ClusterSummary, ...], heading: str) -> Figu
         heading: what the figure shows, for its title.
     """
     shown = clusters[:_CLUSTERS_AT_MOST]
-    more = f"; the {len(shown)} largest of {len(clusters)} clusters" if len(shown) < len(clusters) else ""
+    more = f"; the {len(shown)} largest of {len(clusters):,} clusters" if len(shown) < len(clusters) else ""
     text = title(heading, f"Cohen's d of each cluster against random windows of lives{more}", 100)
     with style():
         if not shown:

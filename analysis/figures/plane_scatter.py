@@ -29,7 +29,7 @@ def plane_scatter(projection: Projection, labels: np.ndarray, heading: str, clus
         clustered_in: what the clusters were found in, for the title.
     """
     points, clusters = projection.points, int(labels.max()) + 1
-    found = f"{clusters} cluster{'' if clusters == 1 else 's'}" if clusters else "no cluster found"
+    found = f"{clusters:,} cluster{'' if clusters == 1 else 's'}" if clusters else "no cluster found"
     with style():
         figure = new_figure(6.6 + legend_width(labels), 6.4)
         panel = Panel(figure.add_subplot(), _SIDE, _SIDE)

@@ -1,7 +1,7 @@
 """How what a memory knows comes about in training: scores and advantages of checkpoints, and how alike they are."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,6 +20,8 @@ _INK = "#1a1a1a"
 _WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
 _HIDDEN = "lstm_hidden"
 _TITLES = {each.name: each.title for each in INPUTS}
+_LIKE_HIDDEN = {"-": "encoder", ":": "the untrained LSTM's", "-.": "an earlier checkpoint's"}
+"""How a line looks -> what CKA compares the hidden state with."""
 
 
 def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
@@ -52,7 +54,9 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
         _label_steps(grid[len(chosen)])
         for axes in grid[panels:]:
             axes.axis("off")
-        _explain(figure, trainings, f"{probe} probe of {_TITLES[memory]}", len(chosen), of_how_many)
+        lines_drawn = {line.get_linestyle() for line in grid[len(chosen)].lines}
+        like_hidden = {line: other for line, other in _LIKE_HIDDEN.items() if line in lines_drawn}
+        _explain(figure, trainings, f"{probe} probe of {_TITLES[memory]}", len(chosen), of_how_many, like_hidden)
     return figure
 
 
@@ -123,7 +127,9 @@ def _label_steps(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _explain(figure: Figure, trainings: Sequence[str], what: str, drawn: int, of_how_many: int) -> None:
+def _explain(
+    figure: Figure, trainings: Sequence[str], what: str, drawn: int, of_how_many: int, like_hidden: Mapping[str, str]
+) -> None:
     some = f"the {drawn} of {of_how_many} targets with the largest advantage anywhere" if drawn < of_how_many else "all"
     figure.suptitle(
         title("What the memory learns in training", f"{what}; targets: {some}; 95% intervals over worlds", 120)
@@ -131,9 +137,10 @@ def _explain(figure: Figure, trainings: Sequence[str], what: str, drawn: int, of
     looks = [
         Line2D([], [], color=_INK, linestyle="--", marker=".", label="score"),
         Line2D([], [], color=_INK, marker="o", markersize=3.5, label="advantage over the best baseline"),
-        Line2D([], [], color=_INK, linestyle="-", linewidth=1, label="CKA of hidden and encoder"),
-        Line2D([], [], color=_INK, linestyle=":", label="CKA of hidden and the untrained LSTM's"),
-        Line2D([], [], color=_INK, linestyle="-.", label="CKA of hidden and an earlier checkpoint's"),
+        *(
+            Line2D([], [], color=_INK, linestyle=line, linewidth=1, label=f"CKA of hidden and {other}")
+            for line, other in like_hidden.items()
+        ),
     ]
     colours = [
         Line2D([], [], color=cluster_colour(i), linewidth=3, label=name.replace("$", r"\$"))

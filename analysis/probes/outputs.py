@@ -72,7 +72,11 @@ def headline(report: DumpReport) -> Table:
         title_justify="left", caption=escape(caption), caption_justify="left",
     )  # fmt: skip
     for name in ("target", "score", "best baseline", "advantage", "q", "selectivity"):
-        shown.add_column(name, justify="left" if name in ("target", "best baseline") else "right")
+        # Names begin alike: cut short, they could not be told apart.
+        shown.add_column(
+            name, justify="left" if name in ("target", "best baseline") else "right", no_wrap=name == "target",
+            overflow="fold",
+        )  # fmt: skip
     for row in rows[:_SHOWN]:
         shown.add_row(*_cells(row))
     return shown
