@@ -77,3 +77,9 @@ def test_emergence_draws_the_largest_advantages_and_says_so() -> None:
     largest = {t: max(r.advantages[t].advantage or 0 for r in reports) for t in range(30)}
     best = {f"target_{t}" for t in sorted(largest, key=lambda t: -largest[t])[:11]}
     assert {axes.get_title() for axes in figure.axes} - {"", "CKA on one stream"} == best
+
+
+def test_the_legend_of_emergence_names_only_lines_that_are_drawn() -> None:
+    (legend,) = probe_emergence([report(n) for n in (0, 7)], "lstm_hidden", "linear").legends
+    told = [text.get_text() for text in legend.get_texts()]
+    assert [text for text in told if text.startswith("CKA")] == ["CKA of hidden and encoder"]
