@@ -52,7 +52,7 @@ def _short(value: float) -> str:
 
 def format_share(value: float) -> str:
     """Write a share as a percentage, or "n/a"."""
-    return UNTOLD if math.isnan(value) else f"{value:.1%}"
+    return UNTOLD if math.isnan(value) else share_text(value)
 
 
 def _verdict(summary: Summary) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from activation_store.files import write_json
 from analysis.report_page.captions import CAPTIONS
 from analysis.report_page.report import command_of, report_html
+from analysis.share_text import share_text
 from tests.analysed import Analysed
 
 HOSTILE = "</script><img src=x onerror=document.title='hacked'><b>&'\""
@@ -102,7 +103,7 @@ def test_confounds_and_stability_are_those_of_the_summary(page, summary: dict[st
             if confound["untold"]:
                 assert text == "not told"
                 continue
-            shares = f"{confound['share']:.1%} chance {confound['chance']:.1%}"
+            shares = f"{share_text(confound['share'])} chance {share_text(confound['chance'])}"
             assert text.startswith(f"{shares} q {p_value(confound['q'])}")
             assert ("FLAGGED" in text) == confound["flagged"]
     stability = page.locator("#stability").inner_text()
