@@ -131,6 +131,7 @@ def _explain(
     figure: Figure, trainings: Sequence[str], what: str, drawn: int, of_how_many: int, like_hidden: Mapping[str, str]
 ) -> None:
     some = f"the {drawn} of {of_how_many} targets with the largest advantage anywhere" if drawn < of_how_many else "all"
+    some = some if of_how_many else "none could be probed"
     figure.suptitle(
         title("What the memory learns in training", f"{what}; targets: {some}; 95% intervals over worlds", 120)
     )

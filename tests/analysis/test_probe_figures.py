@@ -56,7 +56,7 @@ def test_every_figure_can_be_drawn(reports: Sequence[DumpReport]) -> None:
     known = any(row.advantage is not None for each in reports for row in each.advantages)
     assert ("target_0" in shown[1]) == known
     assert known or shown[1].count("could be probed") == 2
-    texts(probe_emergence(reports, "lstm_hidden", "linear"))
+    assert ("none could be probed" in texts(probe_emergence(reports, "lstm_hidden", "linear"))) == (not known)
 
 
 def test_a_filled_mark_is_an_advantage_that_survived() -> None:
