@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from analysis.carried_labels import CarriedLabels
-    from analysis.cluster_run import ClusterRun
-    from analysis.run_folder import RunFolder
+    from analysis.runs.cluster_run import ClusterRun
+    from analysis.runs.propagated_labels import CarriedLabels
+    from analysis.runs.run_folder import RunFolder
 
 SEEDS = 2**32
 
@@ -66,9 +66,9 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.chosen_lives import choose, life_spans, matching
-    from analysis.cluster_run import read_cluster_run
-    from analysis.run_folder import RunFolder, description
+    from analysis.life.selection import choose, life_spans, matching
+    from analysis.runs.cluster_run import read_cluster_run
+    from analysis.runs.run_folder import RunFolder, description
     from analysis.terminal import step
 
     console = Console()
@@ -102,7 +102,7 @@ def carried_over(
     arguments: Arguments, run: "ClusterRun", lives: "np.ndarray", folder: "RunFolder", console: "Console"
 ) -> "CarriedLabels":
     """Give every record of the chosen lives a label, save how, and say how well that does."""
-    from analysis.carried_labels import carry_labels, fit_rule, save_carried
+    from analysis.runs.propagated_labels import carry_labels, fit_rule, save_carried
     from analysis.terminal import step
 
     with step(console, "learning from the run's labels") as report:
@@ -124,10 +124,10 @@ def draw(
 ) -> None:
     """Read the episodes of the chosen lives, draw a figure of each life, and write what happened in them."""
     from analysis.figures.life import life_figure
-    from analysis.figures.life_strips import ClusterStrip
-    from analysis.life_summary import ending, life_summary
+    from analysis.life.cluster_strip import ClusterStrip
+    from analysis.life.summary import ending, life_summary
+    from analysis.life.timeline import columns_used, timeline_of
     from analysis.terminal import step
-    from analysis.timeline import columns_used, timeline_of
 
     with step(console, "reading their episodes") as report:
         records = read_dump(

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import command_line
 from activation_store.reader import read_metadata
 from activation_store.schema import DumpMetadata
-from analysis.settings import AnalysisSettings
+from analysis.clusters.settings import AnalysisSettings
 
 if TYPE_CHECKING:
-    from analysis.clustering import Clustering
-    from analysis.dataset import Dataset, Step
+    from analysis.clusters.clustering import Clustering
+    from analysis.clusters.dataset import Dataset, Step
+    from analysis.clusters.projection import Projection
+    from analysis.clusters.summary import Summary
     from analysis.features import Feature
-    from analysis.projection import Projection
-    from analysis.run_folder import RunFolder
-    from analysis.summary import Summary
+    from analysis.runs.run_folder import RunFolder
     from analysis.views import Run
 
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
@@ -36,7 +36,7 @@ def main() -> None:
     settings.check_against(metadata)
     features = settings.choose_features()
 
-    from analysis.run_folder import RunFolder, description
+    from analysis.runs.run_folder import RunFolder, description
 
     with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
         analyse(settings, metadata, features, folder)
@@ -48,7 +48,7 @@ def analyse(
     """Read, cluster, compare, draw; everything lands in the run's folder."""
     from rich.console import Console
 
-    from analysis.dataset import read_dataset
+    from analysis.clusters.dataset import read_dataset
     from analysis.terminal import cluster_table, step, verdict_lines
 
     console = Console()
@@ -82,7 +82,7 @@ def analyse(
 def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show: "Step") -> "Run":
     """Find the principal components, save what every run has, and gather what all views need."""
     with show("loading the libraries"):
-        from analysis.components import principal_components
+        from analysis.clusters.components import principal_components
         from analysis.views import Run, save_features
     with show("finding principal components"):
         run = Run(settings, data, principal_components(data.activations), folder, show)
@@ -93,10 +93,10 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
     """Find clusters, and say what they are worth."""
     from analysis import views
-    from analysis.cluster_statistics import cluster_statistics
-    from analysis.clustering import cluster_method
-    from analysis.stability import seed_stability
-    from analysis.summarise import summarise
+    from analysis.clusters.cluster_statistics import cluster_statistics
+    from analysis.clusters.clustering import cluster_method
+    from analysis.clusters.summarise import summarise
+    from analysis.statistics.stability import seed_stability
 
     settings, data, method = run.settings, run.data, cluster_method(run.settings)
     projection, clustering = views.find_clusters(run)

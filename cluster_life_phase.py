@@ -19,10 +19,10 @@ from user_error import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from analysis.carried_labels import CarriedLabels
-    from analysis.cluster_run import ClusterRun
-    from analysis.life_phase_results import LifePhases
-    from analysis.run_folder import RunFolder
+    from analysis.life_phase.results import LifePhases
+    from analysis.runs.cluster_run import ClusterRun
+    from analysis.runs.propagated_labels import CarriedLabels
+    from analysis.runs.run_folder import RunFolder
 
 SEEDS = 2**32
 
@@ -68,9 +68,9 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.cluster_run import read_cluster_run
-    from analysis.life_phase_text import as_text
-    from analysis.run_folder import RunFolder, description
+    from analysis.life_phase.text import as_text
+    from analysis.runs.cluster_run import read_cluster_run
+    from analysis.runs.run_folder import RunFolder, description
 
     console = Console()
     run = read_cluster_run(arguments.cluster_dir, arguments.dump)
@@ -102,7 +102,7 @@ def check_values(arguments: Arguments) -> None:
 
 def check_lifespans(arguments: Arguments) -> int:
     """Refuse a dump without a life that is long enough; return how many lives it holds."""
-    from analysis.chosen_lives import life_spans
+    from analysis.life.selection import life_spans
 
     spans = life_spans(read_identity(arguments.dump))
     if spans.ticks[-1] < arguments.min_lifespan:
@@ -115,7 +115,7 @@ def check_lifespans(arguments: Arguments) -> int:
 
 def carried_over(arguments: Arguments, run: "ClusterRun", folder: "RunFolder", console: "Console") -> "CarriedLabels":
     """Give every record of the dump a label, and save labels and rule."""
-    from analysis.carried_labels import carry_labels, fit_rule, save_carried
+    from analysis.runs.propagated_labels import carry_labels, fit_rule, save_carried
     from analysis.terminal import step
 
     with step(console, "learning from the run's labels") as report:
@@ -128,8 +128,8 @@ def carried_over(arguments: Arguments, run: "ClusterRun", folder: "RunFolder", c
 
 def count_and_test(arguments: Arguments, carried: "CarriedLabels", lives: int, console: "Console") -> "LifePhases":
     """Work out all numbers."""
-    from analysis.life_phase_results import life_phases
-    from analysis.resampling import Bootstrap
+    from analysis.life_phase.results import life_phases
+    from analysis.statistics.resampling import Bootstrap
     from analysis.terminal import step
 
     bootstrap = Bootstrap(resamples=arguments.bootstraps, seed=arguments.seed)
@@ -143,7 +143,7 @@ def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Con
     """Draw the three figures."""
     from analysis.figures.life_phase import life_phase_figure
     from analysis.figures.transitions import transitions_figure
-    from analysis.life_phase_text import caption
+    from analysis.life_phase.text import caption
     from analysis.terminal import step
 
     labels = results.sequences.labels

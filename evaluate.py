@@ -22,9 +22,9 @@ from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskS
 from user_error import UserError
 
 if TYPE_CHECKING:
-    from reinforcement_learning.contest import Contest
-    from reinforcement_learning.entrants import Entrant
-    from reinforcement_learning.evaluation_results import SeedResults
+    from reinforcement_learning.play.contest import Contest
+    from reinforcement_learning.play.entrants import Entrant
+    from reinforcement_learning.play.evaluation_results import SeedResults
 
 EPISODES = {"pvp": 200, "pve": 32}
 # The game as it is, on maps that no policy trained with the default map seed has seen.
@@ -85,9 +85,9 @@ def main() -> None:
 
 def play(arguments: Arguments, contest: "Contest") -> "list[SeedResults]":
     """Play the episodes of a contest that are missing, and return all its results."""
-    from reinforcement_learning.evaluation_results import play_to_the_end
-    from reinforcement_learning.parallel_play import play_groups, processes_for
-    from reinforcement_learning.terminal import evaluation_progress
+    from reinforcement_learning.play.evaluation_results import play_to_the_end
+    from reinforcement_learning.play.parallel_play import play_groups, processes_for
+    from reinforcement_learning.play.terminal import evaluation_progress
 
     seeds = find_results(arguments, contest)
     missing = [group for each in seeds for group in each.missing]
@@ -116,11 +116,11 @@ def check(arguments: Arguments) -> None:
 
 def contests(arguments: Arguments) -> "list[Contest]":
     """Load the policies and decide who plays with whom."""
-    from reinforcement_learning.contest import Contest
     from reinforcement_learning.device import pick_device
-    from reinforcement_learning.entrants import load_entrants, policy_names, shared_tasks
-    from reinforcement_learning.maps import ensure_maps
-    from reinforcement_learning.tasks import check_tasks
+    from reinforcement_learning.game.maps import ensure_maps
+    from reinforcement_learning.game.tasks import check_tasks
+    from reinforcement_learning.play.contest import Contest
+    from reinforcement_learning.play.entrants import load_entrants, policy_names, shared_tasks
     from reinforcement_learning.terminal import counted_progress
 
     device = pick_device(arguments.device)
@@ -151,7 +151,7 @@ def contests(arguments: Arguments) -> "list[Contest]":
 
 def floor(arguments: Arguments, tasks: TaskSettings, maps: Path) -> "Entrant":
     """Build the untrained agent that was asked for, to play in the same world."""
-    from reinforcement_learning.entrants import untrained_entrant
+    from reinforcement_learning.play.entrants import untrained_entrant
 
     assert arguments.untrained is not None
     return untrained_entrant(arguments.untrained, Settings(env=arguments.env, task=tasks), maps, UNTRAINED_SEED)
@@ -159,9 +159,9 @@ def floor(arguments: Arguments, tasks: TaskSettings, maps: Path) -> "Entrant":
 
 def find_results(arguments: Arguments, contest: "Contest") -> "list[SeedResults]":
     """Find out which episodes are still to be played."""
-    from reinforcement_learning.evaluation_results import SeedResults
-    from reinforcement_learning.evaluation_tasks import evaluation_tasks
-    from reinforcement_learning.tasks import find_task
+    from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
+    from reinforcement_learning.game.tasks import find_task
+    from reinforcement_learning.play.evaluation_results import SeedResults
 
     before = ""
     if arguments.task is not None:

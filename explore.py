@@ -45,7 +45,7 @@ def main() -> None:
     from rich.console import Console
 
     from activation_store.files import write_text
-    from analysis.finished_run import read_run
+    from analysis.runs.finished_run import read_run
     from analysis.terminal import step
 
     console = Console()

@@ -22,9 +22,9 @@ from activation_store.schema import check_layers
 from user_error import UserError
 
 if TYPE_CHECKING:
-    from reinforcement_learning.contest import Contest
-    from reinforcement_learning.entrants import Entrant
-    from reinforcement_learning.extraction import Plan
+    from reinforcement_learning.play.contest import Contest
+    from reinforcement_learning.play.entrants import Entrant
+    from reinforcement_learning.play.extraction import Plan
 
 FIELDS = ("Market", "Task", "ActionTargets", "Logits")
 SMOKE_TEST_AGENT = "neurips23_start_kit"
@@ -156,7 +156,7 @@ def list_policies(folder: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from reinforcement_learning.checkpoint import list_checkpoints, read_info
+    from agent_zoo.checkpoint import list_checkpoints, read_info
 
     paths = list_checkpoints(folder)
     if not paths:
@@ -176,11 +176,11 @@ def smoke_test(arguments: Arguments) -> None:
     """Record an untrained policy in a temporary folder and read it back."""
     from activation_store.reader import read_dump
     from activation_store.schema import LAYERS
-    from reinforcement_learning.contest import Contest
     from reinforcement_learning.device import pick_device
-    from reinforcement_learning.entrants import untrained_entrant
-    from reinforcement_learning.extraction import Plan, extract
-    from reinforcement_learning.maps import ensure_maps
+    from reinforcement_learning.game.maps import ensure_maps
+    from reinforcement_learning.play.contest import Contest
+    from reinforcement_learning.play.entrants import untrained_entrant
+    from reinforcement_learning.play.extraction import Plan, extract
     from reinforcement_learning.settings import EnvironmentSettings, Settings
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -200,9 +200,9 @@ def smoke_test(arguments: Arguments) -> None:
 
 def extract_policies(arguments: Arguments) -> None:
     """Play episodes with trained policies and write a dump of each."""
-    from reinforcement_learning.extraction import Plan, extract
-    from reinforcement_learning.parallel_play import processes_for
-    from reinforcement_learning.terminal import extraction_progress
+    from reinforcement_learning.play.extraction import Plan, extract
+    from reinforcement_learning.play.parallel_play import processes_for
+    from reinforcement_learning.play.terminal import extraction_progress
 
     plan = Plan(
         arguments.episodes, arguments.max_steps, arguments.seed, arguments.layer_names, arguments.field_names,
@@ -232,12 +232,12 @@ def refuse_dump(folder: Path, resume: bool) -> None:
 
 def contests(arguments: Arguments) -> "list[Contest]":
     """Load the policies and decide who shares a world; that is the first one's, as the game is."""
-    from reinforcement_learning.contest import Contest
     from reinforcement_learning.device import pick_device
-    from reinforcement_learning.entrants import shared_tasks
-    from reinforcement_learning.maps import ensure_maps
+    from reinforcement_learning.game.maps import ensure_maps
+    from reinforcement_learning.game.tasks import check_tasks
+    from reinforcement_learning.play.contest import Contest
+    from reinforcement_learning.play.entrants import shared_tasks
     from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-    from reinforcement_learning.tasks import check_tasks
     from reinforcement_learning.terminal import counted_progress
 
     device = pick_device(arguments.device)
@@ -265,7 +265,7 @@ def contests(arguments: Arguments) -> "list[Contest]":
 
 def chosen(arguments: Arguments) -> "list[Entrant]":
     """Load the policies that were asked for, as they are or as they were in training."""
-    from reinforcement_learning.entrants import find_checkpoints, load_entrant, policy_names
+    from reinforcement_learning.play.entrants import find_checkpoints, load_entrant, policy_names
 
     names = split(arguments.policies or "")
     if arguments.checkpoint is None:
@@ -286,8 +286,8 @@ def watched(entrant: "Entrant", name: str, arguments: Arguments) -> "Entrant":
     """Let the networks that were asked for watch an entrant; `name` is that of its training."""
     from dataclasses import replace
 
-    from reinforcement_learning.entrants import find_checkpoints, load_entrant
-    from reinforcement_learning.onlookers import untrained_twin, with_onlookers
+    from reinforcement_learning.play.entrants import find_checkpoints, load_entrant
+    from reinforcement_learning.play.shadow_networks import untrained_twin, with_onlookers
 
     onlookers = [untrained_twin(entrant, arguments.seed)] if arguments.untrained_twin else []
     folders = checkpoint_folders(arguments, name)
@@ -299,9 +299,9 @@ def watched(entrant: "Entrant", name: str, arguments: Arguments) -> "Entrant":
 
 def announce(contest: "Contest", plan: "Plan", output: Path) -> None:
     """Say how much to expect, and whether there is room."""
-    from activation_store.expectation import expected_record_bytes
     from activation_store.files import free_bytes
-    from reinforcement_learning.extraction import metadata_of
+    from activation_store.size_estimate import expected_record_bytes
+    from reinforcement_learning.play.extraction import metadata_of
 
     record_bytes = max(expected_record_bytes(metadata_of(contest, each, plan)) for each in contest.entrants)
     ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)

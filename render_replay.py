@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from analysis.replay import Replay
-    from analysis.replay_clusters import ReplayClusters
-    from analysis.replay_events import Events
+    from analysis.replays.clusters import ReplayClusters
+    from analysis.replays.events import Events
+    from analysis.replays.replay import Replay
 
 SIZES = (64, 4096)
 FASTEST = 100
@@ -79,8 +79,8 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.replay_events import events_of
-    from analysis.replay_file import read_replay
+    from analysis.replays.events import events_of
+    from analysis.replays.file import read_replay
     from analysis.terminal import step
 
     console = Console()
@@ -141,7 +141,7 @@ def matched_clusters(arguments: Arguments, replay: "Replay", console: "Console")
     """Read the clusters of the same episode, if they are asked for."""
     if arguments.dump is None or arguments.cluster_dir is None:
         return None
-    from analysis.replay_clusters import clusters_of
+    from analysis.replays.clusters import clusters_of
     from analysis.terminal import step
 
     with step(console, f"finding the episode in {arguments.dump.name}") as report:
@@ -167,8 +167,8 @@ def render_film(
     ticks = chosen_ticks(arguments, replay)
     followed = None if arguments.follow is None else player_called(arguments.follow, replay)
 
-    from analysis.replay_film import write_film
-    from analysis.replay_frames import STRIP, FrameDrawer, colours_by_cluster, colours_by_policy
+    from analysis.replays.film import write_film
+    from analysis.replays.frames import STRIP, FrameDrawer, colours_by_cluster, colours_by_policy
     from analysis.terminal import step
 
     colours = colours_by_cluster(clusters) if clusters else colours_by_policy(replay)

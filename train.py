@@ -26,7 +26,7 @@ import tyro
 import agent_zoo
 import command_line
 from reinforcement_learning.settings import Settings, check_resumed, check_training, load_settings, read_run_settings
-from reinforcement_learning.sweep import check_sweep, read_sweep, run_sweep, trial_command, trial_settings
+from reinforcement_learning.training.sweep import check_sweep, read_sweep, run_sweep, trial_command, trial_settings
 from user_error import UserError
 
 DEFAULT_AGENT = "neurips23_start_kit"
@@ -146,8 +146,8 @@ def choose_name(arguments: Arguments) -> str:
 def sweep(arguments: Arguments, command: Sequence[str]) -> None:
     """Check the search space, start or join a sweep, and run trials."""
     from activation_store.files import make_folder
-    from reinforcement_learning.data_parallel import number_of_processes
-    from reinforcement_learning.tracking import check_login
+    from reinforcement_learning.processes import number_of_processes
+    from reinforcement_learning.training.tracking import check_login
 
     if number_of_processes() > 1:
         raise UserError("-m sweep starts its trials one by one: start it without torchrun")
@@ -163,7 +163,7 @@ def sweep(arguments: Arguments, command: Sequence[str]) -> None:
 
 def list_tasks(settings: Settings) -> None:
     """Show the numbered tasks of the curriculum; tab-separated where nobody reads along."""
-    from reinforcement_learning.tasks import curriculum, fixed_weights
+    from reinforcement_learning.game.tasks import curriculum, fixed_weights
 
     specs = curriculum(settings.task, settings.env)
     weights = fixed_weights(specs)
@@ -178,23 +178,24 @@ def train_one(arguments: Arguments) -> None:
     """Generate maps, train, and say where the policy lies."""
     name = choose_name(arguments)
 
-    from reinforcement_learning.tasks import check_tasks, offered_tasks
+    from reinforcement_learning.game.tasks import check_tasks, offered_tasks
 
     check_tasks(arguments.settings.task, arguments.settings.env)
 
     from activation_store.files import make_folder
-    from reinforcement_learning.checkpoint import copy_checkpoint
-    from reinforcement_learning.data_parallel import join_processes, leaders_text
+    from agent_zoo.checkpoint import copy_checkpoint
     from reinforcement_learning.device import pick_device
-    from reinforcement_learning.language_model_encoder import pin_language_model
-    from reinforcement_learning.maps import ensure_maps
-    from reinforcement_learning.run_folder import RunFolder, make_run_folder
-    from reinforcement_learning.stop_signal import StopSignal
-    from reinforcement_learning.terminal import TrainingView, counted_progress
-    from reinforcement_learning.tracking import NoTracker, WandbTracker, check_login
-    from reinforcement_learning.trainer import train
-    from reinforcement_learning.training_state import TrainingState
-    from reinforcement_learning.vectorization import connect_workers
+    from reinforcement_learning.game.language_model_encoder import pin_language_model
+    from reinforcement_learning.game.maps import ensure_maps
+    from reinforcement_learning.game.vectorization import connect_workers
+    from reinforcement_learning.terminal import counted_progress
+    from reinforcement_learning.training.data_parallel import join_processes, leaders_text
+    from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
+    from reinforcement_learning.training.stop_signal import StopSignal
+    from reinforcement_learning.training.terminal import TrainingView
+    from reinforcement_learning.training.tracking import NoTracker, WandbTracker, check_login
+    from reinforcement_learning.training.trainer import train
+    from reinforcement_learning.training.training_state import TrainingState
     from reinforcement_learning.versions import versions
 
     settings = replace(arguments.settings, task=pin_language_model(arguments.settings.task))
@@ -238,13 +239,14 @@ def train_one(arguments: Arguments) -> None:
 
 def replay(arguments: Arguments) -> None:
     """Play one episode with trained policies and write its replay."""
-    from reinforcement_learning.contest import Contest
     from reinforcement_learning.device import pick_device
-    from reinforcement_learning.entrants import load_entrants, shared_tasks
-    from reinforcement_learning.maps import ensure_maps
-    from reinforcement_learning.replay import record_replay, replay_path
-    from reinforcement_learning.tasks import check_tasks
-    from reinforcement_learning.terminal import counted_progress, replay_progress
+    from reinforcement_learning.game.maps import ensure_maps
+    from reinforcement_learning.game.tasks import check_tasks
+    from reinforcement_learning.play.contest import Contest
+    from reinforcement_learning.play.entrants import load_entrants, shared_tasks
+    from reinforcement_learning.play.replay import record_replay, replay_path
+    from reinforcement_learning.play.terminal import replay_progress
+    from reinforcement_learning.terminal import counted_progress
 
     seed = arguments.settings.train.seed
     device = pick_device(arguments.settings.train.device)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from analysis.probes.dataset import Wanted
-    from analysis.probes.report import DumpReport
-    from analysis.run_folder import RunFolder
+    from analysis.runs.run_folder import RunFolder
+    from representation.probes.dataset import Wanted
+    from representation.probes.report import DumpReport
 
 SEEDS = 2**32
 LONGEST_HISTORY = 32
@@ -76,7 +76,7 @@ def main() -> None:
     metadata = {folder.resolve().name: read_metadata(folder) for folder in arguments.dumps}
     check_dumps(arguments, metadata)
 
-    from analysis.run_folder import RunFolder
+    from analysis.runs.run_folder import RunFolder
 
     wanted = {name: wanted_of(arguments, each) for name, each in metadata.items()}
     run = {
@@ -108,8 +108,8 @@ def check_values(arguments: Arguments) -> None:
 
 def check_dumps(arguments: Arguments, metadata: dict[str, DumpMetadata]) -> None:
     """Refuse dumps that are too small to split, or that do not belong side by side."""
-    from analysis.probes.dataset import check_enough_episodes
-    from analysis.probes.inputs import inputs_named, recorded
+    from representation.probes.dataset import check_enough_episodes
+    from representation.probes.inputs import inputs_named, recorded
 
     for folder, each in zip(arguments.dumps, metadata.values(), strict=True):
         check_enough_episodes(folder, each)
@@ -128,10 +128,10 @@ def check_dumps(arguments: Arguments, metadata: dict[str, DumpMetadata]) -> None
 
 def wanted_of(arguments: Arguments, metadata: DumpMetadata) -> "Wanted":
     """Decide what to take from a dump."""
-    from analysis.probes.dataset import Wanted
-    from analysis.probes.inputs import inputs_named, recorded
-    from analysis.probes.similarity import comparable
-    from analysis.probes.targets import NOT_EVERYWHERE, targets_named
+    from representation.probes.dataset import Wanted
+    from representation.probes.inputs import inputs_named, recorded
+    from representation.probes.similarity import comparable
+    from representation.probes.targets import NOT_EVERYWHERE, targets_named
 
     named = _split(arguments.inputs)
     inputs = inputs_named(named)
@@ -161,8 +161,8 @@ def probe_dumps(
     """Probe one dump after the other, then write tables and figures of all."""
     from rich.console import Console
 
-    from analysis.probes import outputs
     from analysis.terminal import step
+    from representation.probes import outputs
 
     console = Console()
     reports: list[DumpReport] = []
@@ -184,15 +184,15 @@ def probe_dump(
     arguments: Arguments, path: Path, name: str, metadata: DumpMetadata, wanted: "Wanted", console: "Console"
 ) -> "tuple[DumpReport, dict[str, np.ndarray]]":
     """Read a dump, fit all probes, and compare them; return the report and the linear read-outs."""
-    from analysis.probes.commonality import commonality
-    from analysis.probes.dataset import read_probe_data
-    from analysis.probes.findings import findings
-    from analysis.probes.inference import Resamples
-    from analysis.probes.inputs import inputs_named
-    from analysis.probes.probing import PROBES, probe
-    from analysis.probes.report import chance, directions_of, report_dump
-    from analysis.probes.similarity import similarities
     from analysis.terminal import step
+    from representation.probes.commonality import commonality
+    from representation.probes.dataset import read_probe_data
+    from representation.probes.findings import findings
+    from representation.probes.inference import Resamples
+    from representation.probes.inputs import inputs_named
+    from representation.probes.probing import PROBES, probe
+    from representation.probes.report import chance, directions_of, report_dump
+    from representation.probes.similarity import similarities
 
     with step(console, f"{name}: reading") as progress:
         data = read_probe_data(path, wanted, progress)

@@ -1,4 +1,4 @@
-"""The policies under study: one module an agent, each exporting `Policy`, `Recurrent` and `RewardWrapper`."""
+"""The policies under study: a folder for each agent, which exports `Policy`, `Recurrent` and `RewardWrapper`."""
 
 import importlib
 import pkgutil
@@ -7,20 +7,11 @@ from types import ModuleType
 from user_error import UserError
 
 REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
-_SHARED = {
-    "base",
-    "distribution",
-    "layers",
-    "observation",
-    "open_choices",
-    "rewards",
-    "senses",
-}  # by agents
 
 
 def names() -> list[str]:
-    """Return the agents that can be trained: every module put into this package, in alphabetical order."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _SHARED)
+    """Return the agents that can be trained: every folder of this package, in alphabetical order."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
 
 
 def check_name(name: str) -> None:

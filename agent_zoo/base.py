@@ -16,7 +16,7 @@ from torch import nn
 from agent_zoo.distribution import ActionDistribution
 from agent_zoo.layers import ActionDecoder, Candidates
 from agent_zoo.observation import ObservationLayout, PackedObservation
-from agent_zoo.senses import Senses
+from agent_zoo.observation_masking import Senses
 
 
 @dataclass(frozen=True)

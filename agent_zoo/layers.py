@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from agent_zoo.distribution import ILLEGAL, ActionDistribution, Choices
+from agent_zoo.legal_rows import OpenChoices, open_choices
 from agent_zoo.observation import (
     ActionHead,
     CandidateTable,
@@ -20,7 +21,6 @@ from agent_zoo.observation import (
     PackedRows,
     legal_options,
 )
-from agent_zoo.open_choices import OpenChoices, open_choices
 
 # Typical magnitudes, so that a linear layer sees columns of about the same size; what is not named is a level or a
 # small count.

@@ -20,9 +20,9 @@ import command_line
 from user_error import UserError
 
 if TYPE_CHECKING:
-    from analysis.evaluation_results import PolicyRun
-    from analysis.resampling import Bootstrap
-    from analysis.score_tables import Table
+    from analysis.evaluation.results import PolicyRun
+    from analysis.evaluation.tables import Table
+    from analysis.statistics.resampling import Bootstrap
 
 FIGURE_FILE = "score_summary.png"
 FEWEST_RESAMPLES = 100
@@ -53,7 +53,7 @@ def main() -> None:
     from rich.console import Console
 
     from activation_store.files import make_folder
-    from analysis.resampling import Bootstrap
+    from analysis.statistics.resampling import Bootstrap
 
     first = arguments.results[0]
     folder = arguments.output_dir or (first if first.is_dir() else first.parent)
@@ -86,8 +86,8 @@ def check(arguments: Arguments) -> None:
 
 def read(paths: tuple[Path, ...]) -> list["PolicyRun"]:
     """Read all result files, and make sure that they go together."""
-    from analysis.evaluation_protocol import check_comparable
-    from analysis.evaluation_results import find_result_files, read_results
+    from analysis.evaluation.protocol import check_comparable
+    from analysis.evaluation.results import find_result_files, read_results
 
     runs = [run for file in find_result_files(paths) for run in read_results(file)]
     check_comparable(runs)
@@ -97,12 +97,12 @@ def read(paths: tuple[Path, ...]) -> list["PolicyRun"]:
 def report(runs: list["PolicyRun"], bootstrap: "Bootstrap", folder: Path) -> list["Table"]:
     """Score, compare, and once all is computed, write it; returns the tables for the terminal."""
     from activation_store.files import atomic_file
-    from analysis import score_tables as tables
-    from analysis.comparisons import improvements, ranking
-    from analysis.evaluation_results import MODES
+    from analysis.evaluation import tables as tables
+    from analysis.evaluation.comparisons import improvements, ranking
+    from analysis.evaluation.results import MODES
+    from analysis.evaluation.scores import gather, score
     from analysis.figures.score_summary import score_summary
-    from analysis.resampling import KeptDraws
-    from analysis.scores import gather, score
+    from analysis.statistics.resampling import KeptDraws
 
     draws = KeptDraws(bootstrap)
     scores = [score(results, bootstrap, draws) for results in gather(runs)]

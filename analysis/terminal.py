@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from analysis.clusters.summary import ClusterSummary, Summary
 from analysis.share_text import share_text
-from analysis.summary import ClusterSummary, Summary
 
 _CLUSTERS_SHOWN = 12
 

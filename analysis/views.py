@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis import residual_analysis
-from analysis.cluster_method import ClusterMethod
-from analysis.cluster_statistics import ClusterStatistics
-from analysis.clustering import Clustering, cluster_space, hdbscan_clusters
-from analysis.components import ComponentReport, Components, report_components
-from analysis.dataset import ROLLING_WINDOW, Dataset, Step
-from analysis.projection import Projection, project, umap_embedding
-from analysis.run_folder import RunFolder
-from analysis.settings import PROJECTION_NAMES, AnalysisSettings
-from analysis.summary import Residualized, Summary
-from analysis.summary_text import as_text
+from analysis.clusters import residual_analysis
+from analysis.clusters.cluster_statistics import ClusterStatistics
+from analysis.clusters.clustering import Clustering, cluster_space, hdbscan_clusters
+from analysis.clusters.components import ComponentReport, Components, report_components
+from analysis.clusters.dataset import ROLLING_WINDOW, Dataset, Step
+from analysis.clusters.projection import Projection, project, umap_embedding
+from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings
+from analysis.clusters.summary import Residualized, Summary
+from analysis.clusters.summary_text import as_text
+from analysis.runs.run_folder import RunFolder
+from analysis.statistics.cluster_method import ClusterMethod
 
 _PLACES = ("env_id", "agent_id", "episode", "step", "tick")
 

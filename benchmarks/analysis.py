@@ -209,8 +209,8 @@ def compare_clusterers(arguments: Arguments, scratch: Path) -> dict[str, object]
 
 def point_sets(dump: Path) -> dict[str, np.ndarray]:
     """Return the points to cluster: a dump's embedding and its components, and blobs in as many dimensions."""
-    from analysis.components import principal_components
-    from analysis.projection import umap_embedding
+    from analysis.clusters.components import principal_components
+    from analysis.clusters.projection import umap_embedding
 
     activations = read_dump(dump, subsample=10, layers=[LAYER]).activations[LAYER]
     sets = {

@@ -25,8 +25,8 @@ from rich.table import Table
 
 import command_line
 from activation_store.files import write_json
-from reinforcement_learning.environment import make_environment, make_plain_environment, observation_layout
-from reinforcement_learning.maps import ensure_maps
+from reinforcement_learning.game.environment import make_environment, make_plain_environment, observation_layout
+from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.versions import versions
 from tests.forager import forage

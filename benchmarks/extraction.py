@@ -31,11 +31,11 @@ from activation_store.schema import DumpMetadata
 from activation_store.writer import DumpWriter
 from analysis.features import FEATURE_NAMES, feature_matrix
 from benchmarks.measure import spread
-from reinforcement_learning.contest import Contest, Group, groups
-from reinforcement_learning.entrants import load_entrant
-from reinforcement_learning.extraction import Plan, metadata_of, record_group, write
-from reinforcement_learning.maps import ensure_maps
-from reinforcement_learning.recording_progress import Recorded
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.play.contest import Contest, Group, groups
+from reinforcement_learning.play.entrants import load_entrant
+from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.versions import versions
 from user_error import UserError

@@ -22,18 +22,18 @@ import agent_zoo
 import command_line
 from activation_store.files import write_json
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
 from benchmarks.measure import Comparison, Work, compare, spread
-from reinforcement_learning.checkpoint import load_checkpoint
-from reinforcement_learning.entrants import untrained_entrant
-from reinforcement_learning.maps import ensure_maps
-from reinforcement_learning.player import Player
-from reinforcement_learning.ppo import minibatches, update
-from reinforcement_learning.rollout import Rollout, RolloutCollector
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.stepper import Player
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.vectorization import first_episodes, make_worlds
+from reinforcement_learning.training.ppo import minibatches, update
+from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
 from user_error import UserError
 

@@ -21,16 +21,16 @@ import tyro
 import command_line
 from activation_store.files import write_json
 from activation_store.reader import read_metadata
-from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
-from analysis.probes.inputs import Input, inputs_named, recorded
-from analysis.probes.logistic import fit_logistic
-from analysis.probes.probing import PROBES, mean_of_the_rest, probe, why_not
-from analysis.probes.ridge import Penalties
-from analysis.probes.scores import losses
-from analysis.probes.splits import folds_of_worlds
-from analysis.probes.target import Target
-from analysis.probes.targets import targets_named
-from analysis.run_folder import versions
+from analysis.runs.run_folder import versions
+from representation.probes.dataset import ProbeData, Wanted, read_probe_data
+from representation.probes.inputs import Input, inputs_named, recorded
+from representation.probes.logistic import fit_logistic
+from representation.probes.probing import PROBES, mean_of_the_rest, probe, why_not
+from representation.probes.ridge import Penalties
+from representation.probes.scores import losses
+from representation.probes.splits import folds_of_worlds
+from representation.probes.target import Target
+from representation.probes.targets import targets_named
 from user_error import UserError
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)

@@ -25,14 +25,14 @@ from activation_store.files import write_json
 from agent_zoo.base import RecurrentPolicy
 from benchmarks.dense import dense_recurrent
 from benchmarks.learning import cut, inference, learning, pad
-from reinforcement_learning.entrants import untrained_entrant
-from reinforcement_learning.maps import ensure_maps
-from reinforcement_learning.player import Player
-from reinforcement_learning.ppo import update
-from reinforcement_learning.rollout import Rollout, RolloutCollector
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.stepper import Player
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.vectorization import first_episodes, make_worlds
+from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
 from user_error import UserError
 

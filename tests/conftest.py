@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from agent_zoo.observation import ObservationLayout
-from reinforcement_learning.contest import Contest
-from reinforcement_learning.entrants import untrained_entrant
-from reinforcement_learning.environment import make_environment, observation_layout
-from reinforcement_learning.extraction import Plan
-from reinforcement_learning.maps import ensure_maps
+from reinforcement_learning.game.environment import make_environment, observation_layout
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from analysis.held_out_tasks import TASK_NAMES
+from analysis.evaluation.held_out_tasks import TASK_NAMES
 
 Results = dict[str, dict[str, Any]]
 HORIZON = 1024

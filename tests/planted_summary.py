@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.cluster_method import ClusterMethod
-from analysis.cluster_statistics import ClusterStatistics, cluster_statistics
-from analysis.clustering import hdbscan_labels
-from analysis.dataset import Dataset
+from analysis.clusters.cluster_statistics import ClusterStatistics, cluster_statistics
+from analysis.clusters.clustering import hdbscan_labels
+from analysis.clusters.dataset import Dataset
+from analysis.clusters.summarise import summarise
+from analysis.clusters.summary import Summary
 from analysis.features import FEATURES, Feature, feature_matrix
-from analysis.inference import Inference
 from analysis.lives import lives_of
-from analysis.stability import SeedStability
-from analysis.summarise import summarise
-from analysis.summary import Summary
+from analysis.statistics.cluster_method import ClusterMethod
+from analysis.statistics.inference import Inference
+from analysis.statistics.stability import SeedStability
 from tests.planted import Planted
 
 FAST = Inference(permutations=99, bootstraps=99)

@@ -11,9 +11,9 @@ from nmmo.core.tile import TileState
 from nmmo.render.replay_helper import FileReplayHelper, ReplayHelper
 
 from activation_store.writer import DumpWriter
-from reinforcement_learning.contest import Contest, Group
-from reinforcement_learning.extraction import Plan, metadata_of, record_group, write
-from reinforcement_learning.policy_pool import Choice, PolicyPool
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.policy_pool import Choice, PolicyPool
 
 POLICIES = ("untrained_a", "untrained_b")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 
-from reinforcement_learning.contest import Contest
-from reinforcement_learning.entrants import untrained_entrant
-from reinforcement_learning.extraction import Plan, extract
-from reinforcement_learning.onlookers import untrained_twin, with_onlookers
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.shadow_networks import untrained_twin, with_onlookers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.conftest import AGENT
 

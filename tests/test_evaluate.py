@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from activation_store.files import locked_folder
-from reinforcement_learning.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run, start
 from tests.tiny_policies import save_policies, world_options

@@ -16,20 +16,20 @@ from scipy import stats
 from activation_store.files import write_json
 from activation_store.reader import read_metadata
 from activation_store.schema import TILE_COLUMNS
-from analysis.action_words import action_words
-from analysis.confounds import variables_of
-from analysis.effect_sizes import cohens_d, moments
 from analysis.explorer_page.content import Explored, explored
 from analysis.explorer_page.page import explorer_page
 from analysis.explorer_page.views import view_tables
 from analysis.features.observed import Observed
 from analysis.figures.style import cluster_colour
-from analysis.finished_run import read_run
+from analysis.life.action_words import action_words
 from analysis.lives import lives_of
 from analysis.materials import MATERIALS, PALETTE
 from analysis.position import positions
-from analysis.run_folder import RUN_FILE
-from analysis.shift_test import shift_test
+from analysis.runs.finished_run import read_run
+from analysis.runs.run_folder import RUN_FILE
+from analysis.statistics.circular_shift import shift_test
+from analysis.statistics.confounds import variables_of
+from analysis.statistics.effect_sizes import cohens_d, moments
 from tests.analysed import Analysed
 from tests.browser import damaged
 from tests.command import assert_refused, run

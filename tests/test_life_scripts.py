@@ -10,7 +10,7 @@ import pytest
 import agent_life_visualization
 import cluster_life_phase
 from activation_store.reader import read_dump, read_identity
-from analysis.chosen_lives import choose, life_spans
+from analysis.life.selection import choose, life_spans
 from tests.command import assert_refused, run
 from tests.planted import Planted, planted_dump, write_planted
 from tests.recorded import Recording

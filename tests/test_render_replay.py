@@ -15,10 +15,10 @@ from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.materials import MATERIALS, PALETTE
-from analysis.replay import Replay
-from analysis.replay_file import read_replay
-from analysis.replay_frames import STRIP
-from analysis.run_folder import RunFolder
+from analysis.replays.file import read_replay
+from analysis.replays.frames import STRIP
+from analysis.replays.replay import Replay
+from analysis.runs.run_folder import RunFolder
 from tests.browser import damaged
 from tests.command import assert_refused, run
 from tests.recorded import POLICIES, Recording

@@ -10,11 +10,11 @@ from nmmo.render.render_utils import np_encoder
 from nmmo.render.replay_helper import FileReplayHelper
 
 from activation_store.reader import read_dump
-from analysis.replay_file import read_replay
-from reinforcement_learning.contest import Contest
-from reinforcement_learning.entrants import load_entrants, shared_tasks
-from reinforcement_learning.policy_pool import seats
-from reinforcement_learning.replay import record_replay
+from analysis.replays.file import read_replay
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import load_entrants, shared_tasks
+from reinforcement_learning.play.policy_pool import seats
+from reinforcement_learning.play.replay import record_replay
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run
 from tests.tiny_policies import save_policies, world_options

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_zoo.senses import Senses
-from reinforcement_learning.checkpoint import load_checkpoint
+from agent_zoo.checkpoint import load_checkpoint
+from agent_zoo.observation_masking import Senses
 from tests.command import assert_refused, run, start
 
 SMALL = (

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from activation_store.reader import read_dump, read_metadata
-from reinforcement_learning.checkpoint import load_checkpoint
-from reinforcement_learning.language_model_encoder import describe_task
+from agent_zoo.checkpoint import load_checkpoint
+from reinforcement_learning.game.language_model_encoder import describe_task
+from reinforcement_learning.game.tasks import curriculum, offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from reinforcement_learning.tasks import curriculum, offered_tasks
 from tests.command import assert_refused, run
 from tests.test_train import SMALL, folders, metrics_of
 from tests.tiny_language_model import make_language_model

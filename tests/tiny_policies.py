@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from reinforcement_learning.checkpoint import save_checkpoint
-from reinforcement_learning.entrants import untrained_entrant
+from agent_zoo.checkpoint import save_checkpoint
+from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 
 AGENTS = {"kit": ("neurips23_start_kit", 1), "yao": ("yaofeng", 2), "take": ("takeru", 0)}

@@ -19,9 +19,9 @@ from nmmo.systems import item
 
 from activation_store.writer import DumpWriter
 from agent_zoo.distribution import ActionDistribution
-from reinforcement_learning.contest import Contest, Group
-from reinforcement_learning.extraction import Plan, metadata_of, record_group, write
-from reinforcement_learning.policy_pool import Choice, PolicyPool
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.policy_pool import Choice, PolicyPool
 from tests.forager import forage
 
 RADIUS = 7

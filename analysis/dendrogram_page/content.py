@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.cluster_tree import ClusterTree
-from analysis.clustering import NOISE, Clustering
-from analysis.dataset import Dataset
-from analysis.effect_sizes import Moments, cohens_d
-from analysis.projection import Projection
+from analysis.clusters.clustering import Clustering
+from analysis.clusters.dataset import Dataset
+from analysis.clusters.projection import Projection
+from analysis.clusters.tree import ClusterTree
+from analysis.labels import NOISE
+from analysis.statistics.effect_sizes import Moments, cohens_d
 
 LEVELS = 60
 POINTS_AT_MOST = 20_000

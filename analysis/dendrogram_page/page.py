@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from analysis.cluster_tree import cluster_tree
-from analysis.clustering import Clustering
-from analysis.dataset import Dataset
+from analysis.clusters.clustering import Clustering
+from analysis.clusters.dataset import Dataset
+from analysis.clusters.projection import Projection
+from analysis.clusters.tree import cluster_tree
 from analysis.dendrogram_page.content import COLOURS, POINTS_AT_MOST, page_content
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.page_parts.packing import embedded
 from analysis.page_parts.pages import environment
-from analysis.projection import Projection
 
 _HERE = Path(__file__).parent
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from activation_store.reader import Progress, read_dump, read_identity, read_metadata
 from activation_store.schema import LIFE_KEY
-from analysis.carried_labels import CarriedLabels, carry_labels, fit_rule
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed, own_truth_columns
-from analysis.finished_run import FinishedRun
-from analysis.life_endings import DONE, KILLS
+from analysis.life.endings import DONE, KILLS
+from analysis.life.timeline import Timeline, timeline_of
 from analysis.lives import Lives, lives_of, places_among
-from analysis.shifts import random_shifts
-from analysis.timeline import Timeline, timeline_of
+from analysis.runs.finished_run import FinishedRun
+from analysis.runs.propagated_labels import CarriedLabels, carry_labels, fit_rule
+from analysis.statistics.shifts import random_shifts
 from user_error import UserError
 
 Step = Callable[[str], AbstractContextManager[Progress]]

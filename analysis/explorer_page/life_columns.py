@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.life_events import DIED, EVENT_KINDS, LifeEvents
-from analysis.timeline import ESTIMATES, LANES, Timeline
+from analysis.life.events import DIED, EVENT_KINDS, LifeEvents
+from analysis.life.timeline import ESTIMATES, LANES, Timeline
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from analysis.action_words import action_words
-from analysis.clustering import NOISE
 from analysis.explorer_page.content import Explored
 from analysis.explorer_page.life_columns import ACTS, events_in_words, life_columns, panels_of
 from analysis.explorer_page.views import SIDE, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
-from analysis.life_events import EVENT_KINDS
+from analysis.labels import NOISE
+from analysis.life.action_words import action_words
+from analysis.life.events import EVENT_KINDS
 from analysis.materials import MATERIALS
 from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
 from analysis.page_parts.pages import environment
-from analysis.replay import NPC_KINDS
-from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES
+from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
+from analysis.replays.replay import NPC_KINDS
 
 _HERE = Path(__file__).parent
 _SCRIPTS = (

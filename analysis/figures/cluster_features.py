@@ -5,8 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
+from analysis.clusters.summary import ClusterSummary, format_number
 from analysis.figures.style import EFFECT_MAP, new_figure, style, title
-from analysis.summary import ClusterSummary, format_number
 
 _CLUSTERS_AT_MOST = 60
 _INCHES_A_FEATURE = 0.5

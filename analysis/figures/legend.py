@@ -4,8 +4,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.clustering import NOISE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
+from analysis.labels import NOISE
 from analysis.share_text import share_text
 
 _ROWS = 28

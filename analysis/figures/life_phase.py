@@ -5,9 +5,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from analysis.figures.life_strips import label_colour, label_name
+from analysis.figures.life_strips import label_colour
 from analysis.figures.style import new_figure, style, title, whole_ticks
-from analysis.life_phases import Association, Shares
+from analysis.labels import label_name
+from analysis.life_phase.phases import Association, Shares
 
 MOST_STATES = 12
 _COLUMNS = 4

@@ -1,14 +1,13 @@
 """Strips along a life's ticks: what was chosen, what happened, which cluster; every tick has its place."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
-from analysis.clustering import NOISE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
+from analysis.labels import NOISE, label_name
+from analysis.life.cluster_strip import ClusterStrip
 from analysis.share_text import share_text
 
 MOST_COLUMNS = 1500
@@ -16,21 +15,6 @@ MOST_COLUMNS = 1500
 
 _PALE = 0.45
 _LABELS_NAMED = 12
-
-
-@dataclass(frozen=True)
-class ClusterStrip:
-    """The clusters of one life's records, (B,) each, and the run that they are from.
-
-    Attributes:
-        label: cluster from 0, or `clustering.NOISE`.
-        exact: whether the run labelled that very record; the other labels were carried over.
-        run: its name.
-    """
-
-    label: np.ndarray
-    exact: np.ndarray
-    run: str
 
 
 def lanes(axes: Axes, tick: np.ndarray, marks: dict[str, np.ndarray], colour: str) -> None:
@@ -84,11 +68,6 @@ def cluster_handles(label: np.ndarray) -> list[Patch]:
 def label_colour(label: int) -> str:
     """Return the colour of a cluster, as in every figure of the analysis, or of noise."""
     return NOISE_COLOUR if label == NOISE else cluster_colour(label)
-
-
-def label_name(label: int) -> str:
-    """Return what a label is called in legends and tables."""
-    return "noise" if label == NOISE else f"cluster {label}"
 
 
 def _dense(tick: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:

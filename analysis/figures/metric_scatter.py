@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from analysis.clusters.projection import Projection
 from analysis.features import FEATURES, Feature
 from analysis.figures.points import Panel, draw_values
 from analysis.figures.style import few_ticks, new_figure, style, title
-from analysis.projection import Projection
 
 _COLUMNS = 4
 _MANY = 24

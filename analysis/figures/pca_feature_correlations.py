@@ -4,9 +4,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.components import ComponentReport
+from analysis.clusters.components import ComponentReport
+from analysis.clusters.summary import format_number
 from analysis.figures.style import EFFECT_MAP, new_figure, style, title
-from analysis.summary import format_number
 
 _COMPONENTS_AT_MOST = 30
 _CELL_WIDTH, _CELL_HEIGHT = 0.4, 0.27

@@ -5,8 +5,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from analysis.components import ComponentReport, Profile, binned_profile
-from analysis.dataset import Dataset
+from analysis.clusters.components import ComponentReport, Profile, binned_profile
+from analysis.clusters.dataset import Dataset
 from analysis.figures.points import Panel, draw_clusters
 from analysis.figures.style import few_ticks, new_figure, style, title
 

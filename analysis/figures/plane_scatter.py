@@ -5,11 +5,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from analysis.clustering import NOISE
+from analysis.clusters.projection import Projection
 from analysis.figures.legend import add_cluster_legend, legend_width
 from analysis.figures.points import Panel, draw_clusters
 from analysis.figures.style import new_figure, style, title
-from analysis.projection import Projection
+from analysis.labels import NOISE
 from analysis.share_text import share_text
 
 _SIDE = 6.0

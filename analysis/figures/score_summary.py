@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
-from analysis.evaluation_results import MODES
+from analysis.evaluation.held_out_tasks import CATEGORIES
+from analysis.evaluation.results import MODES
+from analysis.evaluation.scores import PolicyScores
 from analysis.figures.style import category_colour, new_figure, style, title
-from analysis.held_out_tasks import CATEGORIES
-from analysis.resampling import Estimate
-from analysis.scores import PolicyScores
+from analysis.statistics.resampling import Estimate
 
 _BAR_HEIGHT = 0.62
 _INCHES_A_POLICY = 0.34

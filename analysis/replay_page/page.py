@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis.clustering import NOISE
+from analysis.labels import NOISE
 from analysis.materials import HARVESTED, MATERIALS
 from analysis.page_parts.packing import embedded, pack, scripts_of
 from analysis.page_parts.pages import environment
-from analysis.replay import NPC_KINDS, SLOTS, STYLES, Replay
-from analysis.replay_clusters import UNLABELLED, ReplayClusters
-from analysis.replay_colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
-from analysis.replay_events import CAUSES, EVENT_KINDS, Events
+from analysis.replays.clusters import UNLABELLED, ReplayClusters
+from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
+from analysis.replays.events import CAUSES, EVENT_KINDS, Events
+from analysis.replays.replay import NPC_KINDS, SLOTS, STYLES, Replay
 
 _HERE = Path(__file__).parent
 _SCRIPTS = (

@@ -9,7 +9,7 @@ from nmmo.entity.entity import EntityState
 from nmmo.lib.event_log import EventState
 
 from agent_zoo.base import BaseRewardWrapper
-from reinforcement_learning.environment import make_environment
+from reinforcement_learning.game.environment import make_environment
 
 TICKS = 30
 EVENT = EventState.State.attr_name_to_col

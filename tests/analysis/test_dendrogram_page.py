@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.cluster_tree import ClusterTree, cluster_tree
-from analysis.clustering import NOISE, Clustering, hdbscan_clusters
-from analysis.dataset import Dataset
+from analysis.clusters.clustering import Clustering, hdbscan_clusters
+from analysis.clusters.dataset import Dataset
+from analysis.clusters.projection import Projection
+from analysis.clusters.tree import ClusterTree, cluster_tree
 from analysis.dendrogram_page.content import run_clusters
 from analysis.dendrogram_page.page import dendrogram_page
 from analysis.features import FEATURES, feature_matrix
+from analysis.labels import NOISE
 from analysis.lives import lives_of
-from analysis.projection import Projection
 from tests.planted import planted_dump
 
 NO_CLUSTER = 65535

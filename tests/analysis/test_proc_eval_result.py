@@ -11,8 +11,8 @@ import numpy as np
 import orjson
 import pytest
 
-from analysis.held_out_tasks import TASK_NAMES
-from analysis.score_tables import TABLES
+from analysis.evaluation.held_out_tasks import TASK_NAMES
+from analysis.evaluation.tables import TABLES
 from tests.command import ROOT, assert_refused, environment, run, run_on_terminal
 from tests.planted_results import Results, as_original, play, provenance, write
 

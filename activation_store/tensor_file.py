@@ -1,0 +1,86 @@
+"""Arrays and a text in one safetensors file, with a hash that proves both; opening one never runs code.
+
+Reading and writing need no torch, so that rooms without it can read the weights that lie in such a file.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import safetensors
+from safetensors.numpy import load, save
+
+from activation_store.files import write_bytes
+from user_error import UserError
+
+_HEADER_KEY = "nmmo_interpretability"
+_PICKLE_STARTS = (b"PK\x03\x04", b"\x80")
+
+
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], info: str) -> None:
+    """Write arrays and a text, whole or not at all; the same content makes the same file."""
+    contiguous = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
+    # One entry only: safetensors writes several in random order.
+    header = {_HEADER_KEY: json.dumps({"info": info, "sha256": _sha256(info, contiguous)})}
+    write_bytes(path, save(contiguous, metadata=header))
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text without looking at its arrays.
+
+    Raises:
+        UserError: as `read_tensors`, for what the header shows.
+    """
+    return _read_header(path)[0]
+
+
+def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], str]:
+    """Return a file's arrays, by name, and its text.
+
+    Raises:
+        UserError: the file is missing, a pickle, truncated, altered, or not written by `write_tensors`.
+    """
+    info, sha256 = _read_header(path)
+    tensors = load(path.read_bytes())
+    if _sha256(info, tensors) != sha256:
+        raise UserError(f"{path} is damaged: its content does not have the hash it was saved with; copy it again")
+    return tensors, info
+
+
+def _read_header(path: Path) -> tuple[str, str]:
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except FileNotFoundError:
+        raise UserError(f"there is no checkpoint {path}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+    except safetensors.SafetensorError as error:
+        # Only now: a good file starts with its header's length, which may begin with the same byte as a pickle.
+        if start.startswith(_PICKLE_STARTS):
+            raise UserError(
+                f"{path} is a pickle: opening it would run whatever code it holds, so it is refused; "
+                "save the weights as safetensors instead"
+            ) from None
+        raise UserError(f"{path} is not a whole safetensors file ({error}): copy the checkpoint again") from None
+    if _HEADER_KEY not in header:
+        raise UserError(f"{path} was not saved by this project: its header lacks {_HEADER_KEY}")
+    try:
+        entry = json.loads(header[_HEADER_KEY])
+        return str(entry["info"]), str(entry["sha256"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} has a damaged header ({error}): copy the checkpoint again") from None
+
+
+def _sha256(info: str, tensors: Mapping[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(info.encode())
+    for name, tensor in sorted(tensors.items()):
+        # Types are written as torch calls them, which is what the first files were hashed with.
+        digest.update(f"{name} torch.{tensor.dtype.name} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.tobytes())
+    return digest.hexdigest()

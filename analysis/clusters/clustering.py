@@ -1,0 +1,94 @@
+"""Density clusters of records."""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.clusters.components import Components, principal_components
+from analysis.clusters.projection import Projection, project
+from analysis.clusters.settings import AnalysisSettings
+from analysis.labels import NOISE
+from analysis.statistics.cluster_method import ClusterMethod
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """What HDBSCAN found.
+
+    Attributes:
+        points: that were clustered, (B, dimensions).
+        labels: (B,) int64, clusters from 0 in order of falling size, `NOISE` for the rest.
+        tree: HDBSCAN's condensed tree: structured, one row for each record and each
+            cluster that leaves `parent`, at density `lambda_val` (1 / distance), with `child_size` records.
+    """
+
+    points: np.ndarray
+    labels: np.ndarray
+    tree: np.ndarray
+
+
+def cluster_space(
+    projection: Projection, activations: np.ndarray, components: Components, settings: AnalysisSettings
+) -> np.ndarray:
+    """Return what records are clustered in: the plane, or the first components with `--cluster-before-umap`."""
+    if settings.cluster_before_umap:
+        return components.scores(activations, settings.pre_cluster_dims)
+    return projection.points
+
+
+def cluster_method(settings: AnalysisSettings) -> ClusterMethod:
+    """Return how these settings find clusters, as something that can be done again."""
+    return ClusterMethod(
+        embed=functools.partial(points_to_cluster, settings=settings),
+        hdbscan=functools.partial(hdbscan_labels, min_samples=settings.hdbscan_min_samples),
+        min_cluster_size=settings.hdbscan_min_cluster,
+        seeded=settings.projection != "pca" and not settings.cluster_before_umap,
+    )
+
+
+def points_to_cluster(
+    activations: np.ndarray, settings: AnalysisSettings, seed: int, run_records: int | None = None
+) -> np.ndarray:
+    """Lay activations, (B, units), out as these settings cluster them, from nothing: (B, dimensions).
+
+    A sample of a run's records is laid out as so many records are.
+    """
+    components = principal_components(activations)
+    if settings.cluster_before_umap:
+        return components.scores(activations, settings.pre_cluster_dims)
+    return project(activations, components, settings, seed, run_records).points
+
+
+def hdbscan_labels(points: np.ndarray, min_cluster_size: int, min_samples: int) -> np.ndarray:
+    """Return nothing but the labels of `hdbscan_clusters`, (B,) int64."""
+    return hdbscan_clusters(points, min_cluster_size, min_samples).labels
+
+
+def hdbscan_clusters(points: np.ndarray, min_cluster_size: int, min_samples: int) -> Clustering:
+    """Cluster points with HDBSCAN (Campello, Moulavi and Sander 2013), excess of mass.
+
+    Args:
+        points: (B, dimensions).
+        min_cluster_size: smaller groups are noise; from 2 to B.
+        min_samples: neighbours that make a region dense, from 1; more call more of the points noise.
+    """
+    import hdbscan
+
+    model = hdbscan.HDBSCAN(
+        min_cluster_size=min_cluster_size,
+        min_samples=min_samples,
+        core_dist_n_jobs=1,
+        approx_min_span_tree=False,  # the default's shortcut saves nothing here, and can change the clusters
+    )
+    labels = model.fit_predict(points.astype(np.float64))
+    return Clustering(points, largest_first(labels), model.condensed_tree_.to_numpy())
+
+
+def largest_first(labels: np.ndarray) -> np.ndarray:
+    """Renumber clusters by falling size, ties by their old number; noise stays noise."""
+    clusters, sizes = np.unique(labels[labels != NOISE], return_counts=True)
+    renumbered = np.full(len(labels), NOISE, np.int64)
+    for rank, cluster in enumerate(clusters[np.argsort(-sizes, kind="stable")]):
+        renumbered[labels == cluster] = rank
+    return renumbered

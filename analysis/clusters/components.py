@@ -1,0 +1,197 @@
+"""Principal components of activations, and the behaviours that they go with."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.clusters.component_r2 import FeatureR2, pca_feature_r2
+from analysis.clusters.dataset import Dataset
+from analysis.clusters.summary import format_number
+from analysis.lives import Lives
+from analysis.statistics.inference import Inference
+
+BINS = 20
+_Z_95 = 1.959964
+_TOLD = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """All principal components of activations, strongest first. U units, K = min(U, records) components.
+
+    Attributes:
+        mean: of the activations, (U,) float64.
+        directions: (K, U) float64, of length 1, orthogonal.
+        explained: each component's share of the activations' variance, (K,) float64.
+    """
+
+    mean: np.ndarray
+    directions: np.ndarray
+    explained: np.ndarray
+
+    def scores(self, activations: np.ndarray, count: int) -> np.ndarray:
+        """Return activations along the first components, (B, U) -> (B, count) float64."""
+        centred = activations - self.mean.astype(activations.dtype)  # (B, U)
+        return np.asarray(centred @ self.directions[:count].T.astype(activations.dtype), np.float64)
+
+    def needed_for(self, shares: tuple[float, ...]) -> dict[float, int]:
+        """Return how many components explain each share of the variance; each above 0 and below 1."""
+        total = np.cumsum(self.explained)
+        return {share: int(np.searchsorted(total, share) + 1) for share in shares}
+
+    def name(self, component: int) -> str:
+        """Return what axes call a component."""
+        return f"PC {component + 1} ({self.explained[component]:.1%} of variance)"
+
+
+def principal_components(activations: np.ndarray) -> Components:
+    """Find the principal components of activations, (B, units), not all the same."""
+    from sklearn.decomposition import PCA
+
+    model = PCA(n_components=min(activations.shape)).fit(activations.astype(np.float64))
+    return Components(model.mean_, model.components_, model.explained_variance_ratio_)
+
+
+def pearson_r(scores: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """Return Pearson's r of every component and feature over records; NaN where either never changes.
+
+    Args:
+        scores: (B, components).
+        features: (B, features).
+
+    Returns:
+        (components, features) float64.
+    """
+    left, right = _standardised(scores), _standardised(features)
+    return left.T @ right / len(scores)
+
+
+def _standardised(values: np.ndarray) -> np.ndarray:
+    # Counted from the first row, a column that never changes is exactly zero.
+    shifted = values.astype(np.float64) - values[0]
+    spread = shifted.std(axis=0)
+    return (shifted - shifted.mean(axis=0)) / np.where(spread > 0, spread, np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Means of a feature in bins along a component, (bins,) each.
+
+    Attributes:
+        place: mean score of the bin's records.
+        mean: of the feature.
+        low: end of the mean's 95% interval over lives; NaN where one life fills the bin.
+        high: likewise.
+    """
+
+    place: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: int = BINS) -> Profile:
+    """Average a feature in bins of as many records each along a component.
+
+    A bin's mean is a ratio of two sums over lives, so its standard error is that of a ratio estimator with lives as the
+    units drawn (Cochran 1977, "Sampling techniques", equation 6.13): records of one life are not independent.
+
+    Args:
+        score: (B,).
+        feature: (B,).
+        lives: of the records.
+        bins: at most; fewer where there are fewer records.
+    """
+    rank = np.empty(len(score), np.int64)
+    rank[np.argsort(score, kind="stable")] = np.arange(len(score))
+    count = min(bins, len(score))
+    bin_of = rank * count // len(score)
+    records = np.bincount(bin_of, minlength=count)
+    mean = np.bincount(bin_of, feature, count) / records
+    cell = bin_of * len(lives) + lives.index
+    shape = (count, len(lives))
+    size = np.bincount(cell, minlength=count * len(lives)).reshape(shape)
+    total = np.bincount(cell, feature, count * len(lives)).reshape(shape)
+    inside = (size > 0).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = ((total - mean[:, None] * size) ** 2).sum(axis=1) / records**2 * inside / (inside - 1)
+    reach = _Z_95 * np.sqrt(np.where(inside > 1, variance, np.nan))
+    return Profile(np.bincount(bin_of, score, count) / records, mean, mean - reach, mean + reach)
+
+
+@dataclass(frozen=True, eq=False)
+class ComponentReport:
+    """How principal components go with features. K components, F features.
+
+    Attributes:
+        features: their names, (F,).
+        explained: each component's share of the activations' variance, (K,).
+        r: Pearson's r, (K, F); NaN where a feature never changes.
+        r2: cross-validated by life, of all K components together, with its interval; (F,) each.
+        lives: that the R2 is cross-validated over.
+    """
+
+    features: tuple[str, ...]
+    explained: np.ndarray
+    r: np.ndarray
+    r2: FeatureR2
+    lives: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, ready to be written as JSON; what is undefined becomes null."""
+        return {
+            "features": list(self.features),
+            "explained": self.explained.tolist(),
+            "pearson_r": [[_plain(value) for value in row] for row in self.r],
+            "r2": [_plain(value) for value in self.r2.value],
+            "r2_low": [_plain(value) for value in self.r2.low],
+            "r2_high": [_plain(value) for value in self.r2.high],
+            "lives": self.lives,
+        }
+
+    def as_text(self) -> str:
+        """Return the report as plain text for people, features told best first."""
+        width = max(map(len, self.features))
+        lines = [
+            f"Principal components: {len(self.explained)} explain {self.explained.sum():.1%} of the variance.",
+            f"R2 of all of them together, least squares, cross-validated over {self.lives} whole lives (0 is no better",
+            "than the mean) with its interval by a bootstrap over lives, and the components with largest Pearson r.",
+        ]
+        for i in np.argsort(-np.nan_to_num(self.r2.value, nan=-np.inf), kind="stable"):
+            lines.append(f"  {self.features[i]:<{width}} R2 = {self._r2(i)}   {self._strongest(i)}".rstrip())
+        return "\n".join([*lines, ""])
+
+    def strongest(self, feature: int, count: int = _TOLD) -> list[int]:
+        """Return the components with the largest |r| with a feature, largest first; none if it never changes."""
+        r = np.abs(self.r[:, feature])
+        return [int(i) for i in np.argsort(-np.nan_to_num(r, nan=-1), kind="stable")[:count] if np.isfinite(r[i])]
+
+    def _r2(self, feature: int) -> str:
+        value, low, high = (_number(each[feature]) for each in (self.r2.value, self.r2.low, self.r2.high))
+        return f"{value} [{low}, {high}]"
+
+    def _strongest(self, feature: int) -> str:
+        told = ", ".join(f"PC {i + 1} {self.r[i, feature]:+.2f}" for i in self.strongest(feature))
+        return told or "never changes"
+
+
+def report_components(
+    components: Components, scores: np.ndarray, data: Dataset, settings: Inference
+) -> ComponentReport:
+    """Compare the first components, whose scores these are, (B, K), with the features of the same records."""
+    return ComponentReport(
+        features=tuple(feature.name for feature in data.features),
+        explained=components.explained[: scores.shape[1]],
+        r=pearson_r(scores, data.values),
+        r2=pca_feature_r2(scores, data.values, data.lives, settings=settings),
+        lives=len(data.lives),
+    )
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _number(value: float) -> str:
+    return f"{format_number(value, sign=True):>5}"

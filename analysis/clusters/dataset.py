@@ -1,0 +1,118 @@
+"""What one analysis is about: the records kept of a dump, one layer's activations, and the features beside them."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from activation_store.reader import Progress, read_dump
+from activation_store.records import Records
+from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
+from analysis.clusters.settings import AnalysisSettings
+from analysis.features import Feature, feature_matrix, needs_history, read_history
+from analysis.features.observed import own_truth_columns
+from analysis.lives import Lives, lives_of, rolling_mean
+from analysis.position import POSITION_COLUMNS, has_position
+from user_error import UserError
+
+ROLLING_WINDOW = 5
+"""Kept records of a life, the middle one included, that features are averaged over where a view says so."""
+
+Step = Callable[[str], AbstractContextManager[Progress]]
+"""Shows that a step runs, and gives what is to be told the share done; `analysis.terminal.step` with its console."""
+
+_COLUMNS = ("map", *POSITION_COLUMNS)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """B records, U units, F features.
+
+    Attributes:
+        metadata: of the dump.
+        layer: the layer that `activations` are of.
+        features: the columns of `values`.
+        records: those kept; their own activations are in `activations`.
+        lives: of the records.
+        activations: (B, U) float32, finite, not all the same.
+        values: (B, F) float64, finite.
+    """
+
+    metadata: DumpMetadata
+    layer: str
+    features: tuple[Feature, ...]
+    records: Records
+    lives: Lives
+    activations: np.ndarray
+    values: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def heading(self) -> str:
+        """What every figure says that it is about."""
+        return f"{self.metadata.policy}, {self.layer}"
+
+    @cached_property
+    def rolled(self) -> np.ndarray:
+        """The features as means over `ROLLING_WINDOW` kept records of a life, (B, F) float64."""
+        return rolling_mean(self.values, self.lives, ROLLING_WINDOW)
+
+
+def read_dataset(
+    settings: AnalysisSettings, metadata: DumpMetadata, features: Sequence[Feature], step: Step
+) -> Dataset:
+    """Read what an analysis needs of a dump, and compute the features of the records kept.
+
+    Features over time are computed from every tick, which are read once more for them.
+
+    Raises:
+        UserError: as `activation_store.reader.read_dump` and `analysis.features.feature_matrix`, too few records are
+            left, or the activations are not finite or all the same.
+    """
+    layer = settings.layer
+    columns = sorted({*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)})
+    leave_out = ["tables", *MAY_BE_UNRECORDED]
+    if has_position(metadata) and not any(feature.of_tiles for feature in features):
+        leave_out.append("tile")
+    with step("reading the dump") as report:
+        records = read_dump(
+            settings.dump, subsample=settings.subsample, layers=[layer], columns=columns, leave_out=leave_out,
+            progress=report,
+        )  # fmt: skip
+    settings.check_enough(len(records))
+    check_activations(records, layer)
+    history = None
+    if needs_history(features, settings.subsample):
+        with step("reading what happened between the records kept") as report:
+            history = read_history(settings.dump, report)
+    with step("computing features"):
+        values = feature_matrix(records, metadata, features, history)
+    return Dataset(metadata, layer, tuple(features), records, lives_of(records), records.activations[layer], values)
+
+
+def check_activations(records: Records, layer: str) -> None:
+    """Refuse activations that have no structure to look for.
+
+    Raises:
+        UserError: one is NaN, infinite or so large that distances are, or all are the same.
+    """
+    activations = records.activations[layer]
+    finite = np.isfinite(activations).all(axis=1)
+    if not finite.all():
+        i = int(np.argmin(finite))
+        raise UserError(
+            f"{layer} holds NaN or infinity in {np.count_nonzero(~finite)} of {len(records)} records, first of agent "
+            f"{records.agent_id[i]} at step {records.step[i]}: the policy has diverged; extract an earlier checkpoint"
+        )
+    largest = float(np.abs(activations).max())
+    if activations.shape[1] * (2 * largest) ** 2 > float(np.finfo(np.float32).max):
+        raise UserError(
+            f"{layer} holds {largest:.3g}, so that squared distances overflow: the policy has diverged; extract an "
+            "earlier checkpoint"
+        )
+    if (activations == activations[0]).all():
+        raise UserError(f"every kept record has the same {layer}: there is nothing to look for; check the policy")

@@ -1,0 +1,111 @@
+"""Lower-dimensional views of activations."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.clusters.components import Components
+from analysis.clusters.settings import AnalysisSettings
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Records in a plane.
+
+    Attributes:
+        kind: "umap", "tsne" or "pca", the first word of figures' file names.
+        points: (B, 2) float32.
+        axes: names of both axes.
+    """
+
+    kind: str
+    points: np.ndarray
+    axes: tuple[str, str]
+
+
+def project(
+    activations: np.ndarray,
+    components: Components,
+    settings: AnalysisSettings,
+    seed: int,
+    run_records: int | None = None,
+) -> Projection:
+    """Lay records out in a plane, as the settings say; the seed is given apart, for layouts under other seeds.
+
+    Args:
+        activations: (B, units), not all the same.
+        components: of the activations, for `--projection pca`.
+        settings: of the analysis.
+        seed: of UMAP and t-SNE.
+        run_records: that the activations are a sample of, if they are: UMAP then works for as many epochs as on those.
+    """
+    if settings.projection == "pca":
+        points = components.scores(activations, 2).astype(np.float32)
+        return Projection("pca", points, (components.name(0), components.name(1)))
+    if settings.projection == "tsne":
+        return Projection("tsne", tsne_embedding(activations, settings.tsne_perplexity, seed), ("t-SNE 1", "t-SNE 2"))
+    epochs = umap_epochs(run_records) if run_records else None
+    points = umap_embedding(activations, settings.umap_neighbors, settings.umap_min_dist, seed, epochs=epochs)
+    return Projection("umap", points, ("UMAP 1", "UMAP 2"))
+
+
+def umap_epochs(records: int) -> int:
+    """Return for how many epochs UMAP lays so many records out unless it is told."""
+    return 500 if records <= 10_000 else 200
+
+
+def umap_embedding(
+    activations: np.ndarray,
+    neighbors: int,
+    min_dist: float,
+    seed: int,
+    dimensions: int = 2,
+    epochs: int | None = None,
+) -> np.ndarray:
+    """Embed activations with UMAP (McInnes, Healy and Melville 2018, arXiv:1802.03426), Euclidean distances.
+
+    One thread, so that the same seed gives the same embedding.
+
+    Args:
+        activations: (B, units), not all the same.
+        neighbors: size of the local neighbourhoods, from 2 to B - 1.
+        min_dist: the least distance between embedded points, from 0 to 1.
+        seed: of the layout.
+        dimensions: of the embedding, up to B - 2.
+        epochs: of the layout; where None UMAP chooses, as `umap_epochs` does.
+
+    Returns:
+        (B, dimensions) float32.
+    """
+    import umap
+
+    model = umap.UMAP(
+        n_neighbors=neighbors,
+        min_dist=min_dist,
+        n_components=dimensions,
+        n_epochs=epochs,
+        random_state=seed,
+        n_jobs=1,
+    )
+    with warnings.catch_warnings():
+        # Parts that no neighbourhood joins are usual in activations; UMAP then lays them out apart, as it should.
+        warnings.filterwarnings("ignore", message="Graph is not fully connected", category=UserWarning)
+        return np.asarray(model.fit_transform(activations), np.float32)
+
+
+def tsne_embedding(activations: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
+    """Embed activations in a plane with t-SNE (van der Maaten and Hinton 2008), Barnes-Hut, Euclidean distances.
+
+    Args:
+        activations: (B, units), not all the same.
+        perplexity: roughly the number of neighbours that are kept together, below B.
+        seed: of the layout.
+
+    Returns:
+        (B, 2) float32.
+    """
+    from sklearn.manifold import TSNE
+
+    model = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=seed, n_jobs=1)
+    return np.asarray(model.fit_transform(activations), np.float32)

@@ -1,0 +1,265 @@
+"""The settings of one analysis: every option of analyze_activations.py, what each may be, and what they go into."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+from activation_store.schema import ACTION_DECODER, DumpMetadata
+from user_error import UserError
+
+if TYPE_CHECKING:
+    from analysis.features import Feature
+    from analysis.statistics.inference import Inference
+
+ProjectionKind = Literal["umap", "tsne", "pca"]
+
+PROJECTION_NAMES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
+
+_SEEDS = 2**32
+_FEWEST_FOR_UMAP = 4
+_LONGEST_NAMES = 80
+_FEWEST_DRAWS, _MOST_DRAWS = 99, 100_000
+
+
+@dataclass(frozen=True)
+class AnalysisSettings:
+    """Arguments of analyze_activations.py."""
+
+    dump: tyro.conf.Positional[Path]
+    """Folder that extract_activations.py wrote, such as activation_data/NAME."""
+    subsample: int = 10
+    """Keep every so many-th record of each life, from 1 (all): neighbouring ticks are nearly copies."""
+    layer: str = ACTION_DECODER
+    """Layer of the network to analyse, one that the dump holds."""
+    features: str = "default"
+    """Behaviours to compare clusters by: default (14), extended (all), or names from docs/features.md, with commas."""
+    projection: ProjectionKind = "umap"
+    """How activations become a plane: umap, tsne, or pca (the first two components)."""
+    umap_neighbors: int = 15
+    """Neighbours of each record that UMAP keeps together, from 2: more of them, more global structure."""
+    umap_min_dist: float = 0.1
+    """Least distance between records that UMAP embeds, 0 to 1."""
+    tsne_perplexity: float = 30.0
+    """Neighbours, roughly, that t-SNE keeps together, from 1 to fewer than there are records."""
+    hdbscan_min_cluster: int = 15
+    """Fewest records that make a cluster, from 2."""
+    hdbscan_min_samples: int = 5
+    """Neighbours that make a region dense, from 1: more of them, more noise."""
+    cluster_before_umap: bool = False
+    """Cluster in the first principal components, not in the plane, which then only shows the clusters. Adds
+    pca_pairs.png, pca_feature_correlations.png and pca_feature_profiles.png."""
+    pre_cluster_dims: int = 30
+    """Principal components for --cluster-before-umap, from 2 to the layer's units."""
+    metric_only: bool = False
+    """No plane and no clusters: only the views that need neither, of --cluster-before-umap, --feature-scatter and
+    --umap-pairs."""
+    feature_scatter: bool = False
+    """Also draw every pair of the features: feature_scatter.png."""
+    umap_pairs: bool = False
+    """Also embed the activations with UMAP in more dimensions: umap_pairs.png."""
+    umap_pairs_dims: int = 10
+    """Dimensions for --umap-pairs, from 2 to 100."""
+    permutations: int = 999
+    """Circular shifts behind each test, 99 to 100000: more of them, steadier p-values."""
+    bootstraps: int = 999
+    """Resamples behind each interval, 99 to 100000."""
+    confidence: float = 0.95
+    """Confidence of the intervals, from 0.5 to below 1."""
+    residualize: str = ""
+    """Repeat the analysis with these regressed out: tick, age, row, column, agent, episode, features; with commas."""
+    dendrogram_explorer: bool = False
+    """Also write dendrogram_explorer.html, a page that moves through HDBSCAN's tree of clusters by density."""
+    seed: int = 42
+    """Seed of every random choice, 0 to 4294967295."""
+    output_dir: Path = Path("analysis_results")
+    """Folder that the run's own folder is made in."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The features, or sets of them, that are asked for."""
+        return tuple(name.strip() for name in self.features.split(",") if name.strip())
+
+    @property
+    def inference(self) -> "Inference":
+        """Settings of tests and intervals."""
+        from analysis.statistics.inference import Inference
+
+        return Inference(self.permutations, self.bootstraps, self.confidence, self.seed)
+
+    @property
+    def residual_names(self) -> tuple[str, ...]:
+        """The variables to regress out, each once."""
+        return tuple(dict.fromkeys(name.strip() for name in self.residualize.split(",") if name.strip()))
+
+    @property
+    def run_folder(self) -> Path:
+        """The run's folder: the dump, how it was thinned and clustered, and every other setting that is no default."""
+        clusters = "metric" if self.metric_only else f"c{self.hdbscan_min_cluster}"
+        parts = [self.dump.resolve().name, f"sub{self.subsample}", clusters, *self._further_parts()]
+        return self.output_dir / "-".join(parts)
+
+    def _further_parts(self) -> Iterator[str]:
+        if self.cluster_before_umap:
+            yield f"pca{self.pre_cluster_dims}"
+        if self.umap_pairs:
+            yield f"pairs{self.umap_pairs_dims}"
+        for name, prefix in _IN_NAME.items():
+            if (value := getattr(self, name)) != _DEFAULTS[name]:
+                yield prefix if value is True else f"{prefix}{value}"
+        if self.feature_names != ("default",):
+            yield _joined(self.feature_names, "features")
+        if self.residual_names:
+            yield f"without_{_joined(self.residual_names, 'variables')}"
+
+    @property
+    def clustered_in(self) -> str:
+        """What clusters are found in, in words."""
+        if self.cluster_before_umap:
+            return f"{self.pre_cluster_dims} principal components"
+        return f"the {PROJECTION_NAMES[self.projection]} plane"
+
+    @property
+    def uses_umap(self) -> bool:
+        """Whether anything is embedded with UMAP."""
+        return self.umap_pairs or (self.projection == "umap" and not self.metric_only)
+
+    def check(self) -> None:
+        """Refuse values that no dump could make sense of, and combinations that end in nothing.
+
+        Raises:
+            UserError: names the option, and what is allowed.
+        """
+        allowed = {
+            "subsample": (self.subsample >= 1, "1 or more"),
+            "umap_neighbors": (self.umap_neighbors >= 2, "2 or more"),
+            "umap_min_dist": (0 <= self.umap_min_dist <= 1, "0 to 1"),
+            "tsne_perplexity": (1 <= self.tsne_perplexity < float("inf"), "1 or more"),
+            "hdbscan_min_cluster": (self.hdbscan_min_cluster >= 2, "2 or more"),
+            "hdbscan_min_samples": (self.hdbscan_min_samples >= 1, "1 or more"),
+            "pre_cluster_dims": (self.pre_cluster_dims >= 2, "2 or more"),
+            "umap_pairs_dims": (2 <= self.umap_pairs_dims <= 100, "2 to 100"),
+            "permutations": (_FEWEST_DRAWS <= self.permutations <= _MOST_DRAWS, f"{_FEWEST_DRAWS} to {_MOST_DRAWS}"),
+            "bootstraps": (_FEWEST_DRAWS <= self.bootstraps <= _MOST_DRAWS, f"{_FEWEST_DRAWS} to {_MOST_DRAWS}"),
+            "confidence": (0.5 <= self.confidence < 1, "0.5 to below 1"),
+            "seed": (0 <= self.seed < _SEEDS, f"0 to {_SEEDS - 1}"),
+        }
+        for name, (fits, values) in allowed.items():
+            if not fits:
+                raise UserError(f"{_flag(name)} is {getattr(self, name)}: allowed is {values}")
+        if self.metric_only and self.dendrogram_explorer:
+            raise UserError(
+                "--metric-only finds no clusters, so --dendrogram-explorer has no tree: leave one of them out"
+            )
+        if self.metric_only and not (self.cluster_before_umap or self.feature_scatter or self.umap_pairs):
+            raise UserError(
+                "--metric-only leaves nothing to show: add --cluster-before-umap, --feature-scatter or --umap-pairs"
+            )
+
+    def choose_features(self) -> tuple["Feature", ...]:
+        """Return the features that are asked for.
+
+        Raises:
+            UserError: there is no such feature, none is named, or too few for `--feature-scatter`; or there is no
+                such variable to regress out.
+        """
+        from analysis.features import features_named
+
+        features = features_named(self.feature_names)
+        if self.feature_scatter and len(features) < 2:
+            raise UserError(f"--feature-scatter needs two features or more: --features names {features[0].name} only")
+        if self.residual_names:
+            from analysis.clusters.residuals import check_residual_names
+
+            check_residual_names(self.residual_names, [feature.name for feature in features])
+        return features
+
+    def check_against(self, metadata: DumpMetadata) -> None:
+        """Refuse what this dump cannot give, as far as its metadata tell.
+
+        Raises:
+            UserError: the dump lacks the layer, or has too few units or records.
+        """
+        if self.layer not in metadata.layers:
+            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}")
+        units = metadata.layers[self.layer]
+        if self.cluster_before_umap and self.pre_cluster_dims > units:
+            raise UserError(f"--pre-cluster-dims is {self.pre_cluster_dims}: layer {self.layer} has {units} units only")
+        if self.projection == "pca" and not self.metric_only and units < 2:
+            raise UserError(f"--projection pca needs two units: layer {self.layer} has {units}")
+        self.check_enough(min(metadata.records, metadata.records // self.subsample + metadata.lives))
+
+    def check_enough(self, records: int) -> None:
+        """Refuse to work with fewer records than the settings need.
+
+        Raises:
+            UserError: names the setting that needs more.
+        """
+        for setting, needed in self._needs():
+            if records < needed:
+                raise UserError(
+                    f"too few records: --subsample {self.subsample} keeps at most {records} of {self.dump}, "
+                    f"{setting} needs {needed}; lower the settings or extract more"
+                )
+
+    def _needs(self) -> Iterator[tuple[str, int]]:
+        yield "any view", 2
+        if not self.metric_only:
+            yield f"two clusters of --hdbscan-min-cluster {self.hdbscan_min_cluster}", 2 * self.hdbscan_min_cluster
+            yield f"--hdbscan-min-samples {self.hdbscan_min_samples}", self.hdbscan_min_samples + 1
+            if self.projection == "tsne":
+                yield f"--tsne-perplexity {self.tsne_perplexity:g}", int(self.tsne_perplexity) + 2
+        if self.uses_umap:
+            yield f"--umap-neighbors {self.umap_neighbors}", self.umap_neighbors + 1
+            yield "UMAP", _FEWEST_FOR_UMAP
+        if self.umap_pairs:
+            yield f"--umap-pairs-dims {self.umap_pairs_dims}", self.umap_pairs_dims + 2
+        if self.cluster_before_umap:
+            yield f"--pre-cluster-dims {self.pre_cluster_dims}", self.pre_cluster_dims + 1
+
+    def without_effect(self) -> list[str]:
+        """Return the options that were set and change nothing, a line each that says why."""
+        idle = {
+            "without --cluster-before-umap": ["pre_cluster_dims"] * (not self.cluster_before_umap),
+            "without --umap-pairs": ["umap_pairs_dims"] * (not self.umap_pairs),
+            "since nothing is embedded with UMAP": ["umap_neighbors", "umap_min_dist"] * (not self.uses_umap),
+            "with --metric-only": [*_OF_CLUSTERS] * self.metric_only,
+            "without clusters and components": [*_OF_INTERVALS] * (self.metric_only and not self.cluster_before_umap),
+            "unless t-SNE makes the plane": ["tsne_perplexity"] * (self.metric_only or self.projection != "tsne"),
+        }
+        changed = ((why, [n for n in names if getattr(self, n) != _DEFAULTS[n]]) for why, names in idle.items())
+        return [f"no effect {why}: {', '.join(map(_flag, names))}" for why, names in changed if names]
+
+
+_OF_CLUSTERS = (
+    "projection", "hdbscan_min_cluster", "hdbscan_min_samples", "permutations", "residualize",
+)  # fmt: skip
+_OF_INTERVALS = ("bootstraps", "confidence")
+_DEFAULTS = {field.name: field.default for field in fields(AnalysisSettings)}
+_IN_NAME = {
+    "projection": "",
+    "hdbscan_min_samples": "s",
+    "umap_neighbors": "n",
+    "umap_min_dist": "d",
+    "tsne_perplexity": "p",
+    "permutations": "perm",
+    "bootstraps": "boot",
+    "confidence": "ci",
+    "layer": "",
+    "feature_scatter": "scatter",
+    "dendrogram_explorer": "tree",
+    "seed": "seed",
+}
+
+
+def _joined(names: tuple[str, ...], what: str) -> str:
+    """Return names as part of a folder's name, which can hold so many letters only."""
+    joined = "+".join(names)
+    return joined if len(joined) <= _LONGEST_NAMES else f"{len(names)}{what}_{zlib.crc32(joined.encode()):08x}"
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,149 @@
+"""From statistics to a summary."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from analysis.clusters.cluster_statistics import ClusterStatistics
+from analysis.clusters.dataset import Dataset
+from analysis.clusters.summary import ClusterSummary, FeatureEffect, Method, Residualized, Stability, Summary
+from analysis.clusters.verdict import describe, verdict
+from analysis.features import Feature
+from analysis.labels import NOISE
+from analysis.lives import Lives
+from analysis.statistics.inference import LEVEL
+from analysis.statistics.stability import SeedStability
+
+
+def summarise(
+    data: Dataset,
+    labels: np.ndarray,
+    found: ClusterStatistics,
+    seeds: SeedStability,
+    *,
+    subsample: int,
+    components: dict[float, int],
+    residualized: Residualized | None = None,
+) -> Summary:
+    """Gather an analysis, and say in words what it comes to.
+
+    Args:
+        labels: (B,) clusters from 0; negative for noise.
+        found: statistics of those clusters.
+        seeds: what other seeds would have found.
+        subsample: every so many-th record of each life was kept.
+        components: principal components that explain shares of the activations' variance.
+        residualized: the repeated analysis, where it was asked for.
+    """
+    clusters = cluster_summaries(data, labels, found)
+    told = [effect for cluster in clusters for effect in cluster.effects]
+    tested = sum(not effect.untested for effect in told)
+    summary = Summary(
+        **_about(data, labels),
+        subsample=subsample,
+        components_explaining={f"{share:.0%}": number for share, number in components.items()},
+        verdict=(),
+        method=_method(found),
+        tested=tested,
+        untested=len(told) - tested,
+        surviving=sum(effect.survives for effect in told),
+        confounds=found.confounds.overall,
+        stability=_stability(data.lives, len(clusters), found, seeds),
+        validity=found.validity.overall,
+        persistence=found.persistence[0],
+        clusters=clusters,
+        residualized=residualized,
+    )
+    return replace(summary, verdict=verdict(summary))
+
+
+def _about(data: Dataset, labels: np.ndarray) -> dict[str, Any]:
+    """Return the fields of a summary that tell what was analysed, and how much of it clusters cover."""
+    noise, count = int((labels == NOISE).sum()), len(data.records)
+    return {
+        "policy": data.metadata.policy,
+        "agent": data.metadata.agent,
+        "layer": data.layer,
+        "records_in_dump": data.metadata.records,
+        "records": count,
+        "lives": len(data.lives),
+        "agents": len(np.unique(data.records.agent_id)),
+        "episodes": len(np.unique(data.records.episode)),
+        "clustered_records": count - noise,
+        "coverage": 1 - noise / count,
+        "noise_records": noise,
+        "noise_share": noise / count,
+        "features": tuple({"name": f.name, "unit": f.unit, "definition": f.definition} for f in data.features),
+    }
+
+
+def cluster_summaries(data: Dataset, labels: np.ndarray, found: ClusterStatistics) -> tuple[ClusterSummary, ...]:
+    """Gather what is known of each cluster; largest first, as they are numbered."""
+    return tuple(_cluster_summary(number, data, labels == number, found) for number in range(labels.max() + 1))
+
+
+def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: ClusterStatistics) -> ClusterSummary:
+    effects = _effects(number, data.features, found)
+    return ClusterSummary(
+        label=number,
+        records=int(member.sum()),
+        share=float(member.mean()),
+        lives=len(np.unique(data.lives.index[member])),
+        agents=len(np.unique(data.records.agent_id[member])),
+        tick_median=float(np.median(data.records.tick[member])),
+        description=describe(effects, data.features),
+        persistence=found.persistence[1][number],
+        jaccard=float(found.stability.jaccard[number]),
+        dbcv=float(found.validity.clusters[number]),
+        confounds=found.confounds.clusters[number],
+        effects=effects,
+    )
+
+
+def _effects(number: int, features: Sequence[Feature], found: ClusterStatistics) -> tuple[FeatureEffect, ...]:
+    sources = (
+        (found.effects, ("mean", "baseline_mean", "d_baseline", "complement_mean", "d_complement")),
+        (found.intervals, ("baseline_low", "baseline_high", "complement_low", "complement_high", "agreeing")),
+        (found.test, ("p", "q", "informative_lives")),
+    )
+    values = {name: getattr(source, name)[number].tolist() for source, names in sources for name in names}
+    survives = found.survives[number].tolist()
+    return tuple(
+        FeatureEffect(
+            name=feature.name,
+            mean=values["mean"][i],
+            baseline_mean=values["baseline_mean"][i],
+            d_baseline=values["d_baseline"][i],
+            d_baseline_low=values["baseline_low"][i],
+            d_baseline_high=values["baseline_high"][i],
+            complement_mean=values["complement_mean"][i],
+            d_complement=values["d_complement"][i],
+            d_complement_low=values["complement_low"][i],
+            d_complement_high=values["complement_high"][i],
+            p=values["p"][i],
+            q=values["q"][i],
+            informative_lives=values["informative_lives"][i],
+            untested=found.why_untested(number, i),
+            episodes=int(found.intervals.episodes[number]),
+            episodes_agreeing=values["agreeing"][i],
+            survives=survives[i],
+        )
+        for i, feature in enumerate(features)
+    )
+
+
+def _method(found: ClusterStatistics) -> Method:
+    settings, intervals = found.settings, found.intervals
+    return Method(
+        settings.permutations, settings.bootstraps, settings.confidence, LEVEL, intervals.unit, intervals.units
+    )
+
+
+def _stability(lives: Lives, clusters: int, found: ClusterStatistics, seeds: SeedStability) -> Stability:
+    if not clusters:
+        return Stability((), seeds.records, (), "there is no cluster")
+    if len(lives) < 2:
+        return Stability(seeds.adjusted_rand, seeds.records, (), "one life cannot be resampled")
+    return Stability(seeds.adjusted_rand, seeds.records, found.stability.adjusted_rand, seeds.untold)

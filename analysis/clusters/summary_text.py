@@ -1,0 +1,200 @@
+"""A summary as text for people: the verdict in words first, the numbers behind it after."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+
+from analysis.clusters.summary import (
+    SAME_CLUSTER,
+    UNTOLD,
+    Claim,
+    ClusterSummary,
+    FeatureEffect,
+    Residualized,
+    Summary,
+    format_number,
+)
+from analysis.share_text import share_text
+from analysis.statistics.confounds import LARGE_EXCESS, Confound
+from analysis.statistics.persistence import Persistence
+
+_WIDTH = 118
+
+
+def as_text(summary: Summary) -> str:
+    """Return the summary as plain text."""
+    blocks = [_verdict(summary), _overview(summary), *map(_cluster, summary.clusters)]
+    if summary.residualized:
+        blocks.append(_residualized(summary.residualized))
+    blocks += [_explanation(summary), _definitions(summary)]
+    return "\n".join("\n".join([*block, ""]) for block in blocks if block)
+
+
+def format_interval(low: float, high: float) -> str:
+    """Write an interval as "[+0.12, +0.55]"; "" where there is none."""
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    return f"[{format_number(low, sign=True)}, {format_number(high, sign=True)}]"
+
+
+def format_p(value: float) -> str:
+    """Write a p-value: "0.012", "<0.001", or "n/a"."""
+    if math.isnan(value):
+        return UNTOLD
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _short(value: float) -> str:
+    """Write a number as briefly as it is exact; NaN as "n/a"."""
+    return UNTOLD if math.isnan(value) else f"{value:g}"
+
+
+def format_share(value: float) -> str:
+    """Write a share as a percentage, or "n/a"."""
+    return UNTOLD if math.isnan(value) else share_text(value)
+
+
+def _verdict(summary: Summary) -> list[str]:
+    return ["Verdict", *(line for sentence in summary.verdict for line in _wrapped(sentence))]
+
+
+def _overview(summary: Summary) -> list[str]:
+    components = ", ".join(f"{count} for {share}" for share, count in summary.components_explaining.items())
+    validity = summary.validity
+    return [
+        f"Policy {summary.policy} (agent {summary.agent}), layer {summary.layer}",
+        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_thinned(summary.subsample)}), "
+        f"{summary.episodes:,} episodes, {summary.lives:,} lives, {summary.agents:,} agent ids",
+        f"Principal components that explain the activations' variance: {components}",
+        f"Clusters: {len(summary.clusters):,}, covering {share_text(summary.coverage)} of the records kept "
+        f"({summary.clustered_records:,})",
+        f"Noise: {share_text(summary.noise_share)} of the records kept ({summary.noise_records:,}) "
+        "belong to no cluster",
+        f"Stability: {_agreements(summary)}",
+        f"Density-based validity (DBCV, -1 to 1): {_or_reason(format_number(validity.dbcv), validity.untold)} "
+        f"on {validity.records:,} records",
+        f"Persistence: {_persistence(summary.persistence)}",
+        *_confounds("Confounds: all clusters", summary.confounds),
+    ]
+
+
+def _thinned(subsample: int) -> str:
+    return "all of each life" if subsample == 1 else f"one in {subsample} of each life"
+
+
+def _agreements(summary: Summary) -> str:
+    stability = summary.stability
+    seeds = ", ".join(format_number(value) for value in stability.over_seeds) or UNTOLD
+    draws = ", ".join(format_number(value) for value in stability.over_bootstraps) or UNTOLD
+    reason = f" ({stability.untold})" if stability.untold else ""
+    return (
+        f"adjusted Rand index {seeds} between seeds ({stability.seed_records:,} records), {draws} with bootstraps of "
+        f"lives{reason}"
+    )
+
+
+def _or_reason(number: str, reason: str) -> str:
+    return f"{number} ({reason})" if reason else number
+
+
+def _persistence(lasting: Persistence) -> str:
+    return (
+        f"{format_share(lasting.same)} of {lasting.pairs:,} records are followed by one of the same cluster, "
+        f"{_short(lasting.lag_ticks)} ticks later; by chance {format_share(lasting.chance_in_life)} within lives, "
+        f"{format_share(lasting.chance_overall)} over the dump"
+    )
+
+
+def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
+    told = [_confound(confound) for confound in confounds if not confound.untold]
+    untold = [f"{confound.name} ({confound.untold})" for confound in confounds if confound.untold]
+    lines = [f"{of} share with {', '.join(told)}"] if told else []
+    return [*lines, f"  not told: {', '.join(untold)}"] if untold else lines
+
+
+def _confound(confound: Confound) -> str:
+    test = f", q {format_p(confound.q)}" if math.isfinite(confound.q) else ""
+    flag = ", FLAGGED" if confound.flagged else ""
+    return f"{confound.name} {confound.share:.0%} (chance {confound.chance:.0%}{test}{flag})"
+
+
+def _cluster(cluster: ClusterSummary) -> list[str]:
+    width = max(len(effect.name) for effect in cluster.effects)
+    lasting = cluster.persistence
+    return [
+        f"Cluster {cluster.label}: {cluster.description}",
+        f"  {cluster.records:,} records ({share_text(cluster.share)}), {cluster.lives:,} lives, "
+        f"{cluster.agents:,} agent ids, median tick {cluster.tick_median:g}",
+        f"  found again in bootstraps of lives: overlap {format_number(cluster.jaccard)}; DBCV "
+        f"{format_number(cluster.dbcv)}; {format_share(lasting.same)} stay {_short(lasting.lag_ticks)} ticks later (by "
+        f"chance within lives {format_share(lasting.chance_in_life)})",
+        *_confounds("  its records", cluster.confounds),
+        *(f"  {_effect(effect, width)}" for effect in cluster.strongest),
+    ]
+
+
+def _effect(effect: FeatureEffect, width: int) -> str:
+    d = format_number(effect.d_complement, sign=True)
+    interval = format_interval(effect.d_complement_low, effect.d_complement_high)
+    mark = "survives" if effect.survives else effect.untested or "does not survive"
+    return (
+        f"{effect.name:<{width}} d {d:>6} {interval:<16} q {format_p(effect.q):<6} mean {effect.mean:.2f}, elsewhere "
+        f"{format_number(effect.complement_mean)}; against windows {format_number(effect.d_baseline, sign=True)}; "
+        f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {mark}"
+    )
+
+
+def _residualized(again: Residualized) -> list[str]:
+    lines = [
+        f"Without {', '.join(again.variables)} (takes away {again.variance_removed:.1%} of the activations' variance)",
+        f"  {again.clusters} clusters, {share_text(again.noise_share)} noise; adjusted Rand index with the plain "
+        f"labels {format_number(again.adjusted_rand)}",
+        *_confounds("  all clusters", again.overall_confounds),
+        *(
+            f"  cluster {cluster.label} ({share_text(cluster.share)}): {cluster.description}"
+            for cluster in again.clusters_found
+        ),
+        "  Differences that survived, plain and again:",
+    ]
+    return [*lines, *(f"    {_claim(claim)}" for claim in again.claims)]
+
+
+def _claim(claim: Claim) -> str:
+    plain = f"cluster {claim.cluster}, {claim.feature}: d {format_number(claim.d, sign=True)}"
+    if claim.match < 0:
+        return f"{plain}; no cluster shares any of it"
+    dissolved = "no cluster like it" if claim.overlap < SAME_CLUSTER else "does not survive"
+    found = "survives again" if claim.survives else dissolved
+    return (
+        f"{plain}; cluster {claim.match} (overlap {format_number(claim.overlap)}): d "
+        f"{format_number(claim.d_after, sign=True)}, {found}"
+    )
+
+
+def _explanation(summary: Summary) -> list[str]:
+    method = summary.method
+    resampled = "whole episodes" if method.unit == "episode" else "lives"
+    paragraphs = (
+        "d is Cohen's d, a difference of means over the pooled standard deviation of records: against all records "
+        "outside the cluster, and against random windows of lives with as many records.",
+        f"[low, high] is its {method.confidence:.0%} interval, by {method.bootstraps:,} bootstraps of {resampled} "
+        f"({method.units:,}).",
+        f"q is the p-value of a test by {method.permutations:,} circular shifts of labels within lives, corrected for "
+        "all clusters and features (false discovery rate). It asks whether a feature changes as an agent enters and "
+        f"leaves the cluster. A difference survives if q is at most {method.level:g}, the interval leaves out 0, and "
+        "both have the same sign.",
+        "Confounds: the information that clusters share with a variable, of the most that is possible; chance is the "
+        f"mean of permutations. FLAGGED: sure, and at least {LARGE_EXCESS:.0%} of what lies between chance and the "
+        "most that is possible.",
+        "All this says how clusters differ, not why; and settings chosen for their effects have effects by choice.",
+    )
+    return ["How to read this", *(line for text in paragraphs for line in _wrapped(text))]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def _definitions(summary: Summary) -> list[str]:
+    width = max(len(feature["name"]) for feature in summary.features)
+    return ["Features", *(f"  {f['name']:<{width}} {f['definition']} Unit: {f['unit']}." for f in summary.features)]

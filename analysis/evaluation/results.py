@@ -1,0 +1,203 @@
+"""Reads what evaluate.py and the original tools write: progress at tasks and ticks lived, life by life."""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn, get_args
+
+import numpy as np
+
+from activation_store.files import read_json
+from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES, task_index
+from analysis.evaluation.provenance import Provenance, read_provenance
+from user_error import UserError
+
+Mode = Literal["pvp", "pve"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+LENGTH = "length"
+EPISODE_PREFIX = "episode/"
+PROVENANCE = "provenance"
+
+_PATTERN = "eval_*.json"
+_FILE_NAME = re.compile(rf"eval_({'|'.join(MODES)})_(\d{{1,18}})\.json", re.ASCII)
+_TASKS_NAMED = 3
+_MOST_EPISODES = 1 << 31
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """What one policy did under one seed. E episodes, L lives, T held-out tasks.
+
+    Attributes:
+        episodes: numbers of the episodes played, ascending; None where the file does not say which life was in which
+            episode, and then E is 1: all lives together.
+        ticks: ticks that each life lasted, (L,) float64.
+        ticks_episode: the episode of each life, (L,) int64 in [0, E).
+        progress_sum: maximum progress, summed over the lives of an episode that had a task, (E, T) float64.
+        progress_lives: how many lives that were, (E, T) float64.
+        provenance: how the file was made; None where it does not say.
+    """
+
+    file: Path
+    policy: str
+    mode: Mode
+    seed: int
+    episodes: tuple[int, ...] | None
+    ticks: np.ndarray
+    ticks_episode: np.ndarray
+    progress_sum: np.ndarray
+    progress_lives: np.ndarray
+    provenance: Provenance | None
+
+    @property
+    def task_progress(self) -> np.ndarray:
+        """Mean progress at each task over its lives, (T,)."""
+        return np.asarray(self.progress_sum.sum(axis=0) / self.progress_lives.sum(axis=0))
+
+
+def find_result_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the result files among and directly inside `paths`, each once.
+
+    Raises:
+        UserError: a path does not exist, a folder holds no result file, or a file's name tells no mode and seed.
+    """
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if not path.exists():
+            raise UserError(f"{path} does not exist")
+        try:
+            inside = sorted(path.glob(_PATTERN)) if path.is_dir() else [path]
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        if not inside:
+            raise UserError(f"{path} holds no result files eval_<mode>_<seed>.json: make some with evaluate.py")
+        for file in inside:
+            found.setdefault(file.resolve(), file)
+    for file in found.values():
+        _mode_and_seed(file)
+    return list(found.values())
+
+
+def read_results(file: Path) -> list[PolicyRun]:
+    """Read one result file; policies that it names without any results are left out, as the original does.
+
+    Raises:
+        UserError: the file is missing, damaged or no result file, or a policy has a held-out task without lives.
+    """
+    mode, seed = _mode_and_seed(file)
+    content = read_json(file)
+    if not isinstance(content, dict):
+        raise UserError(f"{file} holds no JSON object with policies: it is not a result file of evaluate.py")
+    runs = [_PolicyReader(file, name, results).read(mode, seed) for name, results in content.items() if results != {}]
+    if not runs:
+        raise UserError(f"{file} holds no policy with results: play again with evaluate.py")
+    return runs
+
+
+def _mode_and_seed(file: Path) -> tuple[Mode, int]:
+    match = _FILE_NAME.fullmatch(file.name)
+    if match is None:
+        raise UserError(f"{file} has a name without mode and seed: result files are called eval_<pvp|pve>_<seed>.json")
+    mode: Mode = "pvp" if match[1] == "pvp" else "pve"
+    return mode, int(match[2])
+
+
+@dataclass(frozen=True)
+class _PolicyReader:
+    """One policy's object in one file, with a voice for complaints."""
+
+    file: Path
+    policy: str
+    results: Any
+
+    def read(self, mode: Mode, seed: int) -> PolicyRun:
+        if not self.policy.isprintable() or not self.policy.strip():
+            self.refuse("a policy's name must be printable text on one line")
+        if not isinstance(self.results, dict):
+            self.refuse("its results are not a JSON object; the file is damaged or from another tool")
+        tasks = self.task_keys()
+        ticks = self.numbers(LENGTH, math.inf)
+        progress = {task: self.numbers(key, 1.0) for task, key in tasks.items()}
+        self.check_complete([task for task, values in progress.items() if len(values)], len(ticks))
+        numbers = self.episode_numbers([LENGTH, *tasks.values()])
+        episodes = np.zeros(1, np.int64) if numbers is None else np.unique(np.concatenate(list(numbers.values())))
+
+        def places(key: str, lives: int) -> np.ndarray:
+            """The episode of each life, as a row of the arrays."""
+            return np.zeros(lives, np.int64) if numbers is None else np.searchsorted(episodes, numbers[key])
+
+        total, lives = np.zeros((2, len(episodes), len(TASK_NAMES)))
+        for task, values in progress.items():
+            place = places(tasks[task], len(values))
+            total[:, task] = np.bincount(place, values, len(episodes))
+            lives[:, task] = np.bincount(place, minlength=len(episodes))
+        return PolicyRun(
+            self.file, self.policy, mode, seed, None if numbers is None else tuple(episodes.tolist()),
+            ticks, places(LENGTH, len(ticks)), total, lives, self.provenance(mode, seed),
+        )  # fmt: skip
+
+    def task_keys(self) -> dict[int, str]:
+        """The key of each held-out task that the file holds."""
+        keys: dict[int, str] = {}
+        for key in self.results:
+            task = task_index(key)
+            if task is not None and keys.setdefault(task, key) != key:
+                self.refuse(f"the task {key} is there twice; the file is damaged")
+        return keys
+
+    def numbers(self, key: str, most: float) -> np.ndarray:
+        """A list of numbers from 0 to `most`, as float64."""
+        values = self.results.get(key)
+        if not isinstance(values, list) or not set(map(type, values)) <= {int, float}:
+            self.refuse(f"{key!r} is not a list of numbers; the file is damaged or from another tool")
+        array = np.array(values, np.float64)
+        if not (np.isfinite(array) & (array >= 0) & (array <= most)).all():
+            limits = "0 or more" if math.isinf(most) else f"from 0 to {most:g}"
+            self.refuse(f"{key!r} holds numbers that are not {limits}; the file is damaged")
+        return array
+
+    def check_complete(self, tasks: Iterable[int], lives: int) -> None:
+        """Refuse a policy whose score would miss a part."""
+        if missing := [name for place, name in enumerate(TASK_NAMES) if place not in set(tasks)]:
+            named = ", ".join(name.removeprefix(PREFIX) for name in missing[:_TASKS_NAMED])
+            self.refuse(
+                f"no life had {len(missing)} of the {len(TASK_NAMES)} held-out tasks ({named}"
+                f"{', ...' if len(missing) > _TASKS_NAMED else ''}), so it has no score: play more episodes with "
+                "evaluate.py -n; an evaluation on a single task has no score"
+            )
+        if not lives:
+            self.refuse(f"{LENGTH!r} is empty: no life was played to its end; play more episodes with evaluate.py -n")
+
+    def episode_numbers(self, keys: list[str]) -> dict[str, np.ndarray] | None:
+        """The episode that each entry of each list comes from; None where the file tells none."""
+        if not any(EPISODE_PREFIX + key in self.results for key in keys):
+            return None
+        numbers = {}
+        for key in keys:
+            values = self.results.get(EPISODE_PREFIX + key)
+            if not isinstance(values, list) or not all(type(v) is int and 0 <= v < _MOST_EPISODES for v in values):
+                self.refuse(f"{EPISODE_PREFIX + key!r} is not a list of episode numbers from 0; the file is damaged")
+            if len(values) != len(self.results[key]):
+                self.refuse(
+                    f"{key!r} has {len(self.results[key])} entries, {EPISODE_PREFIX + key!r} has {len(values)}; "
+                    "the file is damaged"
+                )
+            numbers[key] = np.array(values, np.int64)
+        return numbers
+
+    def provenance(self, mode: Mode, seed: int) -> Provenance | None:
+        """How the file says it was made; refused where its name says otherwise."""
+        if PROVENANCE not in self.results:
+            return None
+        try:
+            provenance = read_provenance(self.results[PROVENANCE])
+        except ValueError as error:
+            self.refuse(f"{error}; the file is damaged")
+        if (provenance.mode, provenance.seed) != (mode, seed):
+            self.refuse(f"it was played as {provenance.mode} with seed {provenance.seed}; give the file its name back")
+        return provenance
+
+    def refuse(self, what: str) -> NoReturn:
+        raise UserError(f"{self.file}, policy {self.policy!r}: {what}")

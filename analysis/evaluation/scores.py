@@ -1,0 +1,144 @@
+"""Scores of policies: progress at the held-out tasks, weighted by category, and ticks lived, with intervals."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.evaluation.held_out_tasks import CATEGORIES, IN_CATEGORY, TASK_WEIGHTS
+from analysis.evaluation.results import MODES, Mode, PolicyRun
+from analysis.statistics.resampling import Bootstrap, Draws, Estimate, KeptDraws, Units, unit_count
+
+
+@dataclass(frozen=True)
+class PolicyResults:
+    """All that one policy did in one mode: a run for each seed, in the order of seeds."""
+
+    policy: str
+    mode: Mode
+    runs: tuple[PolicyRun, ...]
+
+    @property
+    def units(self) -> Units:
+        """The seeds and episodes that intervals resample."""
+        return tuple((run.seed, run.episodes or (0,)) for run in self.runs)
+
+    @property
+    def episodes(self) -> int | None:
+        """How many episodes the policy played over all seeds; None where its files do not tell."""
+        counts = [len(run.episodes) for run in self.runs if run.episodes is not None]
+        return sum(counts) if counts else None
+
+    @property
+    def lives(self) -> int:
+        """How many lives ended over all seeds."""
+        return sum(len(run.ticks) for run in self.runs)
+
+    @property
+    def task_progress(self) -> np.ndarray:
+        """Mean progress at each task, averaged over seeds, (T,)."""
+        return np.mean([run.task_progress for run in self.runs], axis=0)
+
+
+@dataclass(frozen=True)
+class PolicyScores:
+    """What a policy reached; every number is a mean over seeds.
+
+    Attributes:
+        results: what the scores were made from.
+        task_progress: progress averaged over the 63 tasks, 0 to 1.
+        weighted_score: 0 to 100.
+        length: mean ticks lived.
+        median_length: median ticks lived.
+        category_progress: progress averaged over each category's tasks, in the order of `CATEGORIES`.
+        category_score: each category's part of the weighted score.
+        progress_at: progress at each task, in the order of `TASK_NAMES`.
+    """
+
+    results: PolicyResults
+    task_progress: Estimate
+    weighted_score: Estimate
+    length: Estimate
+    median_length: Estimate
+    category_progress: tuple[Estimate, ...]
+    category_score: tuple[Estimate, ...]
+    progress_at: tuple[Estimate, ...]
+
+
+def gather(runs: Iterable[PolicyRun]) -> list[PolicyResults]:
+    """Put the runs of each policy in each mode together; pvp first, then by name."""
+    groups: dict[tuple[Mode, str], list[PolicyRun]] = {}
+    for run in sorted(runs, key=lambda run: (MODES.index(run.mode), run.policy, run.seed)):
+        groups.setdefault((run.mode, run.policy), []).append(run)
+    return [PolicyResults(policy, mode, tuple(group)) for (mode, policy), group in groups.items()]
+
+
+def score(results: PolicyResults, bootstrap: Bootstrap, draws: KeptDraws) -> PolicyScores:
+    """Score a policy; one that played a single episode, or a single seed without episodes, gets no intervals.
+
+    A score is linear in the progress at each task, so each is a column of `parts @ progress`.
+    """
+    tasks = len(TASK_WEIGHTS)
+    in_category = IN_CATEGORY / IN_CATEGORY.sum(axis=1, keepdims=True)
+    parts = np.vstack([np.full(tasks, 1 / tasks), TASK_WEIGHTS, in_category, IN_CATEGORY * TASK_WEIGHTS, np.eye(tasks)])
+    observed = np.concatenate([parts @ results.task_progress, ticks_lived(results)])
+    if unit_count(results.units) > 1:
+        drawn = draws.of(results.units)
+        resampled = np.hstack([resampled_progress(results, drawn) @ parts.T, resampled_ticks(results, drawn)])
+        low, high = bootstrap.interval(resampled)
+    else:
+        low = high = np.full(len(observed), np.nan)
+    estimates = [Estimate(*map(float, each)) for each in zip(observed, low, high, strict=True)]
+    task_progress, weighted_score, *rest, length, median_length = estimates
+    categories = len(CATEGORIES)
+    return PolicyScores(
+        results, task_progress, weighted_score, length, median_length,
+        tuple(rest[:categories]), tuple(rest[categories : 2 * categories]), tuple(rest[2 * categories :]),
+    )  # fmt: skip
+
+
+def ticks_lived(results: PolicyResults) -> np.ndarray:
+    """Return mean and median ticks lived, each averaged over seeds, (2,)."""
+    return np.mean([[run.ticks.mean(), np.median(run.ticks)] for run in results.runs], axis=0)
+
+
+def resampled_progress(results: PolicyResults, draws: Draws) -> np.ndarray:
+    """Return mean progress at each task in each resample, (R, T).
+
+    Where none of the episodes drawn from a seed has a life with some task, the seed's own mean stands in: that keeps
+    resamples centred on the observed score, which leaving the task out would not, since tasks differ in difficulty.
+    """
+    mean = np.zeros((len(draws.seeds), len(TASK_WEIGHTS)))
+    for place, (run, columns) in enumerate(zip(results.runs, draws.slices, strict=True)):
+        weights = draws.episodes[:, columns]
+        progress = _means(weights @ run.progress_sum, weights @ run.progress_lives, run.task_progress)
+        mean += draws.seeds[:, place, None] * progress
+    return mean / len(results.runs)
+
+
+def resampled_ticks(results: PolicyResults, draws: Draws) -> np.ndarray:
+    """Return mean and median ticks lived in each resample, (R, 2)."""
+    ticks = np.zeros((len(draws.seeds), 2))
+    for place, (run, columns) in enumerate(zip(results.runs, draws.slices, strict=True)):
+        values, value = np.unique(run.ticks, return_inverse=True)
+        weights = draws.episodes[:, columns]
+        lives = np.zeros((weights.shape[1], len(values)), np.float32)
+        np.add.at(lives, (run.ticks_episode, value), 1)
+        times = weights @ lives  # how often each resample drew each length of life
+        mean = _means(times @ values, times.sum(axis=1), run.ticks.mean())
+        ticks += draws.seeds[:, place, None] * np.column_stack([mean, _medians(values, times, np.median(run.ticks))])
+    return ticks / len(results.runs)
+
+
+def _means(total: np.ndarray, count: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    return np.where(count > 0, total / np.maximum(count, 1), otherwise)
+
+
+def _medians(values: np.ndarray, times: np.ndarray, otherwise: float) -> np.ndarray:
+    """Return the median of ascending values that occur so many times, (values,) and (R, values) -> (R,)."""
+    up_to = np.cumsum(times, axis=1)
+    half = up_to[:, -1:] / 2
+    last = len(values) - 1
+    lower = values[np.minimum((up_to < half).sum(axis=1), last)]
+    upper = values[np.minimum((up_to <= half).sum(axis=1), last)]
+    return np.where(half[:, 0] > 0, (lower + upper) / 2, otherwise)

@@ -1,0 +1,209 @@
+"""The tables that scores come out as: rows for the terminal, tab-separated files for other tools."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from activation_store.files import write_text
+from analysis.evaluation.comparisons import Improvement, Rating
+from analysis.evaluation.held_out_tasks import CATEGORIES, TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS
+from analysis.evaluation.results import LENGTH, Mode
+from analysis.evaluation.scores import PolicyScores
+from analysis.statistics.resampling import Estimate
+
+Cell = str | int | float | None
+TABLES = (
+    "score_summary",
+    "score_category_summary",
+    "score_task_summary",
+    "score_by_seed",
+    "score_by_task_seed",
+    "score_improvement",
+    "score_ranking",
+)
+"""The names of all tables there can be."""
+
+_MISSING = "n/a"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table; None and NaN are cells without a value."""
+
+    name: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def as_text(self) -> str:
+        """Return the table as tab-separated lines, heads first; what is missing is empty."""
+        return "".join("\t".join(map(_exact, row)) + "\n" for row in (self.heads, *self.rows))
+
+
+def score_tables(scores: Sequence[PolicyScores]) -> Iterator[Table]:
+    """Yield what the scores alone tell; the tables by seed only where there is more than one."""
+    yield _summary(scores)
+    yield _by_category(scores)
+    yield _by_task(scores)
+    if len({run.seed for each in scores for run in each.results.runs}) > 1:
+        yield _by_seed(scores)
+        yield _by_task_seed(scores)
+
+
+def improvement_table(improvements: dict[Mode, list[Improvement]]) -> Table:
+    """Return one row for each pair of policies of a mode."""
+    heads = "mode", "policy_name", "other_policy_name", *_heads("probability_of_improvement"), "episodes"
+    rows = [
+        (mode, row.policy, row.other, *_cells(row.probability), row.episodes, row.other_episodes)
+        for mode, compared in improvements.items()
+        for row in compared
+    ]
+    return Table("score_improvement", (*heads, "other_episodes"), tuple(rows))
+
+
+def ranking_table(ratings: Sequence[Rating]) -> Table:
+    """Return one row for each policy played in pvp, best first."""
+    rows = [(row.policy, *_cells(row.rating), row.outcomes, row.won) for row in ratings]
+    return Table("score_ranking", ("policy_name", *_heads("rating"), "outcomes", "won"), tuple(rows))
+
+
+def write_tables(folder: Path, tables: Sequence[Table]) -> None:
+    """Write each table as NAME.tsv, and remove those of an earlier call that this one does not have.
+
+    Raises:
+        UserError: a file cannot be written.
+    """
+    for table in tables:
+        write_text(folder / f"{table.name}.tsv", table.as_text())
+    for name in set(TABLES) - {table.name for table in tables}:
+        (folder / f"{name}.tsv").unlink(missing_ok=True)
+
+
+def summary_for_terminal(scores: Sequence[PolicyScores]) -> Table:
+    """Return the summary with each interval beside its number."""
+    heads = "policy", "mode", "weighted score", "task progress", "mean ticks", "median ticks", "seeds", "episodes"
+    rows = [
+        (
+            each.results.policy,
+            each.results.mode,
+            readable(each.weighted_score, 1),
+            readable(each.task_progress, 3),
+            readable(each.length, 0),
+            readable(each.median_length, 0),
+            len(each.results.runs),
+            _MISSING if each.results.episodes is None else each.results.episodes,
+            each.results.lives,
+        )
+        for each in scores
+    ]
+    return Table("scores", (*heads, "lives"), tuple(rows))
+
+
+def categories_for_terminal(scores: Sequence[PolicyScores]) -> Table:
+    """Return each category's part of the score, a column each."""
+    rows = [(s.results.policy, s.results.mode, *(f"{e.value:.1f}" for e in s.category_score)) for s in scores]
+    return Table("score by category", ("policy", "mode", *CATEGORIES), tuple(rows))
+
+
+def improvements_for_terminal(improvements: dict[Mode, list[Improvement]]) -> Table:
+    """Return the probabilities of improvement with their intervals."""
+    rows = [
+        (mode, row.policy, row.other, readable(row.probability, 2))
+        for mode, compared in improvements.items()
+        for row in compared
+    ]
+    return Table("probability of improvement", ("mode", "policy", "over", "probability"), tuple(rows))
+
+
+def ranking_for_terminal(ratings: Sequence[Rating]) -> Table:
+    """Return the ranking with its intervals."""
+    rows = [(row.policy, readable(row.rating, 0), row.outcomes, _number(row.won, 2)) for row in ratings]
+    return Table("ranking in pvp", ("policy", "rating", "outcomes", "won"), tuple(rows))
+
+
+def readable(estimate: Estimate, decimals: int) -> str:
+    """Write an estimate for people, for example "34.1 (32.9 to 35.4)"; a missing interval is "n/a"."""
+    value, low, high = (_number(number, decimals) for number in _cells(estimate))
+    interval = _MISSING if _MISSING in (low, high) else f"{low} to {high}"
+    return value if value == _MISSING else f"{value} ({interval})"
+
+
+def _summary(scores: Sequence[PolicyScores]) -> Table:
+    progress, weighted, length = (_heads(name) for name in ("task_progress", "weighted_score", LENGTH))
+    heads = "policy_name", "mode", progress[0], weighted[0], *progress[1:], *weighted[1:], "seeds", "episodes", "lives"
+    rows: list[tuple[Cell, ...]] = []
+    for each in scores:
+        results, mean, total = each.results, _cells(each.task_progress), _cells(each.weighted_score)
+        played = len(results.runs), results.episodes, results.lives
+        ticks = *_cells(each.length), *_cells(each.median_length)
+        rows.append((results.policy, results.mode, mean[0], total[0], *mean[1:], *total[1:], *played, *ticks))
+    heads_of_all = *heads, *length, *_heads("median_length")
+    return Table("score_summary", heads_of_all, tuple(rows))
+
+
+def _by_category(scores: Sequence[PolicyScores]) -> Table:
+    heads = "mode", "category", "policy_name", *_heads("task_progress"), *_heads("weighted_score")
+    rows: list[tuple[Cell, ...]] = [
+        (each.results.mode, category, each.results.policy, *_cells(progress), *_cells(part))
+        for each in scores
+        for category, progress, part in zip(CATEGORIES, each.category_progress, each.category_score, strict=True)
+    ]
+    return Table("score_category_summary", heads, _sorted(rows, 3))
+
+
+def _by_task(scores: Sequence[PolicyScores]) -> Table:
+    heads = "mode", "category", "task_name", "policy_name", *_heads("task_progress"), "weight", "lives"
+    rows: list[tuple[Cell, ...]] = []
+    for each in scores:
+        lives = sum(run.progress_lives.sum(axis=0) for run in each.results.runs)
+        tasks = zip(TASK_CATEGORIES, TASK_NAMES, each.progress_at, TASK_WEIGHTS.tolist(), lives.tolist(), strict=True)
+        for category, name, progress, weight, count in tasks:
+            rows.append(
+                (each.results.mode, category, name, each.results.policy, *_cells(progress), weight, round(count))
+            )
+    return Table("score_task_summary", heads, _sorted(rows, 4))
+
+
+def _by_seed(scores: Sequence[PolicyScores]) -> Table:
+    heads = "policy_name", "mode", "seed", "count", LENGTH, "task_progress", "weighted_score"
+    rows: list[tuple[Cell, ...]] = []
+    for each in scores:
+        for run in each.results.runs:
+            progress = run.task_progress
+            numbers = float(run.ticks.mean()), float(progress.mean()), float(progress @ TASK_WEIGHTS)
+            rows.append((run.policy, run.mode, run.seed, len(run.ticks), *numbers))
+    return Table("score_by_seed", heads, _sorted(rows, 3))
+
+
+def _by_task_seed(scores: Sequence[PolicyScores]) -> Table:
+    heads = "category", "task_name", "weight", "policy_name", "mode", "seed", "count", "task_progress"
+    rows: list[tuple[Cell, ...]] = []
+    for run in (run for each in scores for run in each.results.runs):
+        lives, progress = run.progress_lives.sum(axis=0).tolist(), run.task_progress.tolist()
+        tasks = zip(TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS.tolist(), lives, progress, strict=True)
+        for category, name, weight, count, mean in tasks:
+            rows.append((category, name, weight, run.policy, run.mode, run.seed, round(count), mean))
+    rows.sort(key=lambda row: (row[4], row[0], row[1], row[3], row[5]))
+    return Table("score_by_task_seed", heads, tuple(rows))
+
+
+def _sorted(rows: list[tuple[Cell, ...]], columns: int) -> tuple[tuple[Cell, ...], ...]:
+    return tuple(sorted(rows, key=lambda row: row[:columns]))
+
+
+def _heads(name: str) -> tuple[str, str, str]:
+    return name, f"{name}_low", f"{name}_high"
+
+
+def _cells(estimate: Estimate) -> tuple[float, float, float]:
+    return estimate.value, estimate.low, estimate.high
+
+
+def _exact(cell: Cell) -> str:
+    if isinstance(cell, float):
+        return f"{cell:.6f}" if math.isfinite(cell) else ""
+    return "" if cell is None else str(cell)
+
+
+def _number(value: float, decimals: int) -> str:
+    return f"{value:.{decimals}f}" if math.isfinite(value) else _MISSING

@@ -1,0 +1,20 @@
+"""The clusters along one life."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class ClusterStrip:
+    """The clusters of one life's records, (B,) each, and the run that they are from.
+
+    Attributes:
+        label: cluster from 0, or `clustering.NOISE`.
+        exact: whether the run labelled that very record; the other labels were carried over.
+        run: its name.
+    """
+
+    label: np.ndarray
+    exact: np.ndarray
+    run: str

@@ -1,0 +1,139 @@
+"""What happened to agents, tick by tick, read from what they saw: ate, drank, hit, was hit, killed, died of what.
+
+A record is a moment before a tick, so what the tick brought shows in the life's next record, and there its event is;
+a death is at the life's last record. Nothing is said of ticks between records that do not follow each other.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from activation_store.schema import DumpMetadata, Records
+from analysis.features.body import COMBAT_SKILLS, HARVESTING_SKILLS
+from analysis.features.observed import Observed
+from analysis.features.over_time import was_replenished
+from analysis.features.surroundings import REACH
+from analysis.life.endings import KILLS, endings
+from analysis.life.trades import trades
+from analysis.lives import previous_tick
+
+EVENT_KINDS = ("ate", "drank", "hit", "was hit", "killed", "levelled up", "traded", "died")
+ATE, DRANK, HIT, WAS_HIT, KILLED, LEVELLED_UP, TRADED, DIED = range(len(EVENT_KINDS))
+NPC_NAMES = {1: "passive NPC", 2: "neutral NPC", 3: "aggressive NPC"}
+
+
+@dataclass(frozen=True)
+class LifeEvents:
+    """Events in order of lives, ticks and kinds; every field has one entry an event. E events.
+
+    Attributes:
+        record: at which it shows, an index into the records, (E,) int64.
+        kind: index into `EVENT_KINDS`, (E,) int64.
+        detail: in words: who was hit or hit whom and how hard, which level was reached, what was traded, of what the
+            agent died.
+    """
+
+    record: np.ndarray
+    kind: np.ndarray
+    detail: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def take(self, chosen: np.ndarray) -> "LifeEvents":
+        """Return the events marked in `chosen`, (E,) bool."""
+        return LifeEvents(self.record[chosen], self.kind[chosen], tuple(self.detail[i] for i in np.flatnonzero(chosen)))
+
+
+def life_events(records: Records, metadata: DumpMetadata) -> LifeEvents:
+    """Find all events of the records' lives.
+
+    Give whole episodes: who struck an agent dead, and whether it lived to the end, only the others' records tell.
+
+    Args:
+        records: in any order, with entities and inventories.
+        metadata: of their dump.
+
+    Raises:
+        UserError: the dump lacks a column or an action head, or an agent is not among the entities that it sees.
+    """
+    seen = Observed(records, metadata)
+    now = np.flatnonzero(previous_tick(records, seen.lives) >= 0)
+    before = previous_tick(records, seen.lives)[now]
+    found = [
+        *_meals(seen, now, before),
+        *_hits(seen, now, before),
+        *_taken_hits(seen, now),
+        *_level_ups(seen, now, before),
+        *((record, TRADED, what) for record, what in trades(seen, now, before)),
+        *((record, DIED, cause) for record, cause in endings(seen)),
+    ]
+    record, kind = (np.array([event[place] for event in found], np.int64) for place in (0, 1))
+    order = np.lexsort((kind, records.tick[record], seen.lives.index[record]))
+    return LifeEvents(record[order], kind[order], tuple(found[i][2] for i in order))
+
+
+_Found = tuple[int, int, str]
+"""Record, kind, detail."""
+
+
+def _meals(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Found]:
+    found = []
+    for kind, name in ((ATE, "food"), (DRANK, "water")):
+        level = seen.own(name)
+        found += [(int(i), kind, "") for i in now[was_replenished(level[now], level[before])]]
+    return found
+
+
+def _hits(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Found]:
+    """Find blows that landed and those that killed.
+
+    A blow landed where the one chosen was in reach and the game's clock of the latest fight is that of the tick. It
+    killed where the engine counted it, or, in dumps that do not tell, where the one hit is gone from view: it cannot
+    have walked out of it in a tick.
+    """
+    target = seen.target_rows[before]
+    struck = (target >= 0) & (seen.distance[target] <= REACH)
+    struck &= seen.own("latest_combat_tick")[now] == seen.records.tick[now]
+    now, before, target = now[struck], before[struck], target[struck]
+    victim = seen.entity("id")[target]
+    killed = _counted_kills(seen, now, before) if KILLS in seen.records.columns else _gone(seen, now, victim)
+    names = [_name(seen, row) for row in target]
+    found = [(int(i), HIT, name) for i, name in zip(now, names, strict=True)]
+    return found + [(int(i), KILLED, name) for i, name, dead in zip(now, names, killed, strict=True) if dead]
+
+
+def _counted_kills(seen: Observed, now: np.ndarray, before: np.ndarray) -> np.ndarray:
+    kills = seen.records.column(KILLS)
+    return kills[now] > kills[before]
+
+
+def _gone(seen: Observed, now: np.ndarray, victim: np.ndarray) -> np.ndarray:
+    """Tell which victims are not among the entities of the records `now`, (K,) and (K,) to (K,) bool."""
+    entities = seen.records.entity
+    ids, offsets = seen.entity("id"), entities.offsets
+    return np.array([v not in ids[offsets[i] : offsets[i + 1]] for i, v in zip(now, victim, strict=True)], bool)
+
+
+def _taken_hits(seen: Observed, now: np.ndarray) -> list[_Found]:
+    damage, attacker = seen.own("damage"), seen.own("attacker_id")
+    hurt = now[damage[now] > 0]
+    return [(int(i), WAS_HIT, f"{damage[i]} damage, by {_by(int(attacker[i]))}") for i in hurt]
+
+
+def _by(attacker: int) -> str:
+    return f"agent {attacker}" if attacker > 0 else "an NPC" if attacker < 0 else "someone who is gone"
+
+
+def _name(seen: Observed, row: int) -> str:
+    """Return how an entity row's owner is called."""
+    kind = int(seen.entity("npc_type")[row])
+    return NPC_NAMES.get(kind, "NPC") if kind > 0 else f"agent {seen.entity('id')[row]}"
+
+
+def _level_ups(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Found]:
+    found = []
+    for skill in COMBAT_SKILLS + HARVESTING_SKILLS:
+        level = seen.own(f"{skill}_level")
+        found += [(int(i), LEVELLED_UP, f"{skill} {level[i]}") for i in now[level[now] > level[before]]]
+    return found

@@ -1,0 +1,91 @@
+"""Lives tick by tick: what an agent had, saw, did and met, as columns that figures and pages draw."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from activation_store.schema import LIFE_KEY, DumpMetadata, Records
+from analysis.features import feature_matrix, features_named
+from analysis.life.events import LifeEvents, life_events
+from analysis.lives import Lives, lives_of
+
+VITALS = ("self_health", "self_food", "self_water")
+LEVELS = ("melee_level", "range_level", "mage_level", "max_combat_level", "max_harvesting_level")
+NEARBY = ("n_visible_players", "n_passive_npcs", "n_neutral_npcs", "n_aggressive_npcs")
+BELONGINGS = ("n_inventory_items", "self_gold")
+LANES = (
+    "is_moving", "is_attacking_with_melee", "is_attacking_with_range", "is_attacking_with_mage", "is_using_item",
+    "is_destroying_item", "is_buying", "is_selling", "is_giving_item", "is_giving_gold",
+)  # fmt: skip
+"""What an agent can choose, each a feature of 0 and 1; several can be chosen in one tick."""
+
+FEATURES_SHOWN = (*VITALS, *LEVELS, *NEARBY, *BELONGINGS, *LANES)
+ESTIMATES = ("reward", "value")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Lives tick by tick. B records, sorted by life, then tick.
+
+    Attributes:
+        records: who and when each is, and everything else that was read.
+        lives: that they belong to; life i owns the records from lives.starts[i], lives.lengths[i] of them.
+        columns: `FEATURES_SHOWN` by the names and in the units of docs/features.md, and `ESTIMATES` in the units of
+            the reward, NaN where the dump does not record them; (B,) float64 each.
+        events: what happened; `record` counts these records.
+    """
+
+    records: Records
+    lives: Lives
+    columns: dict[str, np.ndarray]
+    events: LifeEvents
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def number_of(self, key: Sequence[int]) -> int:
+        """Return the number of the life of a slot, an agent and an episode.
+
+        Raises:
+            ValueError: it is not here.
+        """
+        first = np.stack([getattr(self.records, name)[self.lives.starts] for name in LIFE_KEY], axis=1)  # (L, 3)
+        found = np.flatnonzero((first == np.asarray(key)).all(axis=1))
+        if not len(found):
+            raise ValueError(f"there is no life {tuple(key)}")
+        return int(found[0])
+
+    def life(self, number: int) -> "Timeline":
+        """Return the timeline of one life, from 0 to len(lives) - 1."""
+        start = int(self.lives.starts[number])
+        own = slice(start, start + int(self.lives.lengths[number]))
+        records = self.records.take(np.arange(own.start, own.stop))
+        events = self.events.take((self.events.record >= own.start) & (self.events.record < own.stop))
+        return Timeline(
+            records,
+            lives_of(records),
+            {name: column[own] for name, column in self.columns.items()},
+            LifeEvents(events.record - own.start, events.kind, events.detail),
+        )
+
+
+def columns_used(metadata: DumpMetadata) -> list[str]:
+    """Return the optional columns of a dump that tell something of lives: single numbers, no masks or logits."""
+    return [name for name, column in metadata.columns.items() if column.width is None]
+
+
+def timeline_of(records: Records, metadata: DumpMetadata) -> Timeline:
+    """Work out the columns and events of records, which may come in any order.
+
+    Tiles, activations and columns other than `columns_used` need not have been read. Give whole episodes: who struck an
+    agent dead, and whether it lived to the end, only the others' records tell.
+
+    Raises:
+        UserError: the dump lacks a column or an action head, or an agent is not among the entities that it sees.
+    """
+    ordered = records.take(lives_of(records).order)
+    values = feature_matrix(ordered, metadata, features_named(FEATURES_SHOWN))
+    columns = dict(zip(FEATURES_SHOWN, values.T, strict=True))
+    columns |= {name: getattr(ordered, name).astype(np.float64) for name in ESTIMATES}
+    return Timeline(ordered, lives_of(ordered), columns, life_events(ordered, metadata))

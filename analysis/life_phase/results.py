@@ -1,0 +1,156 @@
+"""All that cluster_life_phase.py works out, and as it goes into JSON."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.labels import label_name
+from analysis.life_phase.label_sequences import LabelSequences, label_sequences, phase_edges, tick_edges
+from analysis.life_phase.phases import Association, Shares, association, shares
+from analysis.life_phase.transitions import (
+    LAGS,
+    Dwelling,
+    Persistence,
+    Transitions,
+    dwelling,
+    persistence,
+    transitions,
+    visits,
+)
+from analysis.runs.propagated_labels import CarriedLabels
+from analysis.statistics.resampling import Bootstrap
+
+Progress = Callable[[float], None]
+Edges = Callable[[LabelSequences], np.ndarray]
+_TESTS = 5
+"""Rounds of permutations: by phase and by tick, each with all labels and with the run's own, and transitions."""
+
+
+@dataclass(frozen=True)
+class InTime:
+    """Shares over bins of one kind of time, and whether they change; the test also on the run's own labels alone."""
+
+    shares: Shares
+    association: Association
+    own_labels_only: Association
+
+
+@dataclass(frozen=True)
+class LifePhases:
+    """All results.
+
+    Attributes:
+        sequences: of the lives that were long enough.
+        lives: in the dump.
+        shortest: ticks that a life had to have.
+        by_phase: over shares of a life.
+        by_tick: over ticks of the episode.
+        dwelling: how long states last.
+        persistence: at several lags.
+        own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
+        transitions: what follows what.
+        carried: the labels, and how they were carried.
+        bootstrap: of all intervals.
+    """
+
+    sequences: LabelSequences
+    lives: int
+    shortest: int
+    by_phase: InTime
+    by_tick: InTime
+    dwelling: Dwelling
+    persistence: tuple[Persistence, ...]
+    own_persistence: tuple[Persistence, ...]
+    transitions: Transitions
+    carried: CarriedLabels
+    bootstrap: Bootstrap
+
+    @property
+    def names(self) -> list[str]:
+        """What the states are called."""
+        return [label_name(int(label)) for label in self.sequences.labels]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every number; null is what is undefined."""
+        return {
+            "lives": len(self.sequences),
+            "lives_in_dump": self.lives,
+            "episodes": len(self.sequences.units),
+            "min_lifespan_ticks": self.shortest,
+            "records": len(self.sequences.state),
+            "states": self.names,
+            "resamples": self.bootstrap.resamples,
+            "confidence": self.bootstrap.confidence,
+            "by_phase": _plain(self.by_phase),
+            "by_tick": _plain(self.by_tick),
+            "dwelling_ticks": _plain(self.dwelling),
+            "persistence": [_plain(each) for each in self.persistence],
+            "own_labels_persistence": [_plain(each) for each in self.own_persistence],
+            "transitions_lag_1_tick": _plain(self.transitions),
+        }
+
+
+def life_phases(
+    carried: CarriedLabels, lives: int, bins: int, shortest: int, permutations: int, bootstrap: Bootstrap,
+    progress: Progress,
+) -> LifePhases:  # fmt: skip
+    """Work out all results.
+
+    Args:
+        carried: a label for every record of a dump of so many `lives`.
+        bins: that a life, and the episode, are cut into.
+        shortest: ticks that a life must have lasted to be counted; at least one has.
+        permutations: random shifts, and random orders of visits.
+        bootstrap: of all intervals; its seed is that of the permutations too.
+        progress: told the share of the permutations done.
+    """
+    sequences = label_sequences(carried.places, carried.label, shortest)
+    own = _own_labels(carried, sequences)
+    of_life = np.linspace(0, 1, bins + 1)
+    of_ticks = np.linspace(sequences.tick.min(), sequences.tick.max() + 1, bins + 1)
+
+    def in_time(edges: Edges, shown: np.ndarray, first: int) -> InTime:
+        tests = (
+            association(labels, edges(labels), permutations, bootstrap.seed, _part(first + i, progress))
+            for i, labels in enumerate((sequences, own))
+        )
+        return InTime(shares(sequences, edges(sequences), shown, bootstrap), *tests)
+
+    found = visits(sequences)
+    return LifePhases(
+        sequences=sequences,
+        lives=lives,
+        shortest=shortest,
+        by_phase=in_time(lambda each: phase_edges(each, bins), of_life, 0),
+        by_tick=in_time(lambda each: tick_edges(each, of_ticks), of_ticks, 2),
+        dwelling=dwelling(sequences, found, bootstrap),
+        persistence=tuple(persistence(sequences, lag, bootstrap) for lag in LAGS),
+        own_persistence=tuple(persistence(own, lag, bootstrap) for lag in LAGS if len(own)),
+        transitions=transitions(sequences, found, permutations, bootstrap.seed, _part(_TESTS - 1, progress)),
+        carried=carried,
+        bootstrap=bootstrap,
+    )
+
+
+def _part(number: int, progress: Progress) -> Progress:
+    """Return what one test reports its share to, so that all of them make one whole."""
+    return lambda share: progress((number + share) / _TESTS)
+
+
+def _own_labels(carried: CarriedLabels, counted: LabelSequences) -> LabelSequences:
+    """Return the labels that the run itself gave, of the lives that are counted."""
+    places = {name: column[carried.exact] for name, column in carried.places.items()}
+    return label_sequences(places, carried.label[carried.exact], shortest=1).of_lives(counted)
+
+
+def _plain(result: Any) -> Any:
+    """Turn results into dictionaries, lists and numbers; NaN becomes None."""
+    if hasattr(result, "__dataclass_fields__"):
+        return {name: _plain(getattr(result, name)) for name in result.__dataclass_fields__}
+    if isinstance(result, np.ndarray):
+        return [_plain(each) for each in result.tolist()]
+    if isinstance(result, list):
+        return [_plain(each) for each in result]
+    return None if isinstance(result, float) and not np.isfinite(result) else result

@@ -1,0 +1,121 @@
+"""The results of cluster_life_phase.py as a page of text."""
+
+import numpy as np
+
+from analysis.life_phase.phases import Association
+from analysis.life_phase.results import InTime, LifePhases
+from analysis.life_phase.transitions import Persistence
+
+_PAIRS_SHOWN = 20
+
+
+def as_text(results: LifePhases) -> str:
+    """Return the results as text."""
+    parts = (_head(results), _time(results), _dwelling(results), _transitions(results))
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def caption(results: LifePhases, told: InTime) -> str:
+    """Return what shares over time are of, and whether they change, in one line."""
+    lives = f"{len(results.sequences):,} lives of {results.shortest} ticks or more, each weighing equally"
+    return f"{lives}; of the clusters' entropy time explains {_explained(told.association)}"
+
+
+def _head(results: LifePhases) -> list[str]:
+    carried, bootstrap = results.carried, results.bootstrap
+    return [
+        f"{len(results.sequences):,} of {results.lives:,} lives last {results.shortest} ticks or more, in "
+        f"{len(results.sequences.units)} episodes, {len(results.sequences.state):,} records. Each life weighs equally.",
+        f"{carried.exact.mean():.1%} of the dump's records have the run's own label. {carried.rule.in_words()}",
+        f"Intervals: {bootstrap.confidence:.0%}, {bootstrap.resamples:,} resamples of episodes, then of lives in them.",
+    ]
+
+
+def _time(results: LifePhases) -> list[str]:
+    lines = ["Does time tell about clusters? Share of the clusters' entropy that it explains:"]
+    both = (("phase of life", results.by_phase), ("tick of the episode", results.by_tick))
+    for name, told in both:
+        lines.append(f"  {name}: {_explained(told.association)}")
+        lines.append(
+            f"    from the run's own labels only, each for the ticks up to the next: {_explained(told.own_labels_only)}"
+        )
+    lines.append(f"  each state on its own, chance in brackets:\n    {'':12}{'by phase':>32}{'by tick':>32}")
+    for state, name in enumerate(results.names):
+        cells = (_state(told.association, state) for _, told in both)
+        lines.append(f"    {name:12}" + "".join(f"{cell:>32}" for cell in cells))
+    shifts = results.by_phase.association.permutations
+    return [
+        *lines,
+        f"  Chance: the labels of each life turned in a circle by a random number of records, {shifts:,} times.",
+        "  q is p corrected for the number of states (Benjamini and Hochberg).",
+    ]
+
+
+def _dwelling(results: LifePhases) -> list[str]:
+    told = results.dwelling
+    heads = ("visits", "cut off", "mean", "95% interval", "chance", "median", "memoryless")
+    lines = ["How long does a visit to a state last, in ticks?", _row("", heads)]
+    for k, name in enumerate(results.names):
+        interval = f"{_number(told.low[k])} to {_number(told.high[k])}"
+        numbers = [_number(each[k]) for each in (told.mean, told.chance, told.median, told.memoryless)]
+        cells = (f"{told.visits[k]:,}", f"{told.censored[k]:,}", numbers[0], interval, *numbers[1:])
+        lines.append(_row(name, cells))
+    lines += [
+        "  Mean: ticks over visits that ended; those cut off by death or the recording's end count with their ticks.",
+        "  Chance: a life's ticks in random order. Median: Kaplan and Meier's, which knows of cut-off visits.",
+        "  Memoryless: what the median would be if leaving were equally likely at every tick.",
+    ]
+    lines += _persistence("", results.persistence)
+    lines += _persistence(", from the run's own labels only", results.own_persistence)
+    return lines
+
+
+def _persistence(whose: str, told: tuple[Persistence, ...]) -> list[str]:
+    return [
+        f"  {each.lag} tick{'s' * (each.lag > 1)} later{whose}: the same state in {_share(each.same)}, by chance "
+        f"{_share(each.chance)}; beyond chance {_number(each.beyond_chance)} ({_number(each.low)} to "
+        f"{_number(each.high)}), where 0 is chance and 1 never changing"
+        for each in told
+        if each.pairs
+    ]
+
+
+def _row(name: str, cells: tuple[str, ...]) -> str:
+    return f"    {name:12}" + "".join(f"{cell:>19}" if i == 3 else f"{cell:>11}" for i, cell in enumerate(cells))
+
+
+def _transitions(results: LifePhases) -> list[str]:
+    told, names = results.transitions, results.names
+    pairs = np.argwhere(np.isfinite(told.q))
+    counts, surety = (each[tuple(pairs.T)] for each in (told.count, told.q))
+    shown = pairs[np.lexsort((-counts, surety))[:_PAIRS_SHOWN]]
+    lines = [
+        f"What follows what, from one tick to the next? {len(pairs)} pairs tested, the {len(shown)} surest:",
+        f"    {'from':12}{'to':12}{'times':>8}{'share':>9}{'chance':>9}{'q':>9}",
+    ]
+    for a, b in shown.tolist():
+        lines.append(
+            f"    {names[a]:12}{names[b]:12}{told.count[a, b]:>8,}{_share(told.share[a, b]):>9}"
+            f"{_share(told.chance[a, b]):>9}{told.q[a, b]:>9.2g}"
+        )
+    lines.append("  Share: of all changes out of the first state. Chance: the visits of each life in random order.")
+    return lines
+
+
+def _explained(told: Association) -> str:
+    if np.isnan(told.explained):
+        return "only one label occurs, so there is nothing to explain"
+    return f"{told.explained:.1%} (chance {told.chance:.1%}, 95% of it below {told.chance_high:.1%}), p = {told.p:.2g}"
+
+
+def _state(told: Association, state: int) -> str:
+    share, chance = told.state_explained[state], told.state_chance[state]
+    return f"{_share(share)} ({_share(chance)}), q = {told.state_q[state]:.2g}"
+
+
+def _share(value: float) -> str:
+    return "n/a" if np.isnan(value) else f"{value:.1%}"
+
+
+def _number(value: float) -> str:
+    return "n/a" if np.isnan(value) else f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"

@@ -1,0 +1,245 @@
+"""How long clusters last, and what follows what, against chance. Noise is a state of its own; the lag is told."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from analysis.life_phase.label_sequences import LabelSequences
+from analysis.statistics.resampling import Bootstrap
+
+Progress = Callable[[float], None]
+LAGS = (1, 10, 100)
+"""Ticks apart at which persistence is told."""
+
+
+@dataclass(frozen=True)
+class Persistence:
+    """How often the state is the same some ticks later, beyond chance.
+
+    Attributes:
+        lag: in ticks.
+        pairs: of records of one life so far apart.
+        same: share of them in the same state.
+        chance: that share if each life's records were shuffled.
+        beyond_chance: (same - chance) / (1 - chance), as Cohen's kappa (1960): 0 is chance, 1 never changes; NaN where
+            no life has two states.
+        low: of its 95% interval, from resampling episodes, then lives.
+        high: of the same.
+    """
+
+    lag: int
+    pairs: int
+    same: float
+    chance: float
+    beyond_chance: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Dwelling:
+    """How long visits to each state last, in ticks; (K,) each.
+
+    A visit that its life's end or the recording's end cuts off lasted at least as long as was seen (it is censored):
+    its ticks count, its end does not.
+
+    Attributes:
+        visits: unbroken stretches in the state, int64.
+        censored: of these, cut off, int64.
+        ticks: spent in the state, int64.
+        mean: ticks / visits that ended: the maximum likelihood estimate where leaving is equally likely at every tick,
+            and right in the presence of cut-off visits; NaN where none ended.
+        low: of its 95% interval, from resampling episodes, then lives.
+        high: of the same.
+        chance: the same mean if each life's records were shuffled; NaN where the state fills all lives that it is in.
+        median: half of the visits last longer (Kaplan and Meier 1958), NaN where less than half of them ended.
+        memoryless: the median of visits as long on average that end equally likely at every tick.
+    """
+
+    visits: np.ndarray
+    censored: np.ndarray
+    ticks: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    chance: np.ndarray
+    median: np.ndarray
+    memoryless: np.ndarray
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """What follows what when a state is left; (K, K) each, from the row's state to the column's.
+
+    Attributes:
+        count: of changes from one tick to the next.
+        share: of the changes out of the row's state; NaN where it is never left.
+        chance: that share if the visits of each life came in random order.
+        p: two-sided, against these; NaN where there is nothing to test: never seen, and never by chance.
+        q: corrected for the number of pairs tested (Benjamini and Hochberg 1995).
+    """
+
+    count: np.ndarray
+    share: np.ndarray
+    chance: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+
+
+@dataclass(frozen=True)
+class Visits:
+    """Unbroken stretches in one state, in order of lives and ticks. V visits.
+
+    Attributes:
+        life: (V,) int64.
+        stretch: unbroken run of ticks that the visit belongs to: a life, or a part of one that lacks ticks, (V,) int64.
+        state: (V,) int64.
+        ticks: (V,) int64.
+        left: whether another state follows in the very next tick, (V,) bool.
+        begun: whether its begin was seen: a life's first record, or another state in the tick before, (V,) bool.
+    """
+
+    life: np.ndarray
+    stretch: np.ndarray
+    state: np.ndarray
+    ticks: np.ndarray
+    left: np.ndarray
+    begun: np.ndarray
+
+
+def visits(sequences: LabelSequences) -> Visits:
+    """Find the visits of all lives."""
+    life, state, tick = sequences.life, sequences.state, sequences.tick
+    new_life = np.diff(life, prepend=-1) != 0
+    gap = ~new_life & (np.diff(tick, prepend=-1) != 1)
+    begins = np.flatnonzero(new_life | gap | (np.diff(state, prepend=-1) != 0))
+    stretch = np.cumsum(new_life | gap)[begins]
+    follows = np.append(stretch[1:] == stretch[:-1], False)
+    return Visits(
+        life=life[begins],
+        stretch=stretch,
+        state=state[begins],
+        ticks=np.diff(begins, append=len(state)),
+        left=follows,
+        begun=~gap[begins],
+    )
+
+
+def dwelling(sequences: LabelSequences, found: Visits, bootstrap: Bootstrap) -> Dwelling:
+    """Measure how long visits last."""
+    lives, states = len(sequences), len(sequences.labels)
+    ticks = sequences.counts()  # (L, K)
+    exits = np.bincount(found.life[found.left] * states + found.state[found.left], minlength=lives * states)
+    exits = exits.reshape(lives, states)
+    length = sequences.lengths[:, None]
+    chance_exits = ticks * (length - ticks) / length  # (L, K), exact for records in random order
+    low, high = _ratio_interval(ticks, exits, sequences, bootstrap)
+    mean = _ratio(ticks.sum(axis=0), exits.sum(axis=0))
+    return Dwelling(
+        visits=np.bincount(found.state, minlength=states),
+        censored=np.bincount(found.state[~found.left], minlength=states),
+        ticks=ticks.sum(axis=0),
+        mean=mean,
+        low=low,
+        high=high,
+        chance=_ratio(ticks.sum(axis=0), chance_exits.sum(axis=0)),
+        median=np.array([_median(found, state) for state in range(states)]),
+        memoryless=stats.geom.median(1 / mean),
+    )
+
+
+def persistence(sequences: LabelSequences, lag: int, bootstrap: Bootstrap) -> Persistence:
+    """Compare each record with the one so many ticks later in the same life."""
+    life, tick, state = sequences.life, sequences.tick, sequences.state
+    step = int(tick.max()) + lag + 2
+    place = np.minimum(np.searchsorted(life * step + tick, life * step + tick + lag), len(tick) - 1)
+    paired = (life[place] == life) & (tick[place] == tick + lag)
+    lives = len(sequences)
+    pairs = np.bincount(life[paired], minlength=lives)
+    same = np.bincount(life[paired], weights=state[paired] == state[place[paired]], minlength=lives)
+    ticks, length = sequences.counts(), sequences.lengths
+    chance = pairs * (ticks * (ticks - 1)).sum(axis=1) / np.maximum(length * (length - 1), 1)
+    total = pairs.sum()
+    low, high = _ratio_interval((same - chance)[:, None], (pairs - chance)[:, None], sequences, bootstrap)
+    beyond = _ratio(np.array((same - chance).sum()), np.array((pairs - chance).sum()))
+    shares = _ratio(np.array([same.sum(), chance.sum()]), np.array([total, total]))
+    return Persistence(
+        lag, int(total), float(shares[0]), float(shares[1]), float(beyond), float(low[0]), float(high[0])
+    )
+
+
+def transitions(
+    sequences: LabelSequences, found: Visits, permutations: int, seed: int, progress: Progress | None = None
+) -> Transitions:
+    """Count what follows what, and compare with the visits of each life in random order.
+
+    Where two visits to one state come to lie side by side, nothing changes there: shares are of changes only.
+    """
+    states, rng = len(sequences.labels), np.random.default_rng(seed)
+    count = _changes(found.stretch, found.state, states)
+    share = _row_shares(count)
+    above, below = np.zeros((2, states, states))
+    total = np.zeros((states, states))
+    told = np.zeros((states, states))
+    for i in range(permutations):
+        order = np.lexsort((rng.random(len(found.state)), found.stretch))
+        shuffled = _row_shares(_changes(found.stretch, found.state[order], states))
+        above += shuffled >= share - 1e-12
+        below += shuffled <= share + 1e-12
+        told += np.isfinite(shuffled)
+        total += np.nan_to_num(shuffled)
+        if progress:
+            progress((i + 1) / permutations)
+    chance = _ratio(total, told)
+    testable = np.isfinite(share) & (np.nan_to_num(share) + np.nan_to_num(chance) > 0) & ~np.eye(states, dtype=bool)
+    p = np.where(testable, np.minimum(1.0, 2 * (1 + np.minimum(above, below)) / (1 + told)), np.nan)
+    q = np.full_like(p, np.nan)
+    if testable.any():
+        q[testable] = stats.false_discovery_control(p[testable])
+    return Transitions(count, share, chance, p, q)
+
+
+def _changes(stretch: np.ndarray, state: np.ndarray, states: int) -> np.ndarray:
+    """Count changes of state between visits that follow each other, (V,) and (V,) to (K, K) int64."""
+    follows = (stretch[1:] == stretch[:-1]) & (state[1:] != state[:-1])
+    pairs = state[:-1][follows] * states + state[1:][follows]
+    return np.bincount(pairs, minlength=states * states).reshape(states, states)
+
+
+def _row_shares(count: np.ndarray) -> np.ndarray:
+    return _ratio(count, count.sum(axis=1, keepdims=True))
+
+
+def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Divide, NaN where the divisor is 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(below != 0, above / below, np.nan)
+
+
+def _ratio_interval(
+    above: np.ndarray, below: np.ndarray, sequences: LabelSequences, bootstrap: Bootstrap
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return 95% intervals of sum over sum, episodes and then lives resampled, (L, K) and (L, K) to (K,) twice."""
+    nothing = np.full(above.shape[1], np.nan)
+    if len(sequences) < 2:
+        return nothing, nothing
+    weights = bootstrap.draw(sequences.units).episodes
+    resampled = _ratio(weights @ above, weights @ below)  # (R, K)
+    told = np.isfinite(resampled).all(axis=0)
+    low, high = nothing.copy(), nothing.copy()
+    if told.any():
+        low[told], high[told] = bootstrap.interval(resampled[:, told])
+    return low, high
+
+
+def _median(found: Visits, state: int) -> float:
+    """Return the Kaplan-Meier median of a state's visits whose begin was seen; NaN where it is not reached."""
+    own = (found.state == state) & found.begun
+    if not own.any():
+        return float("nan")
+    data = stats.CensoredData(uncensored=found.ticks[own & found.left], right=found.ticks[own & ~found.left])
+    survival = stats.ecdf(data).sf
+    reached = np.flatnonzero(survival.probabilities <= 0.5)
+    return float(survival.quantiles[reached[0]]) if len(reached) else float("nan")

@@ -1,0 +1,98 @@
+"""What happened to agents in a replay: deaths and their causes, kills, and levels gained."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.replays.replay import Entities, Replay
+
+DEATH, KILL, LEVEL_UP = range(3)
+EVENT_KINDS = ("death", "kill", "level-up")
+CAUSES = ("killed", "starved", "dehydrated", "starved and dehydrated", "of unknown cause")
+_STRUCK, _STARVED, _DEHYDRATED, _BOTH, _UNKNOWN = range(len(CAUSES))
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events in order of ticks; every array has one entry an event, int32.
+
+    Attributes:
+        tick: when.
+        kind: index into `EVENT_KINDS`.
+        player: the column of whom it happened to, or who did it.
+        other: id of who killed it, or whom it killed; 0 for nobody.
+        detail: of a death, an index into `CAUSES`; of a level-up, the skill.
+        value: of a level-up, the new level.
+    """
+
+    tick: np.ndarray
+    kind: np.ndarray
+    player: np.ndarray
+    other: np.ndarray
+    detail: np.ndarray
+    value: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.tick)
+
+
+def events_of(replay: Replay) -> Events:
+    """Find all events of a replay's agents."""
+    found = [*_deaths_and_kills(replay), *_level_ups(replay)]
+    rows = np.array(found, dtype=np.int32).reshape(-1, 6)
+    rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
+    return Events(*np.ascontiguousarray(rows.T))
+
+
+def _deaths_and_kills(replay: Replay) -> list[tuple[int, ...]]:
+    players = replay.players
+    column_of = {int(number): column for column, number in enumerate(players.ids)}
+    found: list[tuple[int, ...]] = []
+    for entities in (players, replay.npcs):
+        for tick, column in zip(*deaths(entities), strict=True):
+            killer = _killer(replay, int(tick), int(entities.ids[column]))
+            if entities is players:
+                found.append((tick, DEATH, column, killer, _cause(replay, tick, column, killer), 0))
+            if killer > 0:
+                found.append((tick, KILL, column_of[killer], entities.ids[column], 0, 0))
+    return found
+
+
+def deaths(entities: Entities) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ticks and the columns of all deaths: ticks in which those who lived in the last one live no more."""
+    ticks, columns = np.nonzero(entities.alive[:-1] & ~entities.alive[1:])
+    return ticks + 1, columns
+
+
+def _killer(replay: Replay, tick: int, victim: int) -> int:
+    """Return the id of who struck the last blow, 0 if nobody struck.
+
+    Nobody can strike the dead, so it was the last one to strike; players strike before NPCs, either in order of ids.
+    """
+    for entities in (replay.npcs, replay.players):
+        strikers = np.flatnonzero(entities.target[tick] == victim)
+        if len(strikers):
+            return int(entities.ids[strikers[-1]])
+    return 0
+
+
+def _cause(replay: Replay, tick: int, column: int, killer: int) -> int:
+    if killer:
+        return _STRUCK
+    # What is empty before the tick costs health in it.
+    hungry, thirsty = (vital[tick - 1, column] == 0 for vital in (replay.players.food, replay.players.water))
+    if hungry and thirsty:
+        return _BOTH
+    return _STARVED if hungry else _DEHYDRATED if thirsty else _UNKNOWN
+
+
+def _level_ups(replay: Replay) -> list[tuple[int, ...]]:
+    players = replay.players
+    levels = players.skill_level
+    both = players.present[1:] & players.present[:-1]
+    ticks, columns, skills = np.nonzero((levels[1:] > levels[:-1]) & both[:, :, None])
+    reached = levels[ticks + 1, columns, skills]
+    return [
+        (tick + 1, LEVEL_UP, column, 0, skill, level)
+        for tick, column, skill, level in zip(ticks, columns, skills, reached, strict=True)
+    ]

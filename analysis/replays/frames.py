@@ -1,0 +1,264 @@
+"""Pictures of a replay, a tick each: the whole map, or the surroundings of one agent."""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from analysis.labels import NOISE
+from analysis.materials import PALETTE
+from analysis.replays.clusters import UNLABELLED, ReplayClusters
+from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
+from analysis.replays.events import CAUSES, DEATH, Events
+from analysis.replays.replay import NPC_KINDS, Entities, Replay
+from analysis.replays.sprites import EDGE, sprite_of
+
+STRIP = 44
+"""Height of the strip below the map, in pixels."""
+_VOID = 0
+_GROUND, _TEXT, _DIM, _RING = "#15181c", "#eef1f4", "#a9b3bd", "#ffd166"
+_ATTACK = "#d7263d"
+_VITALS = {"health": "#e4615c", "food": "#e7a33e", "water": "#5eb3e8"}
+_MARGIN = 10
+_SMALLEST_RADIUS = 4.0
+_SMALLEST_NPC = 2.0
+
+
+@dataclass(frozen=True)
+class AgentColours:
+    """How agents are coloured.
+
+    Attributes:
+        colour: index into `colours`, (T, P) int64.
+        solid: False where the colour is of an earlier tick, or of none, (T, P) bool.
+        colours: `#rrggbb`.
+        legend: name and colour of each group.
+    """
+
+    colour: np.ndarray
+    solid: np.ndarray
+    colours: tuple[str, ...]
+    legend: tuple[tuple[str, str], ...]
+
+
+def colours_by_policy(replay: Replay) -> AgentColours:
+    """Colour agents by policy."""
+    colours = policy_colours(replay.players.policies)
+    places = [list(colours).index(policy) for policy in replay.players.policies]
+    shape = replay.players.row.shape
+    colour = np.broadcast_to(np.array(places, dtype=np.int64), shape)
+    return AgentColours(colour, np.ones(shape, dtype=bool), tuple(colours.values()), tuple(colours.items()))
+
+
+def colours_by_cluster(clusters: ReplayClusters) -> AgentColours:
+    """Colour agents by cluster."""
+    colours = cluster_colours(clusters.clusters)
+    labels = np.array(sorted(colours))
+    names = {UNLABELLED: "no label", NOISE: "noise"}
+    ordered = [(names.get(label, f"cluster {label}"), colours[label]) for label in labels.tolist()]
+    legend = tuple(sorted(ordered, key=lambda entry: entry[0] in names.values()))
+    place = np.searchsorted(labels, clusters.label)
+    return AgentColours(place, clusters.exact, tuple(colour for _, colour in ordered), legend)
+
+
+class FrameDrawer:
+    """Draws ticks of a replay as (size + `STRIP`, size, 3) uint8."""
+
+    def __init__(
+        self, replay: Replay, events: Events, colours: AgentColours, size: int, followed: int | None, radius: int
+    ):
+        """Draw pictures `size` pixels wide.
+
+        Args:
+            replay: what to draw.
+            events: of the replay.
+            colours: of the agents.
+            size: of the square map, in pixels.
+            followed: column of the player in whose middle the view is; None shows the whole map.
+            radius: tiles that are seen to each side of a followed player.
+        """
+        self.replay = replay
+        self.events = events
+        self.colours = colours
+        self.size = size
+        self.followed = followed
+        self.radius = radius
+        self._whole = _square_around_world(replay.tiles)
+        self._seen_at = _last_seen(replay.players.present[:, followed]) if followed is not None else None
+
+    def draw(self, tick: int) -> np.ndarray:
+        """Return the picture of one tick."""
+        top, left, tiles = self._view(tick)
+        scale = self.size / tiles
+        image = Image.new("RGB", (self.size, self.size + STRIP), _GROUND)
+        image.paste(Image.fromarray(self._ground(tick, top, left, tiles)), (0, 0))
+        draw = ImageDraw.Draw(image)
+        self._draw_attacks(draw, tick, (top, left, scale))
+        sharing = _Sharing()
+        for entities in (self.replay.npcs, self.replay.players):
+            self._draw_entities(image, entities, tick, (top, left, scale), sharing)
+        if self.followed is not None:
+            self._draw_ring(draw, tiles)
+        # What reaches beyond the map's edge must not reach into the strip.
+        draw.rectangle((0, self.size, self.size, self.size + STRIP), fill=_GROUND)
+        self._draw_strip(draw, tick)
+        return np.asarray(image)
+
+    def _view(self, tick: int) -> tuple[int, int, int]:
+        """Return the first row, the first column, and how many tiles are seen either way."""
+        if self.followed is None or self._seen_at is None:
+            return self._whole
+        seen = self._seen_at[tick]
+        row, col = (int(table[seen, self.followed]) for table in (self.replay.players.row, self.replay.players.col))
+        return row - self.radius, col - self.radius, 2 * self.radius + 1
+
+    def _ground(self, tick: int, top: int, left: int, tiles: int) -> np.ndarray:
+        materials = self.replay.materials_at(tick)
+        offsets = np.arange(self.size) * tiles // self.size
+        rows, cols = top + offsets, left + offsets
+        inside = [(places >= 0) & (places < side) for places, side in zip((rows, cols), materials.shape, strict=True)]
+        seen = materials[np.ix_(np.where(inside[0], rows, 0), np.where(inside[1], cols, 0))]
+        return PALETTE[np.where(inside[0][:, None] & inside[1], seen, _VOID)]
+
+    def _draw_entities(
+        self, image: Image.Image, entities: Entities, tick: int, view: tuple[int, int, float], sharing: "_Sharing"
+    ) -> None:
+        top, left, scale = view
+        is_player = entities is self.replay.players
+        size = max(_SMALLEST_RADIUS, 0.38 * scale) if is_player else max(_SMALLEST_NPC, 0.28 * scale)
+        for column in np.flatnonzero(entities.present[tick]).tolist():
+            row, col = int(entities.row[tick, column]), int(entities.col[tick, column])
+            down, right = sharing.offset(row, col)
+            x, y = (col - left + 0.5 + right) * scale, (row - top + 0.5 + down) * scale
+            if not (0 <= x < self.size and 0 <= y < self.size):
+                continue
+            colour, shape = self._player_look(tick, column) if is_player else self._npc_look(tick, column)
+            shape = shape if entities.alive[tick, column] else "cross"
+            sprite = sprite_of(shape, colour, round(size, 1))
+            image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), sprite)
+
+    def _player_look(self, tick: int, column: int) -> tuple[str, str]:
+        colour = self.colours.colours[self.colours.colour[tick, column]]
+        return colour, "disc" if self.colours.solid[tick, column] else "ring"
+
+    def _npc_look(self, tick: int, column: int) -> tuple[str, str]:
+        kind = NPC_KINDS[self.replay.npcs.kind[tick, column]]
+        return NPC_COLOURS[kind], NPC_SHAPES[kind]
+
+    def _draw_attacks(self, draw: ImageDraw.ImageDraw, tick: int, view: tuple[int, int, float]) -> None:
+        top, left, scale = view
+        places: dict[int, tuple[float, float]] = {}
+        attacks: list[tuple[int, int]] = []
+        for entities in (self.replay.npcs, self.replay.players):
+            for column in np.flatnonzero(entities.present[tick]).tolist():
+                number = int(entities.ids[column])
+                x, y = (int(entities.col[tick, column]) - left + 0.5), (int(entities.row[tick, column]) - top + 0.5)
+                places[number] = x * scale, y * scale
+                if entities.target[tick, column]:
+                    attacks.append((number, int(entities.target[tick, column])))
+        for attacker, target in attacks:
+            if target in places:
+                draw.line((*places[attacker], *places[target]), fill="#ffffff", width=4)
+                draw.line((*places[attacker], *places[target]), fill=_ATTACK, width=2)
+
+    def _draw_ring(self, draw: ImageDraw.ImageDraw, tiles: int) -> None:
+        middle, radius = self.size / 2, max(_SMALLEST_RADIUS, 0.38 * self.size / tiles) + 4
+        box = (middle - radius, middle - radius, middle + radius, middle + radius)
+        draw.ellipse(box, outline=EDGE, width=4)
+        draw.ellipse(box, outline=_RING, width=2)
+
+    def _draw_strip(self, draw: ImageDraw.ImageDraw, tick: int) -> None:
+        middle = self.size + (STRIP // 2 if self.followed is None else 13)
+        clock = f"tick {tick}"
+        draw.text((self.size - _MARGIN, middle), clock, fill=_DIM, font=_font(14), anchor="rm")
+        room = self.size - 2 * _MARGIN - draw.textlength(clock, font=_font(14))
+        if self.followed is None:
+            self._draw_legend(draw, tick, room)
+        else:
+            self._draw_vitals(draw, tick, room)
+
+    def _draw_legend(self, draw: ImageDraw.ImageDraw, tick: int, room: float) -> None:
+        alive = self.replay.players.alive[tick]
+        x, y = _MARGIN, self.size + STRIP // 2
+        text = f"{alive.sum()} of {len(alive)} agents"
+        draw.text((x, y), text, fill=_TEXT, font=_font(14), anchor="lm")
+        x += round(draw.textlength(text, font=_font(14))) + 16
+        for name, colour in self.colours.legend:
+            width = round(draw.textlength(name, font=_font(12))) + 28
+            if x + width > room:
+                break
+            draw.ellipse((x, y - 5, x + 10, y + 5), fill=colour)
+            draw.text((x + 15, y), name, fill=_DIM, font=_font(12), anchor="lm")
+            x += width
+
+    def _draw_vitals(self, draw: ImageDraw.ImageDraw, tick: int, room: float) -> None:
+        players, column = self.replay.players, self.followed
+        assert column is not None and self._seen_at is not None
+        seen = self._seen_at[tick]
+        name = _shortened(draw, players.names[column], room, 14)
+        draw.text((_MARGIN, self.size + 13), name, fill=_TEXT, font=_font(14), anchor="lm")
+        if not players.alive[seen, column] and tick >= seen:
+            fate = _shortened(draw, self._fate(column), self.size - 2 * _MARGIN, 12)
+            draw.text((_MARGIN, self.size + 32), fate, fill=_DIM, font=_font(12), anchor="lm")
+            return
+        width = (self.size - 2 * _MARGIN) // len(_VITALS)
+        for place, (vital, colour) in enumerate(_VITALS.items()):
+            value, x, y = int(getattr(players, vital)[seen, column]), _MARGIN + place * width, self.size + 32
+            draw.text((x, y), f"{vital} {value}", fill=_DIM, font=_font(12), anchor="lm")
+            start, end = x + 74, x + width - 12
+            if end > start:
+                draw.rectangle((start, y - 4, end, y + 4), fill="#2a3038")
+                draw.rectangle(
+                    (start, y - 4, start + (end - start) * min(max(value, 0), 100) / 100, y + 4), fill=colour
+                )
+
+    def _fate(self, column: int) -> str:
+        died = np.flatnonzero((self.events.kind == DEATH) & (self.events.player == column))
+        if not len(died):
+            return "dead"
+        return f"died at tick {self.events.tick[died[0]]}: {CAUSES[self.events.detail[died[0]]]}"
+
+
+class _Sharing:
+    """Spreads those that stand on one tile."""
+
+    def __init__(self) -> None:
+        self._count: dict[tuple[int, int], int] = {}
+
+    def offset(self, row: int, col: int) -> tuple[float, float]:
+        """Return how far down and right of the tile's middle its next entity is drawn, in tiles."""
+        number = self._count.get((row, col), 0)
+        self._count[row, col] = number + 1
+        angle = 2.4 * number
+        distance = 0.0 if number == 0 else 0.28
+        return distance * float(np.sin(angle)), distance * float(np.cos(angle))
+
+
+def _square_around_world(tiles: np.ndarray) -> tuple[int, int, int]:
+    """Return first row, first column and side of the smallest square that holds all that is not void, and a margin."""
+    rows, cols = np.nonzero(tiles != _VOID)
+    if not len(rows):
+        return 0, 0, max(tiles.shape)
+    side = int(max(np.ptp(rows), np.ptp(cols))) + 3
+    return int(rows.min() + rows.max() + 1 - side) // 2, int(cols.min() + cols.max() + 1 - side) // 2, side
+
+
+def _last_seen(present: np.ndarray) -> np.ndarray:
+    """Return for each tick the last one at which an entity was there; before its first one, that one, (T,) int64."""
+    latest = np.maximum.accumulate(np.where(present, np.arange(len(present)), -1))
+    return np.where(latest < 0, np.argmax(present), latest)
+
+
+@functools.cache
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
+def _shortened(draw: ImageDraw.ImageDraw, text: str, room: float, size: int) -> str:
+    """Cut a text so that it fits."""
+    if draw.textlength(text, font=_font(size)) <= room:
+        return text
+    while text and draw.textlength(text + "…", font=_font(size)) > room:
+        text = text[:-1]
+    return text + "…"

@@ -1,0 +1,268 @@
+"""Cluster labels for the records that a run left out: by vote of the nearest records that it did label.
+
+The rule: project activations on the principal components of the labelled ones, take the nearest labelled records there
+(Euclidean, the run's own distances but for the components left out), and let them vote; noise is a label like any
+other; at a tie the nearer ones win. How many vote is what does best on lives that had no vote.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from activation_store.reader import read_batches, read_dump, read_metadata
+from activation_store.schema import IDENTITY, Records
+from activation_store.selection import OBSERVATIONS, select
+from analysis.lives import lives_of, places_among
+from analysis.runs.cluster_run import ClusterRun
+from user_error import UserError
+
+if TYPE_CHECKING:
+    from sklearn.neighbors import NearestNeighbors
+
+    from analysis.runs.run_folder import RunFolder
+
+Progress = Callable[[float], None]
+
+COMPONENTS = 30
+VOTERS = (1, 3, 5, 9, 15)
+FOLDS = 5
+_ONLY_ACTIVATIONS = [*OBSERVATIONS, "tables"]
+_EARLIER_FIRST = 1e-6
+"""What a vote weighs more than that of the next neighbour, so that the nearer win ties and nothing else changes."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How well a rule labels records of lives that had no vote.
+
+    Attributes:
+        voters: of the rule, the best of `VOTERS` by balanced agreement.
+        agreement: share of labelled records that get the label which the run gave them.
+        balanced_agreement: the mean of that share over labels, so that rare ones count as much as common ones.
+        commonest: share of the commonest label: the agreement of always saying that.
+        records: labelled ones.
+        lives: that they belong to, each held out once.
+    """
+
+    voters: int
+    agreement: float
+    balanced_agreement: float
+    commonest: float
+    records: int
+    lives: int
+
+
+@dataclass(frozen=True)
+class CarryingRule:
+    """How a record gets its label. N labelled records, C components.
+
+    Attributes:
+        mean: of the labelled activations, (units,) float32.
+        components: principal directions, (C, units) float32.
+        points: labelled activations along them, (N, C) float32.
+        label: of these, (N,) int64.
+        voters: how many of the nearest vote.
+        held_out: how well it does; None where there is one life only, so that none can be held out.
+    """
+
+    mean: np.ndarray
+    components: np.ndarray
+    points: np.ndarray
+    label: np.ndarray
+    voters: int
+    held_out: HeldOut | None
+
+    def labels_of(self, activations: np.ndarray) -> np.ndarray:
+        """Label activations of the run's layer, (B, units) to (B,) int64."""
+        projected = (activations - self.mean) @ self.components.T  # (B, C)
+        return _votes(self.label[self._neighbours.kneighbors(projected, return_distance=False)], (self.voters,))[0]
+
+    @cached_property
+    def _neighbours(self) -> "NearestNeighbors":
+        return _nearest(self.points, self.voters)
+
+    def in_words(self) -> str:
+        """Return the rule and how well it does, in sentences."""
+        rule = (
+            f"Records that the run left out get the label that most of the {self.voters} nearest labelled records "
+            f"have, by distance along {len(self.components)} principal components of the activations; noise is a "
+            "label too."
+        )
+        if self.held_out is None:
+            return f"{rule} With one life only, how often that is right cannot be told."
+        told = self.held_out
+        return (
+            f"{rule} On labelled records of lives that had no vote ({told.lives:,} lives, {told.records:,} records) it "
+            f"gives the run's own label in {told.agreement:.1%} ({told.balanced_agreement:.1%} on average over labels; "
+            f"always the commonest label: {told.commonest:.1%})."
+        )
+
+
+@dataclass(frozen=True)
+class CarriedLabels:
+    """A label for every record. B records.
+
+    Attributes:
+        places: who and when, the columns of `IDENTITY`, (B,) int64 each, in the order of the dump.
+        label: (B,) int64, cluster from 0 or `clustering.NOISE`.
+        exact: where the run itself gave the label, (B,) bool.
+        rule: that gave the others.
+    """
+
+    places: dict[str, np.ndarray]
+    label: np.ndarray
+    exact: np.ndarray
+    rule: CarryingRule
+
+    def of(self, records: Records) -> tuple[np.ndarray, np.ndarray]:
+        """Return label and exactness of records, (B,) int64 and (B,) bool.
+
+        Raises:
+            ValueError: a record has no label here.
+        """
+        place = places_among(vars(records), self.places)
+        if (place < 0).any():
+            raise ValueError("a record has no label: labels must be carried to its life first")
+        return self.label[place], self.exact[place]
+
+
+def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> CarryingRule:
+    """Learn from the records that a run labelled how to label the others.
+
+    Raises:
+        UserError: the dump cannot be read, or lacks records that the run labelled.
+    """
+    records = read_dump(
+        dump, subsample=run.subsample, layers=[run.layer], columns=[], leave_out=_ONLY_ACTIVATIONS, progress=progress
+    )
+    place = places_among(run.places, vars(records))
+    if (place < 0).any():
+        raise UserError(f"{run.path} labels records that {dump} does not hold: analyse the dump again")
+    labelled = records.take(place)
+    return rule_from(labelled.activations[run.layer], run.label, lives_of(labelled).index)
+
+
+def rule_from(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> CarryingRule:
+    """Choose the number of voters by holding out lives, then let all labelled records vote.
+
+    Args:
+        activations: of labelled records, (N, units) float32.
+        label: (N,) int64.
+        life: that each belongs to, (N,) int64.
+    """
+    held_out = _hold_out(activations, label, life) if len(np.unique(life)) > 1 else None
+    mean, components = _principal(activations)
+    voters = held_out.voters if held_out else min(VOTERS[len(VOTERS) // 2], len(label))
+    return CarryingRule(mean, components, (activations - mean) @ components.T, label, voters, held_out)
+
+
+def carry_labels(
+    run: ClusterRun,
+    dump: Path,
+    rule: CarryingRule,
+    lives: Iterable[Sequence[int]] | None = None,
+    progress: Progress | None = None,
+) -> CarriedLabels:
+    """Give every record of a dump, or of some of its lives, a label; memory holds no activations but a batch of them.
+
+    Args:
+        run: of that dump.
+        dump: its folder.
+        rule: from `fit_rule`.
+        lives: to label, each a slot, an agent and an episode; all where None.
+        progress: told the share of the dump read.
+
+    Raises:
+        UserError: the dump cannot be read, or holds no record of these lives.
+    """
+    metadata = read_metadata(dump)
+    wanted = select(dump, metadata, layers=[run.layer], columns=[], leave_out=_ONLY_ACTIVATIONS, lives=lives)
+    parts = [
+        {**{name: getattr(batch, name) for name in IDENTITY}, "label": rule.labels_of(batch.activations[run.layer])}
+        for batch in read_batches(dump, metadata, wanted, progress)
+        if len(batch)
+    ]
+    if not parts:
+        raise UserError(f"{dump} holds no record of the lives that were asked for")
+    places = {name: np.concatenate([part[name] for part in parts]) for name in (*IDENTITY, "label")}
+    label = places.pop("label")
+    place = places_among(places, run.places)
+    exact = place >= 0
+    label[exact] = run.label[place[exact]]
+    return CarriedLabels(places, label, exact, rule)
+
+
+def save_carried(folder: "RunFolder", carried: CarriedLabels, run: ClusterRun) -> None:
+    """Write labels, rule, and what they come from: carried_labels.npz, carrying_rule.npz, carrying_rule.json."""
+    rule = carried.rule
+    folder.save_arrays("carried_labels.npz", **carried.places, label=carried.label, exact=carried.exact)
+    folder.save_arrays(
+        "carrying_rule.npz", mean=rule.mean, components=rule.components, points=rule.points, label=rule.label
+    )
+    folder.save_json("carrying_rule.json", carried_summary(carried, run))
+
+
+def carried_summary(carried: CarriedLabels, run: ClusterRun) -> dict[str, Any]:
+    """Return what a reader needs to judge and to repeat the carrying, ready for JSON."""
+    rule = carried.rule
+    return {
+        "rule": rule.in_words(),
+        "layer": run.layer,
+        "voters": rule.voters,
+        "components": len(rule.components),
+        "held_out": asdict(rule.held_out) if rule.held_out else None,
+        "records": len(carried.label),
+        "labelled_by_the_run": int(carried.exact.sum()),
+        "cluster_run": str(run.path),
+        "cluster_labels_sha256": run.labels_sha256,
+        "dump_metadata_sha256": run.dump_sha256,
+    }
+
+
+def _hold_out(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> HeldOut:
+    from sklearn.metrics import recall_score
+    from sklearn.model_selection import GroupKFold
+
+    lives = len(np.unique(life))
+    given = np.empty((len(VOTERS), len(label)), np.int64)
+    for others, held in GroupKFold(min(FOLDS, lives)).split(activations, groups=life):
+        mean, components = _principal(activations[others])
+        points, asked = ((activations[rows] - mean) @ components.T for rows in (others, held))
+        most = min(max(VOTERS), len(others))
+        near = _nearest(points, most).kneighbors(asked, return_distance=False)  # (held, most)
+        given[:, held] = _votes(label[others][near], VOTERS)
+    balanced = [float(recall_score(label, each, average="macro")) for each in given]
+    best = int(np.argmax(balanced))
+    _, counts = np.unique(label, return_counts=True)
+    agreement = float((given[best] == label).mean())
+    return HeldOut(VOTERS[best], agreement, balanced[best], float(counts.max() / len(label)), len(label), lives)
+
+
+def _principal(activations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.decomposition import PCA
+
+    # The whole decomposition is exact, so no seed plays a part.
+    model = PCA(min(COMPONENTS, *activations.shape), svd_solver="covariance_eigh").fit(activations)
+    return model.mean_.astype(np.float32), model.components_.astype(np.float32)
+
+
+def _nearest(points: np.ndarray, neighbours: int) -> "NearestNeighbors":
+    from sklearn.neighbors import NearestNeighbors
+
+    return NearestNeighbors(n_neighbors=min(neighbours, len(points))).fit(points)
+
+
+def _votes(labels: np.ndarray, voters: tuple[int, ...]) -> np.ndarray:
+    """Return the winners where the first so many neighbours vote: (B, neighbours) to (len(voters), B) int64."""
+    names, number = np.unique(labels, return_inverse=True)
+    number = number.reshape(labels.shape)
+    count = np.zeros((len(labels), len(names)))
+    winners = np.empty((labels.shape[1], len(labels)), np.int64)
+    for place in range(labels.shape[1]):
+        count[np.arange(len(labels)), number[:, place]] += 1 + _EARLIER_FIRST * (labels.shape[1] - place)
+        winners[place] = names[count.argmax(axis=1)]
+    return winners[[min(each, labels.shape[1]) - 1 for each in voters]]

@@ -1,0 +1,83 @@
+"""How well clusters are separated by sparse regions: density-based validity."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Density-based validity (DBCV), -1 to 1, on the records that were clustered or a sample of them.
+
+    Attributes:
+        dbcv: of all clusters, weighted by size; noise counts against it.
+        records: it was computed on.
+        untold: why it is NaN, else "".
+    """
+
+    dbcv: float
+    records: int
+    untold: str
+
+
+MOST_RECORDS = 3_000
+"""DBCV needs all distances within a cluster: more records are sampled."""
+
+_FEWEST_IN_CLUSTER = 3
+
+
+@dataclass(frozen=True)
+class ClusterValidity:
+    """DBCV of all clusters, and of each, (K,), NaN for those with too few sampled records."""
+
+    overall: Validity
+    clusters: np.ndarray
+
+
+def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> ClusterValidity:
+    """Return the density-based clustering validation index (Moulavi et al. 2014, SIAM Data Mining, 839-847).
+
+    Between -1 and 1: positive where clusters are denser inside than what separates them. The overall index is the mean
+    over clusters, weighted by size, all records counted, so that noise pulls it towards 0.
+
+    Args:
+        points: what was clustered, (B, dimensions).
+        labels: (B,) clusters from 0; negative for noise.
+    """
+    from hdbscan.validity import validity_index
+
+    nothing = np.full(labels.max() + 1, np.nan)
+    chosen = _sample(len(labels), seed)
+    some, kept = points[chosen].astype(np.float64), labels[chosen].copy()
+    some, kept = _without_copies(some, kept)
+    sizes = np.bincount(kept[kept >= 0], minlength=len(nothing))
+    kept[np.isin(kept, np.flatnonzero(sizes < _FEWEST_IN_CLUSTER))] = -1
+    told = np.unique(kept[kept >= 0])
+    if len(told) < 2:
+        return ClusterValidity(Validity(float("nan"), len(kept), "fewer than two clusters can be compared"), nothing)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        _, scores = validity_index(some, _numbered(kept), per_cluster_scores=True)
+    nothing[told] = scores
+    weights = np.bincount(kept[kept >= 0], minlength=len(nothing))[told] / len(kept)
+    return ClusterValidity(Validity(float((weights * scores).sum()), len(kept), ""), nothing)
+
+
+def _sample(records: int, seed: int) -> np.ndarray:
+    if records <= MOST_RECORDS:
+        return np.arange(records)
+    return np.sort(np.random.default_rng([seed, 5]).choice(records, MOST_RECORDS, replace=False))
+
+
+def _without_copies(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Keep one of the points that lie on each other: the index divides by their distances."""
+    _, first = np.unique(points, axis=0, return_index=True)
+    first.sort()
+    return points[first], labels[first]
+
+
+def _numbered(labels: np.ndarray) -> np.ndarray:
+    """Number the clusters that are left from 0 without gaps; noise stays noise."""
+    clusters = np.unique(labels[labels >= 0])
+    return np.where(labels >= 0, np.searchsorted(clusters, labels), -1)

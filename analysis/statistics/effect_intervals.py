@@ -1,0 +1,199 @@
+"""How sure an effect size is: intervals by a bootstrap over lives or, where there are enough of them, over episodes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse, stats
+
+from analysis.lives import Lives
+from analysis.statistics.cluster_members import members
+from analysis.statistics.inference import Inference
+
+ENOUGH_EPISODES = 4
+"""From so many episodes on, episodes are resampled whole; of fewer, their lives are."""
+
+_FEWEST_UNITS = 2.0
+_ROUNDING = 1e-10
+
+
+@dataclass(frozen=True)
+class EffectIntervals:
+    """Ends of the intervals of K clusters and F features, (K, F) each; NaN where there is none.
+
+    Attributes:
+        baseline_low, baseline_high: of Cohen's d against random windows of lives.
+        complement_low, complement_high: of Cohen's d against all other records.
+        effective: how many units of equal size would hold each cluster (Kish 1965), (K,).
+        episodes: episodes that hold records of the cluster and others, (K,) int64.
+        agreeing: those whose own difference of means has the sign of that of the whole dump, (K, F) int64.
+        unit: what was resampled, "life" or "episode".
+        units: how many of them there are.
+    """
+
+    baseline_low: np.ndarray
+    baseline_high: np.ndarray
+    complement_low: np.ndarray
+    complement_high: np.ndarray
+    effective: np.ndarray
+    episodes: np.ndarray
+    agreeing: np.ndarray
+    unit: str
+    units: int
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Number of records, and sums of features and of their squares, of U units: (U,), (U, F) and (U, F)."""
+
+    count: np.ndarray
+    total: np.ndarray
+    squares: np.ndarray
+
+    def weighted(self, weights: np.ndarray) -> "_Sums":
+        """Add up units, each as often as it was drawn, (R, U): now every row is a resample."""
+        return _Sums(weights @ self.count, weights @ self.total, weights @ self.squares)
+
+    def __sub__(self, other: "_Sums") -> "_Sums":
+        return _Sums(self.count - other.count, self.total - other.total, self.squares - other.squares)
+
+    @property
+    def mean(self) -> np.ndarray:
+        return self.total / self.count[:, None]
+
+    @property
+    def effective_units(self) -> float:
+        """How many units of equal size would hold the records (Kish 1965); 0 where there are none."""
+        return float(self.count.sum() ** 2 / max(1.0, (self.count**2).sum()))
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """Sums of squared differences from the mean, (U, F); 0 where only roundings differ."""
+        sums = self.squares - self.total**2 / self.count[:, None]
+        return np.where(sums > _ROUNDING * self.squares, sums, 0.0)
+
+
+def effect_intervals(
+    features: np.ndarray, labels: np.ndarray, lives: Lives, episode: np.ndarray, settings: Inference
+) -> EffectIntervals:
+    """Resample lives, or whole episodes, with replacement and take the spread of Cohen's d over the resamples.
+
+    Lives of one episode share a world. Where at least `ENOUGH_EPISODES` were recorded, whole episodes are drawn, and
+    the intervals speak for other worlds; with fewer that cannot be told, lives are drawn, and the intervals speak for
+    other lives in the worlds at hand. How many episodes agree in sign is counted beside them.
+
+    An interval is the percentile interval, stretched about the estimate as Student's t with one degree of freedom less
+    than there are units that hold the cluster, or what it is held against where those are fewer, asks for: with few
+    units, plain percentiles are too narrow (Efron and Tibshirani 1993, section 12.4). Where fewer than 2 units of equal
+    size would hold either side, there is no interval.
+
+    Args:
+        features: (B, F), finite.
+        labels: (B,) clusters from 0; negative for noise.
+        episode: (B,) int64.
+    """
+    spread = features.std(axis=0)
+    scaled = (features - features[0]) / np.where(spread > 0, spread, 1.0)
+    episode_index = np.unique(episode, return_inverse=True)[1]
+    by_episode = episode_index.max() + 1 >= ENOUGH_EPISODES
+    unit_index = episode_index if by_episode else lives.index
+    whole, episodes = (_sums(scaled, index, index.max() + 1) for index in (unit_index, episode_index))
+    weights = _draws(len(whole.count), settings)
+    resampled = whole.weighted(weights)
+    rows = []
+    for records in members(labels)[1:]:
+        theirs = scaled[records]
+        cluster = _sums(theirs, unit_index[records], len(whole.count))
+        by_episodes = _sums(theirs, episode_index[records], len(episodes.count))
+        ends = _both_intervals(cluster, whole, weights, resampled, settings)
+        rows.append((*ends, cluster.effective_units, *_agreement(by_episodes, episodes)))
+    low, high, low_rest, high_rest, effective, told, agreeing = (
+        [np.array(column) for column in zip(*rows, strict=True)] if rows else _no_cluster(features.shape[1])
+    )
+    unit = "episode" if by_episode else "life"
+    return EffectIntervals(low, high, low_rest, high_rest, effective, told, agreeing, unit, len(whole.count))
+
+
+def _no_cluster(features: int) -> list[np.ndarray]:
+    effects = [np.empty((0, features)) for _ in range(4)]
+    return [*effects, np.empty(0), np.empty(0, np.int64), np.empty((0, features), np.int64)]
+
+
+def _both_intervals(
+    cluster: _Sums, whole: _Sums, weights: np.ndarray, resampled: _Sums, settings: Inference
+) -> tuple[np.ndarray, ...]:
+    """Return the ends of the intervals against random windows and against all other records, (F,) each.
+
+    Args:
+        weights: how often each resample draws each unit, (R, U).
+        resampled: `whole` so weighted.
+    """
+    once = np.ones((1, len(whole.count)))
+    drawn, estimate = (cluster.weighted(weights), resampled), (cluster.weighted(once), whole.weighted(once))
+    ends: list[np.ndarray] = []
+    for alike in (True, False):
+        values = [_d(inside, everyone if alike else everyone - inside, alike) for inside, everyone in (drawn, estimate)]
+        # The side that fewer units hold decides how sure a difference is.
+        effective = min(cluster.effective_units, (whole if alike else whole - cluster).effective_units)
+        ends += _interval(values[0], values[1][0], effective, settings)
+    return tuple(ends)
+
+
+def _draws(units: int, settings: Inference) -> np.ndarray:
+    """Return how often each resample draws each unit, (R, U) float64."""
+    rng = np.random.default_rng([settings.seed, 3])
+    return rng.multinomial(units, np.full(units, 1 / units), settings.bootstraps).astype(np.float64)
+
+
+def _sums(features: np.ndarray, unit: np.ndarray, units: int) -> _Sums:
+    """Add up the records of each unit, (b, F) and (b,) int64 below `units`."""
+    records = np.arange(len(unit))
+    chosen = sparse.csr_array((np.ones(len(unit)), (unit, records)), shape=(units, len(unit)))
+    return _Sums(np.bincount(unit, minlength=units).astype(np.float64), chosen @ features, chosen @ features**2)
+
+
+def _d(group: _Sums, reference: _Sums, alike: bool) -> np.ndarray:
+    """Return Cohen's d for each resample, (R, F); NaN or infinite where a side is empty or nothing varies.
+
+    Args:
+        alike: the reference counts as many records as the group has, as random windows do: both variances weigh alike.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variances = [side.deviations / (side.count - 1)[:, None] for side in (group, reference)]
+        weight = 0.5 if alike else ((group.count - 1) / (group.count + reference.count - 2))[:, None]
+        pooled = weight * variances[0] + (1 - weight) * variances[1]
+        return (group.mean - reference.mean) / np.sqrt(pooled)
+
+
+def _interval(
+    resampled: np.ndarray, estimate: np.ndarray, effective: float, settings: Inference
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the stretched percentile interval of each feature, (R, F) and (F,) to (F,) and (F,).
+
+    Where d is infinite, nothing varies on either side and the means differ, and no resample can say otherwise.
+    """
+    usable = np.isfinite(resampled)
+    told = np.isfinite(estimate) & (usable.mean(axis=0) >= settings.confidence)
+    ends = np.full((2, len(estimate)), np.nan)
+    if effective < _FEWEST_UNITS:
+        return ends[0], ends[1]
+    tail = (1 - settings.confidence) / 2
+    stretch = stats.t.isf(tail, effective - 1) / stats.norm.isf(tail) * np.sqrt(effective / (effective - 1))
+    if told.any():
+        ends[:, told] = np.nanquantile(np.where(usable, resampled, np.nan)[:, told], [tail, 1 - tail], axis=0)
+    ends[:, told] = estimate[told] + stretch * (ends[:, told] - estimate[told])
+    ends[:, np.isinf(estimate)] = estimate[np.isinf(estimate)]
+    low, high = ends
+    return low, high
+
+
+def _agreement(cluster: _Sums, whole: _Sums) -> tuple[int, np.ndarray]:
+    """Count the episodes with records on both sides, and those whose difference has the sign of all together."""
+    rest = whole - cluster
+    both = (cluster.count > 0) & (rest.count > 0)
+    if not both.any():
+        return 0, np.zeros(cluster.total.shape[1], np.int64)
+    everything = np.ones((1, len(both)))
+    overall = np.sign(cluster.weighted(everything).mean - rest.weighted(everything).mean)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        signs = np.sign(cluster.mean - rest.mean)[both]
+    return int(both.sum()), ((signs == overall) & (overall != 0)).sum(axis=0)

@@ -1,0 +1,44 @@
+"""What all statistics of clusters share: their settings, and the correction for many tests."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+LEVEL = 0.05
+"""False discovery rate at which an effect or a confound counts."""
+
+FEWEST_LIVES = 6
+"""Lives that must carry information before a test is made: fewer could hardly reach 5% whatever they showed."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Settings of the tests and intervals.
+
+    Attributes:
+        permutations: of each test.
+        bootstraps: of each interval.
+        confidence: of each interval, between 0 and 1.
+        seed: of the random draws.
+    """
+
+    permutations: int = 999
+    bootstraps: int = 999
+    confidence: float = 0.95
+    seed: int = 42
+
+
+def false_discovery(p: np.ndarray) -> np.ndarray:
+    """Correct p-values of any shape for being many (Benjamini and Hochberg 1995); NaN, no test, stays NaN.
+
+    The procedure of Benjamini and Yekutieli, which allows for any dependence, is not needed: features and clusters of
+    the same records make p-values that are positively dependent or, between a cluster and the rest, mirror images, for
+    which planted nulls show no more false discoveries than allowed (tests/analysis/statistics/test_circular_shift.py).
+    """
+    from scipy import stats
+
+    corrected = np.full(p.shape, np.nan)
+    tested = np.isfinite(p)
+    if tested.any():
+        corrected[tested] = stats.false_discovery_control(p[tested])
+    return corrected

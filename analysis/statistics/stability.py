@@ -1,0 +1,146 @@
+"""Would another seed, or other lives, have given the same clusters?"""
+
+import warnings
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from analysis.lives import Lives
+from analysis.statistics.cluster_method import ClusterMethod
+from user_error import UserError
+
+SEEDS = 3
+SEED_RECORDS = 5_000
+BOOTSTRAPS = 10
+BOOTSTRAP_RECORDS = 5_000
+
+
+@dataclass(frozen=True)
+class SeedStability:
+    """Adjusted Rand indices of every two of several seeds, on a sample of so many records; or why there are none."""
+
+    adjusted_rand: tuple[float, ...]
+    records: int
+    untold: str = ""
+
+
+@dataclass(frozen=True)
+class BootstrapStability:
+    """Agreement of the run's clusters with those of lives drawn anew.
+
+    Attributes:
+        adjusted_rand: one for each draw.
+        jaccard: of each of K clusters, the mean over the draws of the overlap with the most similar new cluster, (K,).
+    """
+
+    adjusted_rand: tuple[float, ...]
+    jaccard: np.ndarray
+
+
+def whole_lives(lives: Lives, most_records: int, rng: np.random.Generator, replace: bool = False) -> np.ndarray:
+    """Draw whole lives in random order until no further one fits, and return their records, each once, (n,) sorted.
+
+    Args:
+        replace: draw as many lives as there are, with replacement; a life drawn twice counts once.
+    """
+    drawn = rng.integers(len(lives), size=len(lives)) if replace else rng.permutation(len(lives))
+    _, first = np.unique(drawn, return_index=True)
+    distinct = drawn[np.sort(first)]
+    fits = np.cumsum(lives.lengths[distinct]) <= most_records
+    fits[0] = True
+    return np.flatnonzero(np.isin(lives.index, distinct[fits]))
+
+
+def seed_stability(activations: np.ndarray, lives: Lives, method: ClusterMethod, seed: int) -> SeedStability:
+    """Embed and cluster the same records with several seeds, and compare every two of the clusterings.
+
+    The records are whole lives, `SEED_RECORDS` at most. The adjusted Rand index (Hubert and Arabie 1985) takes noise as
+    one group. Fewer records than the run has make sparser clusters: this tells how far the method repeats itself, not
+    how far this one picture does.
+
+    Args:
+        activations: of all records of the run, (B, units).
+        lives: that they belong to.
+        seed: of the run; those tried come after it.
+    """
+    if not method.seeded:
+        return SeedStability((), 0, "no seed plays a part in these clusters")
+    records = whole_lives(lives, SEED_RECORDS, np.random.default_rng([seed, 7]))
+    share = len(records) / len(activations)
+    seeds = [(seed + i) % 2**32 for i in range(1, SEEDS + 1)]
+    try:
+        points = [method.embed(activations[records], seed=each, run_records=len(activations)) for each in seeds]
+        labels = [method.cluster(each, share) for each in points]
+    except UserError as error:
+        return SeedStability((), len(records), str(error))
+    pairs = tuple(_agreement(one, other) for one, other in combinations(labels, 2))
+    return SeedStability(pairs, len(records))
+
+
+def bootstrap_stability(
+    points: np.ndarray, labels: np.ndarray, lives: Lives, method: ClusterMethod, seed: int, draws: int = BOOTSTRAPS
+) -> BootstrapStability:
+    """Draw lives with replacement, cluster their points of the run's own embedding anew, and compare the labels.
+
+    A life drawn twice counts once: copies of a point would look dense. Of large dumps a draw takes at most
+    `BOOTSTRAP_RECORDS` records. The overlap is the Jaccard index (Hennig 2007, "Cluster-wise assessment of cluster
+    stability"): below 0.5 a cluster dissolves, above 0.75 it is there again.
+
+    Args:
+        points: (B, dimensions).
+        labels: the run's own, (B,); negative for noise.
+    """
+    rng = np.random.default_rng([seed, 4])
+    agreement, overlaps = [], []
+    for _ in range(draws):
+        records = whole_lives(lives, BOOTSTRAP_RECORDS, rng, replace=True)
+        again = method.cluster(points[records], len(records) / len(points))
+        agreement.append(_agreement(labels[records], again))
+        overlaps.append(best_overlap(labels[records], again, labels.max() + 1))
+    return BootstrapStability(tuple(agreement), _mean_of_known(np.array(overlaps)))
+
+
+def adjusted_rand(labels: np.ndarray, others: np.ndarray) -> float:
+    """Return the adjusted Rand index of two clusterings (Hubert and Arabie 1985); noise counts as one group.
+
+    The index is not defined where each is of one group only: it is 1 here for a cluster of everything found twice, 0
+    where that is all noise the other time, and NaN where neither has a cluster.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    if np.ptp(labels) == np.ptp(others) == 0:
+        found = int(labels[0] >= 0) + int(others[0] >= 0)
+        return (float("nan"), 0.0, 1.0)[found]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The number of unique classes", category=UserWarning)
+        return float(adjusted_rand_score(labels, others))
+
+
+def _agreement(labels: np.ndarray, others: np.ndarray) -> float:
+    """Return the adjusted Rand index; 0 where neither finds a cluster, since nothing of the run's is found again."""
+    return float(np.nan_to_num(adjusted_rand(labels, others)))
+
+
+def overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.ndarray:
+    """Return the Jaccard index of every cluster with every other one, (clusters, others); NaN where both are empty."""
+    other_clusters = max(int(others.max()) + 1, 0)
+    both = np.zeros((clusters + 1, other_clusters + 1))
+    np.add.at(both, (labels, others), 1)  # noise, -1, is the last row and column
+    either = both.sum(axis=1, keepdims=True) + both.sum(axis=0, keepdims=True) - both
+    with np.errstate(invalid="ignore"):
+        return (both / either)[:clusters, :other_clusters]
+
+
+def best_overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.ndarray:
+    """Return each cluster's largest Jaccard index with another clustering, (clusters,); NaN where it has no record."""
+    found = overlap(labels, others, clusters)
+    best = found.max(axis=1) if found.shape[1] else np.zeros(clusters)
+    return np.where(np.isin(np.arange(clusters), labels), best, np.nan)
+
+
+def _mean_of_known(values: np.ndarray) -> np.ndarray:
+    """Return the mean over rows of what is not NaN, (rows, K) to (K,)."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, values, 0).sum(axis=0) / known.sum(axis=0)

@@ -1,0 +1,297 @@
+"""One world of Neural MMO as PufferLib runs it: seeded episodes, tasks as code, the agent's reward, life statistics.
+
+Every episode starts from a seed that depends only on the world's first seed and the episode's number, so an episode
+can be run again without those before it.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nmmo
+import numpy as np
+import pufferlib.emulation
+from nmmo.core.config import Config
+from nmmo.task.task_spec import TaskSpec
+from pettingzoo.utils.wrappers import BaseParallelWrapper
+
+from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
+from reinforcement_learning.game.body_reward import rewarded
+from reinforcement_learning.game.fast_game.emulation import FastEmulation
+from reinforcement_learning.game.fast_game.game import FastGame
+from reinforcement_learning.game.game_config import game_config
+from reinforcement_learning.game.life import Before, Deeds, Life, cause_of_death, deeds
+from reinforcement_learning.game.tasks import draw_tasks, fixed_weights, offered_tasks, read_weights
+from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
+
+_CANDIDATES: dict[str, CandidateTable] = {"Target": "entity", "InventoryItem": "inventory", "MarketItem": "market"}
+_PARENT_CHECK_SECONDS = 2.0
+AS_THE_AGENT_HAS_IT = RewardSettings()
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode of one world: what rebuilds it.
+
+    Attributes:
+        first_seed: of the world's whole sequence of episodes.
+        number: of the episode in that sequence, from 0.
+        map_number: of the map that it is played on, from 1.
+        task_weights: that its tasks were drawn by, (tasks,) float64; None for those of the curriculum.
+    """
+
+    first_seed: int
+    number: int
+    map_number: int
+    task_weights: np.ndarray | None = None
+
+
+NO_ACTIONS = np.zeros((0, 0, 0), dtype=np.int16)
+
+
+@dataclass(frozen=True)
+class EpisodeStart:
+    """Where a world starts: in an episode of its sequence, after the actions already taken in it.
+
+    Attributes:
+        first_seed: of the world's whole sequence of episodes.
+        number: of the episode in that sequence, from 0.
+        actions: taken so far, (ticks, agents, heads) int16.
+        task_weights: that the episode's tasks are drawn by; None for those that hold when it starts.
+    """
+
+    first_seed: int
+    number: int = 0
+    actions: np.ndarray = field(default_factory=lambda: NO_ACTIONS)
+    task_weights: np.ndarray | None = None
+
+
+class SeededEpisodes(BaseParallelWrapper):
+    """Gives each episode its own seed, map and tasks, and ends it early when few agents are left."""
+
+    def __init__(
+        self, env: nmmo.Env, settings: EnvironmentSettings, specs: Sequence[TaskSpec], weights_file: Path | None
+    ):
+        super().__init__(env)
+        self.game = env
+        self.settings = settings
+        self.specs = specs
+        self.weights_file = weights_file
+        self._next_weights: np.ndarray | None = None
+        self.episode = Episode(first_seed=0, number=-1, map_number=0)
+        self.agents: list[int] = []
+
+    def skip_to(self, start: EpisodeStart) -> None:
+        """Let the next reset start the given episode."""
+        self.episode = Episode(start.first_seed, start.number - 1, map_number=0)
+        self._next_weights = start.task_weights
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        """Start the next episode; a seed starts the sequence of episodes anew."""
+        first_seed = self.episode.first_seed if seed is None else seed
+        number = self.episode.number + 1 if seed is None else 0
+        random = np.random.default_rng([first_seed, number])
+        map_number = int(random.integers(self.settings.num_maps)) + 1
+        weights, self._next_weights = self._next_weights, None
+        if weights is None and self.weights_file:
+            weights = read_weights(self.weights_file, self.specs)
+        self.episode = Episode(first_seed, number, map_number, weights)
+        if weights is None:
+            weights = fixed_weights(self.specs)
+        tasks = draw_tasks(self.specs, weights, self.game.possible_agents, random)
+        self._forget_last_episode()
+        observations, _ = super().reset(
+            seed=int(random.integers(2**31)),
+            options={"map_id": self.episode.map_number, "make_task_fn": lambda: tasks},
+        )
+        return observations, {"episode": self.episode}
+
+    def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one tick."""
+        observations, rewards, terminated, truncated, infos = super().step(actions)
+        if len(self.agents) <= self.settings.early_stop_agents:
+            truncated = {agent: not terminated[agent] for agent in terminated}
+            self.agents = []
+        return observations, rewards, terminated, truncated, infos
+
+    def _forget_last_episode(self) -> None:
+        """Clear what Neural MMO 2.1.2 carries over from one episode to the next.
+
+        The event log serves the last episode's ticks under the new ones' numbers, and the path cache serves paths
+        around another map's obstacles.
+        """
+        realm = self.game.realm
+        realm.event_log._data_by_tick.clear()
+        realm.event_log._last_tick = 0
+        realm.map.pathfinding_cache.clear()
+
+
+class EpisodeStatistics(BaseParallelWrapper):
+    """Adds up each life's reward, and reports the lives that ended in a tick as `{"lives": [...]}`."""
+
+    def __init__(self, env: BaseParallelWrapper, game: nmmo.Env):
+        super().__init__(env)
+        self.game = game
+        self._total_reward: dict[int, float] = {}
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
+        """Start the next episode."""
+        self._total_reward = dict.fromkeys(self.game.possible_agents, 0.0)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one tick."""
+        before = Before(self.game)
+        observations, rewards, terminated, truncated, _ = super().step(actions)
+        for agent, reward in rewards.items():
+            self._total_reward[agent] += reward
+        ended = [agent for agent in terminated if terminated[agent] or truncated[agent]]
+        infos = {"lives": self._lives(ended, terminated, before)} if ended else {}
+        return observations, rewards, terminated, truncated, infos
+
+    def _lives(self, ended: list[int], terminated: dict, before: Before) -> list[Life]:
+        counted = deeds(self.game, ended)
+        return [self._life(agent, terminated[agent], before, counted[agent]) for agent in ended]
+
+    def _life(self, agent: int, died: bool, before: Before, done: Deeds) -> Life:
+        player = self.game.dead_this_tick[agent] if died else self.game.realm.players[agent]
+        task = self.game.agent_task_map[agent][0]
+        food, water, gold = before.of(agent)
+        return Life(
+            agent_id=agent,
+            ticks=int(player.history.time_alive.val),
+            total_reward=float(self._total_reward[agent]),
+            died=died,
+            cause_of_death=cause_of_death(player, food, water) if died else None,
+            task=task.spec_name,
+            task_progress=float(task.progress_info["max_progress"]),
+            task_completed=task.completed,
+            level=int(player.level),
+            gold=gold,
+            players_killed=done.players_killed,
+            events=done.events,
+        )
+
+
+class World(FastEmulation):
+    """One world as PufferLib runs it; its first reset takes it to where it is to start."""
+
+    def __init__(self, env: BaseParallelWrapper, game: FastGame, episodes: SeededEpisodes, start: EpisodeStart | None):
+        super().__init__(env, game)
+        self.episodes = episodes
+        self.start = start
+
+    def reset(self, seed: int | None = None) -> tuple[dict, dict]:
+        """Start an episode, the first time in its middle if asked to; `seed` then says nothing new."""
+        if self.start is None:
+            return super().reset(seed=seed)
+        start, self.start = self.start, None
+        self.episodes.skip_to(start)
+        observations, infos = super().reset()
+        for actions in start.actions:
+            super().step(actions.astype(self.single_action_space.dtype))
+        return observations, {} if len(start.actions) else infos
+
+
+def make_environment(
+    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path, start: EpisodeStart | None = None,
+    specs: Sequence[TaskSpec] | None = None, weights_file: Path | None = None,
+    reward: RewardSettings = AS_THE_AGENT_HAS_IT,
+) -> World:  # fmt: skip
+    """Build one world as PufferLib runs it.
+
+    Args:
+        agent: folder in agent_zoo/.
+        settings: the world.
+        task: what agents are asked to do.
+        maps: a finished folder from `ensure_maps`.
+        start: where its first reset takes it; by default the seed given to that reset decides.
+        specs: what `offered_tasks` returns for these settings, where somebody has already called it.
+        weights_file: sampling weights to read when an episode starts; without it those of the curriculum hold.
+        reward: what is paid beside the agent's own reward.
+    """
+    game, episodes = make_game(settings, task, maps, specs, weights_file)
+    return World(_rewarded(episodes, agent, reward), game, episodes, start)
+
+
+def make_game(
+    settings: EnvironmentSettings, task: TaskSettings, maps: Path, specs: Sequence[TaskSpec] | None = None,
+    weights_file: Path | None = None,
+) -> tuple[FastGame, SeededEpisodes]:  # fmt: skip
+    """Build the game and its sequence of episodes, which nobody is rewarded in yet; arguments as `make_environment`."""
+    _outlive_nobody()
+    logging.getLogger().setLevel(logging.ERROR)
+    game = FastGame(game_config(settings, task.embedding_size, maps))
+    return game, SeededEpisodes(game, settings, specs or offered_tasks(task, settings), weights_file)
+
+
+def make_plain_environment(
+    agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path
+) -> pufferlib.emulation.PettingZooPufferEnv:
+    """Build the same world of nothing but the game's and PufferLib's own code: what `make_environment` must equal."""
+    logging.getLogger().setLevel(logging.ERROR)
+    game = nmmo.Env(game_config(settings, task.embedding_size, maps))
+    episodes = SeededEpisodes(game, settings, offered_tasks(task, settings), weights_file=None)
+    return pufferlib.emulation.PettingZooPufferEnv(env=_rewarded(episodes, agent, AS_THE_AGENT_HAS_IT))
+
+
+def _rewarded(episodes: SeededEpisodes, agent: str, reward: RewardSettings) -> EpisodeStatistics:
+    """Put an agent's reward and the statistics of lives around episodes."""
+    return EpisodeStatistics(rewarded(episodes, episodes.game, agent, reward), episodes.game)
+
+
+def observation_layout(env: pufferlib.emulation.PettingZooPufferEnv) -> ObservationLayout:
+    """Read from the environment what its observations hold and which actions it takes."""
+    from nmmo.core.tile import TileState
+    from nmmo.entity.entity import EntityState
+    from nmmo.systems.item import ItemState
+
+    space = env.env_single_observation_space
+    return ObservationLayout(
+        tile_columns=tuple(TileState.State.attr_name_to_col),
+        entity_columns=tuple(EntityState.State.attr_name_to_col),
+        item_columns=tuple(ItemState.State.attr_name_to_col),
+        tiles=space["Tile"].shape[0],
+        entities=space["Entity"].shape[0],
+        inventory=space["Inventory"].shape[0],
+        market=space["Market"].shape[0],
+        materials=Config.MAP_N_TILE,
+        map_side=env.env.game.config.MAP_SIZE,
+        task_size=space["Task"].shape[0],
+        heads=_action_heads(env),
+    )
+
+
+def _action_heads(env: pufferlib.emulation.PettingZooPufferEnv) -> tuple[ActionHead, ...]:
+    """The heads in the order in which PufferLib flattens them (alphabetical)."""
+    heads = []
+    for action, arguments in env.env_single_action_space.items():
+        for argument, space in arguments.items():
+            candidates = _CANDIDATES.get(argument)
+            has_noop = candidates is not None or argument == "Direction"
+            size = int(space.n)
+            heads.append(ActionHead(f"{action}.{argument}", size, size - 1 if has_noop else None, candidates))
+    return tuple(heads)
+
+
+def _outlive_nobody() -> None:
+    """In a worker process, leave Ctrl-C to the parent, and end when the parent says so or is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would inherit the parent's handler
+    forked_by = os.getppid()  # the parent itself, or the server that forks for it
+
+    def watch() -> None:
+        while os.getppid() == forked_by and parent.is_alive():
+            time.sleep(_PARENT_CHECK_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

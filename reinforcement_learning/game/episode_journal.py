@@ -1,0 +1,38 @@
+"""What was done in each world since its episode began: with the episode's seed, all that rebuilds the world."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reinforcement_learning.game.environment import NO_ACTIONS, Episode, EpisodeStart
+
+
+class EpisodeJournal:
+    """Keeps what was done in each world since its current episode began."""
+
+    def __init__(self, starts: Sequence[EpisodeStart]):
+        """Keep the journal of one world for each start, from there on."""
+        self._episodes = [(start.first_seed, start.number, start.task_weights) for start in starts]
+        self._actions = [list(start.actions) for start in starts]
+        self._world = {start.first_seed: world for world, start in enumerate(starts)}
+
+    def record(self, actions: np.ndarray, began: Sequence[Episode]) -> None:
+        """Add one tick.
+
+        Args:
+            actions: of all slots, (slots, heads).
+            began: episodes that began in this tick instead of playing the actions.
+        """
+        for world, taken in enumerate(np.split(actions.astype(np.int16), len(self._episodes))):
+            self._actions[world].append(taken)
+        for episode in began:
+            world = self._world[episode.first_seed]
+            self._episodes[world] = (episode.first_seed, episode.number, episode.task_weights)
+            self._actions[world] = []
+
+    def starts(self) -> list[EpisodeStart]:
+        """Return what takes each world to where it is now."""
+        return [
+            EpisodeStart(first_seed, number, np.stack(actions) if actions else NO_ACTIONS, task_weights)
+            for (first_seed, number, task_weights), actions in zip(self._episodes, self._actions, strict=True)
+        ]

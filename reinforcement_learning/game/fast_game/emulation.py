@@ -1,0 +1,88 @@
+"""PufferLib's emulation of a game that writes its observations itself."""
+
+import gc
+from typing import Any
+
+import numpy as np
+import pufferlib.emulation
+from pufferlib.exceptions import APIUsageError
+
+from reinforcement_learning.game.fast_game.game import FastGame
+
+
+class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
+    """Hands the shared buffer to the game, instead of copying every observation into it."""
+
+    initialized: bool
+
+    def __init__(self, env: Any, game: FastGame):
+        super().__init__(env=env)
+        self.game = game
+        self._shown = np.ones(self.num_agents, dtype=bool)  # slots of the buffer that are not zeros
+        self._slot = {agent: slot for slot, agent in enumerate(self.possible_agents)}
+        self._heads: list[tuple[str, list[str], slice]] = []
+        column = 0
+        for action, arguments in self.env_single_action_space.items():
+            self._heads.append((action, list(arguments), slice(column, column + len(arguments))))
+            column += len(arguments)
+
+    def reset(self, seed: int | None = None) -> tuple[dict, dict]:
+        """Start an episode."""
+        if not self.initialized:
+            if self.buf is not None:
+                self.obs = self.buf.observations
+            self.obs_struct = self.obs.view(self.obs_dtype)
+            self.game.writer.bind(self.obs_struct[:, 0])
+            self.dict_obs = {agent: self.obs[slot] for agent, slot in self._slot.items()}
+            # A world is half a million objects that live as long as it does: searching them for garbage, as Python does
+            # now and then, stops a tick for about ten times its length.
+            gc.collect()
+            gc.freeze()
+        self.initialized = True
+        self.all_done = False
+        _, info = self.env.reset(seed=seed)
+        self._shown[:] = True
+        if self.buf is not None:
+            self.buf.rewards[:] = 0
+            self.buf.terminals[:] = False
+            self.buf.truncations[:] = False
+            self.buf.masks[:] = True
+        return self.dict_obs, info
+
+    def step(self, actions: np.ndarray) -> tuple[dict, dict, dict, dict, dict]:
+        """Play one tick; `actions` is (agents, heads) int64."""
+        if not self.initialized or self.done:
+            raise APIUsageError("reset() is needed before step()")
+        if len(actions) != self.num_agents:
+            raise APIUsageError(f"{len(actions)} rows of actions for {self.num_agents} agents")
+        rows = actions.tolist()
+        chosen = {agent: self._decode(rows[self._slot[agent]]) for agent in sorted(self.agents)}
+        seen, rewards, died, cut_off, info = self.env.step(chosen)
+        self._clear_unseen([self._slot[agent] for agent in seen])
+        self.all_done = all(died.values())
+        rewards, died, cut_off = (
+            {agent: values.get(agent, absent) for agent in self._slot}
+            for values, absent in ((rewards, 0), (died, True), (cut_off, False))
+        )
+        if self.buf is not None:
+            self.buf.rewards[:] = list(rewards.values())
+            self.buf.terminals[:] = list(died.values())
+            self.buf.truncations[:] = list(cut_off.values())
+            self.buf.masks[:] = self._shown
+        return self.dict_obs, rewards, died, cut_off, info
+
+    def close(self) -> None:
+        """Let the world be freed."""
+        gc.unfreeze()
+        super().close()
+
+    def _decode(self, row: list[int]) -> dict[str, dict[str, int]]:
+        """Put one agent's choices under their names, as PufferLib's `nativize` does value by value."""
+        return {action: dict(zip(arguments, row[part], strict=True)) for action, arguments, part in self._heads}
+
+    def _clear_unseen(self, seen: list[int]) -> None:
+        """Zero the slots of agents that were seen in the last tick and are not any more."""
+        shown = np.zeros_like(self._shown)
+        shown[seen] = True
+        self.obs[self._shown & ~shown] = 0
+        self._shown = shown

@@ -1,0 +1,103 @@
+"""Labels that the engine knows and the observation hides, recorded beside each agent-tick as `truth/NAME`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from activation_store.columns import TRUTH, Column, Dtype, truth_column
+from agent_zoo.observation import ObservationLayout
+from agent_zoo.observation_masking import POSITION, Senses
+
+Read = Callable[[Any, Any], float]
+
+
+@dataclass(frozen=True)
+class Label:
+    """One label of an agent.
+
+    Attributes:
+        dtype: it is stored in.
+        unit: of its values.
+        definition: one sentence.
+        read: it from the engine's player and the player's task.
+    """
+
+    dtype: Dtype
+    unit: str
+    definition: str
+    read: Read
+
+
+LABELS: dict[str, Label] = {
+    "spawn_row": Label("int16", "tiles", "Row where the life began.", lambda p, _: p.history.starting_position[0]),
+    "spawn_col": Label("int16", "tiles", "Column where the life began.", lambda p, _: p.history.starting_position[1]),
+    "farthest": Label(
+        "int16", "tiles", "The furthest from its spawn so far, the larger of rows and columns.",
+        lambda p, _: p.history.exploration,
+    ),
+    "damage_received": Label(
+        "int32", "health", "Damage received in this life so far.", lambda p, _: p.history.damage_received
+    ),
+    "damage_inflicted": Label(
+        "int32", "health", "Damage inflicted in this life so far.", lambda p, _: p.history.damage_inflicted
+    ),
+    "player_kills": Label("int16", "kills", "Agents and NPCs struck dead so far.", lambda p, _: p.history.player_kills),
+    "health_restored": Label(
+        "int16", "health", "Health that the last tick gave back.", lambda p, _: p.resources.health_restore
+    ),
+    "task_progress": Label(
+        "float32", "0 to 1", "The furthest so far with its task.", lambda _, task: task.progress_info["max_progress"]
+    ),
+}  # fmt: skip
+TASK = "task"
+
+
+def truth_columns() -> dict[str, Column]:
+    """Describe the columns, by name."""
+    labels = {TRUTH + name: truth_column(label.dtype, label.unit, label.definition) for name, label in LABELS.items()}
+    task = truth_column("int32", "number", "Number of the agent's task among environment.tasks of the metadata.")
+    return {**labels, TRUTH + TASK: task}
+
+
+def truth_of(game: Any, agents: Sequence[int], task_numbers: dict[str, int]) -> dict[str, np.ndarray]:
+    """Read the labels of living agents, as they are before they act: column name -> (agents,)."""
+    players = [game.realm.players[agent] for agent in agents]
+    tasks = [game.agent_task_map[agent][0] for agent in agents]
+    pairs = list(zip(players, tasks, strict=True))
+    columns = {
+        TRUTH + name: np.array([label.read(player, task) for player, task in pairs], dtype=label.dtype)
+        for name, label in LABELS.items()
+    }
+    columns[TRUTH + TASK] = np.array([task_numbers[task.spec_name] for task in tasks], dtype=np.int32)
+    return columns
+
+
+def withheld_columns(senses: Senses) -> dict[str, Column]:
+    """Describe what a policy is not shown of its agent's own row, by name; the position has columns of its own."""
+    return {
+        TRUTH + name: truth_column("int16", "as observed", f"The agent's {name}, which its policy is not shown.")
+        for name in senses.withheld
+        if name not in POSITION
+    }
+
+
+class OwnRows:
+    """Each agent's own row among the entities that it sees, before anything is withheld."""
+
+    def __init__(self, observations: np.ndarray, layout: ObservationLayout):
+        """Find the rows in the game's padded observations, (B,) structured."""
+        self._column = {name: place for place, name in enumerate(layout.entity_columns)}
+        entities = observations["Entity"]  # (B, rows, columns)
+        row = np.argmax(entities[:, :, 0] == observations["AgentId"].reshape(-1, 1), axis=1)
+        self._values = entities[np.arange(len(entities)), row]
+
+    @property
+    def position(self) -> np.ndarray:
+        """Rows and columns on the map, (B, 2) int16."""
+        return self._values[:, [self._column[name] for name in POSITION]]
+
+    def withheld(self, senses: Senses) -> dict[str, np.ndarray]:
+        """Return what `withheld_columns` describes: column name -> (B,) int16."""
+        return {name: self._values[:, self._column[name.removeprefix(TRUTH)]] for name in withheld_columns(senses)}

@@ -1,0 +1,172 @@
+"""Describes tasks to the policy as a language model reads them.
+
+A task is written out as one line, its predicate's call and what the predicate says of itself; its embedding is the mean
+over the line's tokens of the model's last hidden states. What a model made of a line is kept on disk, so that a model
+is loaded once for each new curriculum and not for each run.
+"""
+
+import hashlib
+import inspect
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import torch
+from nmmo.task.task_spec import TaskSpec
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as arrays_to_bytes
+
+from activation_store.files import sha256, write_bytes
+from reinforcement_learning.progress import Progress, no_progress
+from reinforcement_learning.settings import TaskSettings
+from user_error import UserError
+
+_MODEL_FILES = (".json", ".safetensors", ".txt", ".model")
+_REVISION_SHOWN = 12
+
+
+def describe_task(spec: TaskSpec) -> str:
+    """Write a task out as one line that a language model can read."""
+    arguments = ", ".join(
+        f"{name}={getattr(value, '__name__', None) or repr(value)}" for name, value in spec.eval_fn_kwargs.items()
+    )
+    meaning = " ".join((inspect.getdoc(spec.eval_fn) or "").split())
+    return f"{spec.eval_fn.__name__}({arguments})" + (f"  # {meaning}" if meaning else "")
+
+
+def pin_language_model(task: TaskSettings) -> TaskSettings:
+    """Return the settings with the exact version of the language model in them; unchanged if none is used.
+
+    Raises:
+        UserError: the extra is not installed, or the model cannot be reached.
+    """
+    if task.encoder != "language-model" or task.language_model_revision is not None:
+        return task
+    return replace(task, language_model_revision=_current_revision(task.language_model))
+
+
+def language_model_embeddings(
+    specs: Sequence[TaskSpec], task: TaskSettings, progress: Progress = no_progress
+) -> np.ndarray:
+    """Return what the language model makes of tasks, (tasks, embedding_size) float16, each of unit length.
+
+    Hidden states of another size are multiplied by a fixed random matrix (Johnson and Lindenstrauss 1984), which nearly
+    keeps the angles between tasks.
+
+    Args:
+        specs: the tasks.
+        task: the model and the size.
+        progress: called with (tasks read, tasks to read) while the model reads; never if all are on disk.
+
+    Raises:
+        UserError: the extra is not installed, the model cannot be reached or is another than the settings name, or
+            what is on disk is damaged.
+    """
+    task = pin_language_model(task)
+    texts = [describe_task(spec) for spec in specs]
+    path = _cache_path(task)
+    known = _read_cache(path)
+    missing = [text for text in dict.fromkeys(texts) if _key(text) not in known]
+    if missing:
+        known |= {_key(text): states for text, states in zip(missing, _read(missing, task, progress), strict=True)}
+        write_bytes(path, arrays_to_bytes(known))
+    hidden = np.stack([known[_key(text)] for text in texts]).astype(np.float64)  # (tasks, hidden units)
+    resized = hidden @ _projection(hidden.shape[1], task.embedding_size)
+    return (resized / np.linalg.norm(resized, axis=1, keepdims=True)).astype(np.float16)
+
+
+def _projection(units: int, size: int) -> np.ndarray:
+    if units == size:
+        return np.eye(units)
+    return np.random.default_rng([units, size]).standard_normal((units, size)) / math.sqrt(size)
+
+
+def _read(texts: list[str], task: TaskSettings, progress: Progress) -> list[np.ndarray]:
+    """Let the model read each text by itself, so that no text depends on the others; (hidden units,) float32 each."""
+    tokenizer, model = _load(task)
+    states = []
+    with torch.no_grad():
+        for number, text in enumerate(texts, start=1):
+            tokens = tokenizer(text, return_tensors="pt")
+            last = model(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]).last_hidden_state
+            states.append(last[0].mean(dim=0).numpy())
+            progress(number, len(texts))
+    return states
+
+
+def _load(task: TaskSettings) -> tuple[Any, Any]:
+    """Load tokenizer and model, in single precision, from safetensors and without running code that comes with them."""
+    transformers = _transformers()
+    name, wanted = task.language_model, task.language_model_revision
+    revision = _current_revision(name) if Path(name).is_dir() else wanted
+    if revision != wanted:
+        raise UserError(
+            f"the language model {name} has changed: task.language_model_revision is {wanted}, the folder's is "
+            f"{revision}; give the folder that the policy was trained with"
+        )
+    options = {} if Path(name).is_dir() else {"revision": revision}
+    try:
+        with torch.random.fork_rng(devices=[]):  # a model on disk or not must not change what training draws
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
+            model = transformers.AutoModel.from_pretrained(
+                name, trust_remote_code=False, use_safetensors=True, dtype=torch.float32, **options
+            )
+    except (OSError, ValueError, ImportError) as error:
+        raise _unreachable(name, error) from None
+    return tokenizer, (model.get_encoder() if model.config.is_encoder_decoder else model).eval()
+
+
+def _current_revision(name: str) -> str:
+    """Return the hub's commit of a model, or the hash of a folder's files."""
+    transformers = _transformers()
+    if Path(name).is_dir():
+        files = sorted(path for path in Path(name).iterdir() if path.suffix in _MODEL_FILES)
+        listing = "".join(f"{path.name} {sha256(path)}\n" for path in files)
+        return hashlib.sha256(listing.encode()).hexdigest()
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise _unreachable(name, error) from None
+    return str(config._commit_hash)
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise UserError(
+            "task.encoder language-model needs transformers: `uv sync --extra language-model`, or use structural"
+        ) from None
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
+
+
+def _unreachable(name: str, error: Exception) -> UserError:
+    reason = str(error).strip().splitlines()[0]
+    return UserError(
+        f"the language model {name!r} cannot be loaded ({reason}): name a folder or a model of the Hugging Face hub "
+        "with task.language_model, or use task.encoder structural"
+    )
+
+
+def _cache_path(task: TaskSettings) -> Path:
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", task.language_model.rstrip("/").split("/")[-1])
+    return task.embeddings_dir / f"{name}_{str(task.language_model_revision)[:_REVISION_SHOWN]}.safetensors"
+
+
+def _read_cache(path: Path) -> dict[str, np.ndarray]:
+    try:
+        return load_arrays(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, safetensors.SafetensorError) as error:
+        raise UserError(f"{path} cannot be read ({error}): remove it, it will be made again") from None
+
+
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

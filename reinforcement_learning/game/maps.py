@@ -1,0 +1,102 @@
+"""Maps: generated once, in parallel, and only ever seen whole.
+
+Neural MMO takes a map for finished once its folder exists, so a killed generation leaves a cache that fails later.
+Here maps are made in a `.partial` folder that is renamed when its last map is on disk; the name is a hash of all that
+the maps depend on, and a lock lets one process generate while others wait.
+"""
+
+import hashlib
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import numpy as np
+import orjson
+from filelock import FileLock
+
+from activation_store.files import make_folder, sync_folder, write_json
+from reinforcement_learning.progress import Progress, no_progress
+from reinforcement_learning.settings import LARGEST_NUM_MAPS, EnvironmentSettings
+
+DESCRIPTION_FILE = "maps.json"
+_MAP_FILES = ("map.npy", "fractal.npy")
+
+
+def ensure_maps(settings: EnvironmentSettings, progress: Progress = no_progress) -> Path:
+    """Return the folder of the maps that these settings need, generating them first if they are not there.
+
+    Args:
+        settings: the world; `num_maps`, `map_size` and `map_seed` decide the maps.
+        progress: called with (maps done, maps in all) after each generated map.
+    """
+    description = _describe(settings)
+    digest = hashlib.sha256(orjson.dumps(description, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+    folder = settings.maps_dir / f"{settings.map_size}x{settings.map_size}_{settings.num_maps}_{digest}"
+    if folder.is_dir():
+        return folder
+    make_folder(settings.maps_dir)
+    with FileLock(f"{folder}.lock"):
+        if not folder.is_dir():
+            partial = folder.with_name(f"{folder.name}.partial")
+            partial.mkdir(exist_ok=True)
+            _generate(settings, partial, progress)
+            write_json(partial / DESCRIPTION_FILE, description)
+            partial.rename(folder)
+            sync_folder(settings.maps_dir)
+    return folder
+
+
+def _describe(settings: EnvironmentSettings) -> dict[str, object]:
+    """All that the maps depend on: the game's version and terrain settings, the seed, and how many maps there are."""
+    import nmmo
+
+    from reinforcement_learning.game.game_config import game_config
+
+    terrain = {
+        name: value
+        for name, value in game_config(settings, task_embedding_size=0).items()
+        if name.startswith(("TERRAIN_", "PROGRESSION_SPAWN_", "MAP_N", "MAP_SIZE", "MAP_CENTER"))
+        and isinstance(value, int | float)
+    }
+    return {"nmmo": nmmo.__version__, "seed": settings.map_seed, "terrain": terrain}
+
+
+def _generate(settings: EnvironmentSettings, folder: Path, progress: Progress) -> None:
+    missing = [number for number in range(1, settings.num_maps + 1) if not _is_whole(folder / f"map{number}")]
+    done = settings.num_maps - len(missing)
+    progress(done, settings.num_maps)
+    workers = min(len(os.sched_getaffinity(0)), max(1, len(missing)))
+    with ProcessPoolExecutor(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+        try:
+            for finished in as_completed([pool.submit(_generate_one, settings, folder, number) for number in missing]):
+                finished.result()
+                done += 1
+                progress(done, settings.num_maps)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _is_whole(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in _MAP_FILES)
+
+
+def _generate_one(settings: EnvironmentSettings, folder: Path, number: int) -> None:
+    """Generate map `number` (from 1) from its own random stream, so that the order of generation does not matter."""
+    from nmmo.core.terrain import MapGenerator, Save
+
+    from reinforcement_learning.game.game_config import game_config
+
+    config = game_config(settings, task_embedding_size=0)
+    generator = MapGenerator(config)
+    # The game derives a map's terrain from its index alone, so each seed gets a range of indices of its own.
+    index = settings.map_seed * LARGEST_NUM_MAPS + number - 1
+    roughness = np.logspace(config.TERRAIN_LOG_INTERPOLATE_MIN, config.TERRAIN_LOG_INTERPOLATE_MAX, settings.num_maps)
+    generator.interpolaters = {index: roughness[number - 1]}
+    fractal, tiles = generator.generate_map(index, np.random.default_rng([settings.map_seed, number]))
+    scratch = folder / f".map{number}"
+    scratch.mkdir(exist_ok=True)
+    Save.as_numpy(tiles, str(scratch))
+    Save.fractal(fractal, str(scratch))
+    scratch.rename(folder / f"map{number}")

@@ -1,0 +1,196 @@
+"""Worlds spread over the machines of a Ray cluster, behind the interface of PufferLib's own backends.
+
+PufferLib 1.0.1 has a backend for Ray, but it gives every worker the seeds of all worlds, drops the errors of a tick,
+and lets Ray put all workers on one machine.
+"""
+
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reinforcement_learning.game.serial_worlds import serial_worlds
+from user_error import UserError
+
+_CONNECT_SECONDS = 10
+_START_SECONDS = 300
+
+
+def connect(address: str) -> None:
+    """Connect this process to Ray until it ends, unless it is connected already.
+
+    Args:
+        address: `local`, `auto` or HOST:PORT, as in `RolloutSettings.ray_address`.
+
+    Raises:
+        UserError: Ray is not installed, or no cluster answers there.
+    """
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no reports to Ray's makers; read when a cluster starts
+    try:
+        import ray
+    except ImportError:
+        raise UserError(
+            "rollout.vectorization ray needs the package ray: install the extra of that name "
+            "(uv sync --extra ray), or use another vectorization"
+        ) from None
+    if ray.is_initialized():
+        return
+    _check_port(address)
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    on_terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"no Ray cluster can be used at {address!r}: {' '.join(str(error).split())} (if the cluster asks for a "
+            "token, set RAY_AUTH_MODE=token here too)"
+        ) from None
+    finally:
+        if signal.getsignal(signal.SIGTERM) is not on_terminate:  # Ray's handler would end the process at once
+            signal.signal(signal.SIGTERM, on_terminate)
+
+
+def cores() -> int:
+    """Cores of the whole cluster, busy ones too."""
+    import ray
+
+    return int(ray.cluster_resources().get("CPU", 0))
+
+
+def _free_cores() -> int:
+    import ray
+
+    return int(ray.available_resources().get("CPU", 0))
+
+
+class RayWorlds:
+    """Worlds in Ray workers, each of which reserves a core; workers go to different machines where they can."""
+
+    def __init__(self, creators: Sequence[Callable[[], Any]], num_workers: int, maps: Path):
+        """Start the workers and build their worlds; `connect` comes first.
+
+        Args:
+            creators: each builds one world; what they need must be importable and readable on all machines.
+            num_workers: processes; they share the worlds evenly.
+            maps: folder that the worlds read, absolute; looked for on each worker's machine.
+
+        Raises:
+            UserError: the cluster has too few cores, or a worker cannot start or does not see the maps.
+        """
+        import ray
+
+        if num_workers > cores():
+            raise UserError(f"the Ray cluster has {cores()} cores, too few for --rollout.num-workers {num_workers}")
+        actor: Any = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_Worker)
+        self._workers: list[Any] = [actor.remote() for _ in range(num_workers)]
+        share = len(creators) // num_workers
+        self._pending = [
+            worker.start.remote(creators[number * share : (number + 1) * share], maps)
+            for number, worker in enumerate(self._workers)
+        ]
+        try:
+            self.driver_env = creators[0]()  # meanwhile
+            self._wait(_START_SECONDS)
+        except BaseException:
+            self.close()
+            raise
+        self.emulated = self.driver_env.emulated
+        self.agents_per_batch = self.driver_env.num_agents * len(creators)
+
+    def async_reset(self) -> None:
+        """Begin to take every world to its start."""
+        self._pending = [worker.reset.remote() for worker in self._workers]
+
+    def send(self, actions: np.ndarray) -> None:
+        """Begin a tick: (slots, heads) int64, in the order of the worlds."""
+        shares = np.split(actions, len(self._workers))
+        self._pending = [worker.step.remote(share) for worker, share in zip(self._workers, shares, strict=True)]
+
+    def recv(self) -> tuple:
+        """Wait for all workers and return what PufferLib's backends do, in the order of the worlds.
+
+        Raises:
+            UserError: a worker has ended.
+        """
+        observations, rewards, terminals, truncations, infos, _, masks = zip(*self._wait(), strict=True)
+        return (
+            np.concatenate(observations),
+            np.concatenate(rewards),
+            np.concatenate(terminals),
+            np.concatenate(truncations),
+            [info for of_worker in infos for info in of_worker],
+            np.arange(self.agents_per_batch),
+            np.concatenate(masks),
+        )
+
+    def close(self) -> None:
+        """End the workers."""
+        import ray
+
+        for worker in self._workers:
+            ray.kill(worker)
+        self._workers = []
+
+    def _wait(self, seconds: float | None = None) -> list[Any]:
+        """Return the results of all workers, in order."""
+        import ray
+
+        results = []
+        for number, result in enumerate(self._pending):
+            try:
+                results.append(ray.get(result, timeout=seconds))
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, UserError):
+                    raise error.cause from None
+                raise
+            except ray.exceptions.GetTimeoutError:
+                raise UserError(
+                    f"Ray worker {number} did not start within {seconds:.0f} s; of the cluster's {cores()} cores "
+                    f"{_free_cores()} are free: wait for other jobs, or use fewer --rollout.num-workers"
+                ) from None
+            except ray.exceptions.RayError as error:
+                raise UserError(
+                    f"Ray worker {number} ended ({type(error).__name__}: it was killed, ran out of memory, lost its "
+                    "machine, or cannot import this project there): the last checkpoint is good"
+                ) from None
+        return results
+
+
+class _Worker:
+    """Some worlds in a process of their own; each call returns what `pufferlib.vector.Serial.recv` does."""
+
+    def start(self, creators: Sequence[Callable[[], Any]], maps: Path) -> None:
+        # Not in __init__: Ray reports errors there as a dead worker.
+        if not maps.is_dir():
+            raise UserError(
+                f"a Ray worker on {socket.gethostname()} does not see the maps in {maps}: put --env.maps-dir on a file "
+                "system that all machines share"
+            )
+        self.worlds = serial_worlds(creators)
+
+    def reset(self) -> tuple:
+        self.worlds.async_reset()
+        return self.worlds.recv()
+
+    def step(self, actions: np.ndarray) -> tuple:
+        self.worlds.send(actions)
+        return self.worlds.recv()
+
+
+def _check_port(address: str) -> None:
+    """Refuse an address at which nothing listens; Ray itself would try for a minute, and log all the while."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise UserError(
+            f"no Ray cluster answers at {address} ({error.strerror or error}): give rollout.ray_address as HOST:PORT "
+            "of a head node that runs (`ray start --head` prints it)"
+        ) from None

@@ -1,0 +1,110 @@
+"""What agents are asked to do, as code.
+
+The game itself reads tasks only from a pickle of Python functions; here they are made at run time instead, from the
+game's own predicates, and handed to `Env.reset`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from nmmo.task.task_api import Task
+from nmmo.task.task_spec import TaskSpec, make_task_from_spec
+
+from activation_store.files import read_json, write_json
+from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.game.task_encoder import encode_tasks
+from reinforcement_learning.game.task_file import FILE_SUFFIXES, read_tasks
+from reinforcement_learning.game.training_tasks import survival_tasks, training_tasks
+from reinforcement_learning.progress import Progress, no_progress
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from user_error import UserError
+
+_NAMES_SHOWN = 8
+
+
+def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
+    """Return the tasks that agents are given; each is drawn with a probability proportional to its sampling weight.
+
+    Raises:
+        UserError: there is no such curriculum, its file is wrong, or `task.only` names no task of it, or several.
+    """
+    if task.curriculum == "training":
+        specs = training_tasks(env.map_size)
+    elif task.curriculum == "evaluation":
+        specs = evaluation_tasks()
+    elif task.curriculum == "survival":
+        specs = survival_tasks([env.horizon])
+    elif task.curriculum.endswith(FILE_SUFFIXES):
+        specs = read_tasks(Path(task.curriculum))
+    else:
+        raise UserError(
+            f"there is no curriculum {task.curriculum!r}: choose training, evaluation, survival or a YAML file"
+        )
+    return specs if task.only is None else [find_task(specs, task.only)]
+
+
+def check_tasks(task: TaskSettings, env: EnvironmentSettings) -> None:
+    """Refuse task settings that name nothing or go against each other, before anything expensive starts.
+
+    Raises:
+        UserError: as `curriculum`, or there is one task only and an algorithm that is to choose.
+    """
+    if len(curriculum(task, env)) == 1 and task.syllabus != "none":
+        raise UserError(f"task.syllabus {task.syllabus} has nothing to choose from: there is one task only")
+
+
+def find_task(specs: Sequence[TaskSpec], wanted: str) -> TaskSpec:
+    """Return the task of that number (from 0), of that name, or the only one whose name contains the text.
+
+    Raises:
+        UserError: there is none, or there are several; the message shows names.
+    """
+    if wanted.isdecimal():
+        if int(wanted) < len(specs):
+            return specs[int(wanted)]
+        raise UserError(f"there is no task number {wanted}: the curriculum has {len(specs)}, numbered from 0")
+    found = [spec for spec in specs if spec.name == wanted] or [
+        spec for spec in specs if wanted.lower() in spec.name.lower()
+    ]
+    if len(found) == 1:
+        return found[0]
+    names = [spec.name for spec in found or specs]
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (f" and {len(names) - _NAMES_SHOWN} more" * (len(names) > _NAMES_SHOWN))
+    raise UserError(f"{len(found) or 'no'} tasks of the curriculum contain {wanted!r}; name one of: {shown}")
+
+
+def offered_tasks(task: TaskSettings, env: EnvironmentSettings, progress: Progress = no_progress) -> list[TaskSpec]:
+    """Return the curriculum with the embedding of each task; `progress` as in `language_model_embeddings`.
+
+    Raises:
+        UserError: as `curriculum`, or the language model cannot be used.
+    """
+    specs = curriculum(task, env)
+    encode_tasks(specs, task, progress)
+    return specs
+
+
+def fixed_weights(specs: Sequence[TaskSpec]) -> np.ndarray:
+    """Return the curriculum's own sampling weights, (tasks,) float64."""
+    return np.array([spec.sampling_weight for spec in specs])
+
+
+def save_weights(path: Path, specs: Sequence[TaskSpec], weights: np.ndarray) -> None:
+    """Leave sampling weights where worlds read them when an episode starts, whole or not at all."""
+    write_json(path, {spec.name: float(weight) for spec, weight in zip(specs, weights, strict=True)})
+
+
+def read_weights(path: Path, specs: Sequence[TaskSpec]) -> np.ndarray:
+    """Read sampling weights back, exactly, (tasks,) float64."""
+    saved: Any = read_json(path)
+    return np.array([saved[spec.name] for spec in specs])
+
+
+def draw_tasks(
+    specs: Sequence[TaskSpec], weights: np.ndarray, agents: Sequence[int], random: np.random.Generator
+) -> list[Task]:
+    """Draw one task for each agent, independently, with probabilities proportional to the weights."""
+    drawn = random.choice(len(specs), size=len(agents), p=weights / weights.sum())
+    return make_task_from_spec(list(agents), [specs[index] for index in drawn])

@@ -1,0 +1,53 @@
+"""Who plays together in which world, and which episodes are played side by side."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from reinforcement_learning.play.entrants import Entrant
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+
+WORLDS_TOGETHER = 4  # part of what decides the numbers: rounding depends on who is decided for together
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Who plays, in which world.
+
+    Attributes:
+        entrants: who share each world.
+        env: settings of the world.
+        task: what agents are asked to do.
+        maps: a finished folder from `ensure_maps`.
+        device: where the networks run.
+    """
+
+    entrants: tuple[Entrant, ...]
+    env: EnvironmentSettings
+    task: TaskSettings
+    maps: Path
+    device: torch.device
+
+    def pool(self, worlds: int) -> PolicyPool:
+        """Build worlds to play in.
+
+        Raises:
+            UserError: an entrant does not fit the world.
+        """
+        return PolicyPool(self.entrants, self.env, self.task, self.maps, self.device, worlds)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Episodes of one seed that are played side by side."""
+
+    seed: int
+    numbers: tuple[int, ...]
+
+
+def groups(seed: int, episodes: int) -> list[Group]:
+    """Return which episodes are played side by side: always the same ones, whoever plays them and when."""
+    firsts = range(0, episodes, WORLDS_TOGETHER)
+    return [Group(seed, tuple(range(first, min(first + WORLDS_TOGETHER, episodes)))) for first in firsts]

@@ -1,0 +1,155 @@
+"""The policies that are to play together."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from activation_store.files import sha256
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import SUFFIX, CheckpointInfo, build_policy, list_checkpoints, load_checkpoint
+from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.game.environment import make_environment, observation_layout
+from reinforcement_learning.game.shared_world import Kind
+from reinforcement_learning.settings import RewardSettings, Settings, TaskSettings
+from reinforcement_learning.untrained_info import untrained_info
+from user_error import UserError
+
+ENCODER_SETTINGS = ("encoder", "language_model", "language_model_revision", "embedding_size")
+UNTRAINED_PREFIX = "untrained_"
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A policy that enters a world.
+
+    Attributes:
+        name: of the policy.
+        policy: ready to run.
+        info: what its checkpoint says of it.
+        sha256: of the checkpoint file; None for a policy that has none.
+        onlookers: networks that see what its agents see and are recorded, but never act.
+    """
+
+    name: str
+    policy: RecurrentPolicy
+    info: CheckpointInfo
+    sha256: str | None
+    onlookers: "tuple[Entrant, ...]" = ()
+
+    @property
+    def kind(self) -> Kind:
+        """How its agents are restricted and paid."""
+        return Kind(self.info.agent, RewardSettings(**self.info.reward))
+
+
+def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
+    """Return the names of a folder's policies, or of those asked for.
+
+    Raises:
+        UserError: the folder holds none, or lacks one that was asked for; or one was asked for twice.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder: name one that holds policies (*{SUFFIX})")
+    names = [path.name.removesuffix(SUFFIX) for path in list_checkpoints(folder)]
+    if not names:
+        raise UserError(f"there is no policy (*{SUFFIX}) in {folder}: train one with `python train.py`")
+    for number, name in enumerate(only):
+        if name not in names:
+            raise UserError(f"there is no policy {name!r} in {folder}: it holds {', '.join(names)}")
+        if name in only[:number]:
+            raise UserError(f"the policy {name!r} is named twice: two in one world must differ in name")
+    return list(only) or names
+
+
+def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
+    """Load the policies of a folder, or those asked for.
+
+    Raises:
+        UserError: as `policy_names` and `load_checkpoint`.
+    """
+    return [load_entrant(folder / f"{name}{SUFFIX}") for name in policy_names(folder, only)]
+
+
+def find_checkpoints(folders: Sequence[Path], name: str, steps: int | None) -> list[Path]:
+    """Return the checkpoints that a policy's training left in some folders, after so many agent-steps or all.
+
+    Raises:
+        UserError: there is none.
+    """
+    pattern = re.compile(rf"{re.escape(name)}_(\d{{10}}){re.escape(SUFFIX)}")
+    found: dict[int, Path] = {}
+    for folder in folders:
+        for path in list_checkpoints(folder):
+            if match := pattern.fullmatch(path.name):
+                found.setdefault(int(match[1]), path)
+    if steps is not None and steps in found:
+        return [found[steps]]
+    if not found or steps is not None:
+        there = f"there are {', '.join(f'{each:,}' for each in sorted(found))}" if found else "there are none in"
+        where = "" if found else " " + " or ".join(map(str, folders))
+        raise UserError(f"no such checkpoint of {name}: {there}{where}")
+    return [found[each] for each in sorted(found)]
+
+
+def load_entrant(path: Path) -> Entrant:
+    """Load a checkpoint; the entrant is called as the file.
+
+    Raises:
+        UserError: as `load_checkpoint`.
+    """
+    policy, info = load_checkpoint(path)
+    return Entrant(path.name.removesuffix(SUFFIX), policy, info, sha256(path))
+
+
+def shared_tasks(entrants: Sequence[Entrant], asked: TaskSettings) -> TaskSettings:
+    """Return the tasks asked for, told as these policies were told theirs.
+
+    Raises:
+        UserError: they were told in different ways, and one world can tell in one only; names two policies.
+    """
+    first, *others = entrants
+    told = _encoding(first)
+    for other in others:
+        if told != _encoding(other):
+            raise UserError(
+                f"{first.name} and {other.name} were trained on different encodings of tasks and cannot share a world: "
+                "move one of them to another folder, or choose policies by name"
+            )
+    return replace(asked, syllabus="none", **told)
+
+
+def _encoding(entrant: Entrant) -> dict[str, Any]:
+    task = TaskSettings(**entrant.info.task)  # what an older checkpoint does not mention had the default
+    return {name: getattr(task, name) for name in ENCODER_SETTINGS}
+
+
+def untrained_entrant(agent: str, settings: Settings, maps: Path, seed: int) -> Entrant:
+    """Build an agent with fresh weights, the same ones for the same seed: for a test, or as a floor to compare with."""
+    layout = observation_layout(make_environment(agent, settings.env, settings.task, maps))
+    info = untrained_info(agent, settings, layout)
+    torch.manual_seed(seed)
+    return Entrant(UNTRAINED_PREFIX + agent, build_policy(info).eval(), info, sha256=None)
+
+
+def check_fits(entrant: Entrant, layout: ObservationLayout) -> None:
+    """Refuse a policy that was trained to see another kind of world.
+
+    Raises:
+        UserError: names the policy and what differs first.
+    """
+    theirs, ours = entrant.info.layout.to_json(), layout.to_json()
+    for name, value in ours.items():
+        if theirs[name] != value:
+            raise UserError(
+                f"the policy {entrant.name} was trained in a world whose {name} is {_brief(theirs[name])}, not "
+                f"{_brief(value)} as here: it cannot play in this one"
+            )
+
+
+def _brief(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,155 @@
+"""Plays episodes with trained policies and records, for every living agent and tick, what went on inside it."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.schema import ActionHead, DumpMetadata, Format, Precision
+from activation_store.writer import DumpWriter
+from reinforcement_learning.game.game_config import GameConfig
+from reinforcement_learning.game.tasks import curriculum
+from reinforcement_learning.play.capture import capture, layer_units
+from reinforcement_learning.play.contest import Contest, Group, groups
+from reinforcement_learning.play.entrants import Entrant
+from reinforcement_learning.play.parallel_play import play_groups
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.play.recorder import Batch, Finished, Recorder, optional_columns
+from reinforcement_learning.play.recording_progress import Recorded, Tally
+from reinforcement_learning.play.shadow_networks import onlooker_layers
+from reinforcement_learning.versions import versions
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to record.
+
+    Attributes:
+        episodes: to play.
+        most_ticks: of each episode; None plays every episode to its end.
+        seed: of the episodes and of the actions.
+        layers: names from `activation_store.schema.LAYERS`.
+        fields: Market, Task, ActionTargets or Logits, beyond what every record has.
+        format: of the dump.
+        precision: of the activations.
+    """
+
+    episodes: int
+    most_ticks: int | None
+    seed: int
+    layers: tuple[str, ...]
+    fields: tuple[str, ...] = ()
+    format: Format = "json"
+    precision: Precision = "float32"
+
+
+def extract(
+    contest: Contest, plan: Plan, folders: Sequence[Path], processes: int,
+    on_records: Callable[[Recorded, int], None], *, resume: bool = False,
+) -> None:  # fmt: skip
+    """Play, and write a dump for each entrant.
+
+    Args:
+        contest: who plays together, in which world.
+        plan: what to record.
+        folders: of the dumps, one for each entrant; they must not hold one yet.
+        processes: at most.
+        on_records: told now and then what there is, and how many episodes are played; those stored already are not.
+        resume: go on with unfinished dumps of the same plan.
+
+    Raises:
+        UserError: a folder already holds a dump, a policy lacks a layer, or an activation is not finite.
+    """
+    job = functools.partial(record_group, layers=plan.layers, fields=plan.fields, most_ticks=plan.most_ticks)
+    for entrant in contest.entrants:
+        with capture(entrant.policy, plan.layers):  # refuses a layer that the policy lacks before anything is written
+            pass
+    with contextlib.ExitStack() as stack:
+        writers = [
+            stack.enter_context(DumpWriter(folder, metadata_of(contest, entrant, plan), resume=resume))
+            for folder, entrant in zip(folders, contest.entrants, strict=True)
+        ]
+        wanted = [group for group in groups(plan.seed, plan.episodes) if not _stored(group, writers)]
+        if wanted:
+            played = sum(len(group.numbers) for group in wanted)
+            told = play_groups(contest, wanted, job, processes)
+            write(told, writers, lambda recorded: on_records(recorded, played))
+
+
+def record_group(
+    pool: PolicyPool, group: Group, layers: Sequence[str], fields: Sequence[str], most_ticks: int | None
+) -> Iterator[Batch | Finished]:
+    """Record a group of episodes; see `Recorder.record`."""
+    yield from Recorder(pool, layers, fields).record(group.seed, group.numbers, most_ticks)
+
+
+def write(
+    told: Iterable[tuple[Group, Batch | Finished]],
+    writers: Sequence[DumpWriter],
+    on_records: Callable[[Recorded], None],
+) -> None:  # fmt: skip
+    """Write what was recorded; an episode is safe in all dumps once it has finished."""
+    tally, stored_size = Tally(), _stored_size(writers)
+    already = [set(writer.stored) for writer in writers]
+    for group, each in told:
+        if isinstance(each, Batch):
+            new = each.records
+            if already[each.entrant]:  # the rest of a group that was interrupted between two dumps
+                new = new.take(~np.isin(new.episode, list(already[each.entrant])))
+            if len(new):
+                writers[each.entrant].write(new)
+            tally.add_records(group, len(each.records), len(new))
+        else:
+            for writer, stored in zip(writers, already, strict=True):
+                if each.number not in stored:
+                    writer.finish_episode(each.number, each.description)
+            tally.finish_episode(group)
+            stored_size = _stored_size(writers)
+        on_records(tally.recorded(*stored_size))
+
+
+def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
+    """Say what an entrant's dump holds."""
+    layout = entrant.info.layout
+    task = {**asdict(contest.task), "embeddings_dir": str(contest.task.embeddings_dir)}
+    others = [other.name for other in contest.entrants if other is not entrant]
+    tasks = [spec.name for spec in curriculum(contest.task, contest.env)]
+    environment = {**asdict(contest.env), "maps_dir": str(contest.env.maps_dir), "task": task, "tasks": tasks}
+    watching = {
+        each.name: {"steps": each.info.steps, "seed": each.info.seed, "sha256": each.sha256}
+        for each in entrant.onlookers
+    }
+    seen_layers = {
+        layer: each.policy.policy.hidden_size for each in entrant.onlookers for layer in onlooker_layers(each.name)
+    }
+    return DumpMetadata(
+        policy=entrant.name,
+        agent=entrant.info.agent,
+        checkpoint_sha256=entrant.sha256,
+        steps_trained=entrant.info.steps,
+        layers=layer_units(entrant.policy, plan.layers) | seen_layers,
+        entity_columns=layout.entity_columns,
+        inventory_columns=layout.item_columns,
+        action_heads=tuple(ActionHead(head.name, head.size, head.noop) for head in layout.heads),
+        environment={**environment, "opponents": others, "most_ticks": plan.most_ticks, "onlookers": watching},
+        combat_status_ticks=GameConfig.COMBAT_STATUS_DURATION,
+        seed=plan.seed,
+        format=plan.format,
+        precision=plan.precision,
+        columns=optional_columns(layout, plan.fields, entrant.policy.senses),
+        tables={"Market": layout.item_columns} if "Market" in plan.fields else {},
+        versions=versions(),
+    )
+
+
+def _stored_size(writers: Sequence[DumpWriter]) -> tuple[int, int]:
+    """Return how many records are completely stored in all dumps, and how many bytes they take."""
+    sizes = [writer.stored_size for writer in writers]
+    return sum(records for records, _ in sizes), sum(size for _, size in sizes)
+
+
+def _stored(group: Group, writers: Sequence[DumpWriter]) -> bool:
+    return all(set(group.numbers) <= writer.stored.keys() for writer in writers)

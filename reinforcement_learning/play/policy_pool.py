@@ -1,0 +1,202 @@
+"""Several policies in one world: which agents each plays, and how episodes are played.
+
+What happens is a function of the world's settings, the policies, the seed and the numbers of the episodes played side
+by side: seats, tasks, map, game and actions have random streams of their own, and nothing of earlier episodes enters.
+So the same episodes can be played anywhere, in any order, again.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pufferlib.vector
+import torch
+
+from reinforcement_learning.game.environment import EpisodeStart, World, observation_layout
+from reinforcement_learning.game.life import Life
+from reinforcement_learning.game.serial_worlds import serial_worlds
+from reinforcement_learning.game.shared_world import make_shared_world
+from reinforcement_learning.game.tasks import offered_tasks
+from reinforcement_learning.game.vectorization import first_episodes
+from reinforcement_learning.play.entrants import Entrant, check_fits
+from reinforcement_learning.play.stepper import Arrival, Decision, decide, receive, remember
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class EpisodeLives:
+    """The lives of one episode.
+
+    Attributes:
+        number: of the episode.
+        lives: of each entrant, in the entrants' order.
+    """
+
+    number: int
+    lives: tuple[tuple[Life, ...], ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one entrant's agents do in a tick.
+
+    Attributes:
+        entrant: its place among the entrants.
+        decision: what its policy made of its acting slots.
+        action: chosen by each of them, (P, heads) int64.
+    """
+
+    entrant: int
+    decision: Decision
+    action: torch.Tensor
+
+
+def seats(seed: int, number: int, agents: int, entrants: int) -> np.ndarray:
+    """Draw which entrant plays each agent of an episode, in shares as even as can be, (agents,) int64.
+
+    What does not divide evenly goes to one entrant after the other as episodes go on.
+    """
+    random = np.random.default_rng(_streams(seed, number)[0])
+    return random.permutation((np.arange(agents) + number) % entrants)
+
+
+class OneEpisodeWorlds(pufferlib.vector.Serial):
+    """Worlds in this process that rest once their episode is over, instead of starting another one."""
+
+    def send(self, actions: np.ndarray) -> None:
+        """Play one tick in every world whose episode is not over."""
+        pufferlib.vector.send_precheck(self, actions)
+        by_world = np.split(actions, np.cumsum(self.agents_per_env)[:-1])
+        # One entry for each world, so that a life can be told from its namesake in another world.
+        self.infos = [
+            {} if world.done else world.step(chosen)[-1] for world, chosen in zip(self.envs, by_world, strict=True)
+        ]
+
+
+class PolicyPool:
+    """Plays episodes in which several policies hold agents of one world, each with its own memory.
+
+    Some episodes are played side by side, each in a world of its own, so that a policy decides for all its agents at
+    once.
+    """
+
+    def __init__(
+        self, entrants: Sequence[Entrant], env: EnvironmentSettings, task: TaskSettings, maps: Path,
+        device: torch.device, worlds: int,
+    ):  # fmt: skip
+        """Build the worlds.
+
+        Args:
+            entrants: at least one, at most as many as there are agents.
+            env: settings of a world.
+            task: what agents are asked to do.
+            maps: a finished folder from `ensure_maps`.
+            device: where the networks run.
+            worlds: episodes to play side by side.
+
+        Raises:
+            UserError: an entrant does not fit the world; names what differs.
+        """
+        self.entrants = entrants
+        self.device = device
+        self.kinds = list(dict.fromkeys(entrant.kind for entrant in entrants))
+        specs = offered_tasks(task, env)
+        self.tasks = [spec.name for spec in specs]
+        self.shared = [make_shared_world(self.kinds, env, task, maps, specs) for _ in range(worlds)]
+        self.layout = observation_layout(self.shared[0].world)
+        for entrant in entrants:
+            check_fits(entrant, self.layout)
+        self.worlds = serial_worlds(
+            [functools.partial(_given, shared.world) for shared in self.shared], OneEpisodeWorlds
+        )
+        self.agents = self.worlds.agents_per_env[0]
+        self.slots = self.worlds.agents_per_batch
+        self.policies = [entrant.policy.to(device) for entrant in entrants]
+        self.generator = torch.Generator(device)
+        self.stopwatch = Stopwatch()
+        self.arrival: Arrival
+
+    def play(self, seed: int, numbers: Sequence[int]) -> list[EpisodeLives]:
+        """Play episodes of a seed to their end.
+
+        Args:
+            seed: of a sequence of episodes.
+            numbers: of the episodes in it, from 0, one for each world.
+        """
+        self.start(seed, numbers)
+        while not self.is_over:
+            self.step()
+        return self.finished()
+
+    def start(self, seed: int, numbers: Sequence[int]) -> None:
+        """Seat the entrants and take every world to the start of its episode; arguments as `play`."""
+        self.numbers = numbers
+        by_world = [seats(seed, number, self.agents, len(self.entrants)) for number in numbers]
+        self.entrant_of = np.concatenate(by_world)  # (slots,)
+        kind_of_entrant = [self.kinds.index(entrant.kind) for entrant in self.entrants]
+        (first,) = first_episodes(seed, 1)
+        for shared, number, seated in zip(self.shared, numbers, by_world, strict=True):
+            shared.rewards.kind_of = {
+                agent: kind_of_entrant[entrant] for agent, entrant in zip(shared.agents, seated, strict=True)
+            }
+            shared.world.start = EpisodeStart(first.first_seed, number)
+        self.memories = [policy.initial_state(self.slots) for policy in self.policies]
+        self.lives: list[list[list[Life]]] = [[[] for _ in self.entrants] for _ in numbers]  # by world and entrant
+        self.generator.manual_seed(int(_streams(seed, numbers[0])[1].generate_state(1)[0]))
+        with self.stopwatch.time("environment"):
+            self.worlds.async_reset()
+            self.arrival = receive(self.worlds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody acts any more in any world."""
+        return not self.arrival.acting.any()
+
+    def step(self) -> None:
+        """Play one tick in all worlds."""
+        self.advance(list(self.decide()))
+
+    def decide(self) -> Iterator[Choice]:
+        """Let every entrant that has living agents choose, in the entrants' order."""
+        for entrant, (policy, memory) in enumerate(zip(self.policies, self.memories, strict=True)):
+            slots = np.flatnonzero(self.arrival.acting & (self.entrant_of == entrant))
+            if len(slots):
+                decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch)
+                yield Choice(entrant, decision, decision.distribution.sample(self.generator))
+
+    def advance(self, choices: Sequence[Choice]) -> None:
+        """Play the tick that was decided on."""
+        actions = np.zeros((self.slots, len(self.layout.heads)), dtype=np.int64)
+        for choice in choices:
+            remember(self.memories[choice.entrant], choice.decision)
+            actions += choice.decision.over_slots(choice.action)
+        with self.stopwatch.time("environment"):
+            self.worlds.send(actions)
+            self.arrival = receive(self.worlds)
+        for world, info in enumerate(self.worlds.infos):
+            for life in info.get("lives", ()):
+                slot = world * self.agents + self.shared[world].agents.index(life.agent_id)
+                self.lives[world][self.entrant_of[slot]].append(life)
+
+    def finished(self) -> list[EpisodeLives]:
+        """Return the lives of the episodes that were started last, once they are over."""
+        return [
+            EpisodeLives(number, tuple(map(tuple, lives)))
+            for number, lives in zip(self.numbers, self.lives, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Free the worlds."""
+        self.worlds.close()
+
+
+def _given(world: World) -> World:
+    return world
+
+
+def _streams(seed: int, number: int) -> list[np.random.SeedSequence]:
+    """Independent random streams of an episode: of its seats and of its actions."""
+    return np.random.SeedSequence([seed, number]).spawn(2)

@@ -1,0 +1,174 @@
+"""Turns ticks of a policy pool into records of a dump."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from activation_store.columns import COLUMNS, Column, legal_column, logits_column, task_column
+from activation_store.schema import RaggedRows, Records
+from agent_zoo.observation import ObservationLayout, PackedRows
+from agent_zoo.observation_masking import Senses
+from reinforcement_learning.game.ground_truth import OwnRows, truth_columns, truth_of, withheld_columns
+from reinforcement_learning.play.capture import Captured, capture
+from reinforcement_learning.play.policy_pool import Choice, PolicyPool
+from reinforcement_learning.play.shadow_networks import Onlooker
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Records of one entrant, of one tick of all worlds."""
+
+    entrant: int
+    records: Records
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An episode has ended; `description` is what the metadata says of it."""
+
+    number: int
+    description: dict[str, Any]
+
+
+def optional_columns(layout: ObservationLayout, fields: Sequence[str], senses: Senses) -> dict[str, Column]:
+    """Describe the columns that are recorded beyond those of every record; what is withheld is recorded as truth."""
+    sizes = [head.size for head in layout.heads]
+    asked = {
+        "Task": ("task", task_column(layout.task_size)),
+        "ActionTargets": ("legal", legal_column(sizes)),
+        "Logits": ("logits", logits_column(sizes)),
+    }
+    return {
+        **{name: COLUMNS[name] for name in ("map", "row", "col", "life", "done")},
+        **dict(asked[name] for name in fields if name in asked),
+        **truth_columns(),
+        **withheld_columns(senses),
+    }
+
+
+class Recorder:
+    """Records what the entrants of a pool see, think and do in a group of episodes."""
+
+    def __init__(self, pool: PolicyPool, layers: Sequence[str], fields: Sequence[str]):
+        """Record the given layers, and the given fields beyond those that every record has."""
+        self.pool = pool
+        self.layers = layers
+        self.fields = fields
+        self.task_numbers = {name: number for number, name in enumerate(pool.tasks)}
+
+    def record(self, seed: int, numbers: Sequence[int], most_ticks: int | None) -> Iterator[Batch | Finished]:
+        """Play episodes side by side, at most so many ticks of each, and yield all that happens.
+
+        Raises:
+            UserError: a policy lacks a layer.
+        """
+        with contextlib.ExitStack() as stack:
+            captured = [stack.enter_context(capture(policy, self.layers)) for policy in self.pool.policies]
+            self.pool.start(seed, numbers)
+            episodes = [shared.world.episodes.episode for shared in self.pool.shared]
+            self.maps = np.array([episode.map_number for episode in episodes], dtype=np.int32)
+            self.life_of = _lives(self.pool)
+            self.onlookers = [
+                [Onlooker(each, self.pool.slots, self.pool.device) for each in entrant.onlookers]
+                for entrant in self.pool.entrants
+            ]
+            said = [
+                {"episode": number, "seed": each.first_seed, "episode_of_seed": each.number, "map": each.map_number}
+                for number, each in zip(numbers, episodes, strict=True)
+            ]
+            running = list(range(len(numbers)))
+            ticks = 0
+            while running and ticks != most_ticks:
+                yield from self._tick(captured, np.array(numbers), ticks)
+                ticks += 1
+                for world in [world for world in running if not self._acting(world).any()]:
+                    running.remove(world)
+                    yield Finished(numbers[world], said[world])
+            yield from (Finished(numbers[world], said[world]) for world in running)
+
+    def _acting(self, world: int) -> np.ndarray:
+        agents = self.pool.agents
+        return self.pool.arrival.acting[world * agents : (world + 1) * agents]
+
+    def _tick(self, captured: Sequence[Captured], numbers: np.ndarray, step: int) -> Iterator[Batch]:
+        choices, batches = [], []
+        for choice in self.pool.decide():
+            choices.append(choice)
+            batches.append(Batch(choice.entrant, self._before(choice, captured[choice.entrant], numbers, step)))
+        self.pool.advance(choices)
+        after = self.pool.arrival
+        for choice, batch in zip(choices, batches, strict=True):
+            slots = choice.decision.present
+            outcome = {**batch.records.columns, "done": ~after.acting[slots]}
+            yield Batch(batch.entrant, replace(batch.records, reward=after.reward[slots], columns=outcome))
+
+    def _before(self, choice: Choice, captured: Captured, numbers: np.ndarray, step: int) -> Records:
+        """Everything but what comes of the tick; copied, since the tick overwrites it."""
+        decision, slots = choice.decision, choice.decision.present
+        seen, world = decision.observation, slots // self.pool.agents
+        full = self.pool.arrival.observations[slots]
+        own = OwnRows(full, self.pool.layout)
+        tile = full["Tile"].copy()  # (slots, tiles, 3)
+        if not self.pool.policies[choice.entrant].senses.absolute:
+            tile[:, :, :2] -= own.position[:, None]
+        log_probability = decision.distribution.log_probability(choice.action)
+        activations = {layer: captured[layer].cpu().numpy() for layer in self.layers}
+        for onlooker in self.onlookers[choice.entrant]:
+            activations |= onlooker.watch(decision)
+        return Records(
+            step=np.full(len(slots), step),
+            env_id=slots % self.pool.agents,
+            agent_id=seen.agent_id.numpy().astype(np.int64),
+            episode=numbers[world].astype(np.int64),
+            tick=full["CurrentTick"].astype(np.int64).ravel(),
+            reward=np.zeros(len(slots), np.float32),
+            value=decision.value,
+            action=choice.action.cpu().numpy(),
+            log_probability=log_probability.cpu().numpy(),
+            activations=activations,
+            tile=tile,
+            entity=_ragged(seen.entity),
+            inventory=_ragged(seen.inventory),
+            columns=self._columns(choice, world, own),
+            tables={"Market": _ragged(seen.market)} if "Market" in self.fields else {},
+        )
+
+    def _columns(self, choice: Choice, world: np.ndarray, own: OwnRows) -> dict[str, np.ndarray]:
+        seen = choice.decision.observation
+        row, col = own.position.T
+        life = self.life_of[choice.decision.present]
+        columns: dict[str, np.ndarray] = {"map": self.maps[world], "row": row, "col": col, "life": life}
+        if "Task" in self.fields:
+            columns["task"] = seen.task.numpy().astype(np.float32)
+        if "ActionTargets" in self.fields:
+            columns["legal"] = seen.legal.numpy()
+        if "Logits" in self.fields:
+            logits = choice.decision.distribution.log_probabilities
+            columns["logits"] = np.concatenate([head.cpu().numpy() for head in logits], axis=1)
+        return columns | self._truth(choice, world) | own.withheld(self.pool.policies[choice.entrant].senses)
+
+    def _truth(self, choice: Choice, world: np.ndarray) -> dict[str, np.ndarray]:
+        slots = choice.decision.present
+        parts = []
+        for number in np.unique(world):
+            shared = self.pool.shared[number]
+            agents = [shared.agents[slot] for slot in (slots[world == number] % self.pool.agents).tolist()]
+            parts.append(truth_of(shared.world.game, agents, self.task_numbers))
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _ragged(rows: PackedRows) -> RaggedRows:
+    return RaggedRows(rows.values.numpy(), np.concatenate([[0], np.cumsum(rows.counts.numpy())]))
+
+
+def _lives(pool: PolicyPool) -> np.ndarray:
+    """Number the lives of each entrant in each world, (slots,) int32: every agent lives once in an episode."""
+    by_world = pool.entrant_of.reshape(-1, pool.agents)
+    life = np.zeros(by_world.shape, np.int32)
+    for entrant in range(len(pool.entrants)):
+        played = by_world == entrant
+        life[played] = (np.cumsum(played, axis=1) - 1)[played]
+    return life.ravel()

@@ -1,0 +1,105 @@
+"""Records one episode as a replay that Neural MMO's own viewer, and ours, can play."""
+
+import lzma
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
+import torch
+from nmmo.render.replay_helper import FileReplayHelper
+
+from activation_store.files import atomic_file
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.policy_pool import EpisodeLives
+from user_error import UserError
+
+SUFFIX = ".replay.lzma"
+
+
+class ReplayWriter(FileReplayHelper):
+    """Writes what Neural MMO's own helper would, tick by tick: that one keeps gigabytes until the end.
+
+    The helper also pickles metadata beside the replay, which nothing needs to view it, and which is left out.
+    """
+
+    def __init__(self, file: BinaryIO):
+        super().__init__()
+        self._file = file
+        self._compressor = lzma.LZMACompressor(lzma.FORMAT_ALONE)
+
+    def reset(self) -> None:
+        """Write the map and the world as it is now; to be called once, when an episode has started."""
+        first = self._packet()  # sets the map
+        self._write(b'{"map":' + _json(self.map) + b',"packets":[' + _json(first))
+
+    def update(self) -> None:
+        """Write one tick; the game calls this."""
+        self._write(b"," + _json(self._packet()))
+
+    def finish(self) -> None:
+        """Write the end."""
+        self._write(b"]}")
+        self._file.write(self._compressor.flush())
+
+    def _write(self, content: bytes) -> None:
+        self._file.write(self._compressor.compress(content))
+
+
+def replay_path(folder: Path, seed: int, policy: str | None, task: str | None) -> Path:
+    """Name a replay after what is in it.
+
+    Args:
+        folder: that it goes to.
+        seed: of the episode.
+        policy: that plays all agents; None if all of the folder play.
+        task: that everyone is given, as the user named it; None if tasks are drawn.
+
+    Raises:
+        UserError: it exists already.
+    """
+    parts = [f"seed_{seed}", *([policy] if policy else []), *([f"task_{task}"] if task else [])]
+    path = folder / (re.sub(r"[^A-Za-z0-9._-]+", "-", "_".join(parts)) + SUFFIX)
+    if path.exists():
+        raise UserError(f"{path} already exists: move it away, or choose another --train.seed")
+    return path
+
+
+def record_replay(contest: Contest, seed: int, path: Path, on_tick: Callable[[int, int], None]) -> EpisodeLives:
+    """Play the first episode of a seed and write its replay, whole or not at all.
+
+    It is the episode that an extraction of one episode with the same seed, policies and world records. Agents are
+    named after their policy: `NAME_17` is agent 17, played by NAME.
+
+    Args:
+        contest: who plays, in which world.
+        seed: of the episode.
+        path: of the replay.
+        on_tick: called after each tick with (ticks played, most ticks that there can be).
+
+    Raises:
+        UserError: an entrant does not fit the world, or the file cannot be written.
+    """
+    torch.set_num_threads(1)  # as extraction does: more would round differently
+    pool = contest.pool(worlds=1)
+    realm = pool.shared[0].world.game.realm
+    try:
+        with atomic_file(path) as file:
+            pool.start(seed, [0])
+            for agent, entrant in zip(pool.shared[0].agents, pool.entrant_of, strict=True):
+                realm.players[agent].name = f"{pool.entrants[entrant].name}_{agent}"
+            writer = ReplayWriter(file)
+            realm.record_replay(writer)
+            writer.reset()
+            while not pool.is_over:
+                pool.step()
+                on_tick(realm.tick, contest.env.horizon)
+            writer.finish()
+        return pool.finished()[0]
+    finally:
+        pool.close()
+
+
+def _json(content: object) -> bytes:
+    return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)

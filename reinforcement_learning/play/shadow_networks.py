@@ -1,0 +1,68 @@
+"""Networks that watch a policy play: they see what it sees, remember for themselves, and never act.
+
+What a trained memory holds is worth telling only beside what a memory holds that was never trained, or trained less,
+on the very same observations.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from activation_store.schema import UNTRAINED
+from agent_zoo.checkpoint import build_policy
+from reinforcement_learning.play.entrants import Entrant
+from reinforcement_learning.play.stepper import Decision, remember
+from user_error import UserError
+
+MEMORY = ("lstm_hidden", "lstm_cell")
+"""The layers that are recorded of an onlooker."""
+
+
+class Onlooker:
+    """One network that watches all agents of an entrant."""
+
+    def __init__(self, entrant: Entrant, slots: int, device: torch.device):
+        """Start with an empty memory in every slot."""
+        self.name = entrant.name
+        self.policy = entrant.policy.to(device)
+        self.memory = self.policy.initial_state(slots)
+
+    @torch.no_grad()
+    def watch(self, decision: Decision) -> dict[str, np.ndarray]:
+        """Take in what the entrant saw this tick; return the own memory afterwards, layer -> (P, units) float32."""
+        assert self.policy.lstm is not None
+        device = self.memory.hidden.device
+        state = self.memory.take(torch.from_numpy(decision.present).to(device))
+        encoded, _ = self.policy.policy.encode_observations(decision.observation.to(device))  # (P, hidden)
+        _, (hidden, cell) = self.policy.lstm(encoded.unsqueeze(0), (state.hidden, state.cell))
+        remember(self.memory, replace(decision, next_state=type(state)(hidden, cell)))
+        values = (hidden[-1].cpu().numpy(), cell[-1].cpu().numpy())
+        return dict(zip(onlooker_layers(self.name), values, strict=True))
+
+
+def onlooker_layers(name: str) -> tuple[str, ...]:
+    """Return what the layers of an onlooker are called in a dump."""
+    return tuple(f"{name}_{layer}" for layer in MEMORY)
+
+
+def untrained_twin(entrant: Entrant, seed: int) -> Entrant:
+    """Build a network like an entrant's with fresh weights, the same ones for the same seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        policy = build_policy(entrant.info)
+    return Entrant(UNTRAINED, policy.eval(), replace(entrant.info, steps=0, seed=seed), sha256=None)
+
+
+def with_onlookers(entrant: Entrant, onlookers: tuple[Entrant, ...]) -> Entrant:
+    """Let others watch what an entrant sees.
+
+    Raises:
+        UserError: one of them has no memory to be recorded, or sees another kind of world.
+    """
+    for each in onlookers:
+        if each.policy.lstm is None:
+            raise UserError(f"{each.name} cannot watch {entrant.name}: it is feed-forward and remembers nothing")
+        if (each.info.layout, each.policy.senses) != (entrant.info.layout, entrant.policy.senses):
+            raise UserError(f"{each.name} cannot watch {entrant.name}: it was trained to see another kind of world")
+    return replace(entrant, onlookers=onlookers)

@@ -1,0 +1,169 @@
+"""Steps vectorised worlds with policies that remember.
+
+A slot is one agent's place in one world. In each tick a slot is *present* if its agent lives and sees something, and
+*acting* if it also chooses an action: at an episode's cut-off agents are present but act no more. The memory of a slot
+is zeroed whenever it is not acting, so every life starts from nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from agent_zoo.base import LSTMState, RecurrentPolicy
+from agent_zoo.distribution import ActionDistribution
+from agent_zoo.observation import ObservationLayout, PackedObservation, pack
+from reinforcement_learning.game.environment import Episode
+from reinforcement_learning.game.episode_journal import EpisodeJournal
+from reinforcement_learning.game.life import Life
+from reinforcement_learning.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the policy made of one tick of all worlds.
+
+    Attributes:
+        present: slots that saw something, in order, (P,) int64.
+        acting: which slots chose an action, (slots,) bool.
+        observation: what the present slots saw, as far as their policy's senses reach.
+        state: the memory of the present slots before the tick.
+        next_state: the memory of the present slots after the tick.
+        distribution: over the present slots' actions.
+        value: of the present slots, (P,) float32 on the CPU.
+    """
+
+    present: np.ndarray
+    acting: np.ndarray
+    observation: PackedObservation
+    state: LSTMState
+    next_state: LSTMState
+    distribution: ActionDistribution
+    value: np.ndarray
+
+    def over_slots(self, chosen: torch.Tensor) -> np.ndarray:
+        """Lay the present slots' actions, (P, heads), out over all slots, zeros elsewhere: (slots, heads) int64."""
+        actions = np.zeros((len(self.acting), chosen.shape[1]), dtype=np.int64)
+        actions[self.present] = chosen.cpu().numpy()
+        return actions
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What the worlds sent this tick, over all slots.
+
+    Attributes:
+        observations: the game's padded observations, (slots,) structured; overwritten by the next tick.
+        reward: of the last actions, (slots,) float32.
+        present: (slots,) bool.
+        acting: (slots,) bool.
+        lives: that ended.
+        episodes: that began.
+    """
+
+    observations: np.ndarray
+    reward: np.ndarray
+    present: np.ndarray
+    acting: np.ndarray
+    lives: list[Life]
+    episodes: list[Episode]
+
+
+class Player:
+    """Steps vectorised worlds with one policy, keeping each slot's memory."""
+
+    def __init__(
+        self, worlds: Any, policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
+        journal: EpisodeJournal | None = None,
+    ):  # fmt: skip
+        """Play with the given policy.
+
+        Args:
+            worlds: PufferLib's vectorised environment.
+            policy: plays all agents.
+            layout: of the observations.
+            stopwatch: told where the time goes.
+            journal: told of every action, for who wants to rebuild the worlds.
+        """
+        self.worlds = worlds
+        self.journal = journal
+        self.policy = policy
+        self.layout = layout
+        self.device = next(policy.parameters()).device
+        self.slots = worlds.agents_per_batch
+        self.stopwatch = stopwatch
+        self.memory = policy.initial_state(self.slots)
+        self.arrival: Arrival
+
+    def reset(self) -> None:
+        """Take every world to its start."""
+        self.memory = self.policy.initial_state(self.slots)
+        with self.stopwatch.time("environment"):
+            self.worlds.async_reset()
+            self.arrival = receive(self.worlds)
+
+    def decide(self) -> Decision:
+        """Run the policy on what the worlds sent, leaving the memory as it is."""
+        present = np.flatnonzero(self.arrival.present)
+        return decide(self.policy, self.memory, self.arrival, present, self.layout, self.stopwatch)
+
+    def act(self, decision: Decision, actions: np.ndarray) -> None:
+        """Remember what the decision left in memory, and play one tick.
+
+        Args:
+            decision: made from the worlds' current observations.
+            actions: (slots, heads) int64; rows of slots that are not acting are ignored.
+        """
+        remember(self.memory, decision)
+        with self.stopwatch.time("environment"):
+            self.worlds.send(actions)
+            self.arrival = receive(self.worlds)
+        if self.journal:
+            self.journal.record(actions, self.arrival.episodes)
+
+
+def receive(worlds: Any) -> Arrival:
+    """Wait for what PufferLib's vectorised worlds send."""
+    observations, reward, terminal, truncated, infos, _, mask = worlds.recv()
+    dtype = worlds.emulated.emulated_observation_dtype
+    present = mask.astype(bool) & ~terminal.astype(bool)
+    return Arrival(
+        observations=np.asarray(observations).view(dtype)[:, 0],
+        reward=reward.copy(),
+        present=present,
+        acting=present & ~truncated.astype(bool),
+        lives=[life for info in infos for life in info.get("lives", ())],
+        episodes=[info["episode"] for info in infos if "episode" in info],
+    )
+
+
+@torch.no_grad()
+def decide(
+    policy: RecurrentPolicy, memory: LSTMState, arrival: Arrival, slots: np.ndarray, layout: ObservationLayout,
+    stopwatch: Stopwatch,
+) -> Decision:  # fmt: skip
+    """Run a policy on what some slots see, leaving the memory as it is.
+
+    Args:
+        policy: plays these slots.
+        memory: of all slots.
+        arrival: what the worlds sent.
+        slots: present ones, in order, (P,) int64.
+        layout: of the observations.
+        stopwatch: told where the time goes.
+    """
+    device = memory.hidden.device
+    with stopwatch.time("copying"):
+        observation = policy.senses.limit(pack(arrival.observations[slots], layout), layout)
+    with stopwatch.time("inference"):
+        state = memory.take(torch.from_numpy(slots).to(device))
+        distribution, value, next_state = policy(observation.to(device), state)
+    return Decision(slots, arrival.acting, observation, state, next_state, distribution, value.cpu().numpy())
+
+
+def remember(memory: LSTMState, decision: Decision) -> None:
+    """Keep what a decision left in memory, and empty the memory of all slots that are not acting."""
+    device = memory.hidden.device
+    memory.put(torch.from_numpy(decision.present).to(device), decision.next_state)
+    memory.clear(torch.from_numpy(np.flatnonzero(~decision.acting)).to(device))

@@ -1,0 +1,196 @@
+"""One training run in several processes, each with its own worlds, all with the same weights.
+
+`torchrun` starts the processes and tells each its rank in environment variables. A run in one process uses
+`SingleProcess`, whose methods change nothing.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import orjson
+import torch
+import torch.distributed
+from torch import nn
+
+from reinforcement_learning.processes import number_of_processes
+from user_error import UserError
+
+TIMEOUT = timedelta(minutes=30)
+Record = TypeVar("Record")
+
+
+class SingleProcess:
+    """The only process of its run.
+
+    Attributes:
+        rank: number of this process, from 0.
+        size: processes of the run.
+        leads: whether this process writes files and reports.
+    """
+
+    rank = 0
+    size = 1
+    leads = True
+
+    def same_weights(self, policy: nn.Module) -> None:
+        """Leave the weights as they are."""
+
+    def average(self, policy: nn.Module, scalars: Sequence[torch.Tensor], weight: int) -> None:
+        """Leave gradients and scalars as they are."""
+
+    def concatenate(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the rows."""
+        return rows
+
+    def total(self, number: int) -> int:
+        """Return the number."""
+        return number
+
+    def largest(self, number: int) -> int:
+        """Return the number."""
+        return number
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+
+class ProcessGroup:
+    """One of several processes: `gloo` carries between them what lies on CPUs, `nccl` what lies on GPUs.
+
+    All must call the same methods in the same order. Every method raises a `UserError` if another process has ended,
+    or has not answered for `TIMEOUT`.
+
+    Attributes:
+        rank: number of this process, from 0.
+        size: processes of the run.
+        leads: whether this process writes files and reports.
+    """
+
+    def __init__(self, device: torch.device):
+        """Meet the other processes.
+
+        Args:
+            device: of this process's network.
+
+        Raises:
+            UserError: they do not come, or the environment variables that `torchrun` sets are not whole.
+        """
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        try:
+            torch.distributed.init_process_group(
+                "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT
+            )
+        except (ValueError, RuntimeError) as error:
+            raise UserError(
+                f"the processes of this run cannot meet ({_first_line(error)}): start them with torchrun, see "
+                "docs/scaling.md"
+            ) from None
+        self.rank = torch.distributed.get_rank()
+        self.size = torch.distributed.get_world_size()
+        self.leads = self.rank == 0
+
+    def same_weights(self, policy: nn.Module) -> None:
+        """Give all processes the leader's weights, in place."""
+        with _others():
+            for tensor in policy.state_dict().values():
+                torch.distributed.broadcast(tensor, src=0)
+
+    @torch.no_grad()
+    def average(self, policy: nn.Module, scalars: Sequence[torch.Tensor], weight: int) -> None:
+        """Replace the policy's gradients and some scalars by their weighted means over all processes, in place."""
+        gradients = []
+        for parameter in policy.parameters():
+            if parameter.grad is None:  # another process may have used what this one did not
+                parameter.grad = torch.zeros_like(parameter)
+            gradients.append(parameter.grad)
+        tensors = [*gradients, *scalars]
+        flat = torch.cat([*(tensor.flatten() for tensor in tensors), gradients[0].new_ones(1)]) * weight
+        with _others():
+            torch.distributed.all_reduce(flat)
+        means = (flat[:-1] / flat[-1]).split([tensor.numel() for tensor in tensors])
+        for tensor, mean in zip(tensors, means, strict=True):
+            tensor.copy_(mean.view_as(tensor))
+
+    def concatenate(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the rows of all processes, by rank; each may bring another number of them, none too."""
+        own = rows.cpu()
+        counts = torch.zeros(self.size, dtype=torch.int64)
+        with _others():
+            torch.distributed.all_gather(list(counts.split(1)), torch.tensor([len(own)]))
+            padded = own.new_zeros((int(counts.max()), *own.shape[1:]))
+            padded[: len(own)] = own
+            everyones = [torch.empty_like(padded) for _ in range(self.size)]
+            torch.distributed.all_gather(everyones, padded)
+        joined = [each[:count] for each, count in zip(everyones, counts.tolist(), strict=True)]
+        return torch.cat(joined).to(rows.device)
+
+    def total(self, number: int) -> int:
+        """Add up over all processes."""
+        return int(self.concatenate(torch.tensor([number])).sum())
+
+    def largest(self, number: int) -> int:
+        """Return the largest over all processes."""
+        return int(self.concatenate(torch.tensor([number])).max())
+
+    def leave(self) -> None:
+        """Wait until all processes are done, and part: `torchrun` would end the others when the first one stops."""
+        self.total(0)
+        torch.distributed.destroy_process_group()
+
+
+Processes = SingleProcess | ProcessGroup
+ALONE = SingleProcess()
+
+
+def join_processes(device: torch.device) -> Processes:
+    """Meet the other processes of this run, if `torchrun` started any; from then on only the leader's prints appear.
+
+    Raises:
+        UserError: as `ProcessGroup`.
+    """
+    if number_of_processes() == 1:
+        return ALONE
+    processes = ProcessGroup(device)
+    if not processes.leads:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (stays open to the end)
+    return processes
+
+
+def leaders_text(text: str, processes: Processes) -> str:
+    """Return what the leader passed."""
+    return _concatenate_bytes(text.encode() if processes.leads else b"", processes).decode()
+
+
+def join_records(kind: type[Record], records: list[Record], processes: Processes) -> list[Record]:
+    """Return the records of all processes, by rank: a data class of numbers, texts and what JSON makes of them."""
+    if processes.size == 1:
+        return records
+    option = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY
+    lines = b"".join(orjson.dumps(record, option=option) for record in records)
+    return [kind(**orjson.loads(line)) for line in _concatenate_bytes(lines, processes).splitlines()]
+
+
+def _concatenate_bytes(own: bytes, processes: Processes) -> bytes:
+    rows = torch.from_numpy(np.frombuffer(own, dtype=np.uint8).copy())
+    return processes.concatenate(rows).numpy().tobytes()
+
+
+@contextlib.contextmanager
+def _others() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise UserError(
+            f"another process of this run ended or does not answer ({_first_line(error)}): its own message says why"
+        ) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]

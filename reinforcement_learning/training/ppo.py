@@ -1,0 +1,143 @@
+"""Proximal policy optimisation (Schulman et al. 2017) over segments of lives."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+
+from agent_zoo.base import RecurrentPolicy
+from reinforcement_learning.settings import TrainSettings
+from reinforcement_learning.training.data_parallel import ALONE, Processes
+from reinforcement_learning.training.rollout import Rollout
+from user_error import UserError
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Averages over the minibatches of an update.
+
+    Attributes:
+        policy: the clipped surrogate objective, negated.
+        value: half the squared error of the value estimate, clipped.
+        entropy: of all heads together, in nats.
+        approximate_kl: between the policy before and after, in nats (Schulman's k3 estimator).
+        clip_fraction: share of decisions whose probability ratio was clipped.
+        gradient_norm: before clipping.
+    """
+
+    policy: float
+    value: float
+    entropy: float
+    approximate_kl: float
+    clip_fraction: float
+    gradient_norm: float
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """Some segments of a rollout, longest first."""
+
+    rows: torch.Tensor
+    lengths: torch.Tensor
+    segments: torch.Tensor
+
+
+def update(
+    policy: RecurrentPolicy,
+    optimizer: torch.optim.Optimizer,
+    rollout: Rollout,
+    settings: TrainSettings,
+    generator: torch.Generator,
+    on_minibatch: Callable[[], None],
+    processes: Processes = ALONE,
+) -> Losses:
+    """Improve the policy on a rollout, in place.
+
+    With several processes each has a rollout of its own, and every minibatch is the union of theirs: gradients are
+    those that one process would have got from all its rows.
+
+    Args:
+        policy: the policy that collected the rollout.
+        optimizer: over the policy's parameters.
+        rollout: the decisions to learn from.
+        settings: of the algorithm.
+        generator: randomness of the minibatches, on the CPU.
+        on_minibatch: called before each minibatch; may raise to stop.
+        processes: of the run; all must call this with equal policies and settings.
+
+    Raises:
+        UserError: the loss or its gradient is not finite; the policy is left as it was before that minibatch.
+    """
+    steps = []
+    for _ in range(settings.update_epochs):
+        for minibatch in minibatches(rollout, settings, generator):
+            on_minibatch()
+            loss, losses = _losses(policy, rollout, minibatch, settings, processes)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            processes.average(policy, [loss.detach(), *losses.values()], weight=len(minibatch.rows))
+            norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), settings.max_gradient_norm)
+            step = {name: value.item() for name, value in losses.items()}
+            if not torch.isfinite(loss + norm):
+                raise UserError(
+                    f"training stopped: loss {loss.item()} or gradient norm {norm.item()} is not a finite number "
+                    f"({step}); the last checkpoint is good, try a lower --train.learning-rate"
+                )
+            optimizer.step()
+            steps.append({**step, "gradient_norm": norm.item()})
+    return Losses(**{name.name: float(np.mean([step[name.name] for step in steps])) for name in fields(Losses)})
+
+
+def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Generator) -> Iterator[Minibatch]:
+    """Deal all segments of a rollout, shuffled, into minibatches of about `minibatch_rows` full segments each.
+
+    How many there are depends on the settings alone, so that several processes can go through theirs together. None is
+    empty: a batch has at least as many segments as fit into it when full.
+    """
+    count = max(1, settings.batch_size // (settings.minibatch_rows * settings.bptt_horizon))
+    starts = torch.cumsum(rollout.lengths, 0) - rollout.lengths
+    for segments in torch.randperm(len(rollout.lengths), generator=generator).tensor_split(count):
+        longest_first = segments[torch.argsort(rollout.lengths[segments], descending=True, stable=True)]
+        lengths = rollout.lengths[longest_first]
+        shift = starts[longest_first] - (torch.cumsum(lengths, 0) - lengths)
+        positions = torch.repeat_interleave(shift, lengths) + torch.arange(int(lengths.sum()))
+        yield Minibatch(rollout.order[positions], lengths, longest_first)
+
+
+def _losses(
+    policy: RecurrentPolicy, rollout: Rollout, minibatch: Minibatch, settings: TrainSettings, processes: Processes
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return what to minimise, and scalars to report; all are means over this process's rows."""
+    device = next(policy.parameters()).device
+    rows = minibatch.rows
+    old_log_probability = rollout.log_probability[rows].to(device)
+    old_value = rollout.value[rows].to(device)
+    advantage = rollout.advantage[rows].to(device)
+    returns = advantage + old_value
+    distribution, value = policy.forward_segments(
+        rollout.observation.take(rows).to(device),
+        minibatch.lengths,
+        rollout.state.take(minibatch.segments.to(rollout.state.hidden.device)),
+    )
+    log_probability = distribution.log_probability(rollout.action[rows].to(device)).sum(dim=1)  # (rows,)
+    if settings.normalize_advantage:
+        everyones = processes.concatenate(advantage)
+        advantage = (advantage - everyones.mean()) / (everyones.std(correction=0) + 1e-8)
+    log_ratio = log_probability - old_log_probability
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - settings.clip_coefficient, 1 + settings.clip_coefficient)
+    policy_loss = -torch.min(advantage * ratio, advantage * clipped).mean()
+    value_near_old = old_value + (value - old_value).clamp(-settings.value_clip, settings.value_clip)
+    value_loss = 0.5 * torch.max((value - returns) ** 2, (value_near_old - returns) ** 2).mean()
+    entropy = distribution.entropy().sum(dim=1).mean()
+    loss = policy_loss + settings.value_coefficient * value_loss - settings.entropy_coefficient * entropy
+    with torch.no_grad():
+        outside = (ratio - 1).abs() > settings.clip_coefficient
+        return loss, {
+            "policy": policy_loss.detach(),
+            "value": value_loss.detach(),
+            "entropy": entropy.detach(),
+            "approximate_kl": ((ratio - 1) - log_ratio).mean(),
+            "clip_fraction": outside.float().mean(),
+        }

@@ -1,0 +1,105 @@
+"""The folder of a training run: settings, metrics, training curves, checkpoints, and what resuming needs."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import orjson
+from filelock import FileLock, Timeout
+
+from activation_store.files import make_folder, write_bytes, write_json
+from agent_zoo.checkpoint import SUFFIX
+from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings
+from user_error import UserError
+
+METRICS_FILE = "metrics.jsonl"
+CURVES_FILE = "curves.png"
+CHECKPOINTS_FOLDER = "checkpoints"
+TASK_WEIGHTS_FILE = "task_weights.json"
+STATE_FILE = "training_state.safetensors"
+LOCK_FILE = ".lock"
+
+
+def make_run_folder(folder: Path) -> None:
+    """Make the folder of a new run.
+
+    Raises:
+        UserError: it already holds a run, or cannot be made.
+    """
+    make_folder(folder)
+    if any(folder.iterdir()):
+        raise UserError(f"{folder} already holds a run: choose another name with -n, or go on with --resume")
+
+
+class RunFolder:
+    """Where a run keeps its record; `metrics.jsonl` is the record of truth, trackers only mirror it.
+
+    One process at a time holds a run: the lock goes with the process.
+    """
+
+    def __init__(self, folder: Path, hold: bool = True):
+        """Take hold of a folder that exists.
+
+        Args:
+            folder: of the run.
+            hold: whether to; of the processes of one run only the leader does, and the others write nothing.
+
+        Raises:
+            UserError: another process holds it.
+        """
+        self.folder = folder
+        if not hold:
+            return
+        self._lock = FileLock(folder / LOCK_FILE)
+        try:
+            self._lock.acquire(blocking=False)
+        except Timeout:
+            raise UserError(f"another process is training in {folder}: wait for it, or choose another name") from None
+
+    def write_settings(self, agent: str, settings: Settings, versions: dict[str, str]) -> None:
+        """Keep what the run was asked to do, and with which packages."""
+        content = orjson.loads(orjson.dumps(asdict(settings), default=str))
+        write_json(self.folder / RUN_SETTINGS_FILE, {"agent": agent, "settings": content, "versions": versions})
+
+    def append_metrics(self, metrics: dict[str, float]) -> None:
+        """Add one line to the metrics."""
+        line = orjson.dumps(metrics, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
+        with (self.folder / METRICS_FILE).open("ab") as file:
+            file.write(line)
+
+    def keep_metrics(self, updates: int) -> None:
+        """Drop what was recorded after the given number of updates: a killed run may have written ahead."""
+        path = self.folder / METRICS_FILE
+        if path.exists():
+            lines = path.read_bytes().splitlines(keepends=True)
+            write_bytes(path, b"".join(lines[:updates]))
+
+    def draw_curves(self) -> None:
+        """Draw the metrics so far; nothing before the first update."""
+        metrics = self.folder / METRICS_FILE
+        if metrics.exists() and metrics.stat().st_size:
+            from reinforcement_learning.training.curves import draw_curves
+
+            draw_curves(metrics, self.folder / CURVES_FILE)
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.folder / CHECKPOINTS_FOLDER
+
+    @property
+    def state_path(self) -> Path:
+        """The file from which the run can go on."""
+        return self.folder / STATE_FILE
+
+    @property
+    def task_weights(self) -> Path:
+        """The file of the tasks' sampling weights, which an automatic curriculum keeps up to date."""
+        return self.folder / TASK_WEIGHTS_FILE
+
+    def checkpoint_path(self, name: str, steps: int) -> Path:
+        """Return where the checkpoint after `steps` agent-steps belongs."""
+        return self.checkpoints / f"{name}_{steps:010d}{SUFFIX}"
+
+    def stopped_path(self, name: str) -> Path:
+        """Return where the policy of a run that was stopped belongs."""
+        return self.folder / f"{name}_stopped{SUFFIX}"

@@ -1,0 +1,52 @@
+"""What is reported about the lives that ended: averages with their units, under the names that metrics.jsonl uses."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from reinforcement_learning.game.life import CAUSES_OF_DEATH, EVENTS, Life
+
+
+def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
+    """Summarise the lives that ended, one vote a life.
+
+    Returns:
+        Nothing if no life ended, otherwise
+
+        - `lives/ended`: how many;
+        - `lives/ticks`, `lives/ticks_median`, `lives/ticks_lower_quartile`, `lives/ticks_upper_quartile`: how long they
+          lasted, in ticks;
+        - `lives/total_reward`: mean sum of rewards of a life;
+        - `lives/task_progress`: mean of the furthest that each came with its task, 0 to 1;
+        - `lives/task_completed`: share that reached 1;
+        - `lives/died`: share that died, rather than being alive when their episode ended;
+        - `lives/level`, `lives/gold`, `lives/players_killed`: means a life (see `Life`);
+        - `events/<KIND>`: how often an agent did this in its life, mean; kinds as the game names them;
+        - if any died, `death/<cause>`: share of deaths, which add up to 1.
+    """
+    if not lives:
+        return {}
+    ticks = np.array([life.ticks for life in lives])  # (L,)
+    lower, median, upper = np.quantile(ticks, (0.25, 0.5, 0.75))
+    events: Counter[str] = Counter()
+    for life in lives:
+        events.update(life.events)
+    return {
+        "lives/ended": len(lives),
+        "lives/ticks": float(ticks.mean()),
+        "lives/ticks_median": float(median),
+        "lives/ticks_lower_quartile": float(lower),
+        "lives/ticks_upper_quartile": float(upper),
+        **{f"lives/{name}": float(np.mean([getattr(life, name) for life in lives])) for name in _AVERAGED},
+        **{f"events/{kind}": events[kind] / len(lives) for kind in EVENTS.values()},
+        **_shares_of_deaths(lives),
+    }
+
+
+_AVERAGED = ("total_reward", "task_progress", "task_completed", "died", "level", "gold", "players_killed")
+
+
+def _shares_of_deaths(lives: Sequence[Life]) -> dict[str, float]:
+    causes = Counter(life.cause_of_death for life in lives if life.died)
+    return {f"death/{cause}": causes[cause] / causes.total() for cause in CAUSES_OF_DEATH} if causes else {}

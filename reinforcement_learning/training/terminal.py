@@ -1,0 +1,57 @@
+"""What training shows while it runs: a live panel on a terminal, a line for each update elsewhere."""
+
+from time import perf_counter
+
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+
+from reinforcement_learning.training.trainer import Metrics, Reports
+from reinforcement_learning.training.training_panel import training_panel, update_line
+
+
+class TrainingView:
+    """A live panel on a terminal, one line for each update elsewhere.
+
+    Enter it only once there is something to show: on a terminal the panel appears at once, and stays when it ends.
+    """
+
+    def __init__(self, total_agent_steps: int):
+        self.console = Console()
+        self.total = total_agent_steps
+        self.agent_steps = 0
+        self.metrics: Metrics = {}
+        self._first_steps: int | None = None  # a resumed run does not start at 0
+        self._start = perf_counter()
+        self._live = Live(console=self.console, get_renderable=self._panel, refresh_per_second=4)
+
+    def __enter__(self) -> "TrainingView":
+        self._start = perf_counter()
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self._live.stop()
+
+    @property
+    def reports(self) -> Reports:
+        """Callbacks for the trainer."""
+        return Reports(on_update=self._show_update, on_progress=self._advance)
+
+    def _advance(self, agent_steps: int) -> None:
+        if self._first_steps is None:
+            self._first_steps, self._start = agent_steps, perf_counter()
+        self.agent_steps = agent_steps
+
+    def _show_update(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        if not self.console.is_terminal:
+            self.console.print(update_line(metrics), highlight=False, soft_wrap=True)
+
+    def _panel(self) -> Panel:
+        seconds = perf_counter() - self._start
+        done = self.agent_steps - (self._first_steps or 0)
+        left = seconds / done * max(self.total - self.agent_steps, 0) if done else None
+        return training_panel(self.metrics, self.agent_steps, self.total, seconds, left)

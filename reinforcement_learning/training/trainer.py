@@ -1,0 +1,247 @@
+"""Trains one agent: collect, learn, report, until the steps are used up or somebody stops it."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import build_policy, save_checkpoint
+from reinforcement_learning.device import pick_device
+from reinforcement_learning.game.environment import Life, observation_layout
+from reinforcement_learning.game.episode_journal import EpisodeJournal
+from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.play.stepper import Player
+from reinforcement_learning.settings import Settings
+from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
+from reinforcement_learning.training.data_parallel import ALONE, Processes, join_records
+from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.rollout import Rollout, RolloutCollector
+from reinforcement_learning.training.run_folder import RunFolder
+from reinforcement_learning.training.statistics import life_statistics
+from reinforcement_learning.training.stop_signal import StopSignal
+from reinforcement_learning.training.tracking import Tracker
+from reinforcement_learning.training.training_state import TrainingState, optimizer_tensors, restore_optimizer
+from reinforcement_learning.untrained_info import untrained_info
+from user_error import UserError
+
+Metrics = dict[str, float]
+
+
+class _Stopped(Exception):
+    """Training was asked to stop; raised between two ticks or minibatches."""
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What training tells while it runs.
+
+    Attributes:
+        on_update: called with the metrics of each update.
+        on_progress: called with agent-steps so far, after each tick.
+    """
+
+    on_update: Callable[[Metrics], None]
+    on_progress: Callable[[int], None]
+
+
+def train(
+    name: str, agent: str, settings: Settings, maps: Path, run: RunFolder, tracker: Tracker, reports: Reports,
+    stop: StopSignal, state: TrainingState | None = None, processes: Processes = ALONE,
+) -> Path:  # fmt: skip
+    """Train an agent and return the policy's checkpoint, also when stopped early.
+
+    Args:
+        name: of the policy.
+        agent: folder in agent_zoo/.
+        settings: all of them, checked.
+        maps: a finished folder from `ensure_maps`.
+        run: where metrics and checkpoints go.
+        tracker: mirror of the metrics.
+        reports: what to call on progress.
+        stop: looked at between ticks and between minibatches.
+        state: where a run goes on; by default it begins.
+        processes: of this run; the one that leads writes and reports.
+
+    Raises:
+        UserError: the loss stopped being a finite number, or a worker process or another process of the run ended.
+    """
+    seeds = np.random.SeedSequence(settings.train.seed).generate_state(2 + processes.size)
+    torch.manual_seed(int(seeds[0]))
+    state = state.share(processes) if state else None
+    starts = state.worlds if state else first_episodes(settings.train.seed, settings.rollout.num_envs, processes.rank)
+    curriculum = start_curriculum(settings, run.task_weights, state.curriculum if state else {})
+    weights_file = run.task_weights if curriculum else None
+    worlds = make_worlds(
+        agent, settings.env, settings.task, settings.rollout, maps, starts, weights_file, settings.reward
+    )
+    try:
+        training = _Training(
+            name, agent, settings, worlds, EpisodeJournal(starts), curriculum, run, tracker, reports, stop, processes,
+            seeds,
+        )  # fmt: skip
+        training.start(state)
+        return training.run_to_end()
+    except UserError as error:
+        raise UserError(f"{error}; checkpoints so far: {run.checkpoints}") from None
+    finally:
+        worlds.close()
+
+
+class _Training:
+    def __init__(
+        self, name: str, agent: str, settings: Settings, worlds: Any, journal: EpisodeJournal,
+        curriculum: AutomaticCurriculum | None, run: RunFolder, tracker: Tracker, reports: Reports, stop: StopSignal,
+        processes: Processes, seeds: np.ndarray,
+    ):  # fmt: skip
+        self.name, self.settings, self.run, self.tracker = name, settings, run, tracker
+        self.curriculum = curriculum
+        self.reports, self.stop, self.processes = reports, stop, processes
+        self.info = untrained_info(agent, settings, observation_layout(worlds.driver_env))
+        device = pick_device(settings.train.device)
+        self.policy: RecurrentPolicy = build_policy(self.info).to(device)
+        processes.same_weights(self.policy)
+        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=settings.train.learning_rate, eps=1e-5)
+        self.stopwatch = Stopwatch()
+        self.journal = journal
+        self.player = Player(worlds, self.policy, self.info.layout, self.stopwatch, journal)
+        self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
+        self.collector = RolloutCollector(
+            self.player,
+            torch.Generator(device).manual_seed(int(seeds[2 + processes.rank])),
+            settings.train.bptt_horizon,
+            settings.train.gamma,
+            settings.train.gae_lambda,
+        )
+        self.steps = 0
+        self.updates = 0
+
+    def start(self, state: TrainingState | None) -> None:
+        """Take the worlds to their start, and all else to where the state says."""
+        self.player.reset()
+        if state is None:
+            self._save_checkpoint()
+            return
+        self.steps, self.updates = state.steps, state.updates
+        self.policy.load_state_dict(state.policy)
+        restore_optimizer(self.optimizer, state.optimizer)
+        everyone = torch.arange(self.player.slots, device=self.player.device)
+        self.player.memory.put(everyone, state.memory.to(self.player.device))
+        self.collector.generator.set_state(state.action_random[0])
+        self.minibatch_generator.set_state(state.minibatch_random)
+
+    def run_to_end(self) -> Path:
+        """Train until the steps are used up, or somebody stops it, and return the policy's checkpoint."""
+        train = self.settings.train
+        latest = self.run.checkpoint_path(self.name, self.steps)
+        try:
+            while self.steps < train.total_agent_steps:
+                reached = self._checkpoints_due()
+                self._update()
+                if self._checkpoints_due() > reached:
+                    latest = self._save_checkpoint()
+                self._save_state()
+        except _Stopped:
+            latest = self._save_checkpoint(self.run.stopped_path(self.name))
+        return latest
+
+    def _checkpoints_due(self) -> int:
+        """Checkpoints that should exist by now, beside the untrained one."""
+        train = self.settings.train
+        return train.num_checkpoints * min(self.steps, train.total_agent_steps) // train.total_agent_steps
+
+    def _save_state(self) -> None:
+        own = TrainingState(
+            steps=self.steps,
+            updates=self.updates,
+            policy=self.policy.state_dict(),
+            optimizer=optimizer_tensors(self.optimizer),
+            memory=self.player.memory,
+            action_random=self.collector.generator.get_state().unsqueeze(0),
+            minibatch_random=self.minibatch_generator.get_state(),
+            worlds=self.journal.starts(),
+            curriculum=self.curriculum.state() if self.curriculum else {},
+        )
+        everyones = own.joined(self.processes)
+        if self.processes.leads:
+            everyones.save(self.run.state_path)
+
+    def _update(self) -> None:
+        train = self.settings.train
+        start = perf_counter()
+        if train.anneal_learning_rate:
+            for group in self.optimizer.param_groups:
+                group["lr"] = train.learning_rate * max(0.0, 1 - self.steps / train.total_agent_steps)
+        learning_rate = self.optimizer.param_groups[0]["lr"]
+        rollout = self._collect()
+        with self.stopwatch.time("learning"):
+            losses = update(
+                self.policy, self.optimizer, rollout, train, self.minibatch_generator, self._stop_together,
+                self.processes,
+            )  # fmt: skip
+        decisions = self.processes.total(len(rollout))
+        self.steps += decisions
+        self.updates += 1
+        metrics = {
+            "agent_steps": self.steps,
+            "update": self.updates,
+            "learning_rate": learning_rate,
+            **{f"loss/{key}": value for key, value in asdict(losses).items()},
+            "loss/explained_variance": explained_variance(
+                self.processes.concatenate(rollout.advantage), self.processes.concatenate(rollout.value)
+            ),
+            **speed(decisions, perf_counter() - start, self.stopwatch.lap()),
+            **life_statistics(join_records(Life, rollout.lives, self.processes)),
+        }
+        if self.curriculum:
+            metrics |= self.curriculum.learn_and_save(rollout, self.run.task_weights)
+        if not self.processes.leads:
+            return
+        self.run.append_metrics(metrics)
+        self.tracker.log(metrics)
+        self.reports.on_update(metrics)
+
+    def _collect(self) -> Rollout:
+        """Collect this process's part of the batch, then stop if any process was told to."""
+        try:
+            rollout = self.collector.collect(self.settings.train.batch_size, self._on_tick)
+        except (_Stopped, UserError):
+            if not self.stop:  # a worker process may have heard the signal before us, and ended
+                raise
+        self._stop_together()
+        return rollout
+
+    def _on_tick(self, decisions: int) -> None:
+        self.reports.on_progress(self.steps + decisions * self.processes.size)  # the others are about as far
+        if self.stop:
+            raise _Stopped
+
+    def _stop_together(self) -> None:
+        number = self.processes.largest(self.stop.received or 0)
+        if number:
+            self.stop.received = number
+            raise _Stopped
+
+    def _save_checkpoint(self, path: Path | None = None) -> Path:
+        path = path or self.run.checkpoint_path(self.name, self.steps)
+        if self.processes.leads:
+            save_checkpoint(path, self.policy, replace(self.info, steps=self.steps))
+            self.run.draw_curves()
+        return path
+
+
+def speed(decisions: int, seconds: float, phases: dict[str, float]) -> Metrics:
+    """Agent-steps per second, and the share of the time that each phase took."""
+    shares = {f"time/{phase}": spent / seconds for phase, spent in sorted(phases.items())}
+    return {"agent_steps_per_second": decisions / seconds, **shares}
+
+
+def explained_variance(advantage: torch.Tensor, value: torch.Tensor) -> float:
+    """Share of the variance of the returns that the value estimate explains; at most 1, 0 for a constant."""
+    variance = (advantage + value).var(correction=0)
+    return float(1 - advantage.var(correction=0) / variance) if variance > 0 else 0.0

@@ -1,0 +1,26 @@
+"""What a checkpoint of an agent will say of it, before its first step."""
+
+from dataclasses import asdict
+
+from agent_zoo.checkpoint import CheckpointInfo
+from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.settings import Settings
+from reinforcement_learning.versions import versions
+
+
+def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) -> CheckpointInfo:
+    """Describe an agent that these settings would train, before its first step."""
+    world = {name: value for name, value in asdict(settings.env).items() if name != "maps_dir"}
+    task = {name: value for name, value in asdict(settings.task).items() if name != "embeddings_dir"}
+    return CheckpointInfo(
+        agent=agent,
+        policy_arguments={"hidden_size": settings.policy.hidden_size},
+        recurrent_arguments={"layers": settings.policy.lstm_layers},
+        layout=layout,
+        task=task,
+        environment=world,
+        steps=0,
+        seed=settings.train.seed,
+        versions=versions(),
+        reward=asdict(settings.reward),
+    )

@@ -1,0 +1,191 @@
+"""From a dump to what probes work on: inputs, targets, and the world that each record comes from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.reader import Progress, read_dump, read_metadata
+from activation_store.schema import LIFE_KEY, DumpMetadata, Records
+from analysis.features.matrix import check_unbroken
+from analysis.features.observed import Observed
+from analysis.features.registry import EXTENDED_FEATURES
+from analysis.lives import Lives
+from representation.probes.inputs import HISTORY, OBSERVATION, Input
+from representation.probes.observation import as_seen, digest, last_observations, whole_view
+from representation.probes.target import Target
+from user_error import UserError
+
+FEWEST_WORLDS = 3
+"""One to test on, one to choose the regularisation on, one to fit on."""
+
+_UNKNOWN_MAP = -1
+
+
+@dataclass(frozen=True, eq=False)
+class ProbeData:
+    """What the probes of one dump work on. B records, T targets, G given variables, W worlds.
+
+    Attributes:
+        inputs: name -> (B, columns) float32.
+        targets: (B, T) float64, NaN where a target does not apply.
+        given: variables to hold against the memory, (B, G) float64.
+        world: the world of each record, (B,) int64 in [0, W): its map, or its episode.
+        lives: of the records.
+        by_map: whether worlds are maps; otherwise they are episodes, and maps may come again in another one.
+        networks: other networks' memories on the same stream, layer -> (B, units) float32.
+    """
+
+    inputs: dict[str, np.ndarray]
+    targets: np.ndarray
+    given: np.ndarray
+    world: np.ndarray
+    lives: Lives
+    by_map: bool
+    networks: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.world)
+
+    @property
+    def worlds(self) -> int:
+        """How many there are."""
+        return int(self.world.max()) + 1
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to take from a dump.
+
+    Attributes:
+        inputs: to build, of which the dump has the layers.
+        targets: to compute.
+        given: variables to hold against the memory.
+        history: observations in the input `history`, the present one among them, from 1.
+        subsample: keep the first record of each life and every so many-th after it.
+        networks: further layers to keep.
+    """
+
+    inputs: tuple[Input, ...]
+    targets: tuple[Target, ...]
+    given: tuple[Target, ...]
+    history: int
+    subsample: int
+    networks: tuple[str, ...] = ()
+
+
+def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = None) -> ProbeData:
+    """Read a dump, episode by episode, and keep only what probes need.
+
+    Raises:
+        UserError: the dump cannot be read, lacks ticks or a column that a target needs, or has too few episodes.
+    """
+    metadata = read_metadata(folder)
+    check_enough_episodes(folder, metadata)
+    parts, identities, maps = [], [], []
+    for records in _episodes(folder, metadata, wanted, progress):
+        seen = Observed(records, metadata)
+        check_unbroken(seen, [feature for feature in EXTENDED_FEATURES if feature.over_time][:1])
+        kept = _thinned(seen.lives, wanted.subsample)
+        parts.append({name: values[kept] for name, values in _computed(seen, wanted).items()})
+        identities.append(np.stack([getattr(records, name)[kept] for name in LIFE_KEY], axis=1))
+        maps.append(records.columns.get("map", np.full(len(records), _UNKNOWN_MAP))[kept])
+    columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+    identity = np.concatenate(identities)
+    episode = identity[:, LIFE_KEY.index("episode")]
+    _check_enough(folder, len(np.unique(episode)))
+    world, by_map = _worlds(episode, np.concatenate(maps))
+    return ProbeData(
+        inputs={each.name: _varying(columns.pop(each.name)) for each in wanted.inputs},
+        targets=columns.pop("targets"),
+        given=columns.pop("given"),
+        world=world,
+        lives=_lives(identity),
+        by_map=by_map,
+        networks={layer: columns.pop(f"network/{layer}") for layer in wanted.networks},
+    )
+
+
+def check_enough_episodes(folder: Path, metadata: DumpMetadata) -> None:
+    """Refuse a dump that cannot be split, before it is read; an imported one may not say how many episodes it holds.
+
+    Raises:
+        UserError: there are fewer than three episodes.
+    """
+    if metadata.episodes or metadata.format == "parquet":
+        _check_enough(folder, len(metadata.episodes) or len(metadata.files))
+
+
+def _check_enough(folder: Path, episodes: int) -> None:
+    if episodes < FEWEST_WORLDS:
+        raise UserError(
+            f"{folder} holds {episodes} episode{'s' * (episodes != 1)}: probes are fitted, tuned and tested on "
+            f"different ones, so they need {FEWEST_WORLDS}, better 8 or more: extract again with --episodes 8"
+        )
+
+
+def _episodes(folder: Path, metadata: DumpMetadata, wanted: Wanted, progress: Progress | None) -> Iterator[Records]:
+    """Read one episode after the other where that is cheap; a JSON dump is small and read once."""
+    layers = list(dict.fromkeys([layer for each in wanted.inputs for layer in each.layers] + list(wanted.networks)))
+    columns = [name for name in metadata.columns if name not in ("legal", "logits")]
+    if metadata.format == "json":
+        records = read_dump(folder, layers=layers, columns=columns, leave_out=["tables"], progress=progress)
+        for episode in np.unique(records.episode):
+            yield records.take(records.episode == episode)
+        return
+    numbers = sorted(file.episode for file in metadata.files.values() if file.episode is not None)
+    for done, episode in enumerate(numbers):
+        yield read_dump(folder, layers=layers, columns=columns, leave_out=["tables"], episodes=[episode])
+        if progress:
+            progress((done + 1) / len(numbers))
+
+
+def _computed(seen: Observed, wanted: Wanted) -> dict[str, np.ndarray]:
+    """Return inputs, targets and given variables of every tick, by name."""
+    records, nothing = seen.records, np.empty((len(seen), 0))
+    columns = {
+        "targets": np.column_stack([nothing, *(target.compute(seen).astype(np.float64) for target in wanted.targets)]),
+        "given": np.column_stack([nothing, *(target.compute(seen).astype(np.float64) for target in wanted.given)]),
+        **{f"network/{layer}": records.activations[layer] for layer in wanted.networks},
+    }
+    names = {each.name for each in wanted.inputs}
+    for each in wanted.inputs:
+        if each.layers:
+            columns[each.name] = np.concatenate([records.activations[layer] for layer in each.layers], axis=1)
+    if names & {OBSERVATION, HISTORY}:
+        shown = as_seen(records, seen.metadata)
+        gist = digest(shown)
+        columns[OBSERVATION] = np.concatenate([gist, whole_view(shown)], axis=1)
+        if HISTORY in names:
+            past = last_observations(gist, seen.lives, wanted.history - 1)
+            columns[HISTORY] = np.concatenate([columns[OBSERVATION], past], axis=1)
+        columns = {name: values for name, values in columns.items() if name != OBSERVATION or OBSERVATION in names}
+    return columns
+
+
+def _thinned(lives: Lives, subsample: int) -> np.ndarray:
+    """Return the records kept, in order of lives and ticks, (kept,) int64."""
+    rank = np.arange(len(lives.order)) - np.repeat(lives.starts, lives.lengths)
+    return lives.order[rank % subsample == 0]
+
+
+def _varying(values: np.ndarray) -> np.ndarray:
+    """Leave out columns that are the same in every record: they tell nothing."""
+    varies = np.ptp(values, axis=0) > 0
+    return values if varies.all() else values[:, varies]
+
+
+def _worlds(episode: np.ndarray, map_number: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Number the worlds: maps where they are known and there are enough of them, else episodes."""
+    by_map = len(np.unique(map_number)) >= FEWEST_WORLDS and _UNKNOWN_MAP not in map_number
+    _, world = np.unique(map_number if by_map else episode, return_inverse=True)
+    return world.astype(np.int64), by_map
+
+
+def _lives(identity: np.ndarray) -> Lives:
+    """Find the lives among records of which each life's lie together, in order of ticks: (B, key) to lives."""
+    begins = np.ones(len(identity), bool)
+    begins[1:] = (np.diff(identity, axis=0) != 0).any(axis=1)
+    starts = np.flatnonzero(begins)
+    return Lives(np.cumsum(begins) - 1, np.arange(len(identity)), starts, np.diff(starts, append=len(identity)))

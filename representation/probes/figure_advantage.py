@@ -1,0 +1,98 @@
+"""The headline: what a memory tells beyond everything that its input tells."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis.figures.style import cluster_colour, new_figure, style, title
+from representation.probes.inputs import INPUTS
+from representation.probes.report import AUC, R_SQUARED, AdvantageRow, DumpReport
+
+LEVEL = 0.05
+"""False discovery rate at which an advantage counts."""
+
+_INCHES_A_TARGET = 0.17
+_INCHES_A_MARK = 0.07
+_DUMPS_AT_MOST = 6
+_WIDEST = 1.05
+_MEASURES = {R_SQUARED: "advantage in R2", AUC: "advantage in AUC"}
+_TITLES = {each.name: each.title for each in INPUTS}
+
+
+def probe_advantage(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
+    """Draw the advantage of one memory and kind of probe for every target, a colour for each dump.
+
+    Filled marks are advantages that survive the correction for many targets. Of many dumps the last ones are drawn.
+    """
+    shown = reports[-_DUMPS_AT_MOST:]
+    rows = [[r for r in report.advantages if (r.memory, r.probe) == (memory, probe)] for report in shown]
+    names = {kind: _probed(rows, kind) for kind in _MEASURES}
+    with style():
+        tallest = max(1, *(len(each) for each in names.values()))
+        figure = new_figure(11, 2.2 + tallest * (_INCHES_A_TARGET + _INCHES_A_MARK * len(shown)))
+        for axes, (kind, label) in zip(figure.subplots(1, 2), _MEASURES.items(), strict=True):
+            _draw(axes, rows, names[kind], label)
+            axes.set_ylim(tallest - 0.5, -0.5)
+        text = (
+            f"Score of the {probe} probe of {_TITLES[memory]} minus the best of all baselines "
+            f"({', '.join(_baselines(shown))}), on worlds held out; 95% intervals over worlds; filled: above 0 with a "
+            f"false discovery rate of {LEVEL:.0%}"
+        )
+        figure.suptitle(title("What the memory knows that its input does not say", text, 125))
+        marks = [
+            Line2D([], [], marker="o", linestyle="none", color=cluster_colour(i), label=each.name.replace("$", r"\$"))
+            for i, each in enumerate(shown)
+        ]
+        figure.legend(handles=marks, loc="outside lower center", ncols=min(3, len(marks)))
+    return figure
+
+
+def _probed(rows: Sequence[Sequence[AdvantageRow]], measure: str) -> list[str]:
+    return list(
+        dict.fromkeys(r.target for each in rows for r in each if r.measure == measure and r.advantage is not None)
+    )
+
+
+def _draw(axes: Axes, rows: Sequence[Sequence[AdvantageRow]], names: Sequence[str], label: str) -> None:
+    if not names:
+        axes.axis("off")
+        axes.text(0.5, 0.5, "no such target\ncould be probed", ha="center", va="center", transform=axes.transAxes)
+        return
+    apart = 0.8 / len(rows)
+    for number, each in enumerate(rows):
+        shift = (number - (len(rows) - 1) / 2) * apart
+        for row in each:
+            if row.target in names and row.advantage is not None:
+                _mark(axes, row, names.index(row.target) + shift, cluster_colour(number))
+    axes.axvline(0, color="#1a1a1a", linewidth=0.8, zorder=1)
+    for place in range(1, len(names), 2):
+        axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f4", zorder=0)
+    axes.set_yticks(range(len(names)), names)
+    ends = [
+        v for each in rows for r in each if r.target in names for v in (r.low, r.high, r.advantage) if v is not None
+    ]
+    low, high = max(-_WIDEST, min(ends)), min(_WIDEST, max(ends))
+    axes.set_xlim(min(low, -0.02) - 0.02, max(high, 0.02) + 0.02)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", linewidth=0.5, color="#dddddd")
+    axes.set_axisbelow(True)
+    axes.set_xlabel(label)
+
+
+def _mark(axes: Axes, row: AdvantageRow, place: float, colour: str) -> None:
+    assert row.advantage is not None
+    if row.low is not None and row.high is not None:
+        axes.hlines(place, row.low, row.high, color=colour, linewidth=1.2, zorder=2)
+    found = row.q is not None and row.q < LEVEL and row.advantage > 0
+    axes.plot(
+        np.clip(row.advantage, -_WIDEST, _WIDEST), place, "o", markersize=4.5, markeredgecolor=colour,
+        markerfacecolor=colour if found else "white", zorder=3,
+    )  # fmt: skip
+
+
+def _baselines(reports: Sequence[DumpReport]) -> list[str]:
+    there = {name for report in reports for name in report.inputs}
+    return [each.title for each in INPUTS if each.kind == "baseline" and each.name in there]

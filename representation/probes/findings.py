@@ -1,0 +1,107 @@
+"""What the probes of one dump found: scores, advantages and selectivity, with intervals and tests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.statistics.inference import false_discovery
+from representation.probes.inference import Estimates, Resamples
+from representation.probes.inputs import Input
+from representation.probes.probing import Probed
+from representation.probes.scores import Losses
+
+Key = tuple[str, str]
+"""A kind of probe and the name of an input."""
+
+
+@dataclass(frozen=True)
+class Advantage:
+    """What a memory's probe scores beyond the best of all baselines, of every target.
+
+    Attributes:
+        estimates: (T,) each.
+        q: p-values corrected over the targets, (T,).
+        best: the baseline that scored best, a probe and an input; None where nothing was probed.
+        bias: how far the bootstrap's mean lies from the value, (T,): the best of several noisy baselines looks better
+            than any is, so this is negative where it matters, and the advantage errs towards too little.
+    """
+
+    estimates: Estimates
+    q: np.ndarray
+    best: tuple[Key | None, ...]
+    bias: np.ndarray
+
+
+@dataclass(frozen=True)
+class Selectivity:
+    """What a memory's probe scores beyond the same probe of the control task, of every target, (T,) each."""
+
+    estimates: Estimates
+    q: np.ndarray
+    control: np.ndarray
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything by probe and input; advantage and selectivity for memories only."""
+
+    scores: dict[Key, Estimates]
+    advantages: dict[Key, Advantage]
+    selectivities: dict[Key, Selectivity]
+
+
+def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chance: np.ndarray) -> Findings:
+    """Compare memories with baselines and with control tasks.
+
+    A memory's probe of one kind has to beat the baselines' probes of every kind.
+
+    Args:
+        probed: losses of all probes.
+        inputs: that were probed.
+        resamples: of the worlds.
+        chance: score of knowing nothing, (T,).
+    """
+    memories = {each.name for each in inputs if each.kind == "memory"}
+    drawn = {key: losses.resampled(resamples.weights) for key, losses in probed.losses.items()}
+    baselines = [key for key in drawn if key[1] not in memories]
+    scores = {key: _score(probed.losses[key], drawn[key], resamples, chance) for key in drawn}
+    wanted = [key for key in drawn if key[1] in memories]
+    advantages = {key: _advantage(key, baselines, probed, drawn, resamples) for key in wanted if baselines}
+    selectivities = {key: _selectivity(key, probed, drawn[key], resamples) for key in wanted}
+    return Findings(scores, advantages, selectivities)
+
+
+def _score(losses: Losses, drawn: np.ndarray, resamples: Resamples, chance: np.ndarray) -> Estimates:
+    found = resamples.estimate(losses.score - chance, drawn - chance, _informative(losses))
+    return Estimates(losses.score, found.low + chance, np.minimum(found.high + chance, 1.0), found.p)
+
+
+def _advantage(
+    key: Key, baselines: Sequence[Key], probed: Probed, drawn: dict[Key, np.ndarray], resamples: Resamples
+) -> Advantage:
+    own = probed.losses[key]
+    others = np.stack([probed.losses[each].score for each in baselines])  # (baselines, T)
+    value = own.score - others.max(axis=0)
+    # The best baseline is chosen anew in every resample, so that its choice widens the interval too.
+    differences = drawn[key] - np.stack([drawn[each] for each in baselines]).max(axis=0)
+    estimates = resamples.estimate(value, differences, _informative(own))
+    known = np.isfinite(value)
+    best = tuple(
+        baselines[place] if there else None
+        for place, there in zip(np.where(known, others, 0).argmax(axis=0), known, strict=True)
+    )
+    bias = np.where(known, np.where(np.isfinite(differences), differences, value).mean(axis=0) - value, np.nan)
+    return Advantage(estimates, false_discovery(estimates.p), best, bias)
+
+
+def _selectivity(key: Key, probed: Probed, drawn: np.ndarray, resamples: Resamples) -> Selectivity:
+    own, control = probed.losses[key], probed.controls[key]
+    estimates = resamples.estimate(
+        own.score - control.score, drawn - control.resampled(resamples.weights), _informative(own)
+    )
+    return Selectivity(estimates, false_discovery(estimates.p), control.score)
+
+
+def _informative(losses: Losses) -> np.ndarray:
+    return np.count_nonzero(losses.stake > 0, axis=0)

@@ -1,0 +1,234 @@
+"""All probes of one dump: every input and target, linear and not, and the control tasks of the memories."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from representation.probes.controls import shifted_within_lives
+from representation.probes.dataset import ProbeData
+from representation.probes.inputs import Input
+from representation.probes.ridge import Directions, Fitted, fit_ridge
+from representation.probes.scores import Losses, losses
+from representation.probes.splits import folds_of_worlds
+from representation.probes.target import Target
+
+LINEAR, MLP = "linear", "mlp"
+PROBES = (LINEAR, MLP)
+
+FEWEST_RECORDS = 20
+"""Records that must say yes, and no, for a yes-or-no target to be probed."""
+
+FEWEST_FOLDS = 3
+
+Report = Callable[[float], None]
+"""Told the share of the work done."""
+
+
+@dataclass(frozen=True)
+class Probed:
+    """How well the targets of one dump are predicted.
+
+    Attributes:
+        losses: (probe, input) -> what went wrong, world by world, in the order of the targets.
+        controls: likewise of the control tasks, for memories.
+        directions: memory -> linear read-outs of all targets, in the order of the targets.
+        reasons: why a target was not probed, None where it was.
+    """
+
+    losses: dict[tuple[str, str], Losses]
+    controls: dict[tuple[str, str], Losses]
+    directions: dict[str, Directions]
+    reasons: tuple[str | None, ...]
+
+    @property
+    def usable(self) -> np.ndarray:
+        """Which targets were probed, (T,) bool."""
+        return np.array([reason is None for reason in self.reasons], bool)
+
+
+def probe(
+    data: ProbeData,
+    targets: Sequence[Target],
+    inputs: Sequence[Input],
+    probes: Sequence[str],
+    seed: int,
+    report: Report,
+) -> Probed:
+    """Fit and cross-validate all probes of a dump.
+
+    Args:
+        data: of the dump.
+        targets: in the order of its columns.
+        inputs: that it holds.
+        probes: of `PROBES`.
+        seed: of the networks and the control tasks.
+        report: told how far it is.
+    """
+    fold = folds_of_worlds(data.world)[data.world]
+    reasons = tuple(why_not(target, values, fold) for target, values in zip(targets, data.targets.T, strict=True))
+    usable = np.array([reason is None for reason in reasons], bool)
+    task = Task(data, fold, np.array([target.yes_or_no for target in targets], bool), usable, seed)
+    real: dict[tuple[str, str], Losses] = {}
+    control: dict[tuple[str, str], Losses] = {}
+    directions: dict[str, Directions] = {}
+    jobs = [(kind, each) for each in inputs for kind in probes]
+    for done, (kind, each) in enumerate(jobs):
+        report(done / len(jobs))
+        twin = _same_as(each, inputs, data)
+        if twin is not None:
+            real[kind, each.name], control[kind, each.name] = real[kind, twin], control[kind, twin]
+            directions |= {each.name: directions[twin]} if kind == LINEAR else {}
+            continue
+        fitted = (task.linear if kind == LINEAR else task.networks)(data.inputs[each.name], each.kind == "memory")
+        real[kind, each.name] = task.losses(fitted.real, data.targets)
+        if each.kind == "memory":
+            control[kind, each.name] = task.losses(fitted.control, task.controls)
+            directions |= {each.name: fitted.directions} if fitted.directions else {}
+    return Probed(real, control, directions, reasons)
+
+
+def _same_as(one: Input, inputs: Sequence[Input], data: ProbeData) -> str | None:
+    """Return the earlier memory that holds the very same numbers: an LSTM's output is often what the decoder reads."""
+    for other in inputs:
+        if other.name == one.name:
+            return None
+        if one.kind == other.kind == "memory" and np.array_equal(data.inputs[one.name], data.inputs[other.name]):
+            return other.name
+    return None
+
+
+def why_not(target: Target, values: np.ndarray, fold: np.ndarray) -> str | None:
+    """Say why a target, (B,), cannot be probed on these folds, (B,); None if it can."""
+    applies = np.isfinite(values)
+    there = values[applies]
+    if not len(there):
+        return "applies to no record"
+    if np.ptp(there) == 0:
+        return f"is {there[0]:g} in every record"
+    if len(np.unique(fold[applies])) < FEWEST_FOLDS:
+        return f"applies in fewer than {FEWEST_FOLDS} parts of the split"
+    if target.yes_or_no:
+        for answer, says in (("yes", there > 0.5), ("no", there <= 0.5)):
+            parts = len(np.unique(fold[applies][says]))
+            if says.sum() < FEWEST_RECORDS or parts < FEWEST_FOLDS:
+                return f"only {says.sum()} records say {answer}, in {parts} parts of the split"
+        return None
+    varying = sum(np.ptp(there[fold[applies] == each]) > 0 for each in np.unique(fold[applies]))
+    return None if varying >= FEWEST_FOLDS else f"varies in only {varying} parts of the split"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What probes of one input said of records that they were not fitted to, (B, T) each, NaN where not applicable.
+
+    Attributes:
+        real: of the targets, in their units; of yes-or-no targets log-odds.
+        control: of the control tasks; empty unless asked for.
+        directions: linear read-outs fitted to all records; None for networks.
+    """
+
+    real: np.ndarray
+    control: np.ndarray
+    directions: Directions | None = None
+
+
+class Task:
+    """What is the same for all inputs of a dump: its targets, their controls, and how its records are split."""
+
+    def __init__(self, data: ProbeData, fold: np.ndarray, yes_or_no: np.ndarray, usable: np.ndarray, seed: int):
+        """Take the folds of records, (B,), and which targets are yes-or-no, and usable, (T,) bool each."""
+        self.data, self.fold, self.yes_or_no, self.seed = data, fold, yes_or_no, seed
+        self.alike = [
+            (rows, columns[usable[columns]])
+            for rows, columns in alike(np.isfinite(data.targets))
+            if usable[columns].any()
+        ]
+        self.usable = usable
+        self.controls = self._controls()
+
+    def _controls(self) -> np.ndarray:
+        """Shift targets within lives; one that does not apply everywhere among the records that it applies to."""
+        found = np.full(self.data.targets.shape, np.nan)
+        for rows, columns in self.alike:
+            lives = self.data.lives.of_records(rows)
+            here = np.ix_(rows, columns)
+            found[here] = shifted_within_lives(self.data.targets[here], lives, self.seed)
+        return found
+
+    def linear(self, x: np.ndarray, with_control: bool) -> Predictions:
+        """Fit and cross-validate linear probes of an input, (B, C): ridge or, for yes-or-no targets, logistic."""
+        targets = self.data.targets
+        real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
+        weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
+        for rows, columns in self.alike:
+            here, count = np.ix_(rows, columns), len(columns)
+            y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
+            ranked = np.tile(self.yes_or_no[columns], 1 + with_control)
+            fitted = fit_linear(x if rows.all() else x[rows], y, self.fold[rows], ranked)
+            real[here] = fitted.predicted[:, :count]
+            if with_control:
+                control[here] = fitted.predicted[:, count:]
+            found = fitted.directions
+            weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
+        return Predictions(real, control, Directions(weight, bias))
+
+    def networks(self, x: np.ndarray, with_control: bool) -> Predictions:
+        """Train and cross-validate networks on an input, (B, C); those of controls share nothing with the others."""
+        from representation.probes.mlp import fit_mlp
+
+        found = []
+        for y in (self.data.targets, self.controls)[: 1 + with_control]:
+            predicted = np.full(y.shape, np.nan)
+            columns = self.usable
+            if columns.any():
+                predicted[:, columns] = fit_mlp(x, y[:, columns], self.fold, self.yes_or_no[columns], self.seed)
+            found.append(predicted)
+        return Predictions(found[0], found[-1])
+
+    def losses(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
+        """Score predictions of targets or of their controls, (B, T) each."""
+        data = self.data
+        lost, stake = np.zeros((2, data.worlds, y.shape[1]))
+        for rows, columns in self.alike:
+            here = np.ix_(rows, columns)
+            mean = mean_of_the_rest(y[here], self.fold[rows])
+            part = losses(predicted[here], y[here], mean, data.world[rows], data.worlds, self.yes_or_no[columns])
+            lost[:, columns], stake[:, columns] = part.lost, part.stake
+        return Losses(lost, stake)
+
+
+def fit_linear(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray) -> Fitted:
+    """Fit and cross-validate ridge regressions and, of yes-or-no targets, logistic regressions with their penalties.
+
+    Args:
+        x: input, (B, C) float32.
+        y: targets, (B, T) float64, finite.
+        fold: of each record, (B,) int64, at least three.
+        yes_or_no: which targets are, (T,) bool.
+    """
+    ridge = fit_ridge(x, y, fold)
+    if not yes_or_no.any():
+        return ridge
+    from representation.probes.logistic import fit_logistic
+
+    logistic = fit_logistic(x, y[:, yes_or_no], fold, ridge.penalties.of_targets(yes_or_no))
+    ridge.predicted[:, yes_or_no] = logistic.predicted
+    ridge.directions.weight[:, yes_or_no] = logistic.directions.weight
+    ridge.directions.bias[yes_or_no] = logistic.directions.bias
+    return ridge
+
+
+def alike(applies: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Group targets that apply to the same records: (B, T) bool to pairs of rows, (B,) bool, and columns, int64."""
+    _, group = np.unique(np.packbits(applies, axis=0), axis=1, return_inverse=True)
+    columns = [np.flatnonzero(group.ravel() == number) for number in range(group.max(initial=-1) + 1)]
+    return [(applies[:, each[0]], each) for each in columns]
+
+
+def mean_of_the_rest(y: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Return for each record the mean over all other folds' records: what to guess without any input, (B, T)."""
+    counts = np.bincount(fold)
+    sums = np.stack([np.bincount(fold, weights=column) for column in y.T], axis=1)  # (folds, T)
+    rest = (sums.sum(axis=0) - sums) / (len(y) - counts)[:, None]
+    return rest[fold]

@@ -1,0 +1,245 @@
+"""What the probes of dumps found, row by row: for programs as JSON, for people and spreadsheets as tables."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from activation_store.schema import DumpMetadata
+from representation.probes.commonality import Commonality
+from representation.probes.dataset import ProbeData
+from representation.probes.findings import Findings
+from representation.probes.inputs import Input
+from representation.probes.probing import Probed
+from representation.probes.ridge import Directions
+from representation.probes.similarity import Similarity
+from representation.probes.target import Target
+
+R_SQUARED, AUC = "R2", "AUC"
+_CHECKPOINT = re.compile(r"(.+)_\d{10}")
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """How well one target is predicted from one input; all numbers are None where the target was not probed."""
+
+    dump: str
+    target: str
+    measure: str
+    probe: str
+    input: str
+    kind: str
+    score: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class AdvantageRow:
+    """What one memory tells of one target beyond the best baseline, and beyond its control task."""
+
+    dump: str
+    target: str
+    measure: str
+    probe: str
+    memory: str
+    score: float | None
+    best_baseline: str | None
+    best_baseline_probe: str | None
+    advantage: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    q: float | None
+    bias: float | None
+    control: float | None
+    selectivity: float | None
+    selectivity_low: float | None
+    selectivity_high: float | None
+    selectivity_p: float | None
+    selectivity_q: float | None
+
+
+@dataclass(frozen=True)
+class GivenRow:
+    """One part of the R squared of one target, once the given variables are known."""
+
+    dump: str
+    target: str
+    memory: str
+    part: str
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class CKARow:
+    """How alike two layers or networks are on one stream."""
+
+    dump: str
+    one: str
+    other: str
+    cka: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class DumpReport:
+    """All that was found in one dump.
+
+    Attributes:
+        name: the dump's folder.
+        policy: whose it is.
+        agent: the policy's kind.
+        steps_trained: agent-steps; None where nobody knows.
+        records: that were probed.
+        lives: that they belong to.
+        worlds: that were resampled and split.
+        worlds_are: "maps" or "episodes".
+        inputs: that were probed.
+        missing: inputs that were asked for and that the dump does not hold.
+        targets: name, unit, definition, measure, chance, and why it was not probed.
+        scores, advantages, given, cka: rows of the tables.
+    """
+
+    name: str
+    policy: str
+    agent: str
+    steps_trained: int | None
+    records: int
+    lives: int
+    worlds: int
+    worlds_are: str
+    inputs: tuple[str, ...]
+    missing: tuple[str, ...]
+    targets: tuple[dict[str, Any], ...]
+    scores: tuple[ScoreRow, ...]
+    advantages: tuple[AdvantageRow, ...]
+    given: tuple[GivenRow, ...]
+    cka: tuple[CKARow, ...]
+
+    @property
+    def training(self) -> str:
+        """The training run that the policy belongs to: a checkpoint's name without its agent-steps."""
+        found = _CHECKPOINT.fullmatch(self.policy)
+        return found[1] if found else self.policy
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, ready to be written as JSON."""
+        return asdict(self)
+
+
+def report_dump(
+    name: str, metadata: DumpMetadata, data: ProbeData, targets: Sequence[Target], wanted: Sequence[Input],
+    probed: Probed, found: Findings, given: dict[str, Commonality], similar: Sequence[Similarity],
+) -> DumpReport:  # fmt: skip
+    """Put into rows what was found in a dump."""
+    there = [each for each in wanted if each.name in data.inputs]
+    return DumpReport(
+        name=name,
+        policy=metadata.policy,
+        agent=metadata.agent,
+        steps_trained=metadata.steps_trained,
+        records=len(data),
+        lives=len(data.lives),
+        worlds=data.worlds,
+        worlds_are="maps" if data.by_map else "episodes",
+        inputs=tuple(each.name for each in there),
+        missing=tuple(each.name for each in wanted if each.name not in data.inputs),
+        targets=tuple(_describe(t, reason) for t, reason in zip(targets, probed.reasons, strict=True)),
+        scores=tuple(_score_rows(name, targets, {each.name: each.kind for each in there}, found)),
+        advantages=tuple(_advantage_rows(name, targets, found)),
+        given=tuple(_given_rows(name, targets, given)),
+        cka=tuple(CKARow(name, s.one, s.other, *map(_known, (s.value, s.low, s.high))) for s in similar),
+    )
+
+
+def measure(target: Target) -> str:
+    """Return the name of a target's score."""
+    return AUC if target.yes_or_no else R_SQUARED
+
+
+def chance(targets: Sequence[Target]) -> np.ndarray:
+    """Return the scores of knowing nothing, (T,) float64."""
+    return np.array([0.5 if target.yes_or_no else 0.0 for target in targets])
+
+
+def table(rows: Sequence[Any], kind: type) -> str:
+    """Return rows of a kind as tab-separated text with a line of names; what is unknown stays empty."""
+    names = [field.name for field in fields(kind)]
+    lines = ["\t".join(names), *("\t".join(_cell(getattr(row, name)) for name in names) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def directions_of(dump: str, targets: Sequence[Target], directions: dict[str, Directions]) -> dict[str, np.ndarray]:
+    """Return `DUMP/LAYER/TARGET/weight`, (units,), and `/bias`, (1,), float32: activation @ weight + bias predicts."""
+    found = {}
+    for layer, each in directions.items():
+        for column, target in enumerate(targets):
+            if np.isfinite(each.bias[column]):
+                prefix = f"{dump}/{layer}/{target.name}"
+                found[f"{prefix}/weight"] = np.ascontiguousarray(each.weight[:, column], dtype=np.float32)
+                found[f"{prefix}/bias"] = each.bias[column : column + 1].astype(np.float32)
+    return found
+
+
+def _describe(target: Target, reason: str | None) -> dict[str, Any]:
+    return {
+        "name": target.name,
+        "unit": target.unit,
+        "definition": target.definition,
+        "measure": measure(target),
+        "chance": 0.5 if target.yes_or_no else 0.0,
+        "not_probed_because": reason,
+    }
+
+
+def _score_rows(dump: str, targets: Sequence[Target], kinds: dict[str, str], found: Findings) -> Iterator[ScoreRow]:
+    for i, target in enumerate(targets):
+        for (probe, name), each in found.scores.items():
+            numbers = (_known(values[i]) for values in (each.value, each.low, each.high))
+            yield ScoreRow(dump, target.name, measure(target), probe, name, kinds[name], *numbers)
+
+
+def _advantage_rows(dump: str, targets: Sequence[Target], found: Findings) -> Iterator[AdvantageRow]:
+    for i, target in enumerate(targets):
+        for (probe, memory), own in found.selectivities.items():
+            beyond = found.advantages.get((probe, memory))
+            e = own.estimates
+            best = beyond.best[i] if beyond else None
+            yield AdvantageRow(
+                dump, target.name, measure(target), probe, memory,
+                _known(found.scores[probe, memory].value[i]),
+                best[1] if best else None,
+                best[0] if best else None,
+                *((_known(x[i]) for x in _numbers(beyond)) if beyond else [None] * 6),
+                *(_known(x[i]) for x in (own.control, e.value, e.low, e.high, e.p, own.q)),
+            )  # fmt: skip
+
+
+def _numbers(beyond: Any) -> tuple[np.ndarray, ...]:
+    e = beyond.estimates
+    return e.value, e.low, e.high, e.p, beyond.q, beyond.bias
+
+
+def _given_rows(dump: str, targets: Sequence[Target], given: dict[str, Commonality]) -> Iterator[GivenRow]:
+    for memory, split in given.items():
+        for i, target in enumerate(targets):
+            for part in fields(split):
+                e = getattr(split, part.name)
+                yield GivenRow(dump, target.name, memory, part.name, *(_known(x[i]) for x in (e.value, e.low, e.high)))
+
+
+def _known(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,92 @@
+"""How alike two networks or layers are on the same stream: debiased linear CKA, with lives as the units.
+
+Kornblith et al. 2019, "Similarity of neural network representations revisited", equation 4, with the unbiased estimator
+of HSIC of Song et al. 2012, "Feature selection via dependence maximization", equation 5. Records of one life resemble
+each other, which would make any two layers alike, so one record is drawn from each life, and the draws are averaged.
+"""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.lives import Lives
+from representation.probes.inference import CONFIDENCE
+
+_DRAWS = 20
+_FEWEST_THINGS = 4
+FEWEST_LIVES = 10
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """CKA of two layers with its interval, from a jackknife over worlds."""
+
+    one: str
+    other: str
+    value: float
+    low: float
+    high: float
+
+
+def similarities(layers: Mapping[str, np.ndarray], lives: Lives, world: np.ndarray, seed: int) -> list[Similarity]:
+    """Compare each pair of layers, (B, units) each, of the same records.
+
+    Args:
+        layers: by name.
+        lives: of the records.
+        world: of each record, (B,).
+        seed: of the draws.
+    """
+    if len(lives) < FEWEST_LIVES:
+        return []
+    rng = np.random.default_rng(seed)
+    draws = [lives.order[lives.starts + rng.integers(lives.lengths)] for _ in range(_DRAWS)]
+    found = []
+    for one, other in itertools.combinations(layers, 2):
+        value = _mean_cka(layers[one], layers[other], draws)
+        without = [
+            _mean_cka(layers[one], layers[other], [draw[world[draw] != each] for draw in draws])
+            for each in np.unique(world)
+        ]
+        reach = _jackknife_reach(np.array(without))
+        found.append(Similarity(one, other, value, value - reach, min(1.0, value + reach)))
+    return found
+
+
+def comparable(layers: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the layers of a dump worth comparing: the policy's own, and the hidden states of networks that watched."""
+    own = ("encoder_output", "lstm_hidden", "lstm_cell")
+    return tuple(name for name in layers if name in own or name.endswith("_lstm_hidden"))
+
+
+def debiased_cka(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the debiased linear CKA of two representations of the same N things, (N, units) each; NaN for N < 4."""
+    if len(x) < _FEWEST_THINGS:
+        return np.nan
+    x, y = (each - each.mean(axis=0) for each in (x.astype(np.float64), y.astype(np.float64)))
+    scale = np.sqrt(_unbiased_hsic(x, x) * _unbiased_hsic(y, y))
+    return float(_unbiased_hsic(x, y) / scale) if scale > 0 else np.nan
+
+
+def _unbiased_hsic(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the unbiased HSIC of linear kernels, computed from features: no (N, N) matrix is made."""
+    count = len(x)
+    own_x, own_y = (x**2).sum(axis=1), (y**2).sum(axis=1)  # the kernels' diagonals, which are left out
+    rows_x, rows_y = x @ x.sum(axis=0) - own_x, y @ y.sum(axis=0) - own_y
+    trace = ((x.T @ y) ** 2).sum() - own_x @ own_y
+    sums = rows_x.sum() * rows_y.sum() / ((count - 1) * (count - 2))
+    return float((trace + sums - 2 / (count - 2) * (rows_x @ rows_y)) / (count * (count - 3)))
+
+
+def _mean_cka(x: np.ndarray, y: np.ndarray, draws: list[np.ndarray]) -> float:
+    return float(np.mean([debiased_cka(x[draw], y[draw]) for draw in draws]))
+
+
+def _jackknife_reach(without: np.ndarray) -> float:
+    from scipy.stats import t
+
+    worlds = len(without)
+    variance = (worlds - 1) / worlds * ((without - without.mean()) ** 2).sum()
+    return float(np.sqrt(variance) * t.ppf((1 + CONFIDENCE) / 2, worlds - 1))

@@ -1,0 +1,114 @@
+"""The registry of targets: behavioural features, and what no observation shows; and their values for a dump.
+
+To add a target, add one entry to `HIDDEN`, or a feature to the registry of features.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+import numpy as np
+
+from analysis.features.feature import YES_OR_NO
+from analysis.features.observed import Observed
+from analysis.features.over_time import earlier
+from analysis.features.registry import EXTENDED_FEATURES
+from representation.probes.remembered_water import remembered_water
+from representation.probes.target import Target
+from user_error import UserError
+
+_NO_QUANTITY = ("nearest_npc_type",)
+"""Features whose numbers name kinds: neither more nor less, so no regression fits them."""
+
+OF_FEATURES = {f.name: Target.of(f) for f in EXTENDED_FEATURES if f.name not in _NO_QUANTITY}
+
+
+def _next_health_change(seen: Observed) -> np.ndarray:
+    lives, health = seen.lives, seen.own("health").astype(np.float64)
+    ordered = health[lives.order]
+    change = np.full(len(seen), np.nan)
+    change[lives.order[:-1]] = np.diff(ordered)
+    change[lives.order[lives.starts + lives.lengths - 1]] = np.nan  # the next record is another life's
+    return change
+
+
+def _from_spawn(axis: str) -> Target:
+    def compute(seen: Observed) -> np.ndarray:
+        now = seen.own(axis).astype(np.float64)
+        return now - earlier(now, seen.lives, len(seen))
+
+    side = {"row": "south", "col": "east"}[axis]
+    return Target(
+        f"{axis}s_from_spawn", "tiles", f"Tiles {side} of where the agent spawned; negative beyond it.", compute
+    )
+
+
+def _remembered(name: str, definition: str, axis: int | None) -> Target:
+    def compute(seen: Observed) -> np.ndarray:
+        way = remembered_water(seen)
+        return np.abs(way).max(axis=1) if axis is None else way[:, axis]
+
+    return Target(
+        name, "tiles", f"{definition} the nearest water that the agent saw earlier and sees no more.", compute
+    )
+
+
+HIDDEN = {
+    target.name: target
+    for target in (
+        Target(
+            "is_starving_or_dehydrated",
+            YES_OR_NO,
+            "The agent's food or its water is 0, which costs health.",
+            lambda seen: (seen.own("food") == 0) | (seen.own("water") == 0),
+        ),
+        Target(
+            "next_health_change",
+            "points",
+            "Change of the agent's health until its next tick; none in its last one.",
+            _next_health_change,
+        ),
+        _from_spawn("row"),
+        _from_spawn("col"),
+        _remembered("remembered_water_distance", "Tiles, diagonal steps counted as one, to", None),
+        _remembered("remembered_water_rows", "Tiles south to", 0),
+        _remembered("remembered_water_cols", "Tiles east to", 1),
+    )
+}
+"""Targets beyond the registry of features."""
+
+NOT_EVERYWHERE = tuple(name for name in HIDDEN if name.startswith(("next_", "remembered_")))
+"""Targets that are NaN where the question makes no sense."""
+
+TARGETS = OF_FEATURES | HIDDEN
+
+DEFAULT = (
+    "self_health", "self_food", "self_water", "ticks_since_eating", "ticks_since_drinking", "is_starving",
+    "is_dehydrated", "is_starving_or_dehydrated", "health_change", "next_health_change", "tick", "age", "self_row",
+    "self_col", "distance_to_centre", "distance_to_edge", "rows_from_spawn", "cols_from_spawn", "distance_to_spawn",
+    "displacement", "ticks_standing_still", "remembered_water_distance", "remembered_water_rows",
+    "remembered_water_cols", "distance_to_water", "distance_to_foilage", "n_water_tiles", "n_foilage_tiles",
+    "walkable_share", "is_beside_water", "n_visible_players", "n_visible_npcs", "distance_to_player",
+    "distance_to_npc", "n_aggressive_npcs", "n_stronger_npcs", "damage_taken", "is_attacked", "in_combat",
+    "ticks_since_combat", "max_combat_level", "max_harvesting_level", "self_gold", "n_inventory_items", "item_level",
+    "is_moving", "is_attacking", "is_using_item", "is_trading",
+)  # fmt: skip
+"""The body and its past first, then time and place, then what is in view, belongings and actions."""
+
+SETS = {"default": DEFAULT, "hidden": tuple(HIDDEN), "extended": tuple(TARGETS)}
+"""What can be asked for by one name."""
+
+
+def targets_named(names: Iterable[str]) -> tuple[Target, ...]:
+    """Return the targets of the given names or names of sets, each once, in the order in which they are named.
+
+    Raises:
+        UserError: there is no such target or set, or none is named.
+    """
+    wanted = [each for name in names for each in SETS.get(name, (name,))]
+    if unknown := [name for name in wanted if name not in TARGETS]:
+        likely = difflib.get_close_matches(unknown[0], [*TARGETS, *SETS], n=1)
+        hint = f"did you mean {likely[0]}? " if likely else ""
+        raise UserError(f"there is no target {unknown[0]!r}: {hint}docs/probes.md lists all; sets: {', '.join(SETS)}")
+    if not wanted:
+        raise UserError(f"no target is named: give names, or a set: {', '.join(SETS)}")
+    return tuple(TARGETS[name] for name in dict.fromkeys(wanted))

@@ -1,0 +1,70 @@
+"""Principal components and what they tell of behaviours, held to planted truth."""
+
+import numpy as np
+from scipy import stats
+
+from analysis.clusters.components import binned_profile, pearson_r, principal_components
+from analysis.lives import Lives
+
+
+def lives_of_lengths(*lengths: int) -> Lives:
+    sizes = np.array(lengths)
+    index = np.repeat(np.arange(len(sizes)), sizes)
+    return Lives(index, np.arange(len(index)), np.cumsum(sizes) - sizes, sizes)
+
+
+def test_components_and_scores_of_known_variance() -> None:
+    rng = np.random.default_rng(0)
+    activations = (100 + rng.normal(size=(4000, 6)) * np.sqrt([60.0, 25.0, 10.0, 3.0, 1.5, 0.5])).astype(np.float32)
+    components = principal_components(activations)
+    assert components.needed_for((0.5, 0.9, 0.99)) == {0.5: 1, 0.9: 3, 0.99: 5}
+    scores = components.scores(activations, 3)
+    np.testing.assert_allclose(np.abs(np.diag(components.directions)[:3]), 1, atol=0.01)
+    np.testing.assert_allclose(
+        scores, (activations - activations.mean(axis=0)) @ components.directions[:3].T, atol=1e-3
+    )
+    np.testing.assert_allclose(scores.var(axis=0), [60, 25, 10], rtol=0.1)
+
+
+def test_fewer_records_than_units() -> None:
+    activations = np.random.default_rng(0).normal(size=(5, 40)).astype(np.float32)
+    components = principal_components(activations)
+    assert components.directions.shape == (5, 40) and components.scores(activations, 4).shape == (5, 4)
+
+
+def test_pearson_r_is_that_of_scipy() -> None:
+    rng = np.random.default_rng(1)
+    scores, features = rng.normal(size=(50, 3)), rng.normal(size=(50, 4)) + 1e6
+    features[:, 1] += 5 * scores[:, 2]
+    features[:, 3] = 0.1
+    r = pearson_r(scores, features)
+    expected = [[stats.pearsonr(s, f).statistic for f in features.T[:3]] for s in scores.T]
+    np.testing.assert_allclose(r[:, :3], expected, atol=1e-9)
+    assert r[2, 1] > 0.9 and np.isnan(r[:, 3]).all()
+
+
+def test_profile_follows_the_feature() -> None:
+    rng = np.random.default_rng(5)
+    lives = lives_of_lengths(*[40] * 50)
+    score = rng.normal(size=2000)
+    profile = binned_profile(score, score**2, lives)
+    assert len(profile.mean) == 20
+    np.testing.assert_allclose(profile.mean[1:-1], profile.place[1:-1] ** 2, atol=0.05)
+    assert (np.diff(profile.place) > 0).all() and ((profile.low < profile.mean) & (profile.mean < profile.high)).all()
+
+
+def test_intervals_of_a_profile_count_lives_not_records() -> None:
+    """Each life has its own level, so its 50 records say no more than one; 95% intervals mostly hold the truth."""
+    lives = lives_of_lengths(*[50] * 40)
+    held = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        level = rng.normal(size=40)[lives.index]
+        profile = binned_profile(rng.normal(size=2000), level + 0.1 * rng.normal(size=2000), lives, bins=4)
+        held.append((profile.low < 0) & (profile.high > 0))
+    assert 0.88 < np.mean(held) < 0.99
+
+
+def test_profile_of_one_life_has_no_interval() -> None:
+    profile = binned_profile(np.arange(9.0), np.arange(9.0), lives_of_lengths(9))
+    assert len(profile.mean) == 9 and np.isnan(profile.low).all()

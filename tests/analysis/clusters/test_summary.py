@@ -1,0 +1,242 @@
+"""A summary says in words what its numbers say, and every number is there or has a reason why not."""
+
+import dataclasses
+import math
+
+import numpy as np
+import orjson
+import pytest
+
+from analysis.clusters.clustering import largest_first
+from analysis.clusters.residual_analysis import repeat_without
+from analysis.clusters.summarise import summarise
+from analysis.clusters.summary import Summary
+from analysis.clusters.summary_text import as_text, format_p
+from analysis.clusters.verdict import describe, verdict
+from analysis.features import FEATURES
+from analysis.lives import lives_of
+from analysis.terminal import verdict_lines
+from tests.planted import FIGHTING, Planted, planted_dump
+from tests.planted_summary import FAST, METHOD, planted_dataset, planted_summary, statistics_of
+
+PLANTED = planted_dump(agents=12, episodes=4, ticks=60)
+RECORDS = len(PLANTED.records)
+CASES = {
+    "normal": PLANTED.behaviour,
+    "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
+    "one cluster of everything": np.zeros(RECORDS, np.int64),
+    "100 clusters": np.arange(RECORDS) % 101 - 1,
+    "only noise": np.full(RECORDS, -1),
+    "one record each": np.where(np.arange(RECORDS) < 2, np.arange(RECORDS), -1),
+}
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    return planted_summary(PLANTED, largest_first(PLANTED.behaviour))
+
+
+def fighters(summary: Summary):
+    means = [cluster.effects[list(FEATURES).index(_named("is_attacking"))].mean for cluster in summary.clusters]
+    return summary.clusters[int(np.argmax(means))]
+
+
+def _named(name: str):
+    return next(feature for feature in FEATURES if feature.name == name)
+
+
+def test_the_planted_behaviour_survives_and_is_what_the_cluster_is_about(summary: Summary) -> None:
+    cluster = fighters(summary)
+    assert cluster.share == pytest.approx(np.mean(PLANTED.behaviour == FIGHTING), abs=0.01)
+    assert cluster.description.startswith("is_attacking more often (100% against 0%)")
+    survivors = {effect.name for effect in cluster.surviving}
+    assert "is_attacking" in survivors and not survivors & {"self_gold", "n_visible_npcs", "n_inventory_items"}
+    assert cluster.flagged == ()
+    attacking = next(effect for effect in cluster.effects if effect.name == "is_attacking")
+    assert (
+        attacking.q < 1e-3 and attacking.d_complement_low > 1 and attacking.episodes_agreeing == attacking.episodes == 4
+    )
+    assert cluster.persistence.same > cluster.persistence.chance_in_life + 0.2
+
+
+def test_the_verdict_comes_first_and_says_it_all(summary: Summary) -> None:
+    text = as_text(summary)
+    assert text.startswith("Verdict\n")
+    joined = " ".join(text.split("\n\n")[0].split())
+    for sentence in summary.verdict:
+        assert " ".join(sentence.split()) in joined
+    assert f"3 clusters hold {summary.coverage:.1%}" in joined
+    assert "stable over other seeds, on 100 records (adjusted Rand index 0.90" in joined
+    assert f"{summary.surviving} survive correction" in joined
+    assert "they resample the 4 episodes whole" in joined and "No confound is flagged" in joined
+    assert "nan" not in text
+    assert max(len(line) for line in text.splitlines() if line.startswith("  Cluster")) <= 120
+
+
+def test_counts_of_claims_add_up(summary: Summary) -> None:
+    effects = [effect for cluster in summary.clusters for effect in cluster.effects]
+    assert summary.tested + summary.untested == len(effects) == 3 * len(FEATURES)
+    assert summary.surviving == sum(effect.survives for effect in effects)
+    for effect in effects:
+        assert bool(effect.untested) == math.isnan(effect.p)
+        if effect.survives:
+            assert effect.q <= summary.method.level and effect.d_complement_low * effect.d_complement_high > 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_plain_json_and_text(name: str) -> None:
+    labels = largest_first(CASES[name])
+    summary = planted_summary(PLANTED, labels)
+    content = orjson.loads(orjson.dumps(summary.to_json()))
+    assert content["coverage"] + content["noise_share"] == pytest.approx(1)
+    assert len(content["clusters"]) == labels.max() + 1
+    text = as_text(summary)
+    assert ("No cluster was found" in text) == (labels.max() < 0)
+    assert " nan" not in text and "[nan" not in text
+
+    def numbers(value: object) -> list[float]:
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, list):
+            return [number for inner in value for number in numbers(inner)]
+        return [value] if isinstance(value, float) else []
+
+    assert np.isfinite(numbers(content)).all()
+
+
+@pytest.mark.parametrize("kept", ["one life", "one tick", "two lives"])
+def test_too_little_data_gives_nulls_with_a_reason(kept: str) -> None:
+    lives = lives_of(PLANTED.records)
+    chosen = {
+        "one life": lives.index == 3,
+        "two lives": lives.index < 2,
+        "one tick": PLANTED.records.tick == 5,
+    }[kept]
+    few = Planted(PLANTED.records.take(chosen), PLANTED.metadata, PLANTED.behaviour[chosen])
+    summary = planted_summary(few, largest_first(few.behaviour))
+    effects = [effect for cluster in summary.clusters for effect in cluster.effects]
+    assert effects and all(math.isnan(effect.p) and "lives do both" in effect.untested for effect in effects)
+    assert summary.surviving == 0
+    assert all(cluster.description == "no feature that survives correction" for cluster in summary.clusters)
+    assert "could not be tested" in as_text(summary)
+    for confound in summary.confounds:
+        assert confound.untold or math.isfinite(confound.share)
+    verdicts = " ".join(summary.verdict)
+    assert ("cannot be told: there are fewer than 6 lives" in verdicts) == (kept != "one tick")
+    assert ("No confound is flagged" in verdicts) == (kept == "one tick")
+    if kept == "one life":
+        assert "There are no intervals" in verdicts and "Intervals speak" not in verdicts
+        assert summary.stability.untold == "one life cannot be resampled"
+        assert all(math.isnan(effect.d_complement_low) for effect in effects)
+
+
+def test_constant_features_have_no_effect_and_no_test() -> None:
+    data = planted_dataset(PLANTED)
+    values = data.values.copy()
+    values[:, 2] = 0.1
+    data = dataclasses.replace(data, values=values)
+    labels = largest_first(PLANTED.behaviour)
+    summary = summarise(data, labels, statistics_of(data, labels), planted_seeds(), subsample=1, components={0.5: 1})
+    for cluster in summary.clusters:
+        effect = cluster.effects[2]
+        assert effect.d_complement == effect.d_baseline == 0 and math.isnan(effect.p) and not effect.survives
+
+
+def planted_seeds():
+    from analysis.statistics.stability import SeedStability
+
+    return SeedStability((), 0, "not tried")
+
+
+def test_a_flag_and_a_weak_clustering_are_said_out_loud() -> None:
+    early = largest_first(np.where(PLANTED.records.tick < 6, 0, -1))
+    summary = planted_summary(PLANTED, early)
+    assert "tick" in summary.clusters[0].flagged
+    assert any("but it marks tick" in sentence for sentence in summary.verdict)
+    assert any("Confounds are flagged: tick (cluster 0)" in sentence for sentence in summary.verdict)
+    shaky = dataclasses.replace(summary.stability, over_seeds=(0.1, 0.3))
+    assert any("UNSTABLE over other seeds" in line for line in verdict(dataclasses.replace(summary, stability=shaky)))
+
+
+def test_nothing_but_clusters_are_told_where_the_table_tells_them() -> None:
+    many = planted_summary(PLANTED, largest_first(CASES["100 clusters"]))
+    assert any(line.startswith("Cluster 12 and smaller ones") for line in many.verdict)
+    assert "smaller ones" not in verdict_lines(many) and verdict_lines(many).startswith("100 clusters hold")
+
+
+def test_thousands_are_written_in_full(summary: Summary) -> None:
+    effect = dataclasses.replace(
+        fighters(summary).effects[0], survives=True, mean=1023.6, complement_mean=51.25, d_complement=1.0
+    )
+    assert describe([effect], FEATURES[:1]).endswith("higher (1,024 against 51.2)")
+
+
+def test_the_strongest_effects_are_those_whose_size_is_written_beside_them(summary: Summary) -> None:
+    sizes = [abs(effect.d_complement) for effect in fighters(summary).strongest]
+    assert sizes == sorted((abs(effect.d_complement) for effect in fighters(summary).effects), reverse=True)[:5]
+    (everything,) = planted_summary(PLANTED, CASES["one cluster of everything"]).clusters
+    assert len(everything.strongest) == 5
+
+
+def test_small_clusters_that_dissolve_are_told_though_the_index_is_high(summary: Summary) -> None:
+    """The adjusted Rand index is that of the large clusters."""
+    assert not any("Not found again" in line for line in summary.verdict)
+    lost = (*summary.clusters[:-1], dataclasses.replace(summary.clusters[-1], jaccard=0.3))
+    told = verdict(dataclasses.replace(summary, clusters=lost))
+    assert any("Not found again in these bootstraps: cluster 2 (overlap below 0.5)." in line for line in told)
+
+
+def test_descriptions_leave_out_what_is_small_or_did_not_survive(summary: Summary) -> None:
+    effects = fighters(summary).effects
+    small = tuple(dataclasses.replace(effect, d_complement=0.05) for effect in effects)
+    assert describe(small, FEATURES) == "small differences only (|d| below 0.2)"
+    none = tuple(dataclasses.replace(effect, survives=False) for effect in effects)
+    assert describe(none, FEATURES) == "no feature that survives correction"
+
+
+def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
+    """The first two units follow the tick alone: without it, nothing of these clusters is left."""
+    tick = PLANTED.records.tick
+    activations = np.random.default_rng(0).normal(size=(RECORDS, 16)).astype(np.float32)
+    activations[:, 0] += 0.5 * tick
+    records = dataclasses.replace(PLANTED.records, activations={"action_decoder": activations})
+    data = planted_dataset(dataclasses.replace(PLANTED, records=records))
+    labels = largest_first(tick // 20)
+    plain = statistics_of(data, labels)
+    again = repeat_without(["tick"], data, labels, plain, METHOD, FAST)
+    assert again.result.variance_removed > 0.7 and again.result.adjusted_rand < 0.2
+    ticks = [claim for claim in again.result.claims if claim.feature == "tick"]
+    assert ticks and not any(claim.survives for claim in again.result.claims if claim.feature == "tick")
+    summary = summarise(
+        data, labels, plain, planted_seeds(), subsample=1, components={0.5: 1}, residualized=again.result
+    )
+    assert any("Without tick, which takes" in sentence for sentence in summary.verdict)
+    assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
+
+
+def test_regressing_out_what_has_no_part_in_them_leaves_them_as_they_are() -> None:
+    data = planted_dataset(PLANTED)
+    labels = METHOD.cluster(METHOD.embed(data.activations, seed=0))
+    again = repeat_without(["tick", "self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
+    assert again.result.variance_removed < 0.05 and again.result.adjusted_rand > 0.7
+    attacking = [claim for claim in again.result.claims if claim.feature == "is_attacking"]
+    assert attacking and all(claim.survives and claim.overlap > 0.7 for claim in attacking)
+
+
+def test_a_difference_is_not_found_again_in_another_cluster() -> None:
+    """Four random parts of each behaviour are no clusters: what is found overlaps each by a quarter at most."""
+    data = planted_dataset(PLANTED)
+    labels = largest_first(4 * PLANTED.behaviour + np.random.default_rng(0).integers(0, 4, RECORDS))
+    again = repeat_without(["self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
+    claims = [claim for claim in again.result.claims if claim.feature == "is_attacking"]
+    assert claims and all(0 < claim.overlap < 0.5 and abs(claim.d_after) > 0.5 for claim in claims)
+    assert not any(claim.survives for claim in claims)
+    summary = summarise(
+        data, labels, statistics_of(data, labels), planted_seeds(), subsample=1, components={0.5: 1},
+        residualized=again.result,
+    )  # fmt: skip
+    assert "and 0 of the" in summary.verdict[-1] and "no cluster like it" in as_text(summary)
+
+
+def test_p_values_are_written_shortly() -> None:
+    assert [format_p(value) for value in (0.0123, 0.0009, 1.0, float("nan"))] == ["0.012", "<0.001", "1.000", "n/a"]

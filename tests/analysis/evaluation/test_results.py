@@ -1,0 +1,120 @@
+"""The reader takes what evaluate.py and the original tools write, and refuses all else with one line."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.evaluation.held_out_tasks import TASK_NAMES
+from analysis.evaluation.protocol import check_comparable
+from analysis.evaluation.results import find_result_files, read_results
+from tests.planted_results import as_original, play, provenance, write
+from user_error import UserError
+
+RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
+for policy in RESULTS:
+    RESULTS[policy]["provenance"] = provenance("pvp", 1, 6)
+KEYS = [*RESULTS["one"], "new", "episode/new", TASK_NAMES[3]]
+
+
+def test_every_life_is_read_into_its_episode(tmp_path: Path) -> None:
+    one, _ = read_results(write(tmp_path, "eval_pvp_1.json", RESULTS))
+    assert (one.policy, one.mode, one.seed, one.episodes) == ("one", "pvp", 1, tuple(range(6)))
+    assert one.ticks.tolist() == RESULTS["one"]["length"]
+    assert one.ticks_episode.tolist() == RESULTS["one"]["episode/length"]
+    for place, name in enumerate(TASK_NAMES):
+        values, episodes = RESULTS["one"][name], RESULTS["one"][f"episode/{name}"]
+        for episode in range(6):
+            mine = [v for v, e in zip(values, episodes, strict=True) if e == episode]
+            assert (one.progress_lives[episode, place], one.progress_sum[episode, place]) == (len(mine), sum(mine))
+    assert one.provenance is not None and one.provenance.episodes == 6
+
+
+def test_an_original_file_gives_the_same_means(tmp_path: Path) -> None:
+    ours = read_results(write(tmp_path / "ours", "eval_pvp_1.json", RESULTS))
+    theirs = read_results(write(tmp_path / "theirs", "eval_pvp_1.json", {**as_original(RESULTS), "idle": {}}))
+    assert [run.policy for run in theirs] == ["one", "other"], "a policy without any results is none"
+    for mine, other in zip(ours, theirs, strict=True):
+        assert other.episodes is None and other.provenance is None
+        np.testing.assert_allclose(other.task_progress, mine.task_progress, rtol=1e-12)
+        np.testing.assert_array_equal(other.ticks, mine.ticks)
+        assert other.task_progress[0] == pytest.approx(np.mean(RESULTS[mine.policy][TASK_NAMES[0]]))
+
+
+def test_episode_numbers_may_have_gaps_and_any_order(tmp_path: Path) -> None:
+    shuffled = {key: value for key, value in RESULTS["one"].items() if key != "provenance"}
+    for key in [key for key in shuffled if key.startswith("episode/")]:
+        shuffled[key] = [100 - 7 * number for number in shuffled[key]]
+    (run,) = read_results(write(tmp_path, "eval_pve_3.json", {"one": shuffled}))
+    assert run.episodes == (65, 72, 79, 86, 93, 100)
+    (before, _) = read_results(write(tmp_path, "eval_pvp_1.json", RESULTS))
+    np.testing.assert_array_equal(run.progress_sum, before.progress_sum[::-1])
+
+
+def test_files_are_found_once_each(tmp_path: Path) -> None:
+    files = [write(tmp_path, f"eval_pvp_{seed}.json", RESULTS) for seed in (1, 2)]
+    write(tmp_path, "other.json", {})
+    assert find_result_files([tmp_path, files[1], tmp_path / "." / "eval_pvp_1.json"]) == files
+    with pytest.raises(UserError, match="holds no result files"):
+        find_result_files([tmp_path, Path(tempfile.mkdtemp(dir=tmp_path))])
+    with pytest.raises(UserError, match="name without mode and seed"):
+        find_result_files([write(tmp_path, "eval_both_1.json", {})])
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def never_crashes(content: object) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "eval_pvp_1.json"
+        file.write_bytes(content if isinstance(content, bytes) else orjson.dumps(content))
+        try:
+            runs = read_results(file)
+            check_comparable(runs)
+        except UserError as error:
+            assert "\n" not in str(error) and str(file) in str(error)
+            return
+        for run in runs:
+            assert ((run.task_progress >= 0) & (run.task_progress <= 1)).all() and np.isfinite(run.ticks).all()
+
+
+@given(anything | st.dictionaries(st.text(), anything) | st.binary())
+@settings(max_examples=200, deadline=None)
+def test_arbitrary_files_never_crash_the_reader(content: object) -> None:
+    never_crashes(content)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), anything, min_size=1, max_size=3), st.sampled_from(["one", "a\tb", ""]))
+@settings(max_examples=200, deadline=None)
+def test_results_with_anything_in_place_of_a_list_never_crash_the_reader(changes: dict, name: str) -> None:
+    never_crashes({name: {**RESULTS["one"], **changes}, "other": RESULTS["other"]})
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_results_with_anything_in_a_list_or_in_the_provenance_never_crash_the_reader(data: st.DataObject) -> None:
+    damaged = orjson.loads(orjson.dumps(RESULTS))
+    key = data.draw(st.sampled_from(list(damaged["one"])))
+    values = damaged["one"][key]
+    place = data.draw(st.sampled_from(list(values) if isinstance(values, dict) else range(len(values))))
+    values[place] = data.draw(anything)
+    never_crashes(damaged)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_torn_files_never_crash_the_reader(data: st.DataObject) -> None:
+    content = bytearray(orjson.dumps(RESULTS))
+    place = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        never_crashes(bytes(content[:place]))
+    content[place] = data.draw(st.integers(0, 255))
+    never_crashes(bytes(content))

@@ -1,0 +1,159 @@
+"""Scores against cases worked out by hand, and intervals against planted truths."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.evaluation.held_out_tasks import TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS
+from analysis.evaluation.results import PolicyRun
+from analysis.evaluation.scores import PolicyResults, PolicyScores, gather, resampled_progress, resampled_ticks, score
+from analysis.statistics.resampling import Bootstrap, KeptDraws
+
+TASKS = len(TASK_NAMES)
+RUNS = 300
+
+
+def planted_run(
+    rng: np.random.Generator, skill: float, episodes: int = 20, lives: int = 400, seed: int = 1, spread: float = 0.2
+) -> PolicyRun:
+    """A policy whose mean progress at every task is `skill`; luck moves all lives of an episode by up to `spread`."""
+    luck = rng.uniform(-spread, spread, (episodes, 1))
+    counts = rng.multinomial(lives, np.full(TASKS, 1 / TASKS), size=episodes)
+    length = rng.geometric(1 / (100 + 200 * luck), (episodes, lives)).astype(float)
+    return PolicyRun(
+        Path(f"eval_pve_{seed}.json"), "planted", "pve", seed, tuple(range(episodes)), length.ravel(),
+        np.repeat(np.arange(episodes), lives), rng.binomial(counts, skill + luck).astype(float), counts.astype(float),
+        None,
+    )  # fmt: skip
+
+
+def scored(*runs: PolicyRun, **settings: float) -> PolicyScores:
+    bootstrap = Bootstrap(**{"resamples": 400, **settings})
+    (results,) = gather(runs)
+    return score(results, bootstrap, KeptDraws(bootstrap))
+
+
+def run_of(sums: np.ndarray, lives: np.ndarray, ticks: list[float], seed: int = 1, episodes: bool = True) -> PolicyRun:
+    """A run from (E, T) arrays, its lives in the first episode."""
+    numbers = tuple(range(len(sums))) if episodes else None
+    place = np.zeros(len(ticks), np.int64)
+    return PolicyRun(Path("f"), "p", "pvp", seed, numbers, np.array(ticks), place, sums, lives, None)
+
+
+def test_a_score_worked_out_by_hand() -> None:
+    """Full survival, one of three combat tasks at 0.6 and half of the item tasks at 0.5."""
+    progress = np.zeros(TASKS)
+    progress[0] = 1.0
+    progress[1] = 0.6
+    item = [place for place, category in enumerate(TASK_CATEGORIES) if category == "item"]
+    progress[item[:22]] = 0.5
+    lives = np.full((1, TASKS), 4.0)
+    result = scored(run_of(progress[None] * 4, lives, [10, 20, 60, 110]))
+    assert result.weighted_score.value == pytest.approx(100 / 6 * (1 + 0.6 / 3 + 0.25))
+    assert result.task_progress.value == pytest.approx((1 + 0.6 + 11) / 63)
+    assert [each.value for each in result.category_score] == pytest.approx([100 / 6, 10 / 3, 0, 0, 100 / 24, 0])
+    assert [each.value for each in result.category_progress] == pytest.approx([1, 0.2, 0, 0, 0.25, 0])
+    assert [each.value for each in result.progress_at] == pytest.approx(progress)
+    assert (result.length.value, result.median_length.value) == (50, 40)
+    assert np.isnan([result.weighted_score.low, result.length.high]).all(), "one episode allows no interval"
+
+
+def test_lives_count_alike_within_a_seed_and_seeds_count_alike() -> None:
+    sums, lives = np.zeros((2, TASKS)), np.ones((2, TASKS))
+    lives[0, 0], sums[0, 0], sums[1, 0] = 3, 3, 0  # three lives that reached it, one that did not
+    first = run_of(sums, lives, [10, 30])
+    second = run_of(np.zeros((1, TASKS)), np.ones((1, TASKS)), [100], seed=2)
+    assert scored(first).progress_at[0].value == pytest.approx(0.75)
+    both = scored(first, second)
+    assert both.progress_at[0].value == pytest.approx(0.375)
+    assert both.weighted_score.value == pytest.approx(TASK_WEIGHTS[0] * 0.375)
+    assert (both.length.value, both.median_length.value) == (60, 60)
+
+
+def test_a_seed_without_episodes_is_one_unit() -> None:
+    rng = np.random.default_rng(0)
+    lives = np.full((1, TASKS), 5.0)
+    alone = run_of(rng.binomial(5, 0.4, (1, TASKS)).astype(float), lives, [5, 9], episodes=False)
+    assert np.isnan(scored(alone).weighted_score.low) and scored(alone).results.episodes is None
+    runs = [
+        run_of(rng.binomial(5, 0.4, (1, TASKS)).astype(float), lives, [5, 9], seed, episodes=False) for seed in range(5)
+    ]
+    result = scored(*runs)
+    each = [float(run.task_progress @ TASK_WEIGHTS) for run in runs]
+    low, value, high = result.weighted_score.low, result.weighted_score.value, result.weighted_score.high
+    assert min(each) <= low < value < high <= max(each)
+    assert value == pytest.approx(np.mean(each))
+
+
+def test_intervals_of_one_seed_cover_the_truth_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(1)
+    covered = [
+        (s.low <= 40.0 <= s.high, s.low > 40, s.high < 40)
+        for s in (scored(planted_run(rng, 0.4)).weighted_score for _ in range(RUNS))
+    ]
+    inside, above, below = np.mean(covered, axis=0)
+    assert 0.90 <= inside <= 0.98  # the binomial spread of 300 runs around 0.95, and few episodes
+    assert max(above, below) < 0.06
+
+
+def test_intervals_that_took_lives_for_independent_would_not() -> None:
+    """The planted luck of episodes is large enough that the test above can fail."""
+    rng = np.random.default_rng(2)
+    covered = 0
+    for _ in range(RUNS):
+        run = planted_run(rng, 0.4)
+        progress, lives = run.task_progress, run.progress_lives.sum(axis=0)
+        error = 1.96 * np.sqrt((TASK_WEIGHTS**2 * progress * (1 - progress) / lives).sum())
+        covered += abs(progress @ TASK_WEIGHTS - 40.0) <= error
+    assert covered / RUNS < 0.8
+
+
+@pytest.mark.parametrize(("between", "most"), [(0.15, 0.99), (0.0, 1.0)], ids=["seeds differ", "seeds are alike"])
+def test_intervals_of_several_seeds_cover_the_truth_at_least_as_often(between: float, most: float) -> None:
+    rng = np.random.default_rng(3)
+    covered = 0
+    for _ in range(RUNS // 2):
+        skills = 0.4 + rng.uniform(-between, between, 10)
+        result = scored(*(planted_run(rng, skill, 6, seed=seed) for seed, skill in enumerate(skills)))
+        covered += result.weighted_score.low <= 40.0 <= result.weighted_score.high
+    assert 0.90 <= covered / (RUNS // 2) <= most
+
+
+def test_a_task_that_a_resample_leaves_without_lives_keeps_its_mean() -> None:
+    """One of eight episodes has the only life with a task: a third of the resamples do not draw that episode."""
+    sums, lives = np.full((8, TASKS), 0.5), np.ones((8, TASKS))
+    sums[1:, 5] = lives[1:, 5] = 0
+    results = PolicyResults("p", "pvp", (run_of(sums, lives, [1.0]),))
+    drawn = Bootstrap(resamples=200).draw(results.units)
+    assert (drawn.episodes[:, 0] == 0).any()
+    np.testing.assert_allclose(resampled_progress(results, drawn), 0.5)
+    assert (resampled_ticks(results, drawn) == 1.0).all()
+
+
+def test_resampled_ticks_are_those_of_the_lives_drawn() -> None:
+    """The weighted sums against plain repetition of the lives."""
+    rng = np.random.default_rng(4)
+    run = planted_run(rng, 0.4, 6, 11)
+    results = PolicyResults("p", "pve", (run,))
+    drawn = Bootstrap(resamples=50).draw(results.units)
+    for weights, ticks in zip(drawn.episodes.astype(int), resampled_ticks(results, drawn), strict=True):
+        lives = np.repeat(run.ticks, weights[run.ticks_episode])
+        np.testing.assert_allclose(ticks, [lives.mean(), np.median(lives)])
+
+
+def test_draws_are_whole_and_repeatable() -> None:
+    units = ((1, (0, 1, 2)), (5, (0, 7)))
+    drawn = Bootstrap(resamples=500).draw(units)
+    assert (drawn.seeds.sum(axis=1) == 2).all()
+    for seed, columns, size in zip(drawn.seeds.T, drawn.slices, (3, 2), strict=True):
+        assert (drawn.episodes[:, columns].sum(axis=1) == seed * size).all()
+    again = Bootstrap(resamples=500).draw(units)
+    assert (again.episodes == drawn.episodes).all()
+    assert (Bootstrap(resamples=500, seed=1).draw(units).episodes != drawn.episodes).any()
+
+
+def test_intervals_widen_with_confidence() -> None:
+    run = planted_run(np.random.default_rng(5), 0.3)
+    narrow, wide = (scored(run, confidence=confidence).weighted_score for confidence in (0.5, 0.99))
+    assert wide.low < narrow.low < narrow.value < narrow.high < wide.high

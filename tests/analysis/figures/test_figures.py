@@ -1,0 +1,289 @@
+"""Figures draw in every case, warn of nothing, and keep all their text inside the picture."""
+
+import dataclasses
+import warnings
+from collections import Counter
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.text import Text
+
+from analysis.clusters.clustering import largest_first
+from analysis.clusters.component_r2 import FeatureR2
+from analysis.clusters.components import ComponentReport, principal_components, report_components
+from analysis.clusters.dataset import Dataset
+from analysis.clusters.projection import Projection
+from analysis.clusters.summary import format_number
+from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, feature_matrix
+from analysis.figures.cluster_features import cluster_features
+from analysis.figures.feature_scatter import feature_scatter
+from analysis.figures.metric_scatter import metric_scatter
+from analysis.figures.pair_panels import pair_panels
+from analysis.figures.pca_feature_correlations import pca_feature_correlations
+from analysis.figures.pca_feature_profiles import pca_feature_profiles
+from analysis.figures.plane_scatter import plane_scatter
+from analysis.figures.points import Panel, draw_clusters, draw_values
+from analysis.figures.style import cluster_colour, cluster_marker, new_figure
+from analysis.lives import lives_of, rolling_mean
+from analysis.statistics.inference import Inference
+from tests.planted import planted_dump
+from tests.planted_summary import planted_summary
+
+PLANTED = planted_dump(agents=4, episodes=2, ticks=60)
+RECORDS = len(PLANTED.records)
+CASES = {
+    "normal": PLANTED.behaviour,
+    "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
+    "27 clusters": np.arange(RECORDS) % 28 - 1,
+    "100 clusters": np.arange(RECORDS) % 101 - 1,
+    "only noise": np.full(RECORDS, -1),
+}
+HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7, action_decoder"
+
+
+@pytest.fixture(params=list(CASES), ids=list(CASES))
+def labels(request: pytest.FixtureRequest) -> np.ndarray:
+    return largest_first(CASES[request.param])
+
+
+@pytest.fixture(autouse=True)
+def no_warnings() -> object:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def texts(figure: Figure) -> list[str]:
+    """Draw the figure, check that no text is cut off, and return what is written."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    beyond = set(map(id, ticks_beyond_axes(figure)))
+    shown = [text for text in figure.findobj(Text) if text.get_visible() and id(text) not in beyond]
+    written = [text for text in shown if text.get_text().strip()]
+    for text in written:
+        box = text.get_window_extent(renderer)
+        assert box.x0 >= -1 and box.y0 >= -1, text
+        assert box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1, text
+    return [text.get_text() for text in written]
+
+
+def ticks_beyond_axes(figure: Figure) -> list[Text]:
+    """Return tick labels that exist and are not drawn, for their ticks are outside what the axes show."""
+    axes = [axis for each in figure.axes for axis in (each.xaxis, each.yaxis)]
+    ticks = [(axis, tick) for axis in axes for tick in axis.get_major_ticks()]
+    return [
+        label
+        for axis, tick in ticks
+        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
+        for label in (tick.label1, tick.label2)
+    ]
+
+
+def plane(labels: np.ndarray) -> Projection:
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-20, 20, (labels.max() + 2, 2))[labels] + rng.normal(size=(RECORDS, 2))
+    return Projection("umap", points, ("UMAP 1", "UMAP 2"))
+
+
+def test_plane_scatter(labels: np.ndarray) -> None:
+    written = texts(plane_scatter(plane(labels), labels, HEADING, "the UMAP plane"))
+    clusters = labels.max() + 1
+    numbers = [text for text in written if text.isdigit()]
+    assert set(numbers) <= {str(cluster) for cluster in range(clusters)} and len(set(numbers)) == len(numbers)
+    assert len(numbers) == clusters or (clusters > 10 and len(numbers) > 10 and "0" in numbers)
+    assert f"noise ({np.mean(labels == -1):.1%})" in written
+    if clusters == 0:
+        assert any("no cluster found" in text for text in written)
+
+
+def test_cluster_features(labels: np.ndarray) -> None:
+    clusters = planted_summary(PLANTED, labels).clusters
+    written = texts(cluster_features(clusters, HEADING))
+    if not clusters:
+        assert any("No cluster was found" in text for text in written)
+        return
+    shown = clusters[:60]
+    assert set(FEATURE_NAMES) <= set(written)
+    assert sum(text.startswith("cluster ") for text in written) == len(shown)
+    values = Counter(format_number(effect.d_baseline) for each in shown for effect in each.effects)
+    assert values <= Counter(written)
+
+
+def test_metric_scatter(labels: np.ndarray) -> None:
+    features = feature_matrix(PLANTED.records, PLANTED.metadata)
+    features[:, 0] = 7
+    features[:, 1] = 0
+    features[3, 1] = 1
+    rolled = rolling_mean(features, lives_of(PLANTED.records))
+    written = texts(metric_scatter(plane(labels), rolled, 5, HEADING))
+    assert all(any(text.startswith(f"{name} (") for text in written) for name in FEATURE_NAMES)
+    assert written.count("always 7") == 1 and not any(text == "always 0" for text in written)
+
+
+@pytest.mark.parametrize("dimensions", [2, 5, 70])
+def test_pair_panels(dimensions: int) -> None:
+    labels = largest_first(CASES["27 clusters"]) if dimensions == 5 else None
+    points = np.random.default_rng(0).normal(size=(RECORDS, dimensions))
+    names = [f"dimension {i + 1}" for i in range(dimensions)]
+    figure = pair_panels(points, names, labels, HEADING)
+    written = texts(figure)
+    drawn = min(dimensions, 60)
+    assert {name for name in names if name in written} == set(names[:drawn])
+    assert sum(bool(axes.get_xlabel()) for axes in figure.axes) == -(-drawn // 2)
+    assert any("the first 60 of 70 dimensions" in text for text in written) == (dimensions == 70)
+    assert any(text.startswith("noise (") for text in written) == (labels is not None)
+
+
+def test_feature_scatter_draws_every_pair() -> None:
+    features = feature_matrix(PLANTED.records, PLANTED.metadata)
+    figure = feature_scatter(features, FEATURES, largest_first(PLANTED.behaviour), 5, HEADING)
+    texts(figure)
+    drawn = {(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes if axes.get_xlabel()}
+    assert len(drawn) == 91
+    assert ("self_food\n(points)", "self_water\n(points)") in drawn
+
+
+def test_feature_scatter_of_many_features_says_what_it_leaves_out() -> None:
+    metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
+    chosen = EXTENDED_FEATURES[:16]
+    figure = feature_scatter(feature_matrix(PLANTED.records, metadata, chosen), chosen, None, 5, HEADING)
+    assert sum(bool(axes.get_xlabel()) for axes in figure.axes) == 91
+    assert "the first 14 of 16 features" in figure.get_suptitle()
+    assert len(feature_scatter(np.ones((5, 2)), FEATURES[:2], None, 5, HEADING).axes) == 1
+
+
+def dataset(changes: dict[int, float] | None = None) -> Dataset:
+    """The planted dump, with some features held constant."""
+    values = feature_matrix(PLANTED.records, PLANTED.metadata)
+    for column, value in (changes or {}).items():
+        values[:, column] = value
+    activations = PLANTED.records.activations["action_decoder"]
+    lives = lives_of(PLANTED.records)
+    return Dataset(PLANTED.metadata, "action_decoder", FEATURES, PLANTED.records, lives, activations, values)
+
+
+def component_report(data: Dataset, dims: int) -> tuple[ComponentReport, np.ndarray]:
+    components = principal_components(data.activations)
+    scores = components.scores(data.activations, dims)
+    return report_components(components, scores, data, Inference(bootstraps=99)), scores
+
+
+def test_pca_feature_correlations() -> None:
+    data = dataset({2: 7.0})
+    report, _ = component_report(data, 5)
+    written = texts(pca_feature_correlations(report, HEADING))
+    assert set(FEATURE_NAMES) <= set(written)
+    cells = [f"{abs(value):.2f}".lstrip("0") for value in report.r[:, 0]]
+    assert all(any(text.lstrip("-") == cell for text in written) for cell in cells)
+    assert written.count("–") == 5 and written.count("n/a") == 1
+    assert f"{report.r2.value[0]:.2f}" in written
+    lines = report.as_text().splitlines()
+    assert sum("never changes" in line and "n/a" in line for line in lines) == 1 and "nan" not in report.as_text()
+
+
+def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
+    rng = np.random.default_rng(0)
+    report = ComponentReport(
+        FEATURE_NAMES, np.full(200, 0.005), rng.uniform(-1, 1, (200, 14)), FeatureR2(*[np.full(14, np.nan)] * 3), 1
+    )
+    written = texts(pca_feature_correlations(report, HEADING))
+    assert written.count("n/a") == 14 and any("the first 30 of 200 components" in text for text in written)
+
+
+def test_pca_feature_profiles() -> None:
+    data = dataset({2: 7.0})
+    report, scores = component_report(data, 5)
+    figure = pca_feature_profiles(report, scores, data)
+    written = texts(figure)
+    drawn = [text for text in written if text.startswith("PC ")]
+    assert len(drawn) == 13 * 3
+    for feature in (0, 13):
+        for component in report.strongest(feature):
+            assert f"PC {component + 1}  (r = {report.r[component, feature]:+.2f})" in drawn
+    assert any("always 7" in text for text in written)
+
+
+def test_crowded_points_become_cells_of_the_commonest_cluster() -> None:
+    """Two clusters lie apart and overlap in the middle, where one has twice the points; noise lies over all."""
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0], [10, 0], [5, 5], [5, 5]])
+    truth = np.repeat([0, 1, 0, 1], [20_000, 20_000, 20_000, 10_000])
+    points = np.repeat(centres, [20_000, 20_000, 20_000, 10_000], axis=0) + rng.normal(size=(70_000, 2)) * 0.2
+    labels = np.where(rng.random(70_000) < 0.2, -1, truth)
+    figure = new_figure(3, 3)
+    panel = Panel(figure.add_subplot(), 3, 3)
+    assert panel.crowded(len(points))
+    draw_clusters(panel, points, labels)
+    (image,) = panel.axes.images
+    for place, cluster in ((centres[0], 0), (centres[1], 1), (centres[2], 0)):
+        np.testing.assert_allclose(pixel(image, place)[:3], to_rgb(cluster_colour(cluster)), atol=0.01)
+        assert pixel(image, place)[3] > 0.8
+    assert pixel(image, (0.0, 5.0))[3] == 0
+
+
+def test_a_crowded_plane_is_drawn_whole_and_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    points = np.random.default_rng(0).uniform([0, 0], [30, 10], (80_000, 2))
+    labels = np.arange(80_000) % 4 - 1
+    figure = plane_scatter(Projection("umap", points, ("UMAP 1", "UMAP 2")), labels, HEADING, "the UMAP plane")
+    texts(figure)
+    axes = figure.axes[0]
+    assert axes.images and caplog.records == []
+    for (low, high), side in ((axes.get_xlim(), points[:, 0]), (axes.get_ylim(), points[:, 1])):
+        assert low < side.min() and high > side.max()
+
+
+def test_crowded_values_become_means_of_cells() -> None:
+    points = np.repeat([[0.0, 0], [1, 0], [1, 1]], 20_000, axis=0)
+    values = np.concatenate([np.full(20_000, 1.0), np.tile([2.0, 4.0], 10_000), np.full(20_000, 5.0)])
+    figure = new_figure(3, 3)
+    panel = Panel(figure.add_subplot(), 3, 3)
+    colours = draw_values(panel, points, values)
+    (image,) = panel.axes.images
+    assert (colours.norm.vmin, colours.norm.vmax) == pytest.approx((1, 5), abs=0.1)
+    for place, mean in (((0, 0), 1.0), ((1, 0), 3.0), ((1, 1), 5.0)):
+        np.testing.assert_allclose(pixel(image, place)[:3], colours.to_rgba(mean)[:3], atol=0.02)
+    assert pixel(image, (0, 1))[3] == 0
+
+
+def pixel(image: AxesImage, place: tuple[float, float] | np.ndarray) -> np.ndarray:
+    """The colour of an image at a place in data units."""
+    left, right, bottom, top = image.get_extent()
+    rows, columns = image.get_array().shape[:2]
+    column, row = (place[0] - left) / (right - left) * columns, (place[1] - bottom) / (top - bottom) * rows
+    return np.asarray(image.get_array())[int(row), int(column)]
+
+
+@pytest.mark.parametrize("values", [np.zeros(9_000), np.arange(9_000) % 2, np.r_[np.zeros(8_999), 1e9]])
+def test_points_of_few_or_wild_values_can_be_drawn(values: np.ndarray) -> None:
+    points = np.stack([values, np.zeros(9_000)], axis=1)
+    for room in (1.0, 9.0):
+        figure = new_figure(3, 3)
+        draw_clusters(Panel(figure.add_subplot(), room, room), points, np.arange(9_000) % 3 - 1)
+        texts(figure)
+
+
+def test_all_features_can_be_drawn_and_read() -> None:
+    """A hundred features stand in several bands and panels, each under its own name."""
+    labels, lives = largest_first(PLANTED.behaviour), lives_of(PLANTED.records)
+    metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
+    features = feature_matrix(PLANTED.records, metadata, EXTENDED_FEATURES)
+    summary = planted_summary(dataclasses.replace(PLANTED, metadata=metadata), labels, EXTENDED_FEATURES)
+    names = [feature.name for feature in EXTENDED_FEATURES]
+    figure = cluster_features(summary.clusters, HEADING)
+    written = texts(figure)
+    assert [text for text in written if text in names] == names
+    assert sum(text.startswith("cluster ") for text in written) == 4 * len(summary.clusters)
+    assert figure.get_figwidth() < 20
+    rolled = rolling_mean(features, lives)
+    panels = metric_scatter(plane(labels), rolled, 5, HEADING, EXTENDED_FEATURES).axes
+    titles = [axes.get_title().split(" (")[0] for axes in panels if axes.get_title()]
+    assert titles == names
+
+
+def test_clusters_look_different() -> None:
+    assert len({(cluster_colour(cluster), cluster_marker(cluster)) for cluster in range(80)}) == 80

@@ -1,0 +1,129 @@
+"""Figures of lives and of phases draw in every case, warn of nothing, and keep all their text inside the picture."""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import Records
+from analysis.figures.life import life_figure
+from analysis.figures.life_phase import life_phase_figure
+from analysis.figures.life_strips import MOST_COLUMNS, label_colour
+from analysis.figures.style import NOISE_COLOUR, cluster_colour
+from analysis.figures.transitions import transitions_figure
+from analysis.labels import NOISE
+from analysis.life.cluster_strip import ClusterStrip
+from analysis.life.timeline import FEATURES_SHOWN, Timeline, timeline_of
+from analysis.life_phase.label_sequences import phase_edges
+from analysis.life_phase.phases import association, shares
+from analysis.life_phase.transitions import dwelling, transitions, visits
+from analysis.statistics.resampling import Bootstrap
+from tests.analysis.figures.test_figures import texts
+from tests.analysis.life_phase.test_phases import bouts, sequences_of
+from tests.planted import planted_dump
+from tests.recorded import Recording
+
+HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7: agent 123, episode 45"
+BOOTSTRAP = Bootstrap(resamples=100)
+
+
+@pytest.fixture(autouse=True)
+def no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@pytest.fixture(scope="module")
+def records(recording: Recording) -> Records:
+    return read_dump(recording.dump, layers=[])
+
+
+@pytest.fixture(scope="module")
+def timeline(records: Records, recording: Recording) -> Timeline:
+    return timeline_of(records, read_metadata(recording.dump))
+
+
+def longest(timeline: Timeline) -> Timeline:
+    return timeline.life(int(np.argmax(timeline.lives.lengths)))
+
+
+def strip_of(life: Timeline, states: int) -> ClusterStrip:
+    label = np.arange(len(life)) % (states + 1) - 1
+    return ClusterStrip(label, np.arange(len(life)) % 10 == 0, "a_run")
+
+
+def test_the_timeline_has_every_column_at_every_tick(timeline: Timeline, records: Records) -> None:
+    assert len(timeline) == len(records) and set(timeline.columns) == {*FEATURES_SHOWN, "reward", "value"}
+    assert all(np.isfinite(column).all() for column in timeline.columns.values())
+    order = np.lexsort((records.tick, records.episode, records.agent_id, records.env_id))
+    np.testing.assert_array_equal(timeline.columns["value"], records.value[order])
+    life = timeline.life(5)
+    number = timeline.number_of((life.records.env_id[0], life.records.agent_id[0], life.records.episode[0]))
+    assert number == 5 and (np.diff(life.records.tick) == 1).all() and life.events.record.max() < len(life)
+    with pytest.raises(ValueError, match="no life"):
+        timeline.number_of((0, 1, 999))
+
+
+@pytest.mark.parametrize("states", [0, 3, 30])
+def test_a_life_shows_all_panels(timeline: Timeline, states: int) -> None:
+    life = longest(timeline)
+    written = texts(life_figure(life, HEADING, "64 ticks", strip_of(life, states)))
+    for word in ("health", "food", "water", "level", "items", "gold", "value", "moving", "drank", "by the run"):
+        assert word in written
+    assert ("and 19 rarer" in written) == (states == 30) and any(text.startswith("noise (") for text in written)
+
+
+def test_a_life_of_one_tick_and_a_life_that_lacks_ticks(timeline: Timeline, recording: Recording) -> None:
+    life, metadata = longest(timeline), read_metadata(recording.dump)
+    for ticks in ([3], [3, 4, 5, 20, 21, 40]):
+        some = timeline_of(life.records.take(np.isin(life.records.tick, ticks)), metadata).life(0)
+        assert "health" in texts(life_figure(some, HEADING, "short", strip_of(some, 2)))
+
+
+def test_what_is_not_recorded_is_left_out_and_said(records: Records, recording: Recording) -> None:
+    """As a dump of the original tools: no reward, no value, and nothing of what the engine knows."""
+    nothing = np.full(len(records), np.nan, np.float32)
+    original = replace(records, reward=nothing, value=nothing, columns={})
+    life = longest(timeline_of(original, read_metadata(recording.dump)))
+    written = texts(life_figure(life, HEADING, "64 ticks"))
+    assert "reward" not in written and any("does not record reward and value" in text for text in written)
+    half = replace(records, value=nothing)
+    written = texts(life_figure(longest(timeline_of(half, read_metadata(recording.dump))), HEADING, "64 ticks"))
+    assert "reward" in written and "value" not in written
+
+
+def test_in_very_long_lives_columns_stand_for_several_ticks() -> None:
+    planted = planted_dump(agents=1, episodes=1, ticks=MOST_COLUMNS + 900, layers={"action_decoder": 2})
+    life = timeline_of(planted.records, planted.metadata).life(0)
+    assert "moving" in texts(life_figure(life, HEADING, f"{len(life)} ticks", strip_of(life, 3)))
+
+
+def test_clusters_have_the_colours_of_the_analysis() -> None:
+    assert label_colour(3) == cluster_colour(3) and label_colour(NOISE) == NOISE_COLOUR
+
+
+@pytest.mark.parametrize("case", ["normal", "one life", "one label", "all noise", "40 clusters", "lives of one tick"])
+def test_phases_and_transitions_draw(case: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lives = {
+        "normal": [bouts(rng, 50) for _ in range(12)],
+        "one life": [bouts(rng, 50)],
+        "one label": [[0] * 20, [0] * 30],
+        "all noise": [[NOISE] * 20, [NOISE] * 30],
+        "40 clusters": [bouts(rng, 400, states=40, longest=5) for _ in range(6)],
+        "lives of one tick": [[0], [1], [0]],
+    }[case]
+    told = sequences_of(lives, list(range(len(lives))))
+    edges = phase_edges(told, 5)
+    found = shares(told, edges, np.linspace(0, 1, 6), BOOTSTRAP)
+    tested = association(told, edges, 19, seed=0)
+    written = texts(life_phase_figure(found, tested, told.labels, "share of the life that is over", HEADING, "lives"))
+    assert ("29 rarer" in written or "28 rarer" in written) == (case == "40 clusters")
+    seen = visits(told)
+    moves = transitions(told, seen, 19, seed=0)
+    texts(transitions_figure(moves, dwelling(told, seen, BOOTSTRAP), told.labels, HEADING, "from one tick to the next"))

@@ -1,0 +1,136 @@
+"""Clusters land on the very agents and ticks that the dump recorded, or nowhere."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from activation_store.files import sha256
+from activation_store.reader import read_dump
+from activation_store.schema import METADATA_FILE, Records
+from analysis.labels import NOISE
+from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
+from analysis.replays.file import read_replay
+from analysis.replays.replay import Replay
+from analysis.runs.run_folder import RunFolder
+from tests.recorded import Recording
+from user_error import UserError
+
+STRIDE = 3
+
+
+@pytest.fixture(scope="module")
+def replay(recording: Recording) -> Replay:
+    return read_replay(recording.replay)
+
+
+@pytest.fixture(scope="module")
+def records(recording: Recording) -> Records:
+    return read_dump(recording.dump, layers=[], subsample=STRIDE)
+
+
+def label_of(records: Records) -> np.ndarray:
+    """A label that names agent and tick, some of them noise."""
+    return (records.agent_id * 1000 + records.tick) * (records.tick % 4 > 0) - (records.tick % 4 == 0)
+
+
+@pytest.fixture(scope="module")
+def clusters(replay: Replay, recording: Recording, run_of_recording: Path) -> ReplayClusters:
+    return clusters_of(replay, recording.replay, recording.dump, run_of_recording)
+
+
+@pytest.fixture(scope="module")
+def run_of_recording(recording: Recording, records: Records, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("results") / "run", recording.dump, records, label_of(records))
+
+
+def write_run(path: Path, dump: Path, records: Records, labels: np.ndarray) -> Path:
+    places = {name: getattr(records, name) for name in ("env_id", "agent_id", "episode", "step", "tick")}
+    with RunFolder(path, {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}}) as folder:
+        folder.save_arrays("cluster_labels.npz", **places, label=labels)
+    return path
+
+
+def test_the_dumps_episode_is_found_by_what_it_holds(clusters: ReplayClusters, recording: Recording) -> None:
+    assert clusters.episode == recording.episode == 1
+
+
+def test_every_label_is_at_its_agent_and_tick(
+    clusters: ReplayClusters, replay: Replay, records: Records, recording: Recording
+) -> None:
+    expected = {
+        (int(tick), int(agent)): int(label)
+        for tick, agent, label, episode in zip(
+            records.tick, records.agent_id, label_of(records), records.episode, strict=True
+        )
+        if episode == recording.episode
+    }
+    ticks, columns = np.nonzero(clusters.exact)
+    found = {
+        (int(tick), int(replay.players.ids[column])): int(clusters.label[tick, column])
+        for tick, column in zip(ticks, columns, strict=True)
+    }
+    assert found == expected and len(found) > 100 and NOISE in found.values()
+
+
+def test_between_labels_the_earlier_holds_while_the_agent_lives(clusters: ReplayClusters, replay: Replay) -> None:
+    carried = 0
+    for column in range(len(replay.players)):
+        last = UNLABELLED
+        for tick in range(replay.ticks):
+            if clusters.exact[tick, column]:
+                last = int(clusters.label[tick, column])
+            alive = replay.players.alive[tick, column]
+            assert clusters.label[tick, column] == (last if alive else UNLABELLED)
+            carried += bool(alive and not clusters.exact[tick, column])
+    assert carried > 100
+
+
+def test_another_episode_is_refused_naming_where_it_differs_first(
+    replay: Replay, recording: Recording, run_of_recording: Path
+) -> None:
+    players = replay.players
+    row = players.row.copy()
+    agent = int(np.flatnonzero(players.alive[7])[3])
+    row[7, agent] += 1
+    moved = replace(replay, players=replace(players, row=row))
+    with pytest.raises(UserError) as error:
+        clusters_of(moved, recording.replay, recording.dump, run_of_recording)
+    for part in (str(recording.replay), str(recording.dump), f"agent {players.ids[agent]}, tick 7"):
+        assert part in str(error.value)
+
+
+def test_a_replay_shifted_by_one_tick_is_another_episode(
+    replay: Replay, recording: Recording, run_of_recording: Path
+) -> None:
+    late = {name: np.roll(getattr(replay.players, name), 1, axis=0) for name in ("row", "col")}
+    with pytest.raises(UserError, match="no episode"):
+        clusters_of(
+            replace(replay, players=replace(replay.players, **late)), recording.replay, recording.dump, run_of_recording
+        )
+
+
+def test_a_run_of_another_dump_is_refused(
+    replay: Replay, recording: Recording, records: Records, tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "run", recording.dump, records, label_of(records))
+    content = orjson.loads((run / "run.json").read_bytes())
+    content["input"][METADATA_FILE] = "0" * 64
+    (run / "run.json").write_bytes(orjson.dumps(content))
+    with pytest.raises(UserError, match="another dump"):
+        clusters_of(replay, recording.replay, recording.dump, run)
+
+
+@pytest.mark.parametrize("name", ["DONE.json", "run.json", "cluster_labels.npz"])
+def test_an_unfinished_or_damaged_run_is_refused(
+    replay: Replay, recording: Recording, records: Records, tmp_path: Path, name: str
+) -> None:
+    run = write_run(tmp_path / "run", recording.dump, records, label_of(records))
+    (run / name).unlink()
+    with pytest.raises(UserError, match="run"):
+        clusters_of(replay, recording.replay, recording.dump, run)
+    (run / name).write_bytes(b"{}")
+    with pytest.raises(UserError, match="run"):
+        clusters_of(replay, recording.replay, recording.dump, run)

@@ -1,0 +1,300 @@
+"""What is read from a replay equals the engine, and no file but a replay is read."""
+
+import json
+import lzma
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from nmmo.lib.event_code import EventCode
+
+from analysis.replays import file as replay_file
+from analysis.replays import stream as replay_stream
+from analysis.replays.events import CAUSES, DEATH, KILL, LEVEL_UP, Events, events_of
+from analysis.replays.file import read_replay
+from analysis.replays.replay import Replay, policy_of
+from tests.recorded import POLICIES, Recording
+from user_error import UserError
+
+COLUMNS = ("row", "col", "health", "level")
+ANY_FILE = settings(
+    max_examples=60, deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def replay(recording: Recording) -> Replay:
+    return read_replay(recording.replay)
+
+
+@pytest.fixture(scope="module")
+def events(replay: Replay) -> Events:
+    return events_of(replay)
+
+
+@pytest.fixture(scope="module")
+def content(recording: Recording) -> dict:
+    """The replay's JSON, three packets of it."""
+    whole = orjson.loads(lzma.decompress(recording.replay.read_bytes()))
+    return {"map": whole["map"], "packets": whole["packets"][20:23]}
+
+
+def test_every_tick_of_the_episode_is_there(replay: Replay, recording: Recording) -> None:
+    assert replay.ticks == len(recording.truth) > 20
+    assert len(replay.players) == 16 and set(replay.players.policies) == set(POLICIES)
+
+
+@pytest.mark.parametrize("group", ["players", "npcs"])
+def test_the_living_are_where_and_how_the_engine_had_them(replay: Replay, recording: Recording, group: str) -> None:
+    entities = getattr(replay, group)
+    for tick, truth in enumerate(recording.truth):
+        states = getattr(truth, group)
+        living = np.flatnonzero(entities.alive[tick])
+        # NPCs spawn after the packet of their tick is written, so that they are in the next one first.
+        born = {number for number in states if number < 0} - set(entities.ids[entities.present[: tick + 1].any(axis=0)])
+        assert set(entities.ids[living].tolist()) == set(states) - born
+        for name in COLUMNS:
+            expected = [states[number][name] for number in entities.ids[living].tolist()]
+            assert getattr(entities, name)[tick, living].tolist() == expected, (tick, name)
+
+
+def test_vitals_skills_and_belongings_are_the_engines(replay: Replay, recording: Recording) -> None:
+    players, worn_ever = replay.players, 0
+    for tick, truth in enumerate(recording.truth):
+        for column in np.flatnonzero(players.alive[tick]).tolist():
+            state = truth.players[int(players.ids[column])]
+            for name in ("food", "water", "gold", "kills"):
+                assert getattr(players, name)[tick, column] == state[name]
+            levels = zip(players.skill_level[tick, column], players.skill_experience[tick, column], strict=True)
+            assert dict(zip(replay.skills, levels, strict=True)) == state["skills"]
+            items = replay.inventories[players.inventory[tick, column]]
+            assert sorted((item.name, item.level, item.quantity) for item in items) == state["inventory"]
+            assert sorted(item.name for item in items if item.slot) == state["worn"]
+            worn_ever += sum(bool(item.slot) for item in items)
+    assert worn_ever > 0, "nobody ever wore anything: equality proves little"
+
+
+def test_tiles_are_what_they_are_at_the_tick(replay: Replay, recording: Recording) -> None:
+    """But for those that grew and were harvested again in the next tick, which packets cannot tell; the last too."""
+    changed = wrong = 0
+    for tick, truth in enumerate(recording.truth[:-1]):
+        seen = replay.materials_at(tick)
+        changed += int((seen != replay.tiles).sum())
+        for row, col in np.argwhere(seen != truth.materials).tolist():
+            assert recording.truth[tick + 1].materials[row, col] == seen[row, col] != replay.tiles[row, col]
+            wrong += 1
+    assert changed > 100 and wrong < changed / 100
+
+
+def test_deaths_kills_and_level_ups_are_those_of_the_engines_log(
+    replay: Replay, events: Events, recording: Recording
+) -> None:
+    ids = replay.players.ids
+
+    def logged(code: int) -> list[dict]:
+        return [event for event in recording.events if event["event"] == code and event["ent_id"] > 0]
+
+    def found(kind: int, *columns: str) -> list[tuple[int, ...]]:
+        chosen = events.kind == kind
+        rows = [events.tick[chosen], ids[events.player[chosen]], *(getattr(events, name)[chosen] for name in columns)]
+        return sorted(zip(*(row.tolist() for row in rows), strict=True))
+
+    kills = [(e["tick"], e["ent_id"], e["target_ent"]) for e in logged(EventCode.PLAYER_KILL)]
+    deaths = [(e["tick"], e["ent_id"]) for e in logged(EventCode.AGENT_CULLED)]
+    levels = [(e["tick"], e["ent_id"], e["level"]) for e in logged(EventCode.LEVEL_UP)]
+    assert found(KILL, "other") == sorted(kills) and len(kills) > 3
+    assert found(DEATH) == sorted(deaths) and len(deaths) > 8
+    assert found(LEVEL_UP, "value") == sorted(levels)
+
+
+def test_who_was_killed_by_a_player_died_of_that(replay: Replay, events: Events) -> None:
+    victims = {int(events.other[i]) for i in np.flatnonzero(events.kind == KILL) if events.other[i] > 0}
+    dead = events.kind == DEATH
+    causes = {CAUSES[cause] for cause in events.detail[dead]}
+    killed = {int(replay.players.ids[events.player[i]]) for i in np.flatnonzero(dead & (events.other > 0))}
+    assert killed == victims and "of unknown cause" not in causes and len(causes) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "policy"),
+    [
+        ("start_kit_3M_17", 17, "start_kit_3M"),
+        ("200_7", 7, "200"),
+        ("Agent17", 17, "Agent"),
+        ("Agent5", 17, "Agent"),
+        ("takeru_1M", 3, "takeru_1M"),
+        ("17", 17, "17"),
+        ("", 1, ""),
+    ],
+)
+def test_policies_are_read_from_names(name: str, number: int, policy: str) -> None:
+    assert policy_of(name, number) == policy
+
+
+def test_the_uncompressed_form_reads_the_same(replay: Replay, recording: Recording, tmp_path: Path) -> None:
+    plain = tmp_path / "episode.replay.json"
+    plain.write_bytes(lzma.decompress(recording.replay.read_bytes()))
+    same = read_replay(plain)
+    assert np.array_equal(same.players.row, replay.players.row) and same.inventories == replay.inventories
+
+
+def test_names_may_hold_anything(content: dict, tmp_path: Path) -> None:
+    packets = json.loads(json.dumps(content["packets"]))
+    for packet in packets:
+        next(iter(packet["player"].values()))["base"]["name"] = 'é"}]{[\\ </script>_1'
+    path = write(tmp_path, {"map": content["map"], "packets": packets})
+    assert read_replay(path).players.policies[0] == 'é"}]{[\\ </script>'
+
+
+def write(folder: Path, content: object) -> Path:
+    path = folder / "made.replay.json"
+    path.write_bytes(orjson.dumps(content))
+    return path
+
+
+def refused(path: Path, *parts: str) -> None:
+    with pytest.raises(UserError) as error:
+        read_replay(path)
+    message = str(error.value)
+    assert str(path) in message and "\n" not in message and len(message) < 400, message
+    for part in parts:
+        assert part in message
+
+
+def changed(change: Callable[[dict], object]) -> Callable[[dict], dict]:
+    def made(content: dict) -> dict:
+        copy = json.loads(json.dumps(content))
+        change(copy)
+        return copy
+
+    return made
+
+
+def first_player(content: dict) -> dict:
+    return next(iter(content["packets"][1]["player"].values()))
+
+
+BROKEN = {
+    "no map": changed(lambda c: c.pop("map")),
+    "no packets": changed(lambda c: c.update(packets=[])),
+    "ragged map": changed(lambda c: c["map"][3].pop()),
+    "unknown material": changed(lambda c: c["map"][3].__setitem__(0, 16)),
+    "no position": changed(lambda c: first_player(c)["base"].pop("r")),
+    "no npcs": changed(lambda c: c["packets"][2].pop("npc")),
+    "text for a number": changed(lambda c: first_player(c)["base"].update(c="7")),
+    "half a point": changed(lambda c: first_player(c)["resource"]["food"].update(val=3.5)),
+    "huge number": changed(lambda c: first_player(c)["metrics"].update(Gold=1e30)),
+    "off the map": changed(lambda c: first_player(c)["base"].update(r=4000)),
+    "npc among players": changed(lambda c: c["packets"][0]["player"].update({"-5": first_player(c)})),
+    "harvested grass": changed(lambda c: c["packets"][0]["resource"].append([0, 0])),
+    "list for an object": changed(lambda c: c["packets"].__setitem__(1, [])),
+    "unknown style": changed(lambda c: first_player(c)["history"].update(attack={"target": 1, "style": "Bite"})),
+    "twice": changed(lambda c: c["packets"][1]["player"].update({"+1": first_player(c), "1": first_player(c)})),
+    "other keys": changed(lambda c: c.update(more=1)),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_replay_that_is_none_is_refused(content: dict, tmp_path: Path, case: str) -> None:
+    read_replay(write(tmp_path, content))
+    refused(write(tmp_path, BROKEN[case](content)))
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"[]", b"{", b'{"map"', b"[" * 100_000, b'{"map": NaN}', b"\xff\xfe", b"1"]
+)
+def test_other_files_are_refused(tmp_path: Path, text: bytes) -> None:
+    for name, stored in (("plain", text), ("packed", lzma.compress(text, format=lzma.FORMAT_ALONE))):
+        path = tmp_path / f"{name}.replay.lzma"
+        path.write_bytes(stored)
+        refused(path)
+
+
+def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path / "nothing.replay.lzma", "No such file")
+    refused(tmp_path)
+
+
+def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "bomb.replay.lzma"
+    path.write_bytes(lzma.compress(b'{"map":' + b" " * (1 << 26), format=lzma.FORMAT_ALONE))
+    assert path.stat().st_size < 20_000
+    monkeypatch.setattr(replay_stream, "LARGEST_CONTENT_BYTES", 1 << 22)
+    refused(path, "bytes of content")
+
+
+def test_too_many_entities_are_refused(content: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_file, "MOST_CELLS", 20)
+    refused(write(tmp_path, content), "too many")
+
+
+def test_something_after_the_end_is_refused(recording: Recording, tmp_path: Path) -> None:
+    path = tmp_path / "longer.replay.lzma"
+    path.write_bytes(recording.replay.read_bytes() + b"more")
+    refused(path)
+
+
+@ANY_FILE
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_a_truncated_file_is_refused(recording: Recording, tmp_path: Path, share: float) -> None:
+    whole = recording.replay.read_bytes()
+    path = tmp_path / "short.replay.lzma"
+    path.write_bytes(whole[: int(share * len(whole))])
+    refused(path)
+
+
+@ANY_FILE
+@given(place=st.floats(0, 1, exclude_max=True), value=st.integers(1, 255))
+def test_a_flipped_byte_is_refused_or_changes_values_only(
+    recording: Recording, tmp_path: Path, place: float, value: int
+) -> None:
+    """This lzma format holds no checksum, so a flip can go unseen; but never can it end in a traceback."""
+    damaged = bytearray(recording.replay.read_bytes())
+    damaged[int(place * len(damaged))] ^= value
+    path = tmp_path / "flipped.replay.lzma"
+    path.write_bytes(damaged)
+    try:
+        assert isinstance(read_replay(path), Replay)
+    except UserError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = ("history", "resource", "metrics", "status", "base", "skills", "inventory", "alive", "entID")
+
+
+@ANY_FILE
+@given(junk=JSON, key=st.sampled_from(KEYS), deep=st.booleans())
+def test_junk_in_a_packet_is_refused(content: dict, tmp_path: Path, junk: object, key: str, deep: bool) -> None:
+    made = changed(lambda c: first_player(c).update({key: {key: junk} if deep else junk}))(content)
+    path = tmp_path / "junk.replay.json"
+    path.write_text(json.dumps(made))
+    try:
+        read_replay(path)
+    except UserError as error:
+        assert str(path) in str(error) and "\n" not in str(error)
+
+
+@ANY_FILE
+@given(junk=JSON)
+def test_junk_json_is_refused(tmp_path: Path, junk: object) -> None:
+    path = tmp_path / "junk.replay.json"
+    path.write_text(json.dumps({"map": junk, "packets": [junk]}))
+    refused(path)
+
+
+def test_nothing_is_left_of_the_metadata_pickle(recording: Recording, tmp_path: Path) -> None:
+    """The game's helper writes a pickle beside the replay; the replay reads without it."""
+    copy = tmp_path / recording.replay.name
+    shutil.copy(recording.replay, copy)
+    assert read_replay(copy).ticks == len(recording.truth)

@@ -1,0 +1,177 @@
+"""Labels are carried to the records between by a rule that is right where it can be checked, and says how often."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from activation_store.files import sha256
+from activation_store.reader import read_dump
+from activation_store.schema import IDENTITY, METADATA_FILE
+from analysis.labels import NOISE
+from analysis.lives import places_among
+from analysis.runs.cluster_run import ClusterRun, read_cluster_run
+from analysis.runs.propagated_labels import CarriedLabels, CarryingRule, carry_labels, fit_rule, rule_from, save_carried
+from analysis.runs.run_folder import RunFolder
+from tests.planted import Planted, planted_dump, write_planted
+from user_error import UserError
+
+STRIDE = 5
+
+
+@pytest.fixture(scope="module")
+def planted() -> Planted:
+    return planted_dump(agents=8, episodes=2, ticks=60)
+
+
+@pytest.fixture(scope="module")
+def dump(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("dumps") / "planted", planted)
+
+
+def truth_at(planted: Planted, places: dict[str, np.ndarray]) -> np.ndarray:
+    """The planted behaviour, the last one called noise."""
+    behaviour = planted.behaviour[places_among(places, vars(planted.records))]
+    return np.where(behaviour == 2, NOISE, behaviour)
+
+
+def write_run(path: Path, dump: Path, planted: Planted, subsample: int = STRIDE, **arguments: object) -> Path:
+    records = read_dump(dump, subsample=subsample, layers=[])
+    places = {name: getattr(records, name) for name in IDENTITY}
+    told = {"layer": "action_decoder", "subsample": subsample, "dump": str(dump), **arguments}
+    run = {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}, "arguments": told}
+    with RunFolder(path, run) as folder:
+        folder.save_arrays("cluster_labels.npz", **places, label=truth_at(planted, places))
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(dump: Path, planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> ClusterRun:
+    return read_cluster_run(write_run(tmp_path_factory.mktemp("results") / "run", dump, planted), dump)
+
+
+@pytest.fixture(scope="module")
+def carried(run: ClusterRun, dump: Path) -> CarriedLabels:
+    return carry_labels(run, dump, fit_rule(run, dump))
+
+
+def test_every_record_gets_the_behaviour_that_was_planted(carried: CarriedLabels, planted: Planted) -> None:
+    assert len(carried.label) == len(planted.records)
+    np.testing.assert_array_equal(carried.label, truth_at(planted, carried.places))
+    assert NOISE in carried.label
+
+
+def test_the_runs_own_labels_stay_and_are_marked(carried: CarriedLabels, run: ClusterRun) -> None:
+    place = places_among(run.places, carried.places)
+    assert carried.exact[place].all() and carried.exact.sum() == len(run.label)
+    np.testing.assert_array_equal(carried.label[place], run.label)
+
+
+def test_an_own_label_stays_even_where_all_neighbours_disagree(run: ClusterRun, dump: Path) -> None:
+    odd = run.label.copy()
+    odd[0] = 7
+    carried = carry_labels(replace(run, label=odd), dump, fit_rule(replace(run, label=odd), dump))
+    first = places_among({name: column[:1] for name, column in run.places.items()}, carried.places)
+    assert carried.label[first] == 7 and carried.exact[first]
+
+
+def test_some_lives_alone_get_the_labels_that_they_get_among_all(
+    carried: CarriedLabels, run: ClusterRun, dump: Path
+) -> None:
+    some = carry_labels(run, dump, carried.rule, lives=[(2, 3, 1)])
+    assert set(zip(some.places["agent_id"].tolist(), some.places["episode"].tolist(), strict=True)) == {(3, 1)}
+    np.testing.assert_array_equal(some.label, carried.label[places_among(some.places, carried.places)])
+    with pytest.raises(UserError, match="no record of the lives"):
+        carry_labels(run, dump, carried.rule, lives=[(99, 1, 1)])
+
+
+def test_agreement_on_held_out_lives_is_what_it_is_on_new_ones() -> None:
+    """Labels that activations tell only in part: the share that is right of unseen lives is the share that is said."""
+    rng = np.random.default_rng(0)
+    life = np.repeat(np.arange(80), 50)
+    label = rng.integers(0, 2, len(life))
+    activations = rng.normal(size=(len(life), 3)).astype(np.float32)
+    activations[:, 0] += 2 * label
+    seen = life < 40
+    rule = rule_from(activations[seen], label[seen], life[seen])
+    assert rule.held_out is not None
+    agreement = float((rule.labels_of(activations[~seen]) == label[~seen]).mean())
+    assert rule.held_out.agreement == pytest.approx(agreement, abs=0.04) and 0.6 < agreement < 0.9
+
+
+def test_a_life_does_not_vote_for_itself() -> None:
+    """Labels that are the life's own, told by nothing else: without its own votes a life's label is a guess."""
+    rng = np.random.default_rng(1)
+    life = np.repeat(np.arange(60), 20)
+    activations = (3 * rng.normal(size=(60, 8))[life] + 0.1 * rng.normal(size=(len(life), 8))).astype(np.float32)
+    rule = rule_from(activations, rng.integers(0, 2, 60)[life], life)
+    assert rule.held_out is not None and rule.held_out.agreement < 0.7
+
+
+def test_at_a_tie_the_nearer_wins() -> None:
+    activations = np.array([[0.0], [1.0], [10.0], [11.0]], np.float32)
+    rule = CarryingRule(
+        np.zeros(1, np.float32), np.ones((1, 1), np.float32), activations, np.array([3, 0, 0, 3]), 2, None
+    )
+    assert rule.labels_of(np.array([[0.2], [0.8], [10.9]], np.float32)).tolist() == [3, 0, 3]
+
+
+def test_with_one_life_nothing_is_said_of_how_often_it_is_right() -> None:
+    rng = np.random.default_rng(2)
+    rule = rule_from(rng.normal(size=(9, 4)).astype(np.float32), np.arange(9) % 2, np.zeros(9, np.int64))
+    assert rule.held_out is None and "cannot be told" in rule.in_words()
+
+
+def test_one_label_only_is_carried_everywhere() -> None:
+    rng = np.random.default_rng(3)
+    activations = rng.normal(size=(40, 4)).astype(np.float32)
+    rule = rule_from(activations, np.full(40, NOISE), np.arange(40) // 10)
+    assert (rule.labels_of(activations) == NOISE).all()
+    assert rule.held_out is not None and rule.held_out.agreement == 1
+
+
+def test_rule_and_labels_are_saved_so_that_they_can_be_repeated(
+    carried: CarriedLabels, run: ClusterRun, planted: Planted, tmp_path: Path
+) -> None:
+    with RunFolder(tmp_path / "out", {}) as folder:
+        save_carried(folder, carried, run)
+    told = orjson.loads((tmp_path / "out" / "carrying_rule.json").read_bytes())
+    assert told["cluster_labels_sha256"] == sha256(run.path / "cluster_labels.npz")
+    assert told["dump_metadata_sha256"] == run.dump_sha256
+    assert told["labelled_by_the_run"] == len(run.label) and told["records"] == len(planted.records)
+    with np.load(tmp_path / "out" / "carrying_rule.npz", allow_pickle=False) as arrays:
+        rule = CarryingRule(**arrays, voters=told["voters"], held_out=None)
+    with np.load(tmp_path / "out" / "carried_labels.npz", allow_pickle=False) as labels:
+        again = rule.labels_of(planted.records.activations["action_decoder"])
+        np.testing.assert_array_equal(again[~labels["exact"]], labels["label"][~labels["exact"]])
+
+
+def test_a_run_of_another_dump_is_refused_naming_both(run: ClusterRun, dump: Path, tmp_path: Path) -> None:
+    other = write_planted(tmp_path / "other", planted_dump(seed=1))
+    with pytest.raises(UserError, match="another dump") as error:
+        read_cluster_run(run.path, other)
+    assert str(dump) in str(error.value) and str(other) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_converted_dump_is_another_dump(run: ClusterRun, planted: Planted, tmp_path: Path) -> None:
+    converted = write_planted(tmp_path / "converted", planted, format="parquet")
+    with pytest.raises(UserError, match="before it was converted"):
+        read_cluster_run(run.path, converted)
+
+
+def test_a_run_that_does_not_say_its_layer_is_refused(dump: Path, planted: Planted, tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run", {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}}) as folder:
+        empty = np.empty(0, np.int64)
+        folder.save_arrays("cluster_labels.npz", **dict.fromkeys(IDENTITY, empty), label=empty)
+    run = read_cluster_run(tmp_path / "run", dump)
+    with pytest.raises(UserError, match="does not tell the run's"):
+        fit_rule(run, dump)
+
+
+def test_labels_of_records_that_the_dump_lacks_are_refused(dump: Path, planted: Planted, tmp_path: Path) -> None:
+    run = read_cluster_run(write_run(tmp_path / "run", dump, planted), dump)
+    places = {**run.places, "tick": run.places["tick"] + 1000}
+    with pytest.raises(UserError, match="does not hold"):
+        fit_rule(replace(run, places=places), dump)

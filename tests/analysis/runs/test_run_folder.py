@@ -1,0 +1,67 @@
+"""A run's folder is claimed once, holds a whole run or none, and nothing in it is pickled."""
+
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from activation_store.files import sha256
+from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder
+from user_error import UserError
+
+
+def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:
+    path = tmp_path / "results" / "run"
+    with RunFolder(path, {"seed": 3}) as folder:
+        folder.save_array("a.npy", np.arange(3))
+        folder.save_arrays("b.npz", x=np.arange(4), y=np.ones(2))
+        folder.save_text("c.txt", "words")
+        assert not (path / DONE_FILE).exists()
+    done = orjson.loads((path / DONE_FILE).read_bytes())
+    assert {name: sha256(path / name) for name in ("a.npy", "b.npz", "c.txt", RUN_FILE)} == {
+        name: proof["sha256"] for name, proof in done["files"].items()
+    }
+    run = orjson.loads((path / RUN_FILE).read_bytes())
+    assert run["seed"] == 3 and run["versions"]["umap-learn"]
+    assert np.load(path / "a.npy", allow_pickle=False).tolist() == [0, 1, 2]
+    with np.load(path / "b.npz", allow_pickle=False) as arrays:
+        assert arrays["x"].tolist() == [0, 1, 2, 3]
+
+
+def test_objects_are_never_pickled(tmp_path: Path) -> None:
+    with pytest.raises(ValueError), RunFolder(tmp_path / "run", {}) as folder:
+        folder.save_array("a.npy", np.array([object()]))
+    with pytest.raises(ValueError), RunFolder(tmp_path / "run", {}) as folder:
+        folder.save_arrays("a.npz", a=np.array([object()]))
+
+
+def test_a_failed_run_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), RunFolder(tmp_path / "run", {}) as folder:
+        folder.save_text("a.txt", "words")
+        raise KeyboardInterrupt
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [(DONE_FILE, "already holds a run"), (RUN_FILE, "unfinished run"), ("x", "not an empty folder")],
+)
+def test_a_folder_in_use_is_refused_and_kept(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / name).write_text("kept")
+    with pytest.raises(UserError, match=message), RunFolder(tmp_path, {}):
+        pytest.fail("the block must not run")
+    assert (tmp_path / name).read_text() == "kept"
+
+
+def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(UserError), RunFolder(path, {}):
+            pytest.fail("the block must not run")
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    with RunFolder(tmp_path, {}):
+        pass
+    assert (tmp_path / DONE_FILE).exists()

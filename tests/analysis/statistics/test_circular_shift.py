@@ -1,0 +1,161 @@
+"""Chance is not taken for a finding, whatever the course of features and labels, and findings are found."""
+
+import dataclasses
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.statistics.circular_shift import shift_test
+from analysis.statistics.inference import FEWEST_LIVES, LEVEL, false_discovery
+from analysis.statistics.permutation_p import counted_p, information_p, ratio_p
+from analysis.statistics.shifts import ShiftedSums, shifted_sums
+from tests.planted_lives import COURSES, labels_of, make_lives, uneven_lengths, values_of
+
+RUNS = 100
+
+
+def stacked(clusters: Iterable[ShiftedSums]) -> ShiftedSums:
+    """The sums of all clusters, (..., K, F)."""
+    each = list(clusters)
+    fields = dataclasses.fields(ShiftedSums)
+    return ShiftedSums(*(np.stack([getattr(one, field.name) for one in each], axis=-2) for field in fields))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_sums_equal_those_of_labels_that_are_shifted_one_by_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lengths = [1, 2, 7, 16, 9]
+    lives = make_lives(lengths, seed)
+    values, labels = rng.normal(size=(35, 3)), rng.integers(-1, 3, 35)
+    sums = stacked(shifted_sums(values, labels, lives, 200, seed))
+    possible = []
+    for start, length in zip(lives.starts, lives.lengths, strict=True):
+        places = lives.order[start : start + length]
+        own = values[places] - values[places].mean(axis=0)
+        shifted = [np.roll(labels[places], shift) for shift in range(length)]
+        possible.append([[own[each == k].sum(axis=0) for k in range(labels.max() + 1)] for each in shifted])
+    np.testing.assert_allclose(sums.total[0], sum(np.array(life[0]) for life in possible), atol=1e-5)
+    np.testing.assert_allclose(sums.squares[0], sum(np.array(life[0]) ** 2 for life in possible), atol=1e-5)
+    spread = sum(np.array(life).var(axis=0) for life in possible)
+    np.testing.assert_allclose(sums.total[1:].var(axis=0), spread, rtol=0.6)
+    assert np.abs(sums.total[1:].mean(axis=0)).max() < 0.6 * np.sqrt(spread).max()
+    moving = sum((np.ptp(np.array(life), axis=0) > 1e-9).astype(int) for life in possible)
+    np.testing.assert_array_equal(sums.informative, moving)
+
+
+@pytest.mark.parametrize("label_course", COURSES)
+@pytest.mark.parametrize("feature_course", COURSES)
+def test_independent_features_and_clusters_give_few_findings(feature_course: str, label_course: str) -> None:
+    found, p = 0, []
+    for run in range(RUNS):
+        rng = np.random.default_rng([11, run])
+        lengths = uneven_lengths(rng, 30)
+        features = values_of(COURSES[feature_course], rng, lengths, 5)
+        labels = labels_of(COURSES[label_course], rng, lengths)
+        test = shift_test(features, labels, make_lives(lengths), 199, run)
+        found += bool((test.q <= LEVEL).any())
+        p.extend(test.p[np.isfinite(test.p)])
+    assert found <= LEVEL * RUNS
+    assert len(p) > 500
+    assert np.mean(np.array(p) <= 0.05) < 0.065
+
+
+def test_a_plain_sum_would_take_independent_drifts_for_findings() -> None:
+    """Why the statistic is studentised: the test above fails without it, as this one shows."""
+    p = []
+    for run in range(40):
+        rng = np.random.default_rng([12, run])
+        lengths = [30] * 30
+        features = values_of(COURSES["drifting"], rng, lengths, 5)
+        labels = labels_of(COURSES["drifting"], rng, lengths)
+        sums = stacked(shifted_sums(features, labels, make_lives(lengths), 199, run))
+        p.append(counted_p(np.abs(sums.total[0]), np.abs(sums.total[1:])))
+    assert np.mean(np.array(p) <= 0.05) > 0.12
+
+
+def planted(rng: np.random.Generator, lives: int) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Three clusters; the first feature is higher in cluster 0, the second lower in cluster 1, the third is chance."""
+    lengths = uneven_lengths(rng, lives)
+    labels = labels_of(COURSES["smooth"], rng, lengths)
+    features = values_of(COURSES["smooth"], rng, lengths, 3)
+    features[:, 0] += 1.0 * (labels == 0)
+    features[:, 1] -= 1.0 * (labels == 1)
+    return features, labels, lengths
+
+
+def test_planted_differences_are_found_with_their_signs() -> None:
+    features, labels, lengths = planted(np.random.default_rng(0), 100)
+    test = shift_test(features, labels, make_lives(lengths), 499, 0)
+    assert test.q[0, 0] < 0.01 and test.direction[0, 0] == 1
+    assert test.q[1, 1] < 0.01 and test.direction[1, 1] == -1
+    assert (test.q[:, 2] > LEVEL).all()
+
+
+def test_the_order_of_records_does_not_matter() -> None:
+    features, labels, lengths = planted(np.random.default_rng(1), 20)
+    scattered = make_lives(lengths, seed=3)
+    straight = shift_test(features, labels, make_lives(lengths), 99, 0)
+    mixed_features, mixed_labels = np.empty_like(features), np.empty_like(labels)
+    mixed_features[scattered.order], mixed_labels[scattered.order] = features, labels
+    mixed = shift_test(mixed_features, mixed_labels, scattered, 99, 0)
+    np.testing.assert_allclose(straight.p, mixed.p, rtol=1e-4)
+
+
+def test_differences_between_whole_lives_are_no_finding_and_carry_no_information() -> None:
+    lengths = [10] * 40
+    labels = np.repeat(np.arange(40) % 2, 10)
+    features = (labels + np.random.default_rng(0).normal(size=400))[:, None]
+    test = shift_test(features, labels, make_lives(lengths), 99, 0)
+    assert np.isnan(test.p).all() and np.isnan(test.q).all() and (test.informative_lives == 0).all()
+
+
+def test_constant_features_few_lives_single_records_and_no_cluster_have_no_p_value() -> None:
+    rng = np.random.default_rng(0)
+    lengths = [20] * 12
+    features, labels = np.column_stack([rng.normal(size=240), np.full(240, 0.1)]), rng.integers(-1, 2, 240)
+    test = shift_test(features, labels, make_lives(lengths), 99, 0)
+    assert np.isfinite(test.p[:, 0]).all() and np.isnan(test.p[:, 1]).all()
+    few = shift_test(features[:100], labels[:100], make_lives([20] * (FEWEST_LIVES - 1)), 99, 0)
+    assert np.isnan(few.p).all() and (few.informative_lives[:, 0] == FEWEST_LIVES - 1).all()
+    assert np.isnan(shift_test(features, labels, make_lives([1] * 240), 99, 0).p).all()
+    assert np.isnan(shift_test(features, labels, make_lives([240]), 99, 0).p).all()
+    assert shift_test(features, np.full(240, -1), make_lives(lengths), 99, 0).p.shape == (0, 2)
+
+
+def test_features_in_parts_give_what_they_give_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, labels, lengths = planted(np.random.default_rng(2), 30)
+    together = shift_test(features, labels, make_lives(lengths), 99, 0)
+    monkeypatch.setattr("analysis.statistics.shifts._ENTRIES_AT_ONCE", 1)
+    apart = shift_test(features, labels, make_lives(lengths), 99, 0)
+    np.testing.assert_allclose(together.p, apart.p, rtol=1e-3)
+
+
+def test_counted_p_values_count_the_labels_as_they_are() -> None:
+    null = np.arange(9.0)[:, None]
+    np.testing.assert_allclose(counted_p(np.array([8.0]), null), [0.2])
+    np.testing.assert_allclose(counted_p(np.array([9.0]), null), [0.1])
+
+
+def test_tails_go_on_where_counting_ends() -> None:
+    """Where the true p-value is known: ratios of normal shares, and chi-squares; each column has its own null."""
+    rng = np.random.default_rng(0)
+    shares = rng.normal(size=(2_000, 150, 20))
+    ratios = np.abs(shares.sum(axis=2)) / np.sqrt((shares**2).sum(axis=2))
+    squares = rng.chisquare(19, (2_000, 150))
+    lives = np.full(150, 20)
+    p = np.array([ratio_p(one, ratios[:999], lives, lives) for one in ratios[999:]])
+    q = np.array([information_p(one, squares[:999]) for one in squares[999:]])
+    for values in (p, q):
+        for level in (0.05, 0.01, 0.001, 0.0001):
+            assert 0.3 * level < np.mean(values <= level) < 1.25 * level
+
+
+def test_false_discovery_leaves_out_what_was_not_tested() -> None:
+    q = false_discovery(np.array([[0.01, np.nan], [0.02, 0.9]]))
+    np.testing.assert_allclose(q, [[0.03, np.nan], [0.03, 0.9]])
+    assert np.isnan(false_discovery(np.full(3, np.nan))).all()
+    assert false_discovery(np.empty((0, 4))).shape == (0, 4)

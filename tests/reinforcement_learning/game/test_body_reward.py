@@ -1,0 +1,65 @@
+"""Rewards for the state of the body, against the engine's own players."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import agent_zoo
+from reinforcement_learning.game.body_reward import drive
+from reinforcement_learning.game.environment import make_environment, observation_layout
+from reinforcement_learning.settings import RewardSettings
+from tests.conftest import random_legal_actions
+
+
+def test_the_drive_is_the_papers() -> None:
+    assert drive(np.ones(3)) == 0
+    assert drive(np.zeros(3)) == pytest.approx(3**0.5)
+    assert drive(np.array([0.5, 1.0, 0.8])) == pytest.approx((0.5**4 + 0.2**4) ** 0.5)
+
+
+@pytest.mark.parametrize("agent", agent_zoo.names())
+def test_agents_are_paid_for_their_bodies(small_world, task, maps, agent: str) -> None:
+    """One world pays as the agent has it, another for the body alone, another for both: the same game in all three."""
+    settings = [
+        RewardSettings(),
+        RewardSettings(task_coef=0, bonus_coef=0, hp_coef=2, drive_coef=0.5),
+        RewardSettings(task_coef=1, bonus_coef=1, hp_coef=2, drive_coef=0.5),
+    ]
+    env = replace(small_world, spawn_immunity=0)
+    worlds = [make_environment(agent, env, task, maps, reward=each) for each in settings]
+    deaths = changes = 0
+    for before, paid, after, died in play(worlds):
+        for slot, (was, now) in enumerate(zip(before, after, strict=True)):
+            if was is None:
+                continue
+            expected = 2 * (now[0] - was[0]) + 0.5 * (drive(was) - drive(now))
+            plain, body, both = (float(each[slot]) for each in paid)
+            assert body == pytest.approx(expected, abs=1e-5)
+            assert both == pytest.approx(plain + expected, abs=1e-5)
+            changes += expected != 0
+            deaths += died[slot]
+    assert changes > 100 and deaths > 0
+
+
+def play(worlds: list) -> Iterator[tuple]:
+    """Play the same actions in all worlds; yield bodies before, what was paid in each, bodies after, who died."""
+    layout, random = observation_layout(worlds[0]), np.random.default_rng(0)
+    for world in worlds:
+        world.reset(seed=3)
+    game = worlds[0].env.game
+    while game.agents:
+        before = [body(game, agent) if agent in game.agents else None for agent in game.possible_agents]
+        seen = worlds[0].obs.view(worlds[0].obs_dtype)[:, 0]
+        actions = random_legal_actions(seen, layout, random)
+        played = [world.step(actions) for world in worlds]
+        paid = [list(each[1].values()) for each in played]
+        yield before, paid, [body(game, agent) for agent in game.possible_agents], list(played[0][2].values())
+
+
+def body(game, agent: int) -> np.ndarray:
+    player = game.dead_this_tick.get(agent) or game.realm.players.get(agent)
+    if player is None:
+        return np.zeros(3)
+    return np.array([getattr(player.resources, name).val for name in ("health", "food", "water")]) / 100

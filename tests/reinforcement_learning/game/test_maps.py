@@ -1,0 +1,87 @@
+"""Maps: the same for the same settings, made once, and never seen half made."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.settings import EnvironmentSettings
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> EnvironmentSettings:
+    return EnvironmentSettings(map_size=32, num_maps=3, maps_dir=tmp_path / "maps")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.npy")}
+
+
+def test_made_once_with_progress(settings: EnvironmentSettings) -> None:
+    seen: list[tuple[int, int]] = []
+    folder = ensure_maps(settings, lambda done, total: seen.append((done, total)))
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert sorted(contents(folder)) == [f"map{n}/{file}.npy" for n in (1, 2, 3) for file in ("fractal", "map")]
+    assert ensure_maps(settings, lambda done, total: pytest.fail("made again")) == folder
+
+
+def test_same_settings_same_maps_another_seed_others(settings: EnvironmentSettings, tmp_path: Path) -> None:
+    first = ensure_maps(settings)
+    elsewhere = ensure_maps(replace(settings, maps_dir=tmp_path / "elsewhere"))
+    other_seed = ensure_maps(replace(settings, map_seed=1))
+    assert contents(first) == contents(elsewhere) and first.name == elsewhere.name
+    for number in (1, 2, 3):
+        ours, theirs = (np.load(folder / f"map{number}/map.npy") for folder in (first, other_seed))
+        assert (ours != theirs).mean() > 0.1
+
+
+@pytest.mark.parametrize("change", [{"num_maps": 2}, {"map_size": 40}, {"map_seed": 9}])
+def test_folder_depends_on_what_the_maps_depend_on(settings: EnvironmentSettings, change: dict) -> None:
+    assert ensure_maps(replace(settings, **change)) != ensure_maps(settings)
+
+
+def test_folder_does_not_depend_on_anything_else(settings: EnvironmentSettings) -> None:
+    assert ensure_maps(replace(settings, num_agents=3, horizon=9)) == ensure_maps(settings)
+
+
+def test_a_killed_generation_never_looks_complete_and_is_taken_up(settings: EnvironmentSettings) -> None:
+    settings = replace(settings, num_maps=40, map_size=64)
+    code = f"""
+        from pathlib import Path
+        from reinforcement_learning.game.maps import ensure_maps
+        from reinforcement_learning.settings import EnvironmentSettings
+        ensure_maps(
+            EnvironmentSettings(map_size=64, num_maps=40, maps_dir=Path({str(settings.maps_dir)!r})),
+            lambda done, total: print(done, flush=True),
+        )
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout
+        while int(process.stdout.readline()) < 5:
+            pass
+        os.killpg(process.pid, signal.SIGKILL)
+    finished = [path for path in settings.maps_dir.iterdir() if path.is_dir() and path.suffix != ".partial"]
+    assert finished == []
+    progress: list[int] = []
+    folder = ensure_maps(settings, lambda done, total: progress.append(done))
+    assert progress[0] >= 5, "what was whole was made again"
+    assert len(contents(folder)) == 80
+    untouched = ensure_maps(replace(settings, maps_dir=settings.maps_dir / "untouched"))
+    assert contents(folder) == contents(untouched)
+
+
+def test_two_processes_make_them_once(settings: EnvironmentSettings) -> None:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        folders = list(pool.map(ensure_maps, [settings, settings]))
+    assert folders[0] == folders[1] and len(contents(folders[0])) == 6
+    assert not list(settings.maps_dir.glob("*.partial"))

@@ -1,0 +1,173 @@
+"""Embeddings: tasks apart, relatives together, the same everywhere; language models once, and never a pickle."""
+
+import hashlib
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+
+from reinforcement_learning.game.language_model_encoder import (
+    describe_task,
+    language_model_embeddings,
+    pin_language_model,
+)
+from reinforcement_learning.game.task_encoder import encode_task
+from reinforcement_learning.game.tasks import curriculum, find_task, offered_tasks
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import ROOT
+from tests.tiny_language_model import make_language_model
+from user_error import UserError
+
+
+def all_tasks() -> list:
+    return [spec for name in ("training", "evaluation") for spec in curriculum(TaskSettings(curriculum=name), ENV)]
+
+
+ENV = EnvironmentSettings()
+DIGEST_OF_ALL = (
+    "import hashlib; from tests.reinforcement_learning.game.test_task_encoder import all_tasks, encode_task;"
+    "print(hashlib.sha256(b''.join(encode_task(spec, 128).tobytes() for spec in all_tasks())).hexdigest())"
+)
+
+
+def test_structural_embeddings_are_apart_and_of_unit_length() -> None:
+    vectors = np.stack([encode_task(spec, 128) for spec in all_tasks()]).astype(np.float64)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=2e-3)
+    likeness = vectors @ vectors.T
+    np.fill_diagonal(likeness, 0)
+    assert likeness.max() < 0.99
+    names = [spec.eval_fn.__name__ for spec in all_tasks()]
+    related = np.equal.outer(names, names) & ~np.eye(len(names), dtype=bool)
+    assert likeness[related].mean() > 0.3 > 0.1 > abs(likeness[~related].mean())
+
+
+def test_structural_embeddings_are_equal_in_another_process() -> None:
+    here = hashlib.sha256(b"".join(encode_task(spec, 128).tobytes() for spec in all_tasks())).hexdigest()
+    command = [sys.executable, "-c", DIGEST_OF_ALL]
+    there = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    assert here == there
+
+
+def test_structural_embeddings_stay_what_policies_were_trained_with() -> None:
+    """Policies know tasks by these numbers: whoever changes them makes all checkpoints so far forget their tasks."""
+    spec = find_task(all_tasks(), "Task_CountEvent_(event:PLAYER_KILL_N:20)_reward_to:agent")
+    np.testing.assert_allclose(encode_task(spec, 128)[:4], [-0.05817, 0.01686, -0.12238, -0.04889], atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    make_language_model(folder, [describe_task(spec) for spec in all_tasks()])
+    return folder
+
+
+@pytest.fixture
+def task(model_folder: Path, tmp_path: Path) -> TaskSettings:
+    return TaskSettings(
+        encoder="language-model", language_model=str(model_folder), embedding_size=16, embeddings_dir=tmp_path
+    )
+
+
+def test_descriptions_say_everything() -> None:
+    texts = [describe_task(spec) for spec in all_tasks()]
+    assert len(set(texts)) == len(texts)
+    assert any(
+        text.startswith("AttainSkill(skill=Melee, level=10, num_agent=1)  # True if the number") for text in texts
+    )
+
+
+def test_embeddings_are_the_models_mean_hidden_states(task: TaskSettings, model_folder: Path) -> None:
+    import transformers
+
+    specs = all_tasks()[::40]
+    ours = language_model_embeddings(specs, task)  # 16 hidden units: no projection
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model_folder)
+    model = transformers.AutoModel.from_pretrained(model_folder).eval()
+    for spec, embedding in zip(specs, ours, strict=True):
+        with torch.no_grad():
+            hidden = model(**tokenizer(describe_task(spec), return_tensors="pt")).last_hidden_state[0].mean(dim=0)
+        np.testing.assert_allclose(embedding, (hidden / hidden.norm()).numpy(), atol=1e-3)
+    assert ours.dtype == np.float16 and len({row.tobytes() for row in ours}) == len(specs)
+
+
+def test_projection_keeps_angles(task: TaskSettings) -> None:
+    specs = all_tasks()[::10]
+    small, large = (
+        language_model_embeddings(specs, replace(task, embedding_size=size)).astype(float) for size in (16, 1024)
+    )
+    assert large.shape == (len(specs), 1024)
+    np.testing.assert_allclose(large @ large.T, small @ small.T, atol=0.2)
+
+
+def test_the_model_is_read_once(task: TaskSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    read: list[tuple[int, int]] = []
+    first = offered_tasks(replace(task, curriculum="evaluation"), ENV, lambda *done: read.append(done))
+    assert read[-1] == (63, 63)
+    (kept,) = task.embeddings_dir.iterdir()
+    assert len(safetensors.numpy.load_file(kept)) == 63
+    pinned = pin_language_model(task)
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", lambda *_, **__: pytest.fail("loaded again"))
+    again = offered_tasks(replace(pinned, curriculum="evaluation"), ENV, lambda *_: pytest.fail("read again"))
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.embedding, other.embedding)
+
+
+def test_loading_a_model_leaves_random_numbers_alone(task: TaskSettings) -> None:
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    language_model_embeddings(all_tasks()[:2], task)
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_another_model_than_the_policys_is_refused(task: TaskSettings) -> None:
+    with pytest.raises(UserError, match="language_model_revision is abc, the folder's is"):
+        language_model_embeddings(all_tasks()[:2], replace(task, language_model_revision="abc"))
+
+
+def test_a_damaged_cache_is_named(task: TaskSettings) -> None:
+    language_model_embeddings(all_tasks()[:2], task)
+    (kept,) = task.embeddings_dir.iterdir()
+    kept.write_bytes(kept.read_bytes()[:-5])
+    with pytest.raises(UserError, match=f"{kept.name} cannot be read .*: remove it"):
+        language_model_embeddings(all_tasks()[:2], task)
+
+
+def test_weights_as_pickle_are_refused(task: TaskSettings, model_folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = tmp_path / "pickled"
+    shutil.copytree(model_folder, folder)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match="cannot be loaded") as error:
+        language_model_embeddings(all_tasks()[:2], replace(task, language_model=str(folder)))
+    assert "\n" not in str(error.value)
+
+
+def test_without_transformers_the_extra_is_named(task: TaskSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(UserError, match="uv sync --extra language-model"):
+        pin_language_model(task)
+
+
+def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path: Path) -> None:
+    code = (
+        "from reinforcement_learning.settings import TaskSettings;"
+        "from reinforcement_learning.game.language_model_encoder import pin_language_model;"
+        "pin_language_model(TaskSettings(encoder='language-model', language_model='nobody/nothing'))"
+    )
+    import os
+
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "empty")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=offline, capture_output=True, text=True, check=False
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("user_error.UserError: the language model 'nobody/nothing' cannot be loaded"), done.stderr

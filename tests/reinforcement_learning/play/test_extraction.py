@@ -1,0 +1,382 @@
+"""A dump against the game that made it: every feature, action, probability and reward, at every tick of an episode."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import nmmo.core.action as game_action
+import numpy as np
+import pytest
+import torch
+
+from activation_store.columns import unpack_legal
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import LAYERS, Records
+from activation_store.writer import DumpWriter
+from agent_zoo.observation import PackedObservation
+from analysis.features import FEATURE_NAMES, feature_matrix
+from analysis.features.observed import Observed
+from reinforcement_learning.play.capture import capture
+from reinforcement_learning.play.contest import Contest, groups
+from reinforcement_learning.play.entrants import Entrant, untrained_entrant
+from reinforcement_learning.play.extraction import Plan, extract, metadata_of, record_group, write
+from reinforcement_learning.play.policy_pool import Choice, PolicyPool, seats
+from reinforcement_learning.play.recording_progress import Recorded
+from reinforcement_learning.settings import PolicySettings, Settings
+from tests.conftest import AGENT
+from user_error import UserError
+
+VIEW_RADIUS = 7
+EPISODES = 2
+CPU = torch.device("cpu")
+
+Key = tuple[int, int, int]
+
+
+class Witness:
+    """Looks at the engine itself while an extraction runs in this process; keys are (episode, step, agent)."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.state: dict[Key, dict[str, float]] = {}  # features by the engine's account
+        self.truth: dict[Key, dict[str, float]] = {}
+        self.rewards: dict[Key, float] = {}
+        self.died: dict[Key, bool] = {}
+        self.observations: dict[int, tuple[np.ndarray, PackedObservation]] = {}
+
+    def before_tick(self, pool: PolicyPool, choices: Sequence[Choice]) -> None:
+        for choice in choices:
+            self.observations[self.step] = (choice.decision.present, choice.decision.observation)
+        for key, game in self._acting(pool):
+            agent = game.realm.players[key[2]]
+            self.state[key] = {**_vitals(agent), **_neighbours(agent, game.realm), "tick": game.realm.tick}
+            self.truth[key] = {
+                "row": agent.pos[0],
+                "col": agent.pos[1],
+                "spawn_row": agent.spawn_pos[0],
+                "spawn_col": agent.spawn_pos[1],
+                "player_kills": agent.history.player_kills,
+                "damage_inflicted": agent.history.damage_inflicted,
+            }
+
+    def after_tick(self, pool: PolicyPool, acted: Sequence[tuple[Key, Any]]) -> None:
+        for key, game in acted:
+            agent = game.dead_this_tick.get(key[2]) or game.realm.players[key[2]]
+            self.state[key].update(_accepted_actions(agent.history.actions))
+            slot = pool.numbers.index(key[0]) * pool.agents + key[2] - 1
+            self.rewards[key] = pool.arrival.reward[slot]
+            self.died[key] = key[2] not in game.realm.players
+        self.step += 1
+
+    def _acting(self, pool: PolicyPool) -> list[tuple[Key, Any]]:
+        return [
+            (
+                (pool.numbers[slot // pool.agents], self.step, slot % pool.agents + 1),
+                pool.shared[slot // pool.agents].world.game,
+            )
+            for slot in np.flatnonzero(pool.arrival.acting).tolist()
+        ]
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        advance = PolicyPool.advance
+
+        def watched(pool: PolicyPool, choices: Sequence[Choice]) -> None:
+            acting = self._acting(pool)
+            self.before_tick(pool, choices)
+            advance(pool, choices)
+            self.after_tick(pool, acting)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PolicyPool, "advance", watched)
+            yield
+
+
+def _vitals(agent) -> dict[str, float]:
+    return {
+        "self_health": agent.resources.health.val,
+        "self_food": agent.resources.food.val,
+        "self_water": agent.resources.water.val,
+        "self_gold": agent.gold.val,
+        "max_combat_level": agent.attack_level,
+        "in_combat": agent.in_combat,
+        "n_inventory_items": len(agent.inventory.items),
+    }
+
+
+def _neighbours(agent, realm) -> dict[str, float]:
+    def near(other) -> bool:
+        distance = max(abs(other.pos[0] - agent.pos[0]), abs(other.pos[1] - agent.pos[1]))
+        return distance <= VIEW_RADIUS and other.ent_id != agent.ent_id
+
+    players = sum(near(other) for other in realm.players.values())
+    npcs = sum(near(other) for other in realm.npcs.values())
+    return {"n_visible_players": players, "n_visible_npcs": npcs, "n_visible_entities": players + npcs}
+
+
+def _accepted_actions(actions: dict) -> dict[str, float]:
+    """What the engine took the agent to do, after it had dropped no-ops and impossible actions."""
+    move = actions.get(game_action.Move, {}).get(game_action.Direction)
+    trades = (game_action.Buy, game_action.Sell, game_action.Give, game_action.GiveGold)
+    return {
+        "is_moving": move is not None and move is not game_action.Stay,
+        "is_attacking": game_action.Attack in actions,
+        "is_trading": any(trade in actions for trade in trades),
+    }
+
+
+WITHHELD = {"mask_intrinsics": "strict", "relative_position": True}
+
+
+@pytest.fixture(scope="module", params=[{}, WITHHELD], ids=["sees all", "withheld"])
+def contest(request, small_world, task, maps) -> Contest:
+    env = replace(small_world, **request.param)
+    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=32))
+    return Contest((untrained_entrant(AGENT, settings, maps, seed=0),), env, task, maps, CPU)
+
+
+@pytest.fixture(scope="module")
+def subject(contest: Contest) -> Entrant:
+    return contest.entrants[0]
+
+
+PLAN = Plan(EPISODES, None, seed=4, layers=LAYERS, fields=("Market", "Task", "ActionTargets", "Logits"))
+
+
+def extract_here(contest: Contest, plan: Plan, folders: Sequence[Path]) -> None:
+    """Do in this process what `extract` does in others."""
+    with contextlib.ExitStack() as stack:
+        writers = [
+            stack.enter_context(DumpWriter(folder, metadata_of(contest, entrant, plan)))
+            for folder, entrant in zip(folders, contest.entrants, strict=True)
+        ]
+        for group in groups(plan.seed, plan.episodes):
+            pool = contest.pool(len(group.numbers))
+            told = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
+            write(((group, each) for each in told), writers, lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def witnessed(contest: Contest, tmp_path_factory) -> tuple[Path, Witness]:
+    """The folder of a dump of two episodes played side by side, and what a witness saw of the engine meanwhile."""
+    witness, folder = Witness(), tmp_path_factory.mktemp("dumps") / "untrained"
+    with witness.watching():
+        extract_here(contest, PLAN, [folder])
+    return folder, witness
+
+
+@pytest.fixture(scope="module")
+def records(witnessed) -> Records:
+    return read_dump(witnessed[0])
+
+
+@pytest.fixture(scope="module")
+def witness(witnessed) -> Witness:
+    return witnessed[1]
+
+
+def keys(records: Records) -> list[Key]:
+    columns = (records.episode, records.step, records.agent_id)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_every_living_agent_tick_is_recorded_once(records: Records, witness: Witness) -> None:
+    assert len(records) == len(set(keys(records))) > 500
+    assert set(keys(records)) == witness.state.keys()
+    assert sorted(set(records.episode.tolist())) == list(range(EPISODES))
+
+
+def test_labels_are_the_engines(records: Records, witness: Witness) -> None:
+    for name in ("spawn_row", "spawn_col", "player_kills", "damage_inflicted"):
+        truth = [witness.truth[key][name] for key in keys(records)]
+        assert records.column(f"truth/{name}").tolist() == truth
+    assert records.column("truth/farthest").max() > 3
+    assert records.column("truth/damage_inflicted").max() > 0
+    progress = records.column("truth/task_progress")
+    assert progress.max() > 0 and progress.min() == 0
+
+
+def test_place_and_life_are_the_engines(records: Records, witness: Witness) -> None:
+    for name in ("row", "col"):
+        assert records.column(name).tolist() == [witness.truth[key][name] for key in keys(records)]
+    lives = {(episode, agent): set() for episode, _, agent in keys(records)}
+    for (episode, _, agent), life in zip(keys(records), records.column("life").tolist(), strict=True):
+        lives[episode, agent].add(life)
+    for episode in range(EPISODES):
+        assert sorted(life for (at, _), found in lives.items() if at == episode for life in found) == list(range(16))
+
+
+def test_what_is_withheld_is_not_in_the_observation_but_beside_it(records: Records, witnessed) -> None:
+    metadata = read_metadata(witnessed[0])
+    seen = Observed(records, metadata)
+    masked = metadata.environment["mask_intrinsics"] == "strict"
+    for name in ("health", "food", "water", "damage", "time_alive"):
+        assert (f"truth/{name}" in records.columns) == masked
+        assert seen.own(name).any() and seen.own_as_seen(name).any() != masked
+    middle = records.tile[:, records.tile.shape[1] // 2, :2]
+    assert masked == (not middle.any()) == (not seen.own_as_seen("row").any())
+    assert np.array_equal(records.tile[:, 0, :2] - middle, np.full_like(middle, -VIEW_RADIUS))
+
+
+def test_done_is_a_lifes_last_tick(records: Records, witness: Witness) -> None:
+    done = records.column("done")
+    assert done.sum() == EPISODES * 16
+    last = {(key[0], key[2]): key for key in sorted(keys(records))}
+    assert {key for key, ends in zip(keys(records), done, strict=True) if ends} == set(last.values())
+    assert any(witness.died[key] for key in last.values())
+
+
+def test_a_task_belongs_to_a_life_and_is_named(records: Records, witnessed) -> None:
+    names = read_metadata(witnessed[0]).environment["tasks"]
+    numbers, embeddings = records.column("truth/task"), records.column("task")
+    assert numbers.max() < len(names)
+    for episode, agent in {(key[0], key[2]) for key in keys(records)}:
+        life = (records.episode == episode) & (records.agent_id == agent)
+        assert len(set(numbers[life].tolist())) == 1 and len(np.unique(embeddings[life], axis=0)) == 1
+    assert len(set(numbers.tolist())) > 5
+
+
+def test_what_was_not_allowed_was_not_chosen(records: Records, witnessed) -> None:
+    heads = read_metadata(witnessed[0]).action_heads
+    legal = unpack_legal(records.column("legal"), sum(head.size for head in heads))
+    logits, first = records.column("logits"), 0
+    for number, head in enumerate(heads):
+        options = slice(first, first + head.size)
+        first += head.size
+        chosen = records.action[:, number][:, None]
+        assert np.take_along_axis(legal[:, options], chosen, axis=1).all()
+        taken = np.take_along_axis(logits[:, options], chosen, axis=1)[:, 0]
+        np.testing.assert_allclose(taken, records.log_probability[:, number], atol=1e-5)
+        np.testing.assert_allclose(np.exp(logits[:, options]).sum(axis=1), 1, atol=1e-4)
+        assert (logits[:, options][~legal[:, options]] < -1e8).all()
+
+
+@pytest.mark.parametrize("name", FEATURE_NAMES)
+def test_feature_equals_the_engines_own_value_at_every_tick(name: str, records, witness, witnessed) -> None:
+    computed = feature_matrix(records, read_metadata(witnessed[0]))[:, FEATURE_NAMES.index(name)]
+    truth = np.array([witness.state[key][name] for key in keys(records)], dtype=float)
+    np.testing.assert_array_equal(computed, truth)
+    if name not in ("is_trading",):  # nobody could trade where every tick was spent fighting
+        assert len(np.unique(truth)) > 1, f"{name} never changed: equality proves little"
+
+
+def test_rewards_are_what_the_action_was_paid(records: Records, witness: Witness) -> None:
+    paid = np.array([witness.rewards[key] for key in keys(records)], dtype=np.float32)
+    np.testing.assert_array_equal(records.reward, paid)
+    assert np.isclose(records.reward[records.column("done")], -1).any(), "no death was paid for"
+
+
+def test_activation_through_the_heads_gives_the_recorded_probabilities(records, witness, subject) -> None:
+    decoder = subject.policy.policy.action_decoder
+    for step in (0, 5, int(records.step.max())):
+        chosen = records.step == step
+        present, observation = witness.observations[step]
+        slots = records.episode[chosen] * 16 + records.env_id[chosen]
+        rows = torch.from_numpy(np.searchsorted(present, slots))
+        seen = observation.take(rows)
+        with torch.no_grad():
+            _, candidates = subject.policy.policy.encode_observations(seen)
+            distribution = decoder(torch.from_numpy(records.activations["action_decoder"][chosen]), candidates, seen)
+        expected = distribution.log_probability(torch.from_numpy(records.action[chosen]))
+        np.testing.assert_allclose(records.log_probability[chosen], expected.numpy(), atol=1e-5)
+
+
+def test_layers_are_what_they_are_called(records: Records, subject: Entrant) -> None:
+    """Encoder output run through the LSTM from an empty memory gives a life's first hidden and cell states."""
+    assert set(records.activations) == set(LAYERS)
+    born = records.tick == 0
+    with torch.no_grad():
+        encoded = torch.from_numpy(records.activations["encoder_output"][born]).unsqueeze(0)
+        _, (hidden, cell) = subject.policy.lstm(encoded)
+    np.testing.assert_allclose(records.activations["lstm_hidden"][born], hidden[-1].numpy(), atol=1e-6)
+    np.testing.assert_allclose(records.activations["lstm_cell"][born], cell[-1].numpy(), atol=1e-6)
+    np.testing.assert_array_equal(records.activations["action_decoder"], records.activations["lstm_hidden"])
+
+
+def test_same_seed_same_dump_and_another_seed_another(contest: Contest, tmp_path: Path) -> None:
+    plan = Plan(5, 12, seed=4, layers=("action_decoder",), format="parquet")
+    for name, seed, processes in (("once", 4, 1), ("again", 4, 2), ("other", 5, 1)):
+        extract(contest, replace(plan, seed=seed), [tmp_path / name], processes, lambda *_: None)
+    once, again, other = (read_metadata(tmp_path / name).files for name in ("once", "again", "other"))
+    assert len(once) == 5 and once == again != other
+    assert read_dump(tmp_path / "once").tick.max() == 11
+
+
+def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tmp_path: Path) -> None:
+    plan = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    extract(contest, plan, [whole], 1, lambda *_: None)
+
+    def stop(recorded: Recorded, episodes: int) -> None:
+        assert episodes == 6
+        if recorded.episodes == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        extract(contest, plan, [stopped], 1, stop)
+    with pytest.raises(UserError, match="unfinished"):
+        extract(contest, plan, [stopped], 1, lambda *_: None)
+    extract(contest, plan, [stopped], 1, lambda *_: None, resume=True)
+    assert read_metadata(stopped).files == read_metadata(whole).files
+
+
+def test_policies_that_share_a_world_get_dumps_of_their_own(
+    contest: Contest, small_world, task, maps, tmp_path: Path
+) -> None:
+    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
+    both = replace(contest, entrants=(*contest.entrants, untrained_entrant("takeru", settings, maps, 0)))
+    plan = Plan(2, None, seed=4, layers=("action_decoder",))
+    folders = [tmp_path / "kit", tmp_path / "takeru"]
+    witness = Witness()
+    with witness.watching():
+        extract_here(both, plan, folders)
+    kit, takeru = (read_dump(folder) for folder in folders)
+    assert sorted(keys(kit) + keys(takeru)) == sorted(witness.state)
+    for episode in range(2):
+        seated = seats(4, episode, 16, 2)
+        for number, dump in enumerate((kit, takeru)):
+            agents = set(dump.agent_id[dump.episode == episode].tolist())
+            assert agents == set((np.flatnonzero(seated == number) + 1).tolist())
+    assert read_metadata(folders[0]).environment["opponents"] == ["untrained_takeru"]
+    assert read_metadata(folders[1]).layers == {"action_decoder": 16}
+
+
+def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path: Path) -> None:
+    """Two agents that know nothing starve long before the horizon; the tick after has nobody to decide for."""
+    env = replace(small_world, num_agents=2, horizon=1000)
+    clueless = untrained_entrant(AGENT, Settings(env=env, task=task), maps, seed=0)
+    extract_here(Contest((clueless,), env, task, maps, CPU), Plan(3, None, 3, ("action_decoder",)), [tmp_path / "dump"])
+    records = read_dump(tmp_path / "dump")
+    assert sorted(set(records.episode.tolist())) == [0, 1, 2]
+    assert records.tick.max() < 500
+
+
+def test_an_episode_can_be_recorded_without_those_before_it(witnessed) -> None:
+    """What the metadata says of an episode tells episodes apart and rebuilds them."""
+    episodes = read_metadata(witnessed[0]).episodes
+    assert [episode["episode_of_seed"] for episode in episodes] == list(range(EPISODES))
+    assert len({episode["seed"] for episode in episodes}) == 1
+
+
+def test_hooks_do_not_outlive_their_block(subject) -> None:
+    def hooks() -> int:
+        return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in subject.policy.modules())
+
+    before = hooks()
+    with pytest.raises(RuntimeError, match="boom"), capture(subject.policy, LAYERS):
+        assert hooks() == before + len(LAYERS)
+        raise RuntimeError("boom")
+    assert hooks() == before
+    with pytest.raises(UserError, match="no layer 'nonsense'"), capture(subject.policy, ("lstm_cell", "nonsense")):
+        pass
+    assert hooks() == before
+
+
+def test_a_layer_that_a_policy_lacks_is_refused_and_nothing_is_left(small_world, task, maps, tmp_path: Path) -> None:
+    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
+    reflex = Contest((untrained_entrant("takeru", settings, maps, seed=0),), small_world, task, maps, CPU)
+    with pytest.raises(UserError, match="lstm_hidden cannot be recorded: this policy is feed-forward"):
+        extract(reflex, replace(PLAN, layers=("lstm_hidden",)), [tmp_path / "dump"], 1, lambda *_: None)
+    assert list(tmp_path.iterdir()) == []

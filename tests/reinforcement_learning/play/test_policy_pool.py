@@ -1,0 +1,137 @@
+"""Several policies in one world, on the real game: seats, restrictions, memories, and episodes that can be repeated."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agent_zoo.observation import ObservationLayout, pack
+from reinforcement_learning.game.environment import make_environment
+from reinforcement_learning.game.shared_world import Kind, make_shared_world
+from reinforcement_learning.game.tasks import offered_tasks
+from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tasks, untrained_entrant
+from reinforcement_learning.play.policy_pool import PolicyPool, seats
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from tests.conftest import random_legal_actions
+from user_error import UserError
+
+CPU = torch.device("cpu")
+NO_GIVING = {"takeru", "yaofeng"}
+
+
+@pytest.fixture(scope="module")
+def entrants(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> list[Entrant]:
+    """Three architectures: with one layer of memory, with two, with none."""
+    agents = (("neurips23_start_kit", 1), ("yaofeng", 2), ("takeru", 0))
+    settings = [Settings(env=small_world, task=task, policy=PolicySettings(32, layers)) for _, layers in agents]
+    return [untrained_entrant(agent, each, maps, 0) for (agent, _), each in zip(agents, settings, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def pool(entrants: list[Entrant], small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> PolicyPool:
+    return PolicyPool(entrants, small_world, task, maps, CPU, worlds=2)
+
+
+@pytest.mark.parametrize("agent", ["neurips23_start_kit", "yaofeng"])
+def test_a_world_shared_by_one_kind_is_the_world_of_that_kind(
+    agent: str, small_world: EnvironmentSettings, task: TaskSettings, maps: Path, layout: ObservationLayout
+) -> None:
+    alone = make_environment(agent, small_world, task, maps)
+    shared = make_shared_world([Kind(agent)], small_world, task, maps, offered_tasks(task, small_world)).world
+    random = np.random.default_rng(0)
+    for world in (alone, shared):
+        world.reset(seed=3)
+    ticks = 0
+    while not alone.done:
+        assert np.array_equal(alone.obs, shared.obs)
+        actions = random_legal_actions(alone.obs.view(alone.obs_dtype)[:, 0], layout, random)
+        _, *answer = alone.step(actions)
+        _, *shared_answer = shared.step(actions)
+        assert answer[:3] == shared_answer[:3]
+        assert answer[3].get("lives") == shared_answer[3].get("lives")
+        ticks += 1
+    assert shared.done and ticks > 20
+
+
+def test_every_agent_is_held_to_the_restrictions_of_its_own_policy(pool: PolicyPool) -> None:
+    pool.start(seed=1, numbers=[0, 1])
+    free = restricted = 0
+    while not pool.is_over:
+        targets = pool.arrival.observations["ActionTargets"]["GiveGold"]["Target"]
+        for slot in np.flatnonzero(pool.arrival.acting):
+            may_give = targets[slot, :-1].any()
+            if pool.entrants[pool.entrant_of[slot]].info.agent in NO_GIVING:
+                assert not may_give
+                restricted += 1
+            else:
+                free += may_give
+        pool.step()
+    assert free and restricted
+
+
+def test_every_policy_remembers_its_own_living_agents_only(pool: PolicyPool) -> None:
+    pool.start(seed=1, numbers=[0, 1])
+    for _ in range(30):
+        acting = pool.arrival.acting
+        pool.step()
+        for index, memory in enumerate(pool.memories):
+            remembers = memory.hidden.abs().sum(dim=(0, 2)).numpy() > 0  # (slots,)
+            expected = acting & (pool.entrant_of == index) & (len(memory.hidden) > 0)
+            assert np.array_equal(remembers, expected) or not expected.any()
+    assert not acting.all()
+
+
+def test_a_decision_needs_only_what_the_policy_itself_has_seen(pool: PolicyPool, entrants: list[Entrant]) -> None:
+    """The memory after some ticks is what the policy alone makes of its agents' observations."""
+    pool.start(seed=2, numbers=[0, 1])
+    mine = np.flatnonzero(pool.entrant_of == 0)
+    policy, memory = entrants[0].policy, entrants[0].policy.initial_state(len(mine))
+    for _ in range(5):
+        seen = pack(pool.arrival.observations[mine], pool.layout)
+        pool.step()
+        with torch.no_grad():
+            *_, memory = policy(seen, memory)
+    torch.testing.assert_close(pool.memories[0].hidden[:, mine], memory.hidden, rtol=1e-5, atol=1e-6)
+
+
+def test_episodes_can_be_played_again_in_any_order(pool: PolicyPool) -> None:
+    first = pool.play(4, [2, 3])
+    pool.play(4, [0, 1])
+    assert pool.play(4, [2, 3]) == first
+    assert pool.play(5, [2, 3]) != first
+
+
+def test_all_lives_are_counted_for_who_lived_them(pool: PolicyPool) -> None:
+    for episode in pool.play(6, [0, 1]):
+        lived = sorted(life.agent_id for lives in episode.lives for life in lives)
+        assert lived == list(range(1, 17))
+        seated = seats(6, episode.number, 16, 3)
+        for index, lives in enumerate(episode.lives):
+            assert sorted(life.agent_id for life in lives) == (np.flatnonzero(seated == index) + 1).tolist()
+
+
+def test_seats_are_shared_evenly_and_change() -> None:
+    drawn = [seats(0, number, 128, 3) for number in range(30)]
+    counts = np.array([np.bincount(each, minlength=3) for each in drawn])
+    assert set(counts.ravel()) == {42, 43} and len(set(counts.sum(axis=0))) == 1
+    assert np.mean(drawn[0] == drawn[3]) < 0.6
+    # Who sits next to whom is chance: no entrant holds the same seat more often than chance allows.
+    often = np.stack([seats(0, number, 8, 2) for number in range(400)]).mean(axis=0)
+    assert np.all(np.abs(often - 0.5) < 0.12)
+
+
+def test_a_policy_of_another_kind_of_world_is_refused(entrants: list[Entrant], layout: ObservationLayout) -> None:
+    with pytest.raises(UserError, match="untrained_yaofeng was trained in a world whose map_side is 64, not 160"):
+        check_fits(entrants[1], replace(layout, map_side=160))
+
+
+def test_policies_that_were_told_their_tasks_differently_are_refused(entrants: list[Entrant]) -> None:
+    other = replace(
+        entrants[1], name="other", info=replace(entrants[1].info, task={**entrants[1].info.task, "embedding_size": 8})
+    )
+    with pytest.raises(UserError, match="untrained_neurips23_start_kit and other were trained on different encodings"):
+        shared_tasks([entrants[0], other], TaskSettings())
+    tasks = shared_tasks(entrants, TaskSettings(curriculum="evaluation", only="3"))
+    assert (tasks.embedding_size, tasks.curriculum, tasks.only) == (16, "evaluation", "3")

@@ -1,0 +1,99 @@
+"""The training-curve picture, from metrics files as runs leave them."""
+
+import json
+import struct
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from reinforcement_learning.game.life import CAUSES_OF_DEATH
+from reinforcement_learning.training import curves as curves_module
+from reinforcement_learning.training.curves import MOST_POINTS, draw_curves, figure_of, read_curves
+from reinforcement_learning.training.ppo import Losses
+from reinforcement_learning.training.statistics import life_statistics
+from tests.reinforcement_learning.training.test_statistics import LIFE
+from user_error import UserError
+
+
+def an_update(number: int, lives: bool = True) -> dict[str, float]:
+    """What training reports, under the names that training uses."""
+    return {
+        "agent_steps": 1000 * number, "update": number, "learning_rate": 1e-4 / number, "agent_steps_per_second": 500.0,
+        **{f"loss/{name}": 0.1 * number for name in (*Losses.__annotations__, "explained_variance")},
+        **{f"time/{phase}": 0.2 for phase in ("environment", "inference", "copying", "learning")},
+        **(life_statistics([LIFE]) if lives else {}),
+    }  # fmt: skip
+
+
+def write(folder: Path, updates: list[dict[str, float]]) -> Path:
+    path = folder / "metrics.jsonl"
+    path.write_text("".join(json.dumps(update) + "\n" for update in updates))
+    return path
+
+
+def panels(metrics: Path) -> dict[str, Axes]:
+    figure = figure_of(read_curves(metrics), "run")
+    figure.draw_without_rendering()  # settles the layout
+    return {axes.get_title("left"): axes for axes in figure.axes}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Axes]:
+    return panels(write(tmp_path_factory.mktemp("run"), [an_update(number) for number in range(1, 6)]))
+
+
+def test_every_panel_shows_what_training_reports(drawn: dict[str, Axes]) -> None:
+    assert len(drawn) == 15
+    for title, axes in drawn.items():
+        assert axes.has_data() and axes.get_ylabel() and axes.get_xlabel() == "agent-steps", title
+    np.testing.assert_allclose(drawn["Entropy"].lines[0].get_xydata(), [(1000 * n, 0.1 * n) for n in range(1, 6)])
+    assert [text.get_text() for text in drawn["Events"].get_legend().get_texts()] == ["eat food"]
+    assert curves_module._CAUSES == CAUSES_OF_DEATH
+
+
+def test_panels_do_not_overlap(drawn: dict[str, Axes]) -> None:
+    boxes = [(title, axes.get_tightbbox()) for title, axes in drawn.items()]
+    for (one, box), (other, its_box) in combinations(boxes, 2):
+        assert not box.overlaps(its_box), f"{one} reaches into {other}"
+
+
+def test_a_run_in_which_no_life_ended_yet_says_so(tmp_path: Path) -> None:
+    drawn = panels(write(tmp_path, [an_update(1, lives=False)]))
+    assert [text.get_text() for text in drawn["Causes of death"].texts] == ["nothing reported yet"]
+    assert drawn["Speed"].has_data()
+
+
+def test_an_update_that_changed_nothing_is_drawn_without_a_warning(tmp_path: Path) -> None:
+    still = {**an_update(1), "loss/approximate_kl": 0.0, "loss/clip_fraction": 0.0}
+    assert panels(write(tmp_path, [still]))["Change of the policy"].get_yscale() == "linear"
+
+
+def test_long_runs_are_drawn_as_means_over_the_updates_that_reported(tmp_path: Path) -> None:
+    updates = [an_update(number, lives=number % 2 == 0) for number in range(1, 2 * MOST_POINTS + 2)]
+    curves = read_curves(write(tmp_path, updates))
+    assert curves.updates_a_point == 3 and len(curves.steps) == 201
+    assert curves.steps[:2].tolist() == [3000, 6000] and curves.steps[-1] == 1000 * len(updates)
+    np.testing.assert_allclose(curves.values["loss/entropy"][:2], [0.2, 0.5])
+    ticks = curves.values["lives/ticks"]
+    assert set(ticks[:-1]) == {10.0} and np.isnan(ticks[-1]), "the last point's only update reported no life"
+
+
+def test_writes_a_picture_and_passes_over_a_line_cut_short(tmp_path: Path) -> None:
+    metrics = write(tmp_path, [an_update(1), an_update(2)])
+    with metrics.open("a") as file:
+        file.write('{"agent_steps": 30')
+    draw_curves(metrics, tmp_path / "curves.png")
+    content = (tmp_path / "curves.png").read_bytes()
+    assert content.startswith(b"\x89PNG") and struct.unpack(">II", content[16:24]) == (2000, 1100)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.png", "metrics.jsonl"]
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "does not exist"), ("", "no update"), ("{]\n", "damaged")])
+def test_refuses_what_holds_no_metrics(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "metrics.jsonl").write_text(content)
+    with pytest.raises(UserError, match=message):
+        draw_curves(tmp_path / "metrics.jsonl", tmp_path / "curves.png")

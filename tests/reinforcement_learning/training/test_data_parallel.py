@@ -1,0 +1,209 @@
+"""Two processes of one training run, started by torchrun on the real game: they learn as one and end as one."""
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agent_zoo.checkpoint import load_checkpoint
+from reinforcement_learning.game.environment import observation_layout
+from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.stepper import Player
+from reinforcement_learning.settings import (
+    EnvironmentSettings,
+    RolloutSettings,
+    Settings,
+    TaskSettings,
+    TrainSettings,
+)
+from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.training.data_parallel import ALONE, Processes
+from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.rollout import Rollout, RolloutCollector
+from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
+from reinforcement_learning.training.stop_signal import StopSignal
+from reinforcement_learning.training.tracking import NoTracker
+from reinforcement_learning.training.trainer import Reports, train
+from tests.command import ROOT, environment
+from tests.conftest import AGENT
+from tests.test_train import SMALL, folders, metrics_of
+
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+
+def settings_in(maps_dir: Path) -> Settings:
+    """A small world, two updates of one minibatch each and process."""
+    return Settings(
+        env=EnvironmentSettings(
+            num_agents=16, num_npcs=16, map_size=32, num_maps=2, horizon=64, early_stop_agents=0,
+            resilient_population=0, maps_dir=maps_dir,
+        ),
+        task=TaskSettings(embedding_size=16),
+        rollout=RolloutSettings(num_envs=2, vectorization="serial"),
+        train=TrainSettings(
+            batch_size=512, minibatch_rows=64, bptt_horizon=8, update_epochs=1, total_agent_steps=2048,
+            num_checkpoints=1, learning_rate=1e-3, device="cpu",
+        ),
+    )  # fmt: skip
+
+
+def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
+    """An untrained policy and what it did in two worlds: the same in every process."""
+    policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
+    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, first_episodes(0, 2))
+    player = Player(worlds, policy, observation_layout(worlds.driver_env), Stopwatch())
+    player.reset()
+    collector = RolloutCollector(player, torch.Generator().manual_seed(0), settings.train.bptt_horizon, 0.99, 0.95)
+    return policy, collector.collect(settings.train.batch_size, on_tick=lambda _: None)
+
+
+def run_in(folder: Path) -> RunFolder:
+    make_run_folder(folder)
+    return RunFolder(folder)
+
+
+def part_of(rollout: Rollout, rank: int) -> Rollout:
+    """The first quarter of the segments for rank 0, the others for rank 1."""
+    segments = torch.arange(len(rollout.lengths)).tensor_split((len(rollout.lengths) // 4,))[rank]
+    rows = rollout.order.split(rollout.lengths.tolist())
+    return replace(
+        rollout,
+        order=torch.cat([rows[segment] for segment in segments]),
+        lengths=rollout.lengths[segments],
+        state=rollout.state.take(segments),
+    )
+
+
+def first_update(
+    policy: torch.nn.Module, rollout: Rollout, settings: Settings, processes: Processes
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Gradients and reported losses of one minibatch that holds the whole rollout."""
+    learner = copy.deepcopy(policy)
+    optimizer = torch.optim.Adam(learner.parameters())
+    losses = update(
+        learner, optimizer, rollout, settings.train, torch.Generator().manual_seed(1), lambda: None, processes
+    )
+    gradients = {name: parameter.grad for name, parameter in learner.named_parameters()}
+    return gradients, {f"loss/{name}": torch.tensor(value) for name, value in asdict(losses).items()}
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
+    """The folder in which two processes have run `one_of_several.py`."""
+    folder = tmp_path_factory.mktemp("together")
+    script = ROOT / "tests" / "reinforcement_learning" / "one_of_several.py"
+    result = subprocess.run(
+        [*TORCHRUN, script, folder, maps.parent],
+        cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    return folder
+
+
+def test_gradients_are_those_of_one_process_on_the_joined_minibatch(together: Path, maps: Path) -> None:
+    settings = settings_in(maps.parent)
+    policy, rollout = played(settings, maps)
+    assert 0.1 < len(part_of(rollout, 0).order) / len(rollout) < 0.4, "the parts should differ in size"
+    gradients, losses = first_update(policy, rollout, settings, ALONE)
+    alone = {**gradients, **losses}
+    first, second = (load_file(together / f"gradients_{rank}.safetensors") for rank in (0, 1))
+    assert first.keys() == second.keys() == alone.keys()
+    for name in alone:
+        assert torch.equal(first[name], second[name]), f"{name} differs between the processes"
+        torch.testing.assert_close(first[name], alone[name], atol=1e-6, rtol=1e-4, msg=name)
+    wrong, _ = first_update(policy, part_of(rollout, 0), settings, ALONE)
+    assert any(not torch.allclose(wrong[name], gradients[name], atol=1e-6, rtol=1e-4) for name in gradients)
+
+
+def test_weights_are_equal_after_training_and_metrics_are_of_both(together: Path, maps: Path, tmp_path: Path) -> None:
+    first, second = (together / f"rank{rank}" for rank in (0, 1))
+    checkpoints = [sorted((folder / "checkpoints").iterdir()) for folder in (first, second)]
+    assert [path.name for path in checkpoints[0]] == [path.name for path in checkpoints[1]]
+    assert len(checkpoints[0]) == 2
+    untrained, trained = (path.read_bytes() for path in checkpoints[0])
+    assert [untrained, trained] == [path.read_bytes() for path in checkpoints[1]]
+    assert untrained != trained
+    assert metrics_of(first) == metrics_of(second)
+
+    settings = settings_in(maps.parent)
+    silent = Reports(on_update=lambda _: None, on_progress=lambda _: None)
+    train("alone", AGENT, settings, maps, run_in(tmp_path / "alone"), NoTracker(), silent, StopSignal())
+    alone, both = metrics_of(tmp_path / "alone"), metrics_of(first)
+    assert 512 <= both[0]["agent_steps"] - alone[0]["agent_steps"] < 544
+    assert both[1]["lives/ended"] > alone[1]["lives/ended"]
+    same_rows_twice = pytest.approx(alone[0]["loss/value"], rel=1e-4)
+    assert both[0]["loss/value"] != same_rows_twice, "both processes played the same worlds"
+
+
+def test_each_process_gets_worlds_of_its_own() -> None:
+    seeds = [start.first_seed for start in first_episodes(1, 2, rank=0) + first_episodes(1, 2, rank=1)]
+    assert seeds == [start.first_seed for start in first_episodes(1, 4)]
+    assert len(set(seeds)) == 4
+
+
+def start_train(*arguments: object) -> subprocess.Popen[str]:
+    """Start two processes that train until somebody stops them."""
+    return subprocess.Popen(
+        [*TORCHRUN, "train.py", *map(str, (*SMALL, *arguments)), "--train.total-agent-steps", "10_000_000"],
+        cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def until_first_update(process: subprocess.Popen[str]) -> str:
+    assert process.stdout
+    output = process.stdout.readline()
+    while output and "agent-steps" not in output.splitlines()[-1]:
+        line = process.stdout.readline()
+        assert line, output
+        output += line
+    return output
+
+
+def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:
+    """The leader and the other one."""
+    leader, other = sorted(psutil.Process(torchrun.pid).children(), key=lambda each: int(each.environ()["RANK"]))
+    return leader, other
+
+
+@pytest.mark.parametrize("told", ["all", "one"])
+def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: Path, told: str) -> None:
+    without_a_name = (*folders(tmp_path), "--env.maps-dir", maps.parent)  # both must choose the same
+    with start_train(*without_a_name) as process:
+        output = until_first_update(process)
+        if told == "all":
+            os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
+        else:
+            processes_of(process)[1].terminate()
+        output += process.stdout.read()
+    (policy,) = (tmp_path / "policies").iterdir()
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name == policy.stem
+    _, info = load_checkpoint(policy)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert info.steps == lines[-1]["agent_steps"] >= 2048
+    assert output.count("stopped early") == 1 and output.count(" agent-steps ") == len(lines), output
+
+
+def test_a_process_that_dies_takes_the_others_along(tmp_path: Path, maps: Path) -> None:
+    with start_train("-n", "bereft", *folders(tmp_path), "--env.maps-dir", maps.parent) as process:
+        output = until_first_update(process)
+        leader, other = processes_of(process)
+        other.kill()
+        output += process.stdout.read()
+    assert process.returncode != 0
+    assert "another process of this run ended" in output
+    assert str(tmp_path / "runs" / "bereft" / "checkpoints") in output
+    assert not leader.is_running()
+    assert list((tmp_path / "runs" / "bereft" / "checkpoints").iterdir())

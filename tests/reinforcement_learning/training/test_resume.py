@@ -1,0 +1,171 @@
+"""A run that was stopped goes on as if it had not been, bit for bit; and every part of what it saved is needed."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from agent_zoo.base import LSTMState
+from agent_zoo.checkpoint import load_checkpoint
+from reinforcement_learning.game.environment import EpisodeStart
+from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
+from reinforcement_learning.training.run_folder import RunFolder
+from reinforcement_learning.training.stop_signal import StopSignal
+from reinforcement_learning.training.tracking import NoTracker
+from reinforcement_learning.training.trainer import Metrics, Reports, train
+from reinforcement_learning.training.training_state import TrainingState
+from tests.conftest import AGENT
+from user_error import UserError
+
+UPDATES_BEFORE, UPDATES = 3, 5
+
+
+class StopAfter(StopSignal):
+    """Asks to stop in the middle of the update that follows a given one."""
+
+    def __init__(self, updates: int):
+        super().__init__()
+        self.left = updates
+
+    def count(self, metrics: Metrics) -> None:
+        self.left -= 1
+        self.received = 2 if self.left == 0 else None
+
+
+@pytest.fixture(scope="module")
+def settings(small_world, task) -> Settings:
+    return Settings(
+        env=replace(small_world, horizon=20),
+        task=task,
+        policy=PolicySettings(hidden_size=16),
+        rollout=RolloutSettings(num_envs=2, vectorization="serial"),
+        train=TrainSettings(
+            total_agent_steps=UPDATES * 384, batch_size=384, minibatch_rows=16, bptt_horizon=8, update_epochs=1,
+            num_checkpoints=2,
+        ),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def play(settings: Settings, maps: Path) -> Callable[..., dict[str, torch.Tensor]]:
+    """Trains in a folder and returns the weights it ends with."""
+
+    def play(
+        folder: Path, stop: StopAfter, state: TrainingState | None = None, settings: Settings = settings
+    ) -> dict[str, torch.Tensor]:
+        folder.mkdir(exist_ok=True)
+        reports = Reports(on_update=stop.count, on_progress=lambda steps: None)
+        path = train("one", AGENT, settings, maps, RunFolder(folder), NoTracker(), reports, stop, state)
+        return dict(load_checkpoint(path)[0].state_dict())
+
+    return play
+
+
+@pytest.fixture(scope="module")
+def straight(play, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    return play(tmp_path_factory.mktemp("straight"), StopAfter(-1))
+
+
+@pytest.fixture(scope="module")
+def stopped(play, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that was stopped in the middle of an update."""
+    folder = tmp_path_factory.mktemp("stopped")
+    play(folder, StopAfter(UPDATES_BEFORE))
+    return folder
+
+
+def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_goes_on_bit_for_bit(play, straight, stopped: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    state = TrainingState.load(folder / "training_state.safetensors")
+    assert state.updates == UPDATES_BEFORE
+    assert any(start.number > 0 for start in state.worlds), "no world is past its first episode: too easy"
+    assert any(len(start.actions) > 3 for start in state.worlds), "no world is inside an episode: too easy"
+    assert equal(play(folder, StopAfter(-1), state), straight)
+
+
+def drop_memory(state: TrainingState) -> TrainingState:
+    assert state.memory.hidden.abs().sum() > 0
+    return replace(state, memory=LSTMState(torch.zeros_like(state.memory.hidden), torch.zeros_like(state.memory.cell)))
+
+
+def drop_one_moment(name: str) -> Callable[[TrainingState], TrainingState]:
+    def drop(state: TrainingState) -> TrainingState:
+        tensors = {
+            key: torch.zeros_like(tensor) if key.endswith(name) else tensor for key, tensor in state.optimizer.items()
+        }
+        assert not equal(tensors, state.optimizer)
+        return replace(state, optimizer=tensors)
+
+    return drop
+
+
+DROPPED = {
+    "steps": lambda state: replace(state, steps=0),
+    "policy": lambda state: replace(
+        state, policy={name: tensor + 1e-3 if "critic" in name else tensor for name, tensor in state.policy.items()}
+    ),
+    "exp_avg": drop_one_moment("exp_avg"),
+    "exp_avg_sq": drop_one_moment("exp_avg_sq"),
+    "optimizer step": drop_one_moment("step"),
+    "memory": drop_memory,
+    "action random": lambda state: replace(state, action_random=torch.Generator().manual_seed(0).get_state()[None]),
+    "minibatch random": lambda state: replace(state, minibatch_random=torch.Generator().manual_seed(0).get_state()),
+    "actions": lambda state: replace(
+        state, worlds=[EpisodeStart(world.first_seed, world.number) for world in state.worlds]
+    ),
+    "episode": lambda state: replace(state, worlds=[replace(world, number=0) for world in state.worlds]),
+}
+
+
+@pytest.mark.parametrize("part", DROPPED)
+def test_every_part_of_the_state_is_needed(play, straight, stopped: Path, tmp_path: Path, part: str) -> None:
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    state = TrainingState.load(folder / "training_state.safetensors")
+    assert not equal(play(folder, StopAfter(-1), DROPPED[part](state)), straight)
+
+
+def drop_episode_weights(state: TrainingState) -> TrainingState:
+    assert all(world.task_weights is not None for world in state.worlds)
+    return replace(state, worlds=[replace(world, task_weights=None) for world in state.worlds])
+
+
+@pytest.mark.parametrize(
+    ("same", "change"),
+    [
+        (True, lambda state: state),
+        (False, lambda state: replace(state, curriculum={})),
+        (False, drop_episode_weights),
+    ],
+)
+def test_an_automatic_curriculum_goes_on_too(play, settings: Settings, tmp_path: Path, same: bool, change) -> None:
+    """Rewards differ with the tasks drawn, so weights tell whether the curriculum went on."""
+    task = TaskSettings(curriculum="evaluation", syllabus="prioritized_level_replay", embedding_size=64)
+    automatic = replace(settings, task=task)
+    straight = play(tmp_path / "straight", StopAfter(-1), settings=automatic)
+    play(tmp_path / "stopped", StopAfter(UPDATES_BEFORE), settings=automatic)
+    state = change(TrainingState.load(tmp_path / "stopped" / "training_state.safetensors"))
+    assert equal(play(tmp_path / "on", StopAfter(-1), state, automatic), straight) == same
+
+
+def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:
+    content = bytearray((stopped / "training_state.safetensors").read_bytes())
+    for place in (10, len(content) // 2, len(content) - 1):
+        damaged = tmp_path / "state.safetensors"
+        damaged.write_bytes(bytes(content[:place]) + bytes([content[place] ^ 1]) + bytes(content[place + 1 :]))
+        with pytest.raises(UserError, match=r"state\.safetensors"):
+            TrainingState.load(damaged)
+
+
+def test_one_process_at_a_time_holds_a_run(stopped: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    held = RunFolder(folder)
+    with pytest.raises(UserError, match="another process is training in"):
+        RunFolder(folder)
+    assert held

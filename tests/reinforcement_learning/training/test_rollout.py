@@ -1,0 +1,93 @@
+"""What a rollout keeps: living agents only, memory from nothing at each life, segments that replay exactly."""
+
+import numpy as np
+import pytest
+import torch
+
+import agent_zoo
+from agent_zoo.observation import legal_options
+from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.play.stepper import Player
+from reinforcement_learning.settings import RolloutSettings
+from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.training.rollout import RolloutCollector
+from tests.conftest import AGENT
+
+HORIZON = 8
+
+
+@pytest.fixture(scope="module")
+def policy(layout):
+    torch.manual_seed(3)
+    module = agent_zoo.load(AGENT)
+    return module.Recurrent(module.Policy(layout, hidden_size=32))
+
+
+@pytest.fixture(scope="module")
+def rollout(policy, layout, small_world, task, maps):
+    """About 3,000 decisions in two worlds of 16 agents: several episodes, most agents die in them."""
+    rollout = RolloutSettings(num_envs=2, vectorization="serial")
+    worlds = make_worlds(AGENT, small_world, task, rollout, maps, first_episodes(0, 2))
+    player = Player(worlds, policy, layout, Stopwatch())
+    player.reset()
+    collector = RolloutCollector(player, torch.Generator().manual_seed(0), HORIZON, gamma=0.99, gae_lambda=0.95)
+    yield collector.collect(3_000, on_tick=lambda _: None)
+    worlds.close()
+
+
+def test_holds_what_was_asked_for_and_lives_that_ended(rollout) -> None:
+    assert len(rollout) >= 3_000
+    assert len(rollout.lives) > 32, "no world was played to its end: later episodes were not tested"
+    assert rollout.lengths.sum() == len(rollout)
+    assert rollout.lengths.max() == HORIZON and rollout.lengths.min() < HORIZON
+
+
+def test_every_decision_is_a_living_agent_doing_something_legal(rollout, layout) -> None:
+    legal = legal_options(rollout.observation, layout).split([head.size for head in layout.heads], dim=1)
+    for column, allowed in enumerate(legal):
+        assert allowed.gather(1, rollout.action[:, column : column + 1]).all()
+    own = rollout.observation.entity.values[:, 0] == rollout.observation.agent_id[rollout.observation.entity.owner]
+    assert own.sum() == len(rollout)
+
+
+def test_segments_are_consecutive_ticks_of_one_agent(rollout) -> None:
+    agent, tick = rollout.observation.agent_id[rollout.order], rollout.observation.tick[rollout.order]
+    segment = torch.repeat_interleave(torch.arange(len(rollout.lengths)), rollout.lengths)
+    same = segment[1:] == segment[:-1]
+    assert (agent[1:][same] == agent[:-1][same]).all()
+    assert (tick[1:][same] == tick[:-1][same] + 1).all()
+
+
+def test_memory_is_empty_at_the_first_tick_of_every_life_and_only_there(rollout) -> None:
+    first_rows = rollout.order[torch.cumsum(rollout.lengths, 0) - rollout.lengths]
+    newborn = rollout.observation.tick[first_rows] == 0
+    assert newborn.sum() > 32
+    empty = (rollout.state.hidden == 0).all(dim=2)[0] & (rollout.state.cell == 0).all(dim=2)[0]
+    assert torch.equal(empty, newborn)
+
+
+def test_replaying_the_segments_gives_the_recorded_probabilities_and_values(rollout, policy) -> None:
+    longest_first = torch.argsort(rollout.lengths, descending=True, stable=True)
+    lengths = rollout.lengths[longest_first]
+    starts = torch.cumsum(rollout.lengths, 0) - rollout.lengths
+    rows = torch.cat([rollout.order[starts[s] : starts[s] + rollout.lengths[s]] for s in longest_first])
+    with torch.no_grad():
+        distribution, value = policy.forward_segments(
+            rollout.observation.take(rows), lengths, rollout.state.take(longest_first)
+        )
+        log_probability = distribution.log_probability(rollout.action[rows]).sum(dim=1)
+    torch.testing.assert_close(log_probability, rollout.log_probability[rows], atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(value, rollout.value[rows], atol=2e-5, rtol=1e-5)
+
+
+def test_life_lengths_are_the_decisions_made(rollout, small_world) -> None:
+    """In a world played from its start, the lives that ended account for their agents' decisions one by one."""
+    first_episode = rollout.lives[: small_world.num_agents]
+    assert all(1 <= life.ticks <= small_world.horizon for life in first_episode)
+    ended = sum(life.ticks for life in rollout.lives)
+    assert ended <= len(rollout) <= ended + 2 * small_world.num_agents * small_world.horizon
+
+
+def test_advantages_use_the_rewards_of_the_next_tick(rollout) -> None:
+    assert np.isfinite(rollout.advantage.numpy()).all()
+    assert rollout.advantage.std() > 0

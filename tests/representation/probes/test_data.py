@@ -1,0 +1,172 @@
+"""What probes are given, on a real dump of a policy that is shown neither its body nor the clock nor its place."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.conversion import convert
+from activation_store.reader import read_dump, read_metadata
+from activation_store.records import Records
+from activation_store.schema import DumpMetadata
+from analysis.features.observed import Observed
+from analysis.materials import MATERIAL_NAMES
+from representation.probes.dataset import ProbeData, Wanted, read_probe_data
+from representation.probes.inputs import inputs_named, recorded
+from representation.probes.observation import as_seen, digest, in_one_observation, last_observations, whole_view
+from representation.probes.targets import targets_named
+from tests.planted import planted_dump, write_planted
+from tests.recorded_probes import record_for_probes
+from user_error import UserError
+
+TARGETS = targets_named(
+    ["next_health_change", "rows_from_spawn", "remembered_water_rows", "remembered_water_cols",
+     "remembered_water_distance", "self_food", "is_starving_or_dehydrated", "ticks_since_eating"]
+)  # fmt: skip
+NAMES = [target.name for target in TARGETS]
+
+
+@pytest.fixture(scope="module")
+def dump(small_world, task, maps, tmp_path_factory) -> Path:
+    return record_for_probes(tmp_path_factory.mktemp("probes") / "dump", small_world, task, maps)
+
+
+@pytest.fixture(scope="module")
+def metadata(dump: Path) -> DumpMetadata:
+    return read_metadata(dump)
+
+
+@pytest.fixture(scope="module")
+def records(dump: Path) -> Records:
+    """In order of lives and ticks, as probe data are."""
+    records = read_dump(dump)
+    return records.take(np.lexsort((records.tick, records.agent_id, records.env_id, records.episode)))
+
+
+@pytest.fixture(scope="module")
+def wanted(metadata: DumpMetadata) -> Wanted:
+    inputs = recorded(inputs_named(["all"]), metadata)
+    return Wanted(inputs, TARGETS, targets_named(["tick"]), 3, 1, ("lstm_hidden", "untrained_lstm_hidden"))
+
+
+@pytest.fixture(scope="module")
+def data(dump: Path, wanted: Wanted) -> ProbeData:
+    return read_probe_data(dump, wanted)
+
+
+def column(data: ProbeData, name: str) -> np.ndarray:
+    return data.targets[:, NAMES.index(name)]
+
+
+def by_life(records: Records) -> list[np.ndarray]:
+    key = np.stack([records.episode, records.env_id, records.agent_id], axis=1)
+    _, index = np.unique(key, axis=0, return_inverse=True)
+    return [np.flatnonzero(index == life) for life in range(index.max() + 1)]
+
+
+def test_records_are_all_there_with_their_worlds(data: ProbeData, records: Records, dump: Path) -> None:
+    assert len(data) == len(records) > 1500 and len(data.lives) == 64
+    assert data.worlds == 4 and not data.by_map  # two maps only, so episodes are the worlds
+    np.testing.assert_array_equal(data.world, records.episode)
+    np.testing.assert_array_equal(data.inputs["lstm_hidden"], records.activations["lstm_hidden"])
+    twin = [records.activations[f"untrained_{layer}"] for layer in ("lstm_hidden", "lstm_cell")]
+    np.testing.assert_array_equal(data.inputs["untrained"], np.concatenate(twin, axis=1))
+    np.testing.assert_array_equal(data.given[:, 0], records.tick)
+
+
+def test_hidden_targets_are_worked_out_life_by_life(data: ProbeData, records: Records) -> None:
+    health, row = records.columns["truth/health"].astype(float), records.columns["row"].astype(float)
+    for life in by_life(records):
+        np.testing.assert_array_equal(column(data, "next_health_change")[life], [*np.diff(health[life]), np.nan])
+    np.testing.assert_array_equal(column(data, "rows_from_spawn"), row - records.columns["truth/spawn_row"])
+    food, water = records.columns["truth/food"], records.columns["truth/water"]
+    np.testing.assert_array_equal(column(data, "is_starving_or_dehydrated"), (food == 0) | (water == 0))
+    np.testing.assert_array_equal(column(data, "self_food"), food)
+    assert column(data, "is_starving_or_dehydrated").any() and np.nanmin(column(data, "next_health_change")) < 0
+
+
+def test_remembered_water_is_the_nearest_that_was_seen_and_is_not(data: ProbeData, records: Records) -> None:
+    """Against a plain walk through every life with a set of all water tiles seen so far."""
+    water = MATERIAL_NAMES.index("water")
+    offsets = [(row, col) for row in range(-7, 8) for col in range(-7, 8)]
+    told = np.stack([column(data, f"remembered_water_{each}") for each in ("distance", "rows", "cols")], axis=1)
+    for life in by_life(records):
+        known: set[tuple[int, int]] = set()
+        for i in life:
+            place = int(records.columns["row"][i]), int(records.columns["col"][i])
+            ways = [(r - place[0], c - place[1]) for r, c in known]
+            hidden = [way for way in ways if max(map(abs, way)) > 7]
+            if hidden:
+                nearest = min((max(map(abs, way)), way[0] ** 2 + way[1] ** 2) for way in hidden)
+                assert told[i, 0] == nearest[0] and tuple(told[i, 1:].astype(int)) in hidden
+                assert (told[i, 1:] ** 2).sum() == nearest[1]
+            else:
+                assert np.isnan(told[i]).all()
+            seen = [o for o, material in zip(offsets, records.tile[i, :, 2], strict=True) if material == water]
+            known |= {(place[0] + r, place[1] + c) for r, c in seen}
+    assert np.isfinite(told[:, 0]).sum() > 100
+
+
+def test_nothing_withheld_reaches_the_observation(records: Records, metadata: DumpMetadata, data: ProbeData) -> None:
+    """Truth is scrambled, and neither the observation nor the last ones notice."""
+    rng = np.random.default_rng(0)
+    hidden = {name: rng.permutation(values) for name, values in records.columns.items() if name != "task"}
+    scrambled = replace(records, columns=hidden, tick=rng.permutation(records.tick))
+    for make in (digest, whole_view):
+        np.testing.assert_array_equal(
+            make(as_seen(records, metadata)), make(as_seen(scrambled, metadata)), err_msg=make.__name__
+        )
+    # And it was there to leak: the same features of the records as they are do notice.
+    unmasked = Observed(records, metadata)
+    assert not np.array_equal(digest(unmasked), digest(as_seen(records, metadata)))
+
+
+def test_the_observation_holds_what_was_seen(records: Records, metadata: DumpMetadata, data: ProbeData) -> None:
+    seen = as_seen(records, metadata)
+    gist, view = digest(seen), whole_view(seen)
+    features = list(in_one_observation())
+    number = [feature.name for feature in features].index("distance_to_water")
+    expected = features[number].compute(seen)
+    assert gist[:, number].tolist() == expected.tolist() and len(set(expected.tolist())) > 3
+    materials = view[:, :400].reshape(len(records), 5, 5, 16)  # blocks of 3 x 3 tiles
+    assert (materials.sum(axis=3) == 9).all()
+    first = (records.tile[:, :, 2].reshape(-1, 15, 15)[:, :3, 12:15] == 2).sum(axis=(1, 2))
+    np.testing.assert_array_equal(materials[:, 0, 4, 2], first)
+    assert data.inputs["observation"].shape[1] < data.inputs["history"].shape[1]
+    assert (np.ptp(data.inputs["history"], axis=0) > 0).all()
+
+
+def test_the_last_observations_are_those_of_the_same_life(records: Records, metadata: DumpMetadata) -> None:
+    seen = as_seen(records, metadata)
+    gist = digest(seen)
+    past = last_observations(gist, Observed(records, metadata).lives, 2)
+    width = gist.shape[1]
+    for life in by_life(records):
+        for back in (1, 2):
+            source = life[np.maximum(np.arange(len(life)) - back, 0)]
+            np.testing.assert_array_equal(past[life, (back - 1) * width : back * width], gist[source])
+
+
+def test_a_subsample_keeps_what_happened_between(dump: Path, wanted: Wanted, data: ProbeData) -> None:
+    part = read_probe_data(dump, replace(wanted, subsample=5))
+    kept = np.concatenate(
+        [np.arange(s, s + n)[::5] for s, n in zip(data.lives.starts, data.lives.lengths, strict=True)]
+    )
+    np.testing.assert_array_equal(part.targets, data.targets[kept])
+    np.testing.assert_array_equal(part.inputs["lstm_cell"], data.inputs["lstm_cell"][kept])
+    assert len(part.lives) == len(data.lives)
+
+
+def test_both_formats_give_the_same(dump: Path, wanted: Wanted, data: ProbeData, tmp_path: Path) -> None:
+    convert(dump, tmp_path / "json", "json", None, report=lambda share: None)
+    again = read_probe_data(tmp_path / "json", wanted)
+    for name, values in data.inputs.items():
+        np.testing.assert_array_equal(values, again.inputs[name], err_msg=name)
+    np.testing.assert_array_equal(data.targets, again.targets)
+
+
+def test_too_few_episodes_are_refused(wanted: Wanted, tmp_path: Path) -> None:
+    one = write_planted(tmp_path / "one", planted_dump(agents=2, ticks=10, episodes=1))
+    with pytest.raises(UserError, match="one holds 1 episode: probes are fitted, tuned and tested on different ones"):
+        read_probe_data(one, wanted)

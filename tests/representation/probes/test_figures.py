@@ -1,0 +1,85 @@
+"""Figures of probes, above all those of little or nothing: they must say so, not fail."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from representation.probes.figure_advantage import probe_advantage
+from representation.probes.figure_emergence import probe_emergence
+from representation.probes.figure_summary import probe_summary
+from representation.probes.report import AdvantageRow, CKARow, DumpReport, ScoreRow
+
+INPUTS = ("lstm_hidden", "observation")
+
+
+def report(steps: int = 0, targets: int = 3, known: bool = True, name: str = "a$b") -> DumpReport:
+    rng = np.random.default_rng(steps)
+    described = [
+        {"name": f"target_{i}", "unit": "0 or 1" if i % 2 else "ticks", "definition": "Planted.",
+         "measure": "AUC" if i % 2 else "R2", "chance": 0.0, "not_probed_because": None if known else "is constant"}
+        for i in range(targets)
+    ]  # fmt: skip
+    scores, advantages = [], []
+    for target in described:
+        about = (f"{name}_{steps:010d}", target["name"], target["measure"], "linear")
+        value, gain = (float(each) for each in (rng.uniform(0.5, 1), rng.normal(0, 0.2)))
+        numbers = (value, value - 0.1, value + 0.1) if known else (None,) * 3
+        scores += [ScoreRow(*about, each, "memory", *numbers) for each in INPUTS]
+        beyond = (gain, gain - 0.1, gain + 0.1, 0.01, 0.02, -0.01) if known else (None,) * 6
+        advantages.append(
+            AdvantageRow(*about, "lstm_hidden", numbers[0], "observation", "mlp", *beyond, *(0.1,) * 6)  # type: ignore[arg-type]
+        )
+    cka = (CKARow("x", "encoder_output", "lstm_hidden", 0.8, 0.7, 0.9),) if known else ()
+    return DumpReport(
+        f"{name}_{steps:010d}", f"{name}_{steps:010d}", "agent", steps, 100, 10, 4, "episodes", INPUTS, (),
+        tuple(described), tuple(scores), tuple(advantages), (), cka,
+    )  # fmt: skip
+
+
+def texts(figure: Figure) -> str:
+    figure.draw_without_rendering()
+    found = [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_yticklabels())]
+    return " ".join([figure.get_suptitle(), *found])
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [[report()], [report(targets=1)], [report(known=False)], [report(0), report(5), report(9)],
+     [report(n, 30) for n in range(9)], [report(3, name="seeing"), report(3, name="masked", known=False)]],
+    ids=["one", "one target", "nothing known", "checkpoints", "many", "one of two known"],
+)  # fmt: skip
+def test_every_figure_can_be_drawn(reports: Sequence[DumpReport]) -> None:
+    shown = texts(probe_summary(reports)), texts(probe_advantage(reports, "lstm_hidden", "linear"))
+    assert "target_0" in shown[0] and "R2 (chance 0)" in shown[0]
+    known = any(row.advantage is not None for each in reports for row in each.advantages)
+    assert ("target_0" in shown[1]) == known
+    assert known or shown[1].count("could be probed") == 2
+    assert ("none could be probed" in texts(probe_emergence(reports, "lstm_hidden", "linear"))) == (not known)
+
+
+def test_a_filled_mark_is_an_advantage_that_survived() -> None:
+    (one,) = [report(1, 8)]
+    figure = probe_advantage([one], "lstm_hidden", "linear")
+    filled = [
+        line.get_xdata()[0] for axes in figure.axes for line in axes.lines
+        if line.get_marker() == "o" and line.get_markerfacecolor() != "white"
+    ]  # fmt: skip
+    gains = [row.advantage for row in one.advantages if row.advantage is not None and row.advantage > 0]
+    assert sorted(filled) == sorted(gains)
+
+
+def test_emergence_draws_the_largest_advantages_and_says_so() -> None:
+    reports = [report(n, 30) for n in (0, 7)]
+    figure = probe_emergence(reports, "lstm_hidden", "linear")
+    assert "the 11 of 30 targets" in texts(figure)
+    largest = {t: max(r.advantages[t].advantage or 0 for r in reports) for t in range(30)}
+    best = {f"target_{t}" for t in sorted(largest, key=lambda t: -largest[t])[:11]}
+    assert {axes.get_title() for axes in figure.axes} - {"", "CKA on one stream"} == best
+
+
+def test_the_legend_of_emergence_names_only_lines_that_are_drawn() -> None:
+    (legend,) = probe_emergence([report(n) for n in (0, 7)], "lstm_hidden", "linear").legends
+    told = [text.get_text() for text in legend.get_texts()]
+    assert [text for text in told if text.startswith("CKA")] == ["CKA of hidden and encoder"]

@@ -1,0 +1,166 @@
+"""Probes held to planted truths: a memory that counts, what the input shows, and what nobody can know."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.statistics.inference import false_discovery
+from representation.probes.commonality import commonality
+from representation.probes.dataset import ProbeData
+from representation.probes.findings import Findings, findings
+from representation.probes.inference import Resamples
+from representation.probes.probing import LINEAR, MLP, PROBES, Probed, probe
+from representation.probes.report import chance
+from representation.probes.scores import Losses
+from tests.planted_probes import INPUTS, NAMES, TARGETS, counting_memory
+
+ALIKE = ("lstm_hidden", "observation")
+SINCE, LONG_AGO, SHOWN, CUE, NOISE, COIN = range(len(TARGETS))
+
+
+@pytest.fixture(scope="module")
+def data() -> ProbeData:
+    return counting_memory()
+
+
+@pytest.fixture(scope="module")
+def resamples(data: ProbeData) -> Resamples:
+    return Resamples.draw(data.worlds, 1000, seed=0)
+
+
+@pytest.fixture(scope="module")
+def probed(data: ProbeData) -> Probed:
+    return probe(data, TARGETS, INPUTS, PROBES, 0, lambda share: None)
+
+
+@pytest.fixture(scope="module")
+def found(probed: Probed, resamples: Resamples) -> Findings:
+    return findings(probed, INPUTS, resamples, chance(TARGETS))
+
+
+def test_a_memory_that_counts_has_a_large_advantage(found: Findings) -> None:
+    for probe_kind in PROBES:
+        advantage = found.advantages[probe_kind, "lstm_hidden"]
+        assert advantage.estimates.value[SINCE] > 0.3 and advantage.estimates.low[SINCE] > 0.2
+        assert advantage.q[SINCE] < 0.001
+        assert advantage.estimates.low[LONG_AGO] > 0 and advantage.q[LONG_AGO] < 0.05
+    assert found.scores[LINEAR, "lstm_hidden"].value[SINCE] > 0.9
+    assert found.selectivities[LINEAR, "lstm_hidden"].estimates.low[SINCE] > 0.5
+
+
+def test_what_the_input_shows_gives_no_advantage(found: Findings) -> None:
+    for key, advantage in found.advantages.items():
+        assert advantage.estimates.low[SHOWN] <= 0 and advantage.q[SHOWN] > 0.5, key
+        # Every probe but the networks ranks the cue without a fault: no difference, and nothing to test.
+        assert advantage.estimates.value[CUE] <= 0 and not advantage.q[CUE] < 0.5, key
+    assert found.scores[LINEAR, "observation"].value[SHOWN] > 0.999
+
+
+def test_noise_is_neither_known_nor_selective(found: Findings) -> None:
+    for key, selectivity in found.selectivities.items():
+        estimates = selectivity.estimates
+        assert (estimates.low[[NOISE, COIN]] < 0).all(), key
+        assert selectivity.q[[NOISE, COIN]].min() > 0.05, key
+    for key, score in found.scores.items():
+        assert score.value[NOISE] < 0.05 and abs(score.value[COIN] - 0.5) < 0.05, key
+
+
+def test_a_network_finds_what_no_line_can(data: ProbeData, resamples: Resamples) -> None:
+    """The square of what is shown is no linear function of it."""
+    square = replace(data, targets=data.targets[:, [SHOWN]] ** 2, inputs={"observation": data.inputs["observation"]})
+    inputs = [each for each in INPUTS if each.name == "observation"]
+    found = probe(square, TARGETS[SHOWN : SHOWN + 1], inputs, PROBES, 0, lambda share: None).losses
+    assert found[LINEAR, "observation"].score[0] < 0.3 < 0.6 < found[MLP, "observation"].score[0]
+
+
+def test_directions_predict_from_raw_activations(data: ProbeData, probed: Probed) -> None:
+    directions = probed.directions["lstm_hidden"]
+    predicted = data.inputs["lstm_hidden"] @ directions.weight[:, SINCE] + directions.bias[SINCE]
+    truth = data.targets[:, SINCE]
+    assert 1 - ((predicted - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum() > 0.9
+
+
+def test_the_same_seed_gives_the_same_scores(data: ProbeData, probed: Probed) -> None:
+    inputs = INPUTS[:1]
+    again = probe(data, TARGETS, inputs, PROBES, 0, lambda share: None)
+    for key, losses in again.losses.items():
+        np.testing.assert_array_equal(losses.lost, probed.losses[key].lost)
+
+
+def test_what_is_given_is_taken_off_the_memory(data: ProbeData, resamples: Resamples) -> None:
+    """Given the cue's count itself nothing remains; given noise everything does."""
+    usable = np.ones(len(TARGETS), bool)
+    for column, low, high in ((SINCE, -0.02, 0.05), (NOISE, 0.95, 1.05)):
+        split = commonality(replace(data, given=data.targets[:, [column]]), "lstm_hidden", usable, resamples)
+        assert low < split.remaining.value[SINCE] < high
+        whole = split.only_memory.value + split.only_given.value + split.common.value
+        np.testing.assert_allclose(whole, split.both.value, atol=1e-12)
+        assert np.isnan(split.remaining.value[NOISE])
+
+
+def test_targets_that_cannot_be_probed_say_why(data: ProbeData) -> None:
+    targets = data.targets.copy()
+    targets[:, SINCE] = 3
+    targets[:, LONG_AGO] = np.arange(len(targets)) < 7
+    targets[:, SHOWN] = np.nan
+    targets[data.world != 0, NOISE] = 0
+    few = probe(replace(data, targets=targets), TARGETS, INPUTS[:1], PROBES, 0, lambda share: None)
+    assert few.reasons[SINCE] == "is 3 in every record"
+    assert few.reasons[LONG_AGO] == "only 7 records say yes, in 1 parts of the split"
+    assert few.reasons[SHOWN] == "applies to no record"
+    assert few.reasons[NOISE] == "varies in only 1 parts of the split"
+    assert few.reasons[CUE] is None and few.reasons[COIN] is None
+    for losses in few.losses.values():
+        assert np.isnan(losses.score[[SINCE, LONG_AGO, SHOWN, NOISE]]).all() and np.isfinite(losses.score[CUE])
+
+
+def test_a_target_may_apply_to_some_records_only(data: ProbeData, probed: Probed) -> None:
+    targets = data.targets.copy()
+    targets[::3, SINCE] = np.nan
+    part = probe(replace(data, targets=targets), TARGETS, INPUTS[:1], PROBES, 0, lambda share: None)
+    for key, losses in part.losses.items():
+        assert abs(losses.score[SINCE] - probed.losses[key].score[SINCE]) < 0.05
+    np.testing.assert_array_equal(
+        part.losses[LINEAR, "lstm_hidden"].lost[:, CUE], probed.losses[LINEAR, "lstm_hidden"].lost[:, CUE]
+    )
+
+
+@pytest.mark.parametrize("worlds", [4, 8, 16])
+def test_false_discoveries_stay_as_rare_as_promised(worlds: int) -> None:
+    """Two inputs that are equally good, and many targets: an advantage is hardly ever found, and p is not too small."""
+    rng = np.random.default_rng(0)
+    targets, found, tested = 40, [], []
+    for seed in range(60):
+        stake = rng.uniform(50, 150, (worlds, targets))
+        lost = [stake * np.clip(0.5 + 0.1 * rng.normal(size=stake.shape), 0, 1) for _ in range(2)]
+        scored = {(LINEAR, name): Losses(each, stake) for name, each in zip(ALIKE, lost, strict=True)}
+        same = Probed(scored, {(LINEAR, "lstm_hidden"): Losses(lost[1], stake)}, {}, (None,) * targets)
+        inputs = [each for each in INPUTS if each.name in ALIKE]
+        result = findings(same, inputs, Resamples.draw(worlds, 400, seed), np.zeros(targets))
+        advantage = result.advantages[LINEAR, "lstm_hidden"]
+        tested.append(advantage.estimates.p)
+        found.append((advantage.q < 0.05).any())
+    assert 0.02 < (np.concatenate(tested) < 0.05).mean() < 0.075
+    assert np.mean(found) < 0.15
+
+
+def test_the_best_of_many_baselines_errs_towards_no_advantage() -> None:
+    rng = np.random.default_rng(1)
+    stake = np.full((8, 300), 100.0)
+    names = ("lstm_hidden", "observation", "history", "untrained")
+    lost = {(LINEAR, name): Losses(50 + 10 * rng.normal(size=stake.shape), stake) for name in names}
+    same = Probed(lost, {(LINEAR, "lstm_hidden"): lost[LINEAR, "observation"]}, {}, (None,) * 300)
+    inputs = [each for each in INPUTS if each.name in names]
+    advantage = findings(same, inputs, Resamples.draw(8, 400, 0), np.zeros(300)).advantages[LINEAR, "lstm_hidden"]
+    assert (advantage.estimates.p < 0.05).mean() < 0.03
+    assert advantage.bias.mean() < 0
+
+
+def test_correction_for_many_targets_leaves_untested_ones_alone() -> None:
+    corrected = false_discovery(np.array([0.01, np.nan, 0.04]))
+    np.testing.assert_allclose(corrected, [0.02, np.nan, 0.04])
+
+
+def test_names_are_those_of_the_planted_targets() -> None:
+    assert NAMES[SINCE] == "ticks_since_cue" and NAMES[COIN] == "coin"

@@ -1,0 +1,169 @@
+"""The parts that probes are made of, each against a library or a plain computation."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.preprocessing import StandardScaler
+
+from analysis.lives import Lives
+from representation.probes.commonality import smooth_basis
+from representation.probes.controls import shifted_within_lives
+from representation.probes.inference import Resamples
+from representation.probes.inputs import inputs_named
+from representation.probes.probing import mean_of_the_rest
+from representation.probes.ridge import PENALTIES, Moments, NormalEquations, fit_ridge
+from representation.probes.scores import losses
+from representation.probes.similarity import debiased_cka, similarities
+from representation.probes.splits import folds_of_worlds
+from representation.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
+from user_error import UserError
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def lives_of_lengths(*lengths: int) -> Lives:
+    counts = np.array(lengths)
+    return Lives(np.repeat(np.arange(len(counts)), counts), np.arange(counts.sum()), np.cumsum(counts) - counts, counts)
+
+
+def test_ridge_is_the_librarys(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(300, 12)) * rng.uniform(0.1, 50, 12) + 100
+    x[:, 3] = 7  # a column that never changes
+    y = x[:, :2] @ rng.normal(size=(2, 3)) + rng.normal(size=(300, 3))
+    for penalty in (1e-3, 1.0):
+        ours = NormalEquations(Moments.of(x, y)).fit(np.full(3, penalty)).predict(x)
+        scaled = StandardScaler().fit_transform(x)
+        theirs = Ridge(penalty * len(x)).fit(scaled, y).predict(scaled)
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_every_record_is_predicted_by_probes_fitted_and_tuned_on_other_folds(rng: np.random.Generator) -> None:
+    x, fold = rng.normal(size=(200, 30)).astype(np.float32), np.repeat([0, 1, 2, 3], 50)
+    y = x[:, :1] + 2 * rng.normal(size=(200, 1))
+    fitted = fit_ridge(x, y, fold)
+    for test in range(4):
+        rest = [each for each in range(4) if each != test]
+        loss = np.zeros(len(PENALTIES))
+        for held_out in rest:
+            train = Moments.of(x[(fold != test) & (fold != held_out)], y[(fold != test) & (fold != held_out)])
+            for i, penalty in enumerate(PENALTIES):
+                error = (
+                    NormalEquations(train).fit(np.array([penalty])).predict(x[fold == held_out]) - y[fold == held_out]
+                )
+                loss[i] += (error**2).sum()
+        best = NormalEquations(Moments.of(x[fold != test], y[fold != test])).fit(PENALTIES[[loss.argmin()]])
+        np.testing.assert_allclose(fitted.predicted[fold == test], best.predict(x[fold == test]), atol=1e-8)
+
+
+def test_a_probe_of_another_folds_labels_cannot_help(rng: np.random.Generator) -> None:
+    """A leak between folds would show here: the input names the record, and targets are noise."""
+    x, y = np.eye(120, dtype=np.float32), rng.normal(size=(120, 1))
+    fold, world = np.arange(120) % 4, np.arange(120) % 4
+    predicted = fit_ridge(x, y, fold).predicted
+    score = losses(predicted, y, mean_of_the_rest(y, fold), world, 4, np.zeros(1, bool)).score
+    assert score[0] < 0.02
+
+
+def test_scores_are_the_librarys(rng: np.random.Generator) -> None:
+    y = np.stack([rng.normal(size=90), rng.integers(0, 2, 90)], axis=1).astype(float)
+    predicted = np.round(y + rng.normal(size=y.shape), 1)  # with ties
+    one_world, ranked = np.zeros(90, np.int64), np.array([False, True])
+    mean = np.broadcast_to(y.mean(axis=0), y.shape)
+    score = losses(predicted, y, mean, one_world, 1, ranked).score
+    np.testing.assert_allclose(score, [r2_score(y[:, 0], predicted[:, 0]), roc_auc_score(y[:, 1], predicted[:, 1])])
+
+
+def test_guessing_the_training_mean_scores_zero(rng: np.random.Generator) -> None:
+    y, fold = rng.normal(size=(60, 1)) + np.repeat([0, 5, 9], 20)[:, None], np.repeat([0, 1, 2], 20)
+    mean = mean_of_the_rest(y, fold)
+    np.testing.assert_allclose(mean[0, 0], y[fold != 0].mean())
+    assert losses(mean, y, mean, fold, 3, np.zeros(1, bool)).score[0] == 0
+
+
+def test_worlds_on_another_scale_do_not_spoil_the_ranks(rng: np.random.Generator) -> None:
+    y, world = rng.integers(0, 2, (200, 1)).astype(float), np.repeat([0, 1], 100)
+    score = losses(y + 10 * world[:, None], y, y * 0, world, 2, np.ones(1, bool)).score
+    assert score[0] == 1
+
+
+def test_controls_stay_within_lives_and_keep_their_order(rng: np.random.Generator) -> None:
+    lives = lives_of_lengths(1, 2, 3, 40)
+    values = np.arange(46.0)[:, None]
+    shifted = shifted_within_lives(values, lives, seed=0)
+    for start, length in zip(lives.starts, lives.lengths, strict=True):
+        part = shifted[start : start + length, 0]
+        moved = int(part[0] - start)
+        np.testing.assert_array_equal(part, np.roll(np.arange(start, start + length), -moved))
+        assert moved > 0 or length == 1
+    assert 10 <= shifted[6, 0] - 6 <= 30
+
+
+def test_folds_are_whole_worlds_of_like_size(rng: np.random.Generator) -> None:
+    world = np.repeat(np.arange(12), rng.integers(50, 100, 12))
+    folds = folds_of_worlds(world)
+    assert sorted(set(folds.tolist())) == [0, 1, 2, 3, 4]
+    sizes = np.bincount(folds[world])
+    assert sizes.max() < 2 * sizes.min()
+    assert len(set(folds_of_worlds(np.array([0, 1, 2])).tolist())) == 3
+
+
+def test_intervals_cover_as_often_as_they_say(rng: np.random.Generator) -> None:
+    for worlds in (4, 8, 20):
+        values = rng.normal(1, 1, (worlds, 2000))
+        resamples = Resamples.draw(worlds, 1000, seed=0)
+        drawn = resamples.weights @ values / worlds
+        found = resamples.estimate(values.mean(axis=0), drawn, np.full(2000, worlds))
+        assert 0.93 < ((found.low < 1) & (found.high > 1)).mean() < 0.97
+
+
+def test_cka_is_one_of_rotations_and_none_of_strangers(rng: np.random.Generator) -> None:
+    x = rng.normal(size=(80, 30)) * np.arange(1, 31)
+    rotation, _ = np.linalg.qr(rng.normal(size=(30, 30)))
+    assert debiased_cka(x, 3 * x @ rotation + 5) == pytest.approx(1)
+    strangers = [debiased_cka(rng.normal(size=(60, 200)), rng.normal(size=(60, 200))) for _ in range(50)]
+    assert abs(np.mean(strangers)) < 0.02  # the plain estimator would give about 0.8
+
+
+def test_cka_is_that_of_the_kernels(rng: np.random.Generator) -> None:
+    """Song et al. 2012, equation 5, written out with (N, N) matrices."""
+    x, y = rng.normal(size=(25, 4)), rng.normal(size=(25, 6))
+    y[:, 0] += x[:, 0]
+
+    def hsic(a: np.ndarray, b: np.ndarray) -> float:
+        n, one = len(a), np.ones(len(a))
+        k, m = (each @ each.T for each in (a - a.mean(axis=0), b - b.mean(axis=0)))
+        np.fill_diagonal(k, 0), np.fill_diagonal(m, 0)
+        sums = (one @ k @ one) * (one @ m @ one) / ((n - 1) * (n - 2))
+        return (np.trace(k @ m) + sums - 2 / (n - 2) * (one @ k @ m @ one)) / (n * (n - 3))
+
+    assert debiased_cka(x, y) == pytest.approx(hsic(x, y) / np.sqrt(hsic(x, x) * hsic(y, y)))
+
+
+def test_slow_lives_do_not_make_strangers_alike(rng: np.random.Generator) -> None:
+    """Two layers that share nothing, each constant through every life: records would look alike, lives do not."""
+    lives = lives_of_lengths(*[30] * 60)
+    layers = {name: np.repeat(rng.normal(size=(60, 20)), 30, axis=0) for name in ("one", "other")}
+    (found,) = similarities(layers, lives, lives.index // 10, seed=0)
+    assert abs(found.value) < 0.1 and found.low < 0 < found.high
+
+
+def test_given_variables_may_bend(rng: np.random.Generator) -> None:
+    given = np.column_stack([rng.uniform(-3, 3, 500), rng.integers(0, 3, 500)])
+    basis = smooth_basis(given)
+    y = np.column_stack([given[:, 0] ** 2, given[:, 1] == 1]).astype(float)
+    fitted = basis @ np.linalg.lstsq(basis, y, rcond=None)[0]
+    assert (1 - (fitted - y).var(axis=0) / y.var(axis=0) > 0.99).all()
+
+
+def test_targets_are_enough_and_each_is_described() -> None:
+    assert sum(name in OF_FEATURES for name in DEFAULT) >= 35 and set(HIDDEN) <= set(DEFAULT)
+    assert len(set(DEFAULT)) == len(DEFAULT) == len(targets_named(["default"]))
+    assert all(target.unit and target.definition.endswith(".") for target in TARGETS.values())
+    with pytest.raises(UserError, match=r"no target 'self_heath': did you mean self_health\?"):
+        targets_named(["self_heath"])
+    with pytest.raises(UserError, match="no input 'lstm'"):
+        inputs_named(["lstm"])
