@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from analysis.runs.cluster_run import ClusterRun
-    from analysis.runs.propagated_labels import CarriedLabels
+    from analysis.runs.propagated_labels import PropagatedLabels
     from analysis.runs.run_folder import RunFolder
 
 SEEDS = 2**32
@@ -80,8 +80,8 @@ def main() -> None:
     if len(chosen) < arguments.num_agents:
         console.print(f"only {len(chosen)} of {arguments.num_agents} lives: the longer half holds no more")
     with RunFolder(arguments.output / arguments.run_name, description(arguments, arguments.dump, metadata)) as folder:
-        carried = carried_over(arguments, run, spans.key[chosen], folder, console) if run else None
-        draw(arguments, metadata, spans.key[chosen], carried, folder, console)
+        propagated = propagated_labels_of(arguments, run, spans.key[chosen], folder, console) if run else None
+        draw(arguments, metadata, spans.key[chosen], propagated, folder, console)
     console.print(f"figures and lives.json: {folder.path}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -98,27 +98,27 @@ def check_values(arguments: Arguments) -> None:
             raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: allowed is {values}")
 
 
-def carried_over(
+def propagated_labels_of(
     arguments: Arguments, run: "ClusterRun", lives: "np.ndarray", folder: "RunFolder", console: "Console"
-) -> "CarriedLabels":
+) -> "PropagatedLabels":
     """Give every record of the chosen lives a label, save how, and say how well that does."""
-    from analysis.runs.propagated_labels import carry_labels, fit_rule, save_carried
+    from analysis.runs.propagated_labels import fit_rule, propagate_labels, save_propagated
     from analysis.terminal import step
 
     with step(console, "learning from the run's labels") as report:
         rule = fit_rule(run, arguments.dump, report)
     with step(console, "labelling the records between") as report:
-        carried = carry_labels(run, arguments.dump, rule, lives.tolist(), report)
-    save_carried(folder, carried, run)
+        propagated = propagate_labels(run, arguments.dump, rule, lives.tolist(), report)
+    save_propagated(folder, propagated, run)
     console.print(rule.in_words(), highlight=False, soft_wrap=True)
-    return carried
+    return propagated
 
 
 def draw(
     arguments: Arguments,
     metadata: DumpMetadata,
     lives: "np.ndarray",
-    carried: "CarriedLabels | None",
+    propagated: "PropagatedLabels | None",
     folder: "RunFolder",
     console: "Console",
 ) -> None:
@@ -144,7 +144,7 @@ def draw(
     with step(console, f"drawing {len(lives)} lives") as report:
         for done, key in enumerate(lives.tolist()):
             life = timeline.life(timeline.number_of(key))
-            strip = ClusterStrip(*carried.of(life.records), run_name) if carried else None
+            strip = ClusterStrip(*propagated.of(life.records), run_name) if propagated else None
             heading = f"{metadata.policy}: agent {key[1]}, episode {key[2]}"
             name = f"life_agent{key[1]}_episode{key[2]}.png"
             folder.save_figure(name, life_figure(life, heading, f"{len(life)} ticks, {ending(life)}", strip))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from analysis.life_phase.results import LifePhases
     from analysis.runs.cluster_run import ClusterRun
-    from analysis.runs.propagated_labels import CarriedLabels
+    from analysis.runs.propagated_labels import PropagatedLabels
     from analysis.runs.run_folder import RunFolder
 
 SEEDS = 2**32
@@ -77,8 +77,8 @@ def main() -> None:
     lives = check_lifespans(arguments)
     told = description(arguments, arguments.dump, metadata, cluster_labels_sha256=run.labels_sha256)
     with RunFolder(arguments.output / arguments.run_name, told) as folder:
-        carried = carried_over(arguments, run, folder, console)
-        results = count_and_test(arguments, carried, lives, console)
+        propagated = propagated_labels_of(arguments, run, folder, console)
+        results = count_and_test(arguments, propagated, lives, console)
         draw(results, f"{metadata.policy}: clusters of {run.path.resolve().name}", folder, console)
         folder.save_json("life_phase.json", results.to_json())
         folder.save_text("life_phase.txt", as_text(results))
@@ -113,20 +113,24 @@ def check_lifespans(arguments: Arguments) -> int:
     return len(spans)
 
 
-def carried_over(arguments: Arguments, run: "ClusterRun", folder: "RunFolder", console: "Console") -> "CarriedLabels":
+def propagated_labels_of(
+    arguments: Arguments, run: "ClusterRun", folder: "RunFolder", console: "Console"
+) -> "PropagatedLabels":
     """Give every record of the dump a label, and save labels and rule."""
-    from analysis.runs.propagated_labels import carry_labels, fit_rule, save_carried
+    from analysis.runs.propagated_labels import fit_rule, propagate_labels, save_propagated
     from analysis.terminal import step
 
     with step(console, "learning from the run's labels") as report:
         rule = fit_rule(run, arguments.dump, report)
     with step(console, "labelling the records between") as report:
-        carried = carry_labels(run, arguments.dump, rule, progress=report)
-    save_carried(folder, carried, run)
-    return carried
+        propagated = propagate_labels(run, arguments.dump, rule, progress=report)
+    save_propagated(folder, propagated, run)
+    return propagated
 
 
-def count_and_test(arguments: Arguments, carried: "CarriedLabels", lives: int, console: "Console") -> "LifePhases":
+def count_and_test(
+    arguments: Arguments, propagated: "PropagatedLabels", lives: int, console: "Console"
+) -> "LifePhases":
     """Work out all numbers."""
     from analysis.life_phase.results import life_phases
     from analysis.statistics.resampling import Bootstrap
@@ -135,7 +139,7 @@ def count_and_test(arguments: Arguments, carried: "CarriedLabels", lives: int, c
     bootstrap = Bootstrap(resamples=arguments.bootstraps, seed=arguments.seed)
     with step(console, f"testing against {arguments.permutations:,} random shifts and orders") as report:
         return life_phases(
-            carried, lives, arguments.n_bins, arguments.min_lifespan, arguments.permutations, bootstrap, report
+            propagated, lives, arguments.n_bins, arguments.min_lifespan, arguments.permutations, bootstrap, report
         )
 
 

@@ -55,7 +55,7 @@ class Arguments:
     untrained_twin: bool = False
     """Record beside them what the LSTM of a like network with fresh weights, drawn from --seed, makes of the same
     observations: untrained_lstm_hidden, untrained_lstm_cell."""
-    onlookers: str = ""
+    shadow_networks: str = ""
     """Record likewise the LSTMs of the policy's own checkpoints in training, as steps_NUMBER_lstm_hidden and _cell:
     numbers of agent-steps, separated by commas, or `all`."""
     fields: str = ""
@@ -95,9 +95,9 @@ class Arguments:
         return split(self.layers)
 
     @property
-    def onlooker_steps(self) -> tuple[int | None, ...]:
+    def shadow_steps(self) -> tuple[int | None, ...]:
         """The checkpoints that watch, None for all of them."""
-        return tuple(None if name == "all" else int(name) for name in split(self.onlookers))
+        return tuple(None if name == "all" else int(name) for name in split(self.shadow_networks))
 
     @property
     def field_names(self) -> tuple[str, ...]:
@@ -143,8 +143,10 @@ def check(arguments: Arguments) -> None:
         raise UserError("--precision float16 needs --format parquet: JSON holds float32 only")
     if arguments.checkpoint is not None and arguments.checkpoint != "all" and not arguments.checkpoint.isdecimal():
         raise UserError(f"--checkpoint {arguments.checkpoint} must be a number of agent-steps, or all")
-    if not all(name == "all" or name.isdecimal() for name in split(arguments.onlookers)):
-        raise UserError(f"--onlookers {arguments.onlookers} must be numbers of agent-steps with commas, or all")
+    if not all(name == "all" or name.isdecimal() for name in split(arguments.shadow_networks)):
+        raise UserError(
+            f"--shadow-networks {arguments.shadow_networks} must be numbers of agent-steps with commas, or all"
+        )
     if arguments.list or arguments.smoke_test:
         return
     if arguments.mode is None or not split(arguments.policies or ""):
@@ -287,14 +289,14 @@ def watched(entrant: "Entrant", name: str, arguments: Arguments) -> "Entrant":
     from dataclasses import replace
 
     from reinforcement_learning.play.entrants import find_checkpoints, load_entrant
-    from reinforcement_learning.play.shadow_networks import untrained_twin, with_onlookers
+    from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 
-    onlookers = [untrained_twin(entrant, arguments.seed)] if arguments.untrained_twin else []
+    shadow_networks = [untrained_twin(entrant, arguments.seed)] if arguments.untrained_twin else []
     folders = checkpoint_folders(arguments, name)
-    for steps in arguments.onlooker_steps:
+    for steps in arguments.shadow_steps:
         loaded = map(load_entrant, find_checkpoints(folders, name, steps))
-        onlookers += [replace(each, name=f"steps_{each.info.steps}") for each in loaded]
-    return with_onlookers(entrant, tuple(onlookers))
+        shadow_networks += [replace(each, name=f"steps_{each.info.steps}") for each in loaded]
+    return with_shadow_networks(entrant, tuple(shadow_networks))
 
 
 def announce(contest: "Contest", plan: "Plan", output: Path) -> None:

@@ -33,7 +33,7 @@ DEFAULT_AGENT = "neurips23_start_kit"
 
 
 @dataclass(frozen=True)
-class Choice:
+class Preset:
     """What decides which defaults hold; read before everything else."""
 
     agent: Annotated[str, tyro.conf.arg(aliases=["-a"])] = DEFAULT_AGENT
@@ -62,7 +62,7 @@ class Mode:
 
 
 @dataclass(frozen=True)
-class Arguments(Mode, Choice):
+class Arguments(Mode, Preset):
     """Arguments of train.py."""
 
     name: Annotated[str | None, tyro.conf.arg(aliases=["-n"])] = None
@@ -86,7 +86,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
     """Read the command line over the settings file's values, and refuse what cannot work."""
     arguments = _with_value(arguments, "--env.mask-intrinsics", "own")
     choice, _ = tyro.cli(
-        Choice,
+        Preset,
         args=[each for each in arguments if each not in ("-h", "--help")],
         return_unknown_args=True,
         config=(tyro.conf.FlagCreatePairsOff,),
@@ -113,7 +113,7 @@ def _with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
     return said
 
 
-def _new_defaults(choice: Choice) -> Arguments:
+def _new_defaults(choice: Preset) -> Arguments:
     agent_zoo.check_name(choice.agent)
     return Arguments(settings=load_settings(choice.config, choice.agent, choice.debug))
 
@@ -192,7 +192,7 @@ def train_one(arguments: Arguments) -> None:
     from reinforcement_learning.training.data_parallel import join_processes, leaders_text
     from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
     from reinforcement_learning.training.stop_signal import StopSignal
-    from reinforcement_learning.training.terminal import TrainingView
+    from reinforcement_learning.training.terminal import TrainingDisplay
     from reinforcement_learning.training.tracking import NoTracker, WandbTracker, check_login
     from reinforcement_learning.training.trainer import train
     from reinforcement_learning.training.training_state import TrainingState
@@ -225,7 +225,7 @@ def train_one(arguments: Arguments) -> None:
     with counted_progress("generating maps") as progress:
         maps = ensure_maps(settings.env, progress)
     tracker = WandbTracker(name, arguments.agent, settings, run.folder) if track else NoTracker()
-    with StopSignal() as stop, TrainingView(settings.train.total_agent_steps) as view:
+    with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
         checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop, state, processes)
         tracker.finish()
     policy_path = arguments.policies_dir / f"{name}.safetensors"

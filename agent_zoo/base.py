@@ -16,7 +16,7 @@ from torch import nn
 from agent_zoo.distribution import ActionDistribution
 from agent_zoo.layers import ActionDecoder, Candidates
 from agent_zoo.observation import ObservationLayout, PackedObservation
-from agent_zoo.observation_masking import Senses
+from agent_zoo.observation_masking import ObservationMask
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class RecurrentPolicy(nn.Module):
     """A policy with an LSTM between its encoder and its decoder; with no layers of it, a feed-forward policy.
 
     Attributes:
-        senses: what it is shown of what its agents see.
+        mask: what it is shown of what its agents see.
     """
 
-    senses: Senses = Senses()
+    mask: ObservationMask = ObservationMask()
 
     def __init__(self, policy: BasePolicy, layers: int):
         super().__init__()

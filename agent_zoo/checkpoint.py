@@ -10,7 +10,7 @@ from activation_store.files import write_bytes
 from activation_store.tensor_file import read_tensors, read_text, write_tensors
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.observation_masking import Senses
+from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.tensors import as_arrays, as_tensors
 from user_error import UserError
 
@@ -73,7 +73,7 @@ def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
     """Build the agent's network with fresh weights."""
     agent = agent_zoo.load(info.agent)
     policy = agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
-    policy.senses = Senses.of(info.environment)
+    policy.mask = ObservationMask.of(info.environment)
     return policy
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from agent_zoo.distribution import ILLEGAL, ActionDistribution, Choices
-from agent_zoo.legal_rows import OpenChoices, open_choices
+from agent_zoo.legal_rows import LegalRows, legal_rows
 from agent_zoo.observation import (
     ActionHead,
     CandidateTable,
@@ -273,7 +273,7 @@ class ActionDecoder(nn.Module):
         choices = self._own_choices(hidden, legal)
         for table, rows in candidates.rows.items():
             places = [place for place, head in enumerate(heads) if head.candidates == table]
-            found = open_choices([heads[place] for place in places], legal, rows)
+            found = legal_rows([heads[place] for place in places], legal, rows)
             only[:, places] = torch.stack(found.only, dim=1)
             choices.append(self._row_choices(hidden, candidates.keys[table], places, found))
         return ActionDistribution(heads, only, choices)
@@ -290,7 +290,7 @@ class ActionDecoder(nn.Module):
             for (place, head), score in zip(own, scores, strict=True)
         ]
 
-    def _row_choices(self, hidden: torch.Tensor, keys: torch.Tensor, places: list[int], found: OpenChoices) -> Choices:
+    def _row_choices(self, hidden: torch.Tensor, keys: torch.Tensor, places: list[int], found: LegalRows) -> Choices:
         """Score the legal options of the choices among a table's rows: the no-op first, then the rows."""
         # Not hidden[agent]: torch's threads would add up its gradients in an order that differs from run to run.
         reading = hidden.index_select(0, found.agent).split(found.counts)

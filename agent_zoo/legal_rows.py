@@ -9,7 +9,7 @@ from agent_zoo.observation import ActionHead, PackedRows
 
 
 @dataclass(frozen=True)
-class OpenChoices:
+class LegalRows:
     """Q choices with more than one legal option, in heads that point at one table; P legal rows in all of them.
 
     Attributes:
@@ -40,7 +40,7 @@ class OpenChoices:
         return torch.arange(len(self.choice), device=self.choice.device) - first[self.choice]
 
 
-def open_choices(heads: Sequence[ActionHead], legal: Mapping[str, torch.Tensor], rows: PackedRows) -> OpenChoices:
+def legal_rows(heads: Sequence[ActionHead], legal: Mapping[str, torch.Tensor], rows: PackedRows) -> LegalRows:
     """Find the open choices of the heads that point at one table.
 
     Args:
@@ -65,7 +65,7 @@ def open_choices(heads: Sequence[ActionHead], legal: Mapping[str, torch.Tensor],
         positions.append(starts[agent[choice]] + option)
         options.append(option)
         before += len(agent)
-    return OpenChoices(
+    return LegalRows(
         agent=torch.cat(agents),
         counts=[len(agent) for agent in agents],
         noop=torch.cat(noops),

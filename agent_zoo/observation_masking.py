@@ -19,7 +19,7 @@ _CLOCKS = ("time_alive", "latest_combat_tick")
 
 
 @dataclass(frozen=True)
-class Senses:
+class ObservationMask:
     """What is withheld; by default nothing.
 
     Attributes:
@@ -35,11 +35,11 @@ class Senses:
     absolute: bool = True
 
     @staticmethod
-    def of(environment: Mapping[str, Any]) -> "Senses":
+    def of(environment: Mapping[str, Any]) -> "ObservationMask":
         """Read from the settings of a world, as a checkpoint keeps them; older ones mention nothing of it."""
         masked = environment.get("mask_intrinsics", "off")
         strict = masked == "strict"
-        return Senses(
+        return ObservationMask(
             own=() if masked == "off" else _BODY + _HURT * strict,
             everyone=_CLOCKS * strict,
             clock=not strict,
@@ -51,7 +51,7 @@ class Senses:
         """Columns of the agent's own row that the policy does not see as they are."""
         return self.own + self.everyone + POSITION * (not self.absolute)
 
-    def limit(self, observation: PackedObservation, layout: ObservationLayout) -> PackedObservation:
+    def apply(self, observation: PackedObservation, layout: ObservationLayout) -> PackedObservation:
         """Return an observation without what is withheld; the one given stays as it is."""
         if not self.withheld:
             return observation

@@ -29,7 +29,7 @@ from benchmarks.measure import Comparison, Work, compare, spread
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Player
+from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.ppo import minibatches, update
@@ -92,11 +92,11 @@ def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
     policy = load_checkpoint(arguments.policy)[0] if arguments.policy else subject.policy
     serial = replace(settings.rollout, vectorization="serial")
     worlds = make_worlds(RECORDER, settings.env, settings.task, serial, maps, first_episodes(0, serial.num_envs))
-    player = Player(worlds, policy, subject.info.layout, Stopwatch())
-    player.reset()
+    stepper = Stepper(worlds, policy, subject.info.layout, Stopwatch())
+    stepper.reset()
     train = settings.train
     collector = RolloutCollector(
-        player, torch.Generator().manual_seed(0), train.bptt_horizon, train.gamma, train.gae_lambda
+        stepper, torch.Generator().manual_seed(0), train.bptt_horizon, train.gamma, train.gae_lambda
     )
     rollout = collector.collect(train.batch_size, on_tick=lambda _: None)
     worlds.close()

@@ -28,7 +28,7 @@ from benchmarks.learning import cut, inference, learning, pad
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Player
+from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.ppo import update
@@ -87,9 +87,9 @@ def measure(arguments: Arguments) -> tuple[Run, Run]:
     starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
     worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
     try:
-        player = Player(worlds, subject.policy, subject.info.layout, stopwatch)
-        player.reset()
-        learn = _learner(subject.policy, player, settings)
+        stepper = Stepper(worlds, subject.policy, subject.info.layout, stopwatch)
+        stepper.reset()
+        learn = _learner(subject.policy, stepper, settings)
         learn()
         stopwatch.lap()
         rollouts = [learn() for _ in range(arguments.updates)]
@@ -121,16 +121,16 @@ def show(packed: Run, dense: Run) -> None:
     print(f"the whole run is {packed.speed / dense.speed:.1f} times as fast on packed rows")
 
 
-def _learner(policy: RecurrentPolicy, player: Player, settings: Settings) -> Callable[[], Rollout]:
+def _learner(policy: RecurrentPolicy, stepper: Stepper, settings: Settings) -> Callable[[], Rollout]:
     """Return what collects one rollout and learns from it."""
     train = settings.train
     optimizer = torch.optim.Adam(policy.parameters(), lr=train.learning_rate, eps=1e-5)
     actions, shuffling = (torch.Generator().manual_seed(seed) for seed in (0, 1))
-    collector = RolloutCollector(player, actions, train.bptt_horizon, train.gamma, train.gae_lambda)
+    collector = RolloutCollector(stepper, actions, train.bptt_horizon, train.gamma, train.gae_lambda)
 
     def learn() -> Rollout:
         rollout = collector.collect(train.batch_size, on_tick=lambda _: None)
-        with player.stopwatch.time("learning"):
+        with stepper.stopwatch.time("learning"):
             update(policy, optimizer, rollout, train, shuffling, on_minibatch=lambda: None)
         return rollout
 

@@ -13,7 +13,7 @@ from nmmo.render.replay_helper import FileReplayHelper, ReplayHelper
 from activation_store.writer import DumpWriter
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
-from reinforcement_learning.play.policy_pool import Choice, PolicyPool
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 
 POLICIES = ("untrained_a", "untrained_b")
 
@@ -92,7 +92,7 @@ def record(contest: Contest, plan: Plan, folder: Path, *, episode: int, compress
     """Play a plan's episodes one after the other, dump them all, and record one as a replay too."""
     recorder, advance = _Recorder(), PolicyPool.advance
 
-    def recorded_advance(pool: PolicyPool, choices: Sequence[Choice]) -> None:
+    def recorded_advance(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
         recorder.before(pool)
         advance(pool, choices)
         recorder.witness()

@@ -8,7 +8,7 @@ import torch
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
-from reinforcement_learning.play.shadow_networks import untrained_twin, with_onlookers
+from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.conftest import AGENT
 
@@ -24,7 +24,7 @@ def record_for_probes(
     settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16))
     entrant = untrained_entrant(AGENT, settings, maps, seed=steps)
     entrant = replace(entrant, name=f"tiny_{steps:010d}", info=replace(entrant.info, steps=steps))
-    watched = with_onlookers(entrant, (untrained_twin(entrant, seed=9),))
+    watched = with_shadow_networks(entrant, (untrained_twin(entrant, seed=9),))
     plan = Plan(episodes, None, 4, LAYERS, format=format)  # type: ignore[arg-type]
     extract(Contest((watched,), env, task, maps, torch.device("cpu")), plan, [folder], 1, lambda *_: None)
     return folder

@@ -48,7 +48,8 @@ def test_the_agent_of_the_page_trains_and_is_recorded(project: Path, tmp_path: P
 @pytest.mark.parametrize("missing", ["Policy", "Recurrent", "RewardWrapper"])
 def test_a_module_that_lacks_a_class_is_refused_by_its_name(project: Path, tmp_path: Path, missing: str) -> None:
     complete = "from agent_zoo.forager import Policy, Recurrent, RewardWrapper\n"
-    (project / "agent_zoo" / "half.py").write_text(f"{complete}del {missing}\n")
+    (project / "agent_zoo" / "half").mkdir(exist_ok=True)
+    (project / "agent_zoo" / "half" / "__init__.py").write_text(f"{complete}del {missing}\n")
     result = run("train.py", *SMALL, "-a", "half", *folders(tmp_path), folder=project)
     assert_refused(result, f"agent_zoo/half lacks {missing}:")
     assert list(tmp_path.iterdir()) == [], "something was left behind"

@@ -27,7 +27,7 @@ from analysis.materials import MATERIALS, PALETTE
 from analysis.position import positions
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RUN_FILE
-from analysis.statistics.circular_shift import shift_test
+from analysis.statistics.circular_shift import circular_shift_test
 from analysis.statistics.confounds import variables_of
 from analysis.statistics.effect_sizes import cohens_d, moments
 from tests.analysed import Analysed
@@ -256,7 +256,7 @@ def test_clicking_a_point_opens_its_life_at_its_tick(page, content: Explored) ->
     assert f"tick {shown['tick'] - 1}" in cards and f"tick {shown['tick']}" in cards
     page.get_by_role("button", name="‹ tick").click()
     assert page.evaluate("explorer.open.tick") == shown["tick"] - 1
-    assert "carried over" in page.locator("#life-views .now").inner_text()  # every second tick has a label of its own
+    assert "propagated" in page.locator("#life-views .now").inner_text()  # every second tick has a label of its own
     page.get_by_label("Tick of the life").fill("1")
     assert page.evaluate("explorer.open.tick") == 1
     page.get_by_role("button", name="point »").click()
@@ -281,7 +281,7 @@ def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
     moved = [each["tick"] for each in life if "moves" in each["action"]]
     assert traces["move"]["x"] == moved
     bars = [trace for trace in traces.values() if trace["type"] == "bar"]
-    assert any("carried over" in bar["name"] for bar in bars) and any("carried" not in bar["name"] for bar in bars)
+    assert any("propagated" in bar["name"] for bar in bars) and any("propagated" not in bar["name"] for bar in bars)
     box = page.evaluate(
         """(() => {
           const { xaxis, yaxis4 } = document.getElementById("timeline")._fullLayout;
@@ -343,7 +343,8 @@ def assert_same_statistics(shown: dict[str, dict[str, Any]], content: Explored, 
     values, origin = content.values, content.values[0]
     d = cohens_d(moments(values[chosen] - origin), moments(values[~chosen] - origin))
     labels = np.where(chosen, 0, -1)
-    test = shift_test(values, labels, lives_of(content.seen.records.take(content.place)), content.run.permutations,
+    lives = lives_of(content.seen.records.take(content.place))
+    test = circular_shift_test(values, labels, lives, content.run.permutations,
                       content.run.seed)  # fmt: skip
     for i, feature in enumerate(content.features):
         row = shown[feature.name]

@@ -194,14 +194,22 @@ def test_a_truncated_policy_is_refused(folder: Path, tmp_path: Path, cut: int) -
 
 def test_networks_that_watch_are_recorded(folder: Path) -> None:
     done = extract(
-        folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 4, "--untrained-twin", "--onlookers", "all",
+        folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 4, "--untrained-twin", "--shadow-networks", "all",
         output=folder / "watched",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     metadata = read_metadata(folder / "watched" / "tiny")
-    steps = [int(name.removeprefix("steps_")) for name in metadata.environment["onlookers"] if name != "untrained"]
-    assert 0 in steps and "untrained" in metadata.environment["onlookers"]
-    expected = {f"{name}_lstm_{part}" for name in metadata.environment["onlookers"] for part in ("hidden", "cell")}
+    steps = [
+        int(name.removeprefix("steps_")) for name in metadata.environment["shadow_networks"] if name != "untrained"
+    ]
+    assert 0 in steps and "untrained" in metadata.environment["shadow_networks"]
+    expected = {
+        f"{name}_lstm_{part}" for name in metadata.environment["shadow_networks"] for part in ("hidden", "cell")
+    }
     assert set(metadata.layers) == {"action_decoder"} | expected
-    assert_refused(extract(folder, "pve", "-p", "tiny", "--onlookers", "few"), "--onlookers few must be numbers")
-    assert_refused(extract(folder, "pve", "-p", "tiny", "--onlookers", "17"), "no such checkpoint of tiny", "there are")
+    assert_refused(
+        extract(folder, "pve", "-p", "tiny", "--shadow-networks", "few"), "--shadow-networks few must be numbers"
+    )
+    assert_refused(
+        extract(folder, "pve", "-p", "tiny", "--shadow-networks", "17"), "no such checkpoint of tiny", "there are"
+    )

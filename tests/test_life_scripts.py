@@ -68,8 +68,8 @@ def test_lives_of_the_longer_half_with_their_clusters(recording: Recording, clus
         assert life["records"] >= middle and (folder / life["figure"]).read_bytes().startswith(PNG)
         assert life["labelled_by_the_run"] == -(-life["records"] // 3)
         assert sum(life["cluster_shares"].values()) == pytest.approx(1)
-    with np.load(folder / "carried_labels.npz", allow_pickle=False) as carried:
-        assert len(carried["label"]) == sum(life["records"] for life in lives)
+    with np.load(folder / "propagated_labels.npz", allow_pickle=False) as propagated:
+        assert len(propagated["label"]) == sum(life["records"] for life in lives)
 
 
 def test_phases_of_a_real_run(recording: Recording, clusters: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from agent_zoo.checkpoint import load_checkpoint
-from agent_zoo.observation_masking import Senses
+from agent_zoo.observation_masking import ObservationMask
 from tests.command import assert_refused, run, start
 
 SMALL = (
@@ -194,7 +194,7 @@ def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(
     result = run("train.py", *ONE_UPDATE, *option, *paid, "-n", "blind", *folders(tmp_path))
     assert result.returncode == 0, result.stderr
     policy, info = load_checkpoint(tmp_path / "policies" / "blind.safetensors")
-    assert policy.senses == Senses.of({"mask_intrinsics": masked}) != Senses()
+    assert policy.mask == ObservationMask.of({"mask_intrinsics": masked}) != ObservationMask()
     assert info.reward == {"task_coef": 1, "bonus_coef": 0, "hp_coef": 2, "drive_coef": 0}
 
 

@@ -66,7 +66,7 @@ def test_the_report_and_the_tables_say_the_same(results: Path) -> None:
             for key, value in one.items():
                 shown = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
                 assert other[key] == shown
-    reasons = {each["name"]: each["not_probed_because"] for each in report[0]["targets"]}
+    reasons = {each["name"]: each["reason"] for each in report[0]["targets"]}
     # Nobody buys from a market that is empty.
     assert reasons["is_buying"] and [name for name, reason in reasons.items() if reason] == ["is_buying"]
 

@@ -21,7 +21,7 @@ from activation_store.writer import DumpWriter
 from agent_zoo.distribution import ActionDistribution
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
-from reinforcement_learning.play.policy_pool import Choice, PolicyPool
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from tests.forager import forage
 
 RADIUS = 7
@@ -69,7 +69,7 @@ class Witness:
             present = self.pool.arrival.observations[self.pool.arrival.acting]
             return torch.from_numpy(forage(present, self.layout, self.random))
 
-        def witnessed_advance(pool: PolicyPool, choices: Sequence[Choice]) -> None:
+        def witnessed_advance(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
             acting = np.flatnonzero(pool.arrival.acting)
             self.before_tick(acting)
             advance(pool, choices)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.clusters.dataset import Dataset
-from analysis.statistics.circular_shift import ShiftTest, shift_test
+from analysis.statistics.circular_shift import CircularShiftTest, circular_shift_test
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.cluster_validity import ClusterValidity, cluster_validity
 from analysis.statistics.confounds import Confounds, confounds, variables_of
@@ -31,7 +31,7 @@ class ClusterStatistics:
 
     effects: EffectSizes
     intervals: EffectIntervals
-    test: ShiftTest
+    test: CircularShiftTest
     confounds: Confounds
     persistence: tuple[Persistence, tuple[Persistence, ...]]
     validity: ClusterValidity
@@ -71,7 +71,7 @@ def cluster_statistics(
     return ClusterStatistics(
         effects=effect_sizes(values, labels, lives, seed),
         intervals=effect_intervals(values, labels, lives, data.records.episode, settings),
-        test=shift_test(values, labels, lives, settings.permutations, seed),
+        test=circular_shift_test(values, labels, lives, settings.permutations, seed),
         confounds=confounds(variables_of(data.records, lives), labels, lives, settings),
         persistence=persistence(labels, lives, data.records.tick),
         validity=cluster_validity(points, labels, seed),

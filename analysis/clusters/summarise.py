@@ -146,4 +146,4 @@ def _stability(lives: Lives, clusters: int, found: ClusterStatistics, seeds: See
         return Stability((), seeds.records, (), "there is no cluster")
     if len(lives) < 2:
         return Stability(seeds.adjusted_rand, seeds.records, (), "one life cannot be resampled")
-    return Stability(seeds.adjusted_rand, seeds.records, found.stability.adjusted_rand, seeds.untold)
+    return Stability(seeds.adjusted_rand, seeds.records, found.stability.adjusted_rand, seeds.reason)

@@ -15,7 +15,7 @@ STRONGEST = 5
 SAME_CLUSTER = 0.5
 """Jaccard index of two clusters below which one has dissolved rather than become the other (Hennig 2007)."""
 
-UNTOLD = "n/a"
+UNDEFINED = "n/a"
 """How text and figures write a number that is not defined."""
 
 
@@ -66,13 +66,13 @@ class Stability:
         over_seeds: a sample of whole lives embedded and clustered with several seeds, one entry a pair of seeds.
         seed_records: records of that sample.
         over_bootstraps: the run's embedding clustered anew on lives drawn with replacement, one entry a draw.
-        untold: why there are none, else "".
+        reason: why there are none, else "".
     """
 
     over_seeds: tuple[float, ...]
     seed_records: int
     over_bootstraps: tuple[float, ...]
-    untold: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -257,6 +257,6 @@ def _finite(value: Any) -> Any:
 def format_number(value: float, sign: bool = False) -> str:
     """Write a number with two decimals; NaN, which stands for what cannot be told, as "n/a"."""
     if math.isnan(value):
-        return UNTOLD
+        return UNDEFINED
     value = round(value, 2) + 0.0
     return f"{value:+.2f}" if sign else f"{value:.2f}"

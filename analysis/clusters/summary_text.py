@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from analysis.clusters.summary import (
     SAME_CLUSTER,
-    UNTOLD,
+    UNDEFINED,
     Claim,
     ClusterSummary,
     FeatureEffect,
@@ -40,18 +40,18 @@ def format_interval(low: float, high: float) -> str:
 def format_p(value: float) -> str:
     """Write a p-value: "0.012", "<0.001", or "n/a"."""
     if math.isnan(value):
-        return UNTOLD
+        return UNDEFINED
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _short(value: float) -> str:
     """Write a number as briefly as it is exact; NaN as "n/a"."""
-    return UNTOLD if math.isnan(value) else f"{value:g}"
+    return UNDEFINED if math.isnan(value) else f"{value:g}"
 
 
 def format_share(value: float) -> str:
     """Write a share as a percentage, or "n/a"."""
-    return UNTOLD if math.isnan(value) else share_text(value)
+    return UNDEFINED if math.isnan(value) else share_text(value)
 
 
 def _verdict(summary: Summary) -> list[str]:
@@ -71,7 +71,7 @@ def _overview(summary: Summary) -> list[str]:
         f"Noise: {share_text(summary.noise_share)} of the records kept ({summary.noise_records:,}) "
         "belong to no cluster",
         f"Stability: {_agreements(summary)}",
-        f"Density-based validity (DBCV, -1 to 1): {_or_reason(format_number(validity.dbcv), validity.untold)} "
+        f"Density-based validity (DBCV, -1 to 1): {_or_reason(format_number(validity.dbcv), validity.reason)} "
         f"on {validity.records:,} records",
         f"Persistence: {_persistence(summary.persistence)}",
         *_confounds("Confounds: all clusters", summary.confounds),
@@ -84,9 +84,9 @@ def _thinned(subsample: int) -> str:
 
 def _agreements(summary: Summary) -> str:
     stability = summary.stability
-    seeds = ", ".join(format_number(value) for value in stability.over_seeds) or UNTOLD
-    draws = ", ".join(format_number(value) for value in stability.over_bootstraps) or UNTOLD
-    reason = f" ({stability.untold})" if stability.untold else ""
+    seeds = ", ".join(format_number(value) for value in stability.over_seeds) or UNDEFINED
+    draws = ", ".join(format_number(value) for value in stability.over_bootstraps) or UNDEFINED
+    reason = f" ({stability.reason})" if stability.reason else ""
     return (
         f"adjusted Rand index {seeds} between seeds ({stability.seed_records:,} records), {draws} with bootstraps of "
         f"lives{reason}"
@@ -106,10 +106,10 @@ def _persistence(lasting: Persistence) -> str:
 
 
 def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
-    told = [_confound(confound) for confound in confounds if not confound.untold]
-    untold = [f"{confound.name} ({confound.untold})" for confound in confounds if confound.untold]
+    told = [_confound(confound) for confound in confounds if not confound.reason]
+    reason = [f"{confound.name} ({confound.reason})" for confound in confounds if confound.reason]
     lines = [f"{of} share with {', '.join(told)}"] if told else []
-    return [*lines, f"  not told: {', '.join(untold)}"] if untold else lines
+    return [*lines, f"  not told: {', '.join(reason)}"] if reason else lines
 
 
 def _confound(confound: Confound) -> str:

@@ -81,8 +81,8 @@ def _stability(summary: Summary) -> str:
             mean = sum(values) / len(values)
             parts.append(f"{_word(mean)} over {name} (adjusted Rand index {mean:.2f}, {_range(values)})")
     if not parts:
-        return f"How stable they are cannot be told: {summary.stability.untold}."
-    told = "; ".join([*parts, *filter(None, [summary.stability.untold])])
+        return f"How stable they are cannot be told: {summary.stability.reason}."
+    told = "; ".join([*parts, *filter(None, [summary.stability.reason])])
     dissolved = [cluster.label for cluster in summary.clusters if cluster.jaccard < SAME_CLUSTER]
     lost = f" Not found again in these bootstraps: {_listed(dissolved)} (overlap below {SAME_CLUSTER:g})."
     return f"The clustering is {told}.{lost if dissolved else ''}"
@@ -131,8 +131,8 @@ def _scope(summary: Summary) -> str:
 
 def _confounded(summary: Summary) -> str:
     flagged = {name for cluster in summary.clusters for name in cluster.flagged}
-    if all(each.untold for each in summary.confounds):
-        return f"Whether clusters only mark a time, a place or a life cannot be told: {summary.confounds[0].untold}."
+    if all(each.reason for each in summary.confounds):
+        return f"Whether clusters only mark a time, a place or a life cannot be told: {summary.confounds[0].reason}."
     overall = _much_shared(summary.confounds)
     names = [f"{each.name} ({_flagged(summary, each.name)})" for each in summary.confounds if each.name in flagged]
     if not names and not overall:

@@ -15,7 +15,7 @@ from analysis.life.endings import DONE, KILLS
 from analysis.life.timeline import Timeline, timeline_of
 from analysis.lives import Lives, lives_of, places_among
 from analysis.runs.finished_run import FinishedRun
-from analysis.runs.propagated_labels import CarriedLabels, carry_labels, fit_rule
+from analysis.runs.propagated_labels import PropagatedLabels, fit_rule, propagate_labels
 from analysis.statistics.shifts import random_shifts
 from user_error import UserError
 
@@ -36,7 +36,7 @@ class Explored:
         timeline: how agents fared at those ticks, life by life, in order of ticks.
         rows: which of the run's records the points are, rising, (N,) int64.
         place: which tick each point is, (N,) int64.
-        carried: a label for every tick, and how it was found.
+        propagated: a label for every tick, and how it was found.
         features: columns of `values`.
         values: of the points, (N, F) float64.
         lives_of_run: lives that the run has records of; more than L where some are left out.
@@ -47,7 +47,7 @@ class Explored:
     timeline: Timeline
     rows: np.ndarray
     place: np.ndarray
-    carried: CarriedLabels
+    propagated: PropagatedLabels
     features: tuple[Feature, ...]
     values: np.ndarray
     lives_of_run: int
@@ -55,7 +55,7 @@ class Explored:
     @cached_property
     def tick_labels(self) -> tuple[np.ndarray, np.ndarray]:
         """The cluster of each tick, (T,) int64, and whether the run itself gave it, (T,) bool."""
-        return self.carried.of(self.seen.records)
+        return self.propagated.of(self.seen.records)
 
     @cached_property
     def lives(self) -> Lives:
@@ -109,9 +109,11 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
         values = feature_matrix(records.take(place[rows]), metadata, features, records)
     with step("finding labels for ticks that the run left out") as report:
         rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
-        carried = carry_labels(run.clusters, run.dump, rule, chosen.tolist(), lambda share: report(0.5 + share / 2))
+        propagated = propagate_labels(
+            run.clusters, run.dump, rule, chosen.tolist(), lambda share: report(0.5 + share / 2)
+        )
     seen = Observed(records, metadata)
-    return Explored(run, seen, timeline, rows, place[rows], carried, features, values, len(lives_of_run))
+    return Explored(run, seen, timeline, rows, place[rows], propagated, features, values, len(lives_of_run))
 
 
 def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.ndarray:

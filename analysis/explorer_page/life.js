@@ -204,7 +204,7 @@ class LifePanel {
     });
   }
 
-  /** Stretches of one label: tall where labels are the ticks' own, low and pale where they were carried over. */
+  /** Stretches of one label: tall where labels are the ticks' own, low and pale where they were propagated. */
   stripTraces() {
     const groups = new Map();
     for (const stretch of this.stretches()) {
@@ -214,7 +214,7 @@ class LifePanel {
     }
     return [...groups.values()].map((stretches) => {
       const [{ label, own }] = stretches;
-      const note = own ? "" : " (carried over)";
+      const note = own ? "" : " (propagated)";
       return {
         type: "bar", yaxis: "y", x: stretches.map(({ from, to }) => (from + to) / 2), width: stretches.map(({ from, to }) => to - from + 1),
         y: stretches.map(() => (own ? 1 : 0.5)), name: this.state.called(label) + note,
@@ -224,7 +224,7 @@ class LifePanel {
     });
   }
 
-  /** Consecutive ticks with the same label, own or carried: [{label, own, from, to}]. */
+  /** Consecutive ticks with the same label, own or propagated: [{label, own, from, to}]. */
   stretches() {
     const { label, own, tick } = this.data.tables;
     const found = [];

@@ -93,15 +93,15 @@ function vitalBar(name, value) {
   );
 }
 
-/** The cluster of a tick: a filled mark where it is the tick's own, a hollow one where it was carried over. */
+/** The cluster of a tick: a filled mark where it is the tick's own, a hollow one where it was propagated. */
 function clusterChip(state, tick) {
   const { tables } = state.data;
   const [label, own] = [tables.label[tick], tables.own[tick] !== 0];
-  const mark = element("span", { class: own ? "chip own" : "chip carried", "aria-hidden": "true" });
+  const mark = element("span", { class: own ? "chip own" : "chip propagated", "aria-hidden": "true" });
   mark.style.borderColor = state.data.colourOf(label);
   mark.style.background = own ? state.data.colourOf(label) : "transparent";
-  const carried = own ? "" : " (carried over)";
-  return element("span", { class: "cluster" }, mark, state.called(label) + carried);
+  const propagated = own ? "" : " (propagated)";
+  return element("span", { class: "cluster" }, mark, state.called(label) + propagated);
 }
 
 /** A tick as a card: its view, vitals, action and cluster. */

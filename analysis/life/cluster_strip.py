@@ -11,7 +11,7 @@ class ClusterStrip:
 
     Attributes:
         label: cluster from 0, or `clustering.NOISE`.
-        exact: whether the run labelled that very record; the other labels were carried over.
+        exact: whether the run labelled that very record; the other labels were propagated.
         run: its name.
     """
 

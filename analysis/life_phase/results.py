@@ -12,14 +12,14 @@ from analysis.life_phase.phases import Association, Shares, association, shares
 from analysis.life_phase.transitions import (
     LAGS,
     Dwelling,
-    Persistence,
+    LaggedPersistence,
     Transitions,
     dwelling,
-    persistence,
+    lagged_persistence,
     transitions,
     visits,
 )
-from analysis.runs.propagated_labels import CarriedLabels
+from analysis.runs.propagated_labels import PropagatedLabels
 from analysis.statistics.resampling import Bootstrap
 
 Progress = Callable[[float], None]
@@ -51,7 +51,7 @@ class LifePhases:
         persistence: at several lags.
         own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
         transitions: what follows what.
-        carried: the labels, and how they were carried.
+        propagated: the labels, and how they were propagated.
         bootstrap: of all intervals.
     """
 
@@ -61,10 +61,10 @@ class LifePhases:
     by_phase: InTime
     by_tick: InTime
     dwelling: Dwelling
-    persistence: tuple[Persistence, ...]
-    own_persistence: tuple[Persistence, ...]
+    persistence: tuple[LaggedPersistence, ...]
+    own_persistence: tuple[LaggedPersistence, ...]
     transitions: Transitions
-    carried: CarriedLabels
+    propagated: PropagatedLabels
     bootstrap: Bootstrap
 
     @property
@@ -93,21 +93,21 @@ class LifePhases:
 
 
 def life_phases(
-    carried: CarriedLabels, lives: int, bins: int, shortest: int, permutations: int, bootstrap: Bootstrap,
+    propagated: PropagatedLabels, lives: int, bins: int, shortest: int, permutations: int, bootstrap: Bootstrap,
     progress: Progress,
 ) -> LifePhases:  # fmt: skip
     """Work out all results.
 
     Args:
-        carried: a label for every record of a dump of so many `lives`.
+        propagated: a label for every record of a dump of so many `lives`.
         bins: that a life, and the episode, are cut into.
         shortest: ticks that a life must have lasted to be counted; at least one has.
         permutations: random shifts, and random orders of visits.
         bootstrap: of all intervals; its seed is that of the permutations too.
         progress: told the share of the permutations done.
     """
-    sequences = label_sequences(carried.places, carried.label, shortest)
-    own = _own_labels(carried, sequences)
+    sequences = label_sequences(propagated.places, propagated.label, shortest)
+    own = _own_labels(propagated, sequences)
     of_life = np.linspace(0, 1, bins + 1)
     of_ticks = np.linspace(sequences.tick.min(), sequences.tick.max() + 1, bins + 1)
 
@@ -126,10 +126,10 @@ def life_phases(
         by_phase=in_time(lambda each: phase_edges(each, bins), of_life, 0),
         by_tick=in_time(lambda each: tick_edges(each, of_ticks), of_ticks, 2),
         dwelling=dwelling(sequences, found, bootstrap),
-        persistence=tuple(persistence(sequences, lag, bootstrap) for lag in LAGS),
-        own_persistence=tuple(persistence(own, lag, bootstrap) for lag in LAGS if len(own)),
+        persistence=tuple(lagged_persistence(sequences, lag, bootstrap) for lag in LAGS),
+        own_persistence=tuple(lagged_persistence(own, lag, bootstrap) for lag in LAGS if len(own)),
         transitions=transitions(sequences, found, permutations, bootstrap.seed, _part(_TESTS - 1, progress)),
-        carried=carried,
+        propagated=propagated,
         bootstrap=bootstrap,
     )
 
@@ -139,10 +139,10 @@ def _part(number: int, progress: Progress) -> Progress:
     return lambda share: progress((number + share) / _TESTS)
 
 
-def _own_labels(carried: CarriedLabels, counted: LabelSequences) -> LabelSequences:
+def _own_labels(propagated: PropagatedLabels, counted: LabelSequences) -> LabelSequences:
     """Return the labels that the run itself gave, of the lives that are counted."""
-    places = {name: column[carried.exact] for name, column in carried.places.items()}
-    return label_sequences(places, carried.label[carried.exact], shortest=1).of_lives(counted)
+    places = {name: column[propagated.exact] for name, column in propagated.places.items()}
+    return label_sequences(places, propagated.label[propagated.exact], shortest=1).of_lives(counted)
 
 
 def _plain(result: Any) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 
 from analysis.life_phase.phases import Association
 from analysis.life_phase.results import InTime, LifePhases
-from analysis.life_phase.transitions import Persistence
+from analysis.life_phase.transitions import LaggedPersistence
 
 _PAIRS_SHOWN = 20
 
@@ -22,11 +22,11 @@ def caption(results: LifePhases, told: InTime) -> str:
 
 
 def _head(results: LifePhases) -> list[str]:
-    carried, bootstrap = results.carried, results.bootstrap
+    propagated, bootstrap = results.propagated, results.bootstrap
     return [
         f"{len(results.sequences):,} of {results.lives:,} lives last {results.shortest} ticks or more, in "
         f"{len(results.sequences.units)} episodes, {len(results.sequences.state):,} records. Each life weighs equally.",
-        f"{carried.exact.mean():.1%} of the dump's records have the run's own label. {carried.rule.in_words()}",
+        f"{propagated.exact.mean():.1%} of the dump's records have the run's own label. {propagated.rule.in_words()}",
         f"Intervals: {bootstrap.confidence:.0%}, {bootstrap.resamples:,} resamples of episodes, then of lives in them.",
     ]
 
@@ -70,7 +70,7 @@ def _dwelling(results: LifePhases) -> list[str]:
     return lines
 
 
-def _persistence(whose: str, told: tuple[Persistence, ...]) -> list[str]:
+def _persistence(whose: str, told: tuple[LaggedPersistence, ...]) -> list[str]:
     return [
         f"  {each.lag} tick{'s' * (each.lag > 1)} later{whose}: the same state in {_share(each.same)}, by chance "
         f"{_share(each.chance)}; beyond chance {_number(each.beyond_chance)} ({_number(each.low)} to "

@@ -15,7 +15,7 @@ LAGS = (1, 10, 100)
 
 
 @dataclass(frozen=True)
-class Persistence:
+class LaggedPersistence:
     """How often the state is the same some ticks later, beyond chance.
 
     Attributes:
@@ -150,7 +150,7 @@ def dwelling(sequences: LabelSequences, found: Visits, bootstrap: Bootstrap) -> 
     )
 
 
-def persistence(sequences: LabelSequences, lag: int, bootstrap: Bootstrap) -> Persistence:
+def lagged_persistence(sequences: LabelSequences, lag: int, bootstrap: Bootstrap) -> LaggedPersistence:
     """Compare each record with the one so many ticks later in the same life."""
     life, tick, state = sequences.life, sequences.tick, sequences.state
     step = int(tick.max()) + lag + 2
@@ -165,7 +165,7 @@ def persistence(sequences: LabelSequences, lag: int, bootstrap: Bootstrap) -> Pe
     low, high = _ratio_interval((same - chance)[:, None], (pairs - chance)[:, None], sequences, bootstrap)
     beyond = _ratio(np.array((same - chance).sum()), np.array((pairs - chance).sum()))
     shares = _ratio(np.array([same.sum(), chance.sum()]), np.array([total, total]))
-    return Persistence(
+    return LaggedPersistence(
         lag, int(total), float(shares[0]), float(shares[1]), float(beyond), float(low[0]), float(high[0])
     )
 

@@ -452,7 +452,7 @@ class MapView {
     const vitals = alive ? `health ${group.at("health", index, tick)}, level ${group.at("level", index, tick)}` : "dies";
     const kind = group === this.data.players ? "" : `${this.data.npcKind(index).name} NPC, `;
     const cluster = group === this.data.players && this.state.colourBy === "cluster"
-      ? `, ${this.state.colouring(index).label}${this.state.colouring(index).solid ? "" : " (carried over)"}` : "";
+      ? `, ${this.state.colouring(index).label}${this.state.colouring(index).solid ? "" : " (propagated)"}` : "";
     return `${group.names[index]}: ${kind}${vitals}${cluster}`;
   }
 }

@@ -137,7 +137,7 @@ class AgentPanel {
     const dead = death && death.tick <= this.state.tick;
     const { label, solid } = this.state.colouring(player);
     const cluster = this.state.colourBy === "cluster" && !dead
-      ? ` · ${label}${solid || label === "no label" ? "" : " (carried over)"}` : "";
+      ? ` · ${label}${solid || label === "no label" ? "" : " (propagated)"}` : "";
     const fate = dead ? `${this.data.describe(death).replace("dies", "died")}, at tick ${death.tick}` : "alive";
     return element("p", { class: "about" }, `${this.data.policyOf(player).name} · ${fate}${cluster}`);
   }

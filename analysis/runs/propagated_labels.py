@@ -103,7 +103,7 @@ class CarryingRule:
 
 
 @dataclass(frozen=True)
-class CarriedLabels:
+class PropagatedLabels:
     """A label for every record. B records.
 
     Attributes:
@@ -126,7 +126,7 @@ class CarriedLabels:
         """
         place = places_among(vars(records), self.places)
         if (place < 0).any():
-            raise ValueError("a record has no label: labels must be carried to its life first")
+            raise ValueError("a record has no label: labels must be propagated to its life first")
         return self.label[place], self.exact[place]
 
 
@@ -160,13 +160,13 @@ def rule_from(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> C
     return CarryingRule(mean, components, (activations - mean) @ components.T, label, voters, held_out)
 
 
-def carry_labels(
+def propagate_labels(
     run: ClusterRun,
     dump: Path,
     rule: CarryingRule,
     lives: Iterable[Sequence[int]] | None = None,
     progress: Progress | None = None,
-) -> CarriedLabels:
+) -> PropagatedLabels:
     """Give every record of a dump, or of some of its lives, a label; memory holds no activations but a batch of them.
 
     Args:
@@ -193,30 +193,30 @@ def carry_labels(
     place = places_among(places, run.places)
     exact = place >= 0
     label[exact] = run.label[place[exact]]
-    return CarriedLabels(places, label, exact, rule)
+    return PropagatedLabels(places, label, exact, rule)
 
 
-def save_carried(folder: "RunFolder", carried: CarriedLabels, run: ClusterRun) -> None:
-    """Write labels, rule, and what they come from: carried_labels.npz, carrying_rule.npz, carrying_rule.json."""
-    rule = carried.rule
-    folder.save_arrays("carried_labels.npz", **carried.places, label=carried.label, exact=carried.exact)
+def save_propagated(folder: "RunFolder", propagated: PropagatedLabels, run: ClusterRun) -> None:
+    """Write propagated_labels.npz, and in propagation_rule.npz and .json the rule and what it was made from."""
+    rule = propagated.rule
+    folder.save_arrays("propagated_labels.npz", **propagated.places, label=propagated.label, exact=propagated.exact)
     folder.save_arrays(
-        "carrying_rule.npz", mean=rule.mean, components=rule.components, points=rule.points, label=rule.label
+        "propagation_rule.npz", mean=rule.mean, components=rule.components, points=rule.points, label=rule.label
     )
-    folder.save_json("carrying_rule.json", carried_summary(carried, run))
+    folder.save_json("propagation_rule.json", propagation_summary(propagated, run))
 
 
-def carried_summary(carried: CarriedLabels, run: ClusterRun) -> dict[str, Any]:
-    """Return what a reader needs to judge and to repeat the carrying, ready for JSON."""
-    rule = carried.rule
+def propagation_summary(propagated: PropagatedLabels, run: ClusterRun) -> dict[str, Any]:
+    """Return what a reader needs to judge and to repeat the propagation, ready for JSON."""
+    rule = propagated.rule
     return {
         "rule": rule.in_words(),
         "layer": run.layer,
         "voters": rule.voters,
         "components": len(rule.components),
         "held_out": asdict(rule.held_out) if rule.held_out else None,
-        "records": len(carried.label),
-        "labelled_by_the_run": int(carried.exact.sum()),
+        "records": len(propagated.label),
+        "labelled_by_the_run": int(propagated.exact.sum()),
         "cluster_run": str(run.path),
         "cluster_labels_sha256": run.labels_sha256,
         "dump_metadata_sha256": run.dump_sha256,

@@ -11,7 +11,7 @@ from analysis.statistics.shifts import ShiftedSums, shifted_sums
 
 
 @dataclass(frozen=True)
-class ShiftTest:
+class CircularShiftTest:
     """Tests of K clusters and F features; every array is (K, F).
 
     Attributes:
@@ -28,7 +28,9 @@ class ShiftTest:
     informative_lives: np.ndarray
 
 
-def shift_test(features: np.ndarray, labels: np.ndarray, lives: Lives, permutations: int, seed: int) -> ShiftTest:
+def circular_shift_test(
+    features: np.ndarray, labels: np.ndarray, lives: Lives, permutations: int, seed: int
+) -> CircularShiftTest:
     """Test whether features differ between a cluster's records and the other records of the same lives.
 
     A life's share of the statistic is the sum, over its records in the cluster, of the feature less its mean in that
@@ -48,7 +50,7 @@ def shift_test(features: np.ndarray, labels: np.ndarray, lives: Lives, permutati
     scaled = (features - features[0]) / np.where(spread > 0, spread, 1.0)
     for cluster, sums in enumerate(shifted_sums(scaled, labels, lives, permutations, seed)):
         p[cluster], direction[cluster], informative[cluster] = _p_values(sums), np.sign(sums.total[0]), sums.informative
-    return ShiftTest(p, false_discovery(p), direction, informative)
+    return CircularShiftTest(p, false_discovery(p), direction, informative)
 
 
 def studentised(sums: ShiftedSums) -> np.ndarray:

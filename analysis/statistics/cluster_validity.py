@@ -13,12 +13,12 @@ class Validity:
     Attributes:
         dbcv: of all clusters, weighted by size; noise counts against it.
         records: it was computed on.
-        untold: why it is NaN, else "".
+        reason: why it is NaN, else "".
     """
 
     dbcv: float
     records: int
-    untold: str
+    reason: str
 
 
 MOST_RECORDS = 3_000

@@ -30,7 +30,7 @@ class Confound:
         p: one-sided, of the permutation null; NaN for the life itself, which has none.
         q: p after the correction for all clusters and variables; of the overall row, for all variables.
         flagged: the excess is at least `confounds.LARGE_EXCESS` and, where there is a test, q at most the level.
-        untold: why the numbers are NaN, else "".
+        reason: why the numbers are NaN, else "".
     """
 
     name: str
@@ -41,7 +41,7 @@ class Confound:
     p: float
     q: float
     flagged: bool
-    untold: str
+    reason: str
 
 
 LARGE_EXCESS = 0.2
@@ -58,12 +58,12 @@ _ALIKE = 10  # lives of similar length that exchange with each other
 class Variable:
     """What may lie behind a cluster: its name, and the category of each record, (B,) int64 from 0, none left out.
 
-    Where the dump does not tell it, all records are of one category and `untold` says so.
+    Where the dump does not tell it, all records are of one category and `reason` says so.
     """
 
     name: str
     category: np.ndarray
-    untold: str = ""
+    reason: str = ""
 
     @property
     def counts(self) -> np.ndarray:
@@ -116,7 +116,7 @@ def variables_of(records: Records, lives: Lives, policy: np.ndarray | None = Non
         Variable(
             "map",
             _numbered(records.columns.get("map", unknown)),
-            untold="" if "map" in records.columns else "the dump does not tell the map",
+            reason="" if "map" in records.columns else "the dump does not tell the map",
         ),
         Variable("policy", _numbered(unknown if policy is None else policy)),
     )
@@ -153,7 +153,7 @@ def confounds(variables: tuple[Variable, ...], labels: np.ndarray, lives: Lives,
     known = [_reason(variable, clusters, lives) for variable in variables]
     everything = np.where(labels < 0, clusters, labels)
     rows = [
-        [_untold(variable.name, reason)] * (clusters + 1)
+        [_undefined(variable.name, reason)] * (clusters + 1)
         if reason
         else _measure(variable, everything, clusters, lives, settings)
         for variable, reason in zip(variables, known, strict=True)
@@ -188,8 +188,8 @@ def _reason(variable: Variable, clusters: int, lives: Lives) -> str:
         return "there is no cluster"
     if len(lives) < FEWEST_LIVES:
         return f"there are fewer than {FEWEST_LIVES} lives"
-    if variable.untold:
-        return variable.untold
+    if variable.reason:
+        return variable.reason
     if len(variable.counts) < 2:
         return f"all records have the same {variable.name}"
     if variable.name != "life" and len(variable.counts) == len(lives) and _constant_in_lives(variable, lives):
@@ -217,7 +217,7 @@ def _confound(name: str, nats: np.ndarray, possible: np.ndarray, p: float) -> Co
     return Confound(name, float(nats[0]), share, chance, excess, float(p), float("nan"), False, "")
 
 
-def _untold(name: str, reason: str) -> Confound:
+def _undefined(name: str, reason: str) -> Confound:
     nan = float("nan")
     return Confound(name, nan, nan, nan, nan, nan, nan, False, reason)
 

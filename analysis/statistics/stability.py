@@ -22,7 +22,7 @@ class SeedStability:
 
     adjusted_rand: tuple[float, ...]
     records: int
-    untold: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)

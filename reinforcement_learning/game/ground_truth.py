@@ -8,7 +8,7 @@ import numpy as np
 
 from activation_store.columns import TRUTH, Column, Dtype, truth_column
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.observation_masking import POSITION, Senses
+from agent_zoo.observation_masking import POSITION, ObservationMask
 
 Read = Callable[[Any, Any], float]
 
@@ -74,11 +74,11 @@ def truth_of(game: Any, agents: Sequence[int], task_numbers: dict[str, int]) -> 
     return columns
 
 
-def withheld_columns(senses: Senses) -> dict[str, Column]:
+def withheld_columns(mask: ObservationMask) -> dict[str, Column]:
     """Describe what a policy is not shown of its agent's own row, by name; the position has columns of its own."""
     return {
         TRUTH + name: truth_column("int16", "as observed", f"The agent's {name}, which its policy is not shown.")
-        for name in senses.withheld
+        for name in mask.withheld
         if name not in POSITION
     }
 
@@ -98,6 +98,6 @@ class OwnRows:
         """Rows and columns on the map, (B, 2) int16."""
         return self._values[:, [self._column[name] for name in POSITION]]
 
-    def withheld(self, senses: Senses) -> dict[str, np.ndarray]:
+    def withheld(self, mask: ObservationMask) -> dict[str, np.ndarray]:
         """Return what `withheld_columns` describes: column name -> (B,) int16."""
-        return {name: self._values[:, self._column[name.removeprefix(TRUTH)]] for name in withheld_columns(senses)}
+        return {name: self._values[:, self._column[name.removeprefix(TRUTH)]] for name in withheld_columns(mask)}

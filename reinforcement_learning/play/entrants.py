@@ -31,14 +31,14 @@ class Entrant:
         policy: ready to run.
         info: what its checkpoint says of it.
         sha256: of the checkpoint file; None for a policy that has none.
-        onlookers: networks that see what its agents see and are recorded, but never act.
+        shadow_networks: networks that see what its agents see and are recorded, but never act.
     """
 
     name: str
     policy: RecurrentPolicy
     info: CheckpointInfo
     sha256: str | None
-    onlookers: "tuple[Entrant, ...]" = ()
+    shadow_networks: "tuple[Entrant, ...]" = ()
 
     @property
     def kind(self) -> Kind:

@@ -19,7 +19,7 @@ from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished, Recorder, optional_columns
 from reinforcement_learning.play.recording_progress import Recorded, Tally
-from reinforcement_learning.play.shadow_networks import onlooker_layers
+from reinforcement_learning.play.shadow_networks import shadow_layers
 from reinforcement_learning.versions import versions
 
 
@@ -120,10 +120,10 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     environment = {**asdict(contest.env), "maps_dir": str(contest.env.maps_dir), "task": task, "tasks": tasks}
     watching = {
         each.name: {"steps": each.info.steps, "seed": each.info.seed, "sha256": each.sha256}
-        for each in entrant.onlookers
+        for each in entrant.shadow_networks
     }
     seen_layers = {
-        layer: each.policy.policy.hidden_size for each in entrant.onlookers for layer in onlooker_layers(each.name)
+        layer: each.policy.policy.hidden_size for each in entrant.shadow_networks for layer in shadow_layers(each.name)
     }
     return DumpMetadata(
         policy=entrant.name,
@@ -134,12 +134,12 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         entity_columns=layout.entity_columns,
         inventory_columns=layout.item_columns,
         action_heads=tuple(ActionHead(head.name, head.size, head.noop) for head in layout.heads),
-        environment={**environment, "opponents": others, "most_ticks": plan.most_ticks, "onlookers": watching},
+        environment={**environment, "opponents": others, "most_ticks": plan.most_ticks, "shadow_networks": watching},
         combat_status_ticks=GameConfig.COMBAT_STATUS_DURATION,
         seed=plan.seed,
         format=plan.format,
         precision=plan.precision,
-        columns=optional_columns(layout, plan.fields, entrant.policy.senses),
+        columns=optional_columns(layout, plan.fields, entrant.policy.mask),
         tables={"Market": layout.item_columns} if "Market" in plan.fields else {},
         versions=versions(),
     )

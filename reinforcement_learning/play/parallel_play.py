@@ -97,18 +97,18 @@ class _Parcel:
     info: CheckpointInfo
     sha256: str | None
     weights: bytes
-    onlookers: "tuple[_Parcel, ...]"
+    shadow_networks: "tuple[_Parcel, ...]"
 
     @staticmethod
     def of(entrant: Entrant) -> "_Parcel":
-        onlookers = tuple(map(_Parcel.of, entrant.onlookers))
-        return _Parcel(entrant.name, entrant.info, entrant.sha256, save(entrant.policy.state_dict()), onlookers)
+        shadow_networks = tuple(map(_Parcel.of, entrant.shadow_networks))
+        return _Parcel(entrant.name, entrant.info, entrant.sha256, save(entrant.policy.state_dict()), shadow_networks)
 
     def unpack(self) -> Entrant:
         policy = build_policy(self.info)
         policy.load_state_dict(load(self.weights))
-        onlookers = tuple(parcel.unpack() for parcel in self.onlookers)
-        return Entrant(self.name, policy.eval(), self.info, self.sha256, onlookers)
+        shadow_networks = tuple(parcel.unpack() for parcel in self.shadow_networks)
+        return Entrant(self.name, policy.eval(), self.info, self.sha256, shadow_networks)
 
 
 def _heard_from(connection: Connection) -> _Told | _Done:

@@ -40,7 +40,7 @@ class EpisodeLives:
 
 
 @dataclass(frozen=True)
-class Choice:
+class EntrantActions:
     """What one entrant's agents do in a tick.
 
     Attributes:
@@ -159,15 +159,15 @@ class PolicyPool:
         """Play one tick in all worlds."""
         self.advance(list(self.decide()))
 
-    def decide(self) -> Iterator[Choice]:
+    def decide(self) -> Iterator[EntrantActions]:
         """Let every entrant that has living agents choose, in the entrants' order."""
         for entrant, (policy, memory) in enumerate(zip(self.policies, self.memories, strict=True)):
             slots = np.flatnonzero(self.arrival.acting & (self.entrant_of == entrant))
             if len(slots):
                 decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch)
-                yield Choice(entrant, decision, decision.distribution.sample(self.generator))
+                yield EntrantActions(entrant, decision, decision.distribution.sample(self.generator))
 
-    def advance(self, choices: Sequence[Choice]) -> None:
+    def advance(self, choices: Sequence[EntrantActions]) -> None:
         """Play the tick that was decided on."""
         actions = np.zeros((self.slots, len(self.layout.heads)), dtype=np.int64)
         for choice in choices:

@@ -10,11 +10,11 @@ import numpy as np
 from activation_store.columns import COLUMNS, Column, legal_column, logits_column, task_column
 from activation_store.schema import RaggedRows, Records
 from agent_zoo.observation import ObservationLayout, PackedRows
-from agent_zoo.observation_masking import Senses
+from agent_zoo.observation_masking import ObservationMask
 from reinforcement_learning.game.ground_truth import OwnRows, truth_columns, truth_of, withheld_columns
 from reinforcement_learning.play.capture import Captured, capture
-from reinforcement_learning.play.policy_pool import Choice, PolicyPool
-from reinforcement_learning.play.shadow_networks import Onlooker
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+from reinforcement_learning.play.shadow_networks import ShadowNetwork
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Finished:
     description: dict[str, Any]
 
 
-def optional_columns(layout: ObservationLayout, fields: Sequence[str], senses: Senses) -> dict[str, Column]:
+def optional_columns(layout: ObservationLayout, fields: Sequence[str], mask: ObservationMask) -> dict[str, Column]:
     """Describe the columns that are recorded beyond those of every record; what is withheld is recorded as truth."""
     sizes = [head.size for head in layout.heads]
     asked = {
@@ -45,7 +45,7 @@ def optional_columns(layout: ObservationLayout, fields: Sequence[str], senses: S
         **{name: COLUMNS[name] for name in ("map", "row", "col", "life", "done")},
         **dict(asked[name] for name in fields if name in asked),
         **truth_columns(),
-        **withheld_columns(senses),
+        **withheld_columns(mask),
     }
 
 
@@ -71,8 +71,8 @@ class Recorder:
             episodes = [shared.world.episodes.episode for shared in self.pool.shared]
             self.maps = np.array([episode.map_number for episode in episodes], dtype=np.int32)
             self.life_of = _lives(self.pool)
-            self.onlookers = [
-                [Onlooker(each, self.pool.slots, self.pool.device) for each in entrant.onlookers]
+            self.shadow_networks = [
+                [ShadowNetwork(each, self.pool.slots, self.pool.device) for each in entrant.shadow_networks]
                 for entrant in self.pool.entrants
             ]
             said = [
@@ -105,19 +105,19 @@ class Recorder:
             outcome = {**batch.records.columns, "done": ~after.acting[slots]}
             yield Batch(batch.entrant, replace(batch.records, reward=after.reward[slots], columns=outcome))
 
-    def _before(self, choice: Choice, captured: Captured, numbers: np.ndarray, step: int) -> Records:
+    def _before(self, choice: EntrantActions, captured: Captured, numbers: np.ndarray, step: int) -> Records:
         """Everything but what comes of the tick; copied, since the tick overwrites it."""
         decision, slots = choice.decision, choice.decision.present
         seen, world = decision.observation, slots // self.pool.agents
         full = self.pool.arrival.observations[slots]
         own = OwnRows(full, self.pool.layout)
         tile = full["Tile"].copy()  # (slots, tiles, 3)
-        if not self.pool.policies[choice.entrant].senses.absolute:
+        if not self.pool.policies[choice.entrant].mask.absolute:
             tile[:, :, :2] -= own.position[:, None]
         log_probability = decision.distribution.log_probability(choice.action)
         activations = {layer: captured[layer].cpu().numpy() for layer in self.layers}
-        for onlooker in self.onlookers[choice.entrant]:
-            activations |= onlooker.watch(decision)
+        for network in self.shadow_networks[choice.entrant]:
+            activations |= network.watch(decision)
         return Records(
             step=np.full(len(slots), step),
             env_id=slots % self.pool.agents,
@@ -136,7 +136,7 @@ class Recorder:
             tables={"Market": _ragged(seen.market)} if "Market" in self.fields else {},
         )
 
-    def _columns(self, choice: Choice, world: np.ndarray, own: OwnRows) -> dict[str, np.ndarray]:
+    def _columns(self, choice: EntrantActions, world: np.ndarray, own: OwnRows) -> dict[str, np.ndarray]:
         seen = choice.decision.observation
         row, col = own.position.T
         life = self.life_of[choice.decision.present]
@@ -148,9 +148,9 @@ class Recorder:
         if "Logits" in self.fields:
             logits = choice.decision.distribution.log_probabilities
             columns["logits"] = np.concatenate([head.cpu().numpy() for head in logits], axis=1)
-        return columns | self._truth(choice, world) | own.withheld(self.pool.policies[choice.entrant].senses)
+        return columns | self._truth(choice, world) | own.withheld(self.pool.policies[choice.entrant].mask)
 
-    def _truth(self, choice: Choice, world: np.ndarray) -> dict[str, np.ndarray]:
+    def _truth(self, choice: EntrantActions, world: np.ndarray) -> dict[str, np.ndarray]:
         slots = choice.decision.present
         parts = []
         for number in np.unique(world):

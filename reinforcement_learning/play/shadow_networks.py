@@ -16,10 +16,10 @@ from reinforcement_learning.play.stepper import Decision, remember
 from user_error import UserError
 
 MEMORY = ("lstm_hidden", "lstm_cell")
-"""The layers that are recorded of an onlooker."""
+"""The layers that are recorded of a shadow network."""
 
 
-class Onlooker:
+class ShadowNetwork:
     """One network that watches all agents of an entrant."""
 
     def __init__(self, entrant: Entrant, slots: int, device: torch.device):
@@ -38,11 +38,11 @@ class Onlooker:
         _, (hidden, cell) = self.policy.lstm(encoded.unsqueeze(0), (state.hidden, state.cell))
         remember(self.memory, replace(decision, next_state=type(state)(hidden, cell)))
         values = (hidden[-1].cpu().numpy(), cell[-1].cpu().numpy())
-        return dict(zip(onlooker_layers(self.name), values, strict=True))
+        return dict(zip(shadow_layers(self.name), values, strict=True))
 
 
-def onlooker_layers(name: str) -> tuple[str, ...]:
-    """Return what the layers of an onlooker are called in a dump."""
+def shadow_layers(name: str) -> tuple[str, ...]:
+    """Return what the layers of a shadow network are called in a dump."""
     return tuple(f"{name}_{layer}" for layer in MEMORY)
 
 
@@ -54,15 +54,15 @@ def untrained_twin(entrant: Entrant, seed: int) -> Entrant:
     return Entrant(UNTRAINED, policy.eval(), replace(entrant.info, steps=0, seed=seed), sha256=None)
 
 
-def with_onlookers(entrant: Entrant, onlookers: tuple[Entrant, ...]) -> Entrant:
+def with_shadow_networks(entrant: Entrant, shadow_networks: tuple[Entrant, ...]) -> Entrant:
     """Let others watch what an entrant sees.
 
     Raises:
         UserError: one of them has no memory to be recorded, or sees another kind of world.
     """
-    for each in onlookers:
+    for each in shadow_networks:
         if each.policy.lstm is None:
             raise UserError(f"{each.name} cannot watch {entrant.name}: it is feed-forward and remembers nothing")
-        if (each.info.layout, each.policy.senses) != (entrant.info.layout, entrant.policy.senses):
+        if (each.info.layout, each.policy.mask) != (entrant.info.layout, entrant.policy.mask):
             raise UserError(f"{each.name} cannot watch {entrant.name}: it was trained to see another kind of world")
-    return replace(entrant, onlookers=onlookers)
+    return replace(entrant, shadow_networks=shadow_networks)

@@ -27,7 +27,7 @@ class Decision:
     Attributes:
         present: slots that saw something, in order, (P,) int64.
         acting: which slots chose an action, (slots,) bool.
-        observation: what the present slots saw, as far as their policy's senses reach.
+        observation: what the present slots saw, after their policy's mask.
         state: the memory of the present slots before the tick.
         next_state: the memory of the present slots after the tick.
         distribution: over the present slots' actions.
@@ -70,7 +70,7 @@ class Arrival:
     episodes: list[Episode]
 
 
-class Player:
+class Stepper:
     """Steps vectorised worlds with one policy, keeping each slot's memory."""
 
     def __init__(
@@ -155,7 +155,7 @@ def decide(
     """
     device = memory.hidden.device
     with stopwatch.time("copying"):
-        observation = policy.senses.limit(pack(arrival.observations[slots], layout), layout)
+        observation = policy.mask.apply(pack(arrival.observations[slots], layout), layout)
     with stopwatch.time("inference"):
         state = memory.take(torch.from_numpy(slots).to(device))
         distribution, value, next_state = policy(observation.to(device), state)

@@ -1,4 +1,4 @@
-"""What learning needs of played ticks, and nothing of agents that are not alive; slots as in `player`."""
+"""What learning needs of played ticks, and nothing of agents that are not alive; slots as in `stepper`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch
 from agent_zoo.base import LSTMState
 from agent_zoo.observation import PackedObservation
 from reinforcement_learning.game.life import Life
-from reinforcement_learning.play.stepper import Arrival, Decision, Player
+from reinforcement_learning.play.stepper import Arrival, Decision, Stepper
 from reinforcement_learning.training.advantages import generalized_advantages
 
 
@@ -46,17 +46,17 @@ class Rollout:
 class RolloutCollector:
     """Plays until enough decisions are made, then hands them over as one `Rollout`."""
 
-    def __init__(self, player: Player, generator: torch.Generator, horizon: int, gamma: float, gae_lambda: float):
-        """Collect with the given player.
+    def __init__(self, stepper: Stepper, generator: torch.Generator, horizon: int, gamma: float, gae_lambda: float):
+        """Collect with the given stepper.
 
         Args:
-            player: steps the worlds.
+            stepper: steps the worlds.
             generator: randomness of the actions.
             horizon: longest segment, in ticks.
             gamma: discount per tick.
             gae_lambda: of generalised advantage estimation.
         """
-        self.player = player
+        self.stepper = stepper
         self.generator = generator
         self.horizon = horizon
         self.gamma = gamma
@@ -69,17 +69,17 @@ class RolloutCollector:
             decisions: agent-steps to collect; the last tick is finished in every world.
             on_tick: called with the agent-steps so far after each tick; may raise to stop.
         """
-        tape = _Tape(self.player.slots, self.horizon)
+        tape = _Tape(self.stepper.slots, self.horizon)
         while tape.decisions < decisions:
-            decision = self.player.decide()
-            with self.player.stopwatch.time("inference"):
+            decision = self.stepper.decide()
+            with self.stepper.stopwatch.time("inference"):
                 chosen = decision.distribution.sample(self.generator)  # (P, heads)
                 log_probability = decision.distribution.log_probability(chosen).sum(dim=1)  # (P,)
-            self.player.act(decision, decision.over_slots(chosen))
-            with self.player.stopwatch.time("copying"):
-                tape.record(decision, chosen.cpu(), log_probability.cpu(), self.player.arrival)
+            self.stepper.act(decision, decision.over_slots(chosen))
+            with self.stepper.stopwatch.time("copying"):
+                tape.record(decision, chosen.cpu(), log_probability.cpu(), self.stepper.arrival)
             on_tick(tape.decisions)
-        return tape.finish(self.player.decide(), self.gamma, self.gae_lambda)
+        return tape.finish(self.stepper.decide(), self.gamma, self.gae_lambda)
 
 
 class _Tape:

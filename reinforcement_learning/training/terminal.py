@@ -10,7 +10,7 @@ from reinforcement_learning.training.trainer import Metrics, Reports
 from reinforcement_learning.training.training_panel import training_panel, update_line
 
 
-class TrainingView:
+class TrainingDisplay:
     """A live panel on a terminal, one line for each update elsewhere.
 
     Enter it only once there is something to show: on a terminal the panel appears at once, and stays when it ends.
@@ -25,7 +25,7 @@ class TrainingView:
         self._start = perf_counter()
         self._live = Live(console=self.console, get_renderable=self._panel, refresh_per_second=4)
 
-    def __enter__(self) -> "TrainingView":
+    def __enter__(self) -> "TrainingDisplay":
         self._start = perf_counter()
         if self.console.is_terminal:
             self._live.start()

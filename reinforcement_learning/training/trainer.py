@@ -15,7 +15,7 @@ from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.environment import Life, observation_layout
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
-from reinforcement_learning.play.stepper import Player
+from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
@@ -109,10 +109,10 @@ class _Training:
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=settings.train.learning_rate, eps=1e-5)
         self.stopwatch = Stopwatch()
         self.journal = journal
-        self.player = Player(worlds, self.policy, self.info.layout, self.stopwatch, journal)
+        self.stepper = Stepper(worlds, self.policy, self.info.layout, self.stopwatch, journal)
         self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
         self.collector = RolloutCollector(
-            self.player,
+            self.stepper,
             torch.Generator(device).manual_seed(int(seeds[2 + processes.rank])),
             settings.train.bptt_horizon,
             settings.train.gamma,
@@ -123,15 +123,15 @@ class _Training:
 
     def start(self, state: TrainingState | None) -> None:
         """Take the worlds to their start, and all else to where the state says."""
-        self.player.reset()
+        self.stepper.reset()
         if state is None:
             self._save_checkpoint()
             return
         self.steps, self.updates = state.steps, state.updates
         self.policy.load_state_dict(state.policy)
         restore_optimizer(self.optimizer, state.optimizer)
-        everyone = torch.arange(self.player.slots, device=self.player.device)
-        self.player.memory.put(everyone, state.memory.to(self.player.device))
+        everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
+        self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
         self.collector.generator.set_state(state.action_random[0])
         self.minibatch_generator.set_state(state.minibatch_random)
 
@@ -161,7 +161,7 @@ class _Training:
             updates=self.updates,
             policy=self.policy.state_dict(),
             optimizer=optimizer_tensors(self.optimizer),
-            memory=self.player.memory,
+            memory=self.stepper.memory,
             action_random=self.collector.generator.get_state().unsqueeze(0),
             minibatch_random=self.minibatch_generator.get_state(),
             worlds=self.journal.starts(),

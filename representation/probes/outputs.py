@@ -63,7 +63,7 @@ def headline(report: DumpReport) -> Table:
     rows = [r for r in report.advantages if (r.memory, r.probe) == (memory, probe) and r.advantage is not None]
     rows.sort(key=lambda row: -(row.advantage or 0.0))
     found = sum(row.q is not None and row.q < LEVEL and (row.advantage or 0) > 0 for row in rows)
-    skipped = [target["name"] for target in report.targets if target["not_probed_because"]]
+    skipped = [target["name"] for target in report.targets if target["reason"]]
     caption = f"{found} of {len(rows)} targets have an advantage at a false discovery rate of {LEVEL:.0%}"
     caption += f"; not probed: {', '.join(skipped)}" if skipped else ""
     caption += f"; not in the dump: {', '.join(report.missing)}" if report.missing else ""

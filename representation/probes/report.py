@@ -195,7 +195,7 @@ def _describe(target: Target, reason: str | None) -> dict[str, Any]:
         "definition": target.definition,
         "measure": measure(target),
         "chance": 0.5 if target.yes_or_no else 0.0,
-        "not_probed_because": reason,
+        "reason": reason,
     }
 
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from agent_zoo.observation import PackedObservation, PackedRows, pack
-from agent_zoo.observation_masking import Senses
+from agent_zoo.observation_masking import ObservationMask
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.settings import EnvironmentSettings
 from tests.conftest import AGENT
 
-OWN = Senses.of({"mask_intrinsics": "own"})
-STRICT = Senses.of({"mask_intrinsics": "strict", "relative_position": True})
-FULL = Senses()
+OWN = ObservationMask.of({"mask_intrinsics": "own"})
+STRICT = ObservationMask.of({"mask_intrinsics": "strict", "relative_position": True})
+FULL = ObservationMask()
 SUBJECT = 3
 TICKS = 12
 
@@ -71,8 +71,8 @@ def test_a_body_that_is_withheld_shows_nowhere_else(twins: tuple, vital: str, va
     for pair in ticks(twins, vital, value):
         one, other = (pack(each, layout) for each in pair)
         seen_fully |= differences(one, other)
-        for senses in (OWN, STRICT):
-            assert differences(senses.limit(one, layout), senses.limit(other, layout)) == set()
+        for mask in (OWN, STRICT):
+            assert differences(mask.apply(one, layout), mask.apply(other, layout)) == set()
     assert seen_fully and seen_fully <= shown, "the change must show where nothing is withheld, and only there"
 
 
@@ -97,14 +97,14 @@ def test_only_what_is_named_is_withheld(played: PackedObservation, layout) -> No
 
 
 def test_strict_hides_every_clock(played: PackedObservation, layout) -> None:
-    limited = Senses.of({"mask_intrinsics": "strict"}).limit(played, layout)
+    limited = ObservationMask.of({"mask_intrinsics": "strict"}).limit(played, layout)
     clocks = [layout.entity_columns.index(name) for name in ("time_alive", "latest_combat_tick")]
     assert (played.entity.values[:, clocks] > 0).any()
     assert (limited.entity.values[:, clocks] == 0).all() and (limited.tick == 0).all()
 
 
 def test_positions_are_those_relative_to_the_agent(played: PackedObservation, layout) -> None:
-    limited = Senses.of({"relative_position": True}).limit(played, layout)
+    limited = ObservationMask.of({"relative_position": True}).limit(played, layout)
     places = [layout.entity_columns.index(name) for name in ("row", "col")]
     assert (own(limited)[:, places] == 0).all() and (limited.centre == 0).all()
     apart = played.entity.values[:, places] - own(played)[:, places][played.entity.owner]
@@ -112,10 +112,10 @@ def test_positions_are_those_relative_to_the_agent(played: PackedObservation, la
     assert differences(played, limited) == {"centre", *(f"entity {each}" for each in places)}
 
 
-@pytest.mark.parametrize("senses", [OWN, STRICT])
-def test_nothing_is_withheld_twice(played: PackedObservation, layout, senses: Senses) -> None:
+@pytest.mark.parametrize("mask", [OWN, STRICT])
+def test_nothing_is_withheld_twice(played: PackedObservation, layout, mask: ObservationMask) -> None:
     before = copy.deepcopy(played)
-    once = senses.limit(played, layout)
-    assert differences(once, senses.limit(once, layout)) == set()
+    once = mask.apply(played, layout)
+    assert differences(once, mask.apply(once, layout)) == set()
     assert differences(before, played) == set()
     assert FULL.limit(played, layout) is played

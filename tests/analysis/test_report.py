@@ -100,7 +100,7 @@ def test_confounds_and_stability_are_those_of_the_summary(page, summary: dict[st
     for label, confounds in rows.items():
         told = cells(page.locator(f"#confounds tr[data-cluster='{label}']"))
         for text, confound in zip(told, confounds, strict=True):
-            if confound["untold"]:
+            if confound["reason"]:
                 assert text == "not told"
                 continue
             shares = f"{share_text(confound['share'])} chance {share_text(confound['chance'])}"

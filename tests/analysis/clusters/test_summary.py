@@ -120,13 +120,13 @@ def test_too_little_data_gives_nulls_with_a_reason(kept: str) -> None:
     assert all(cluster.description == "no feature that survives correction" for cluster in summary.clusters)
     assert "could not be tested" in as_text(summary)
     for confound in summary.confounds:
-        assert confound.untold or math.isfinite(confound.share)
+        assert confound.reason or math.isfinite(confound.share)
     verdicts = " ".join(summary.verdict)
     assert ("cannot be told: there are fewer than 6 lives" in verdicts) == (kept != "one tick")
     assert ("No confound is flagged" in verdicts) == (kept == "one tick")
     if kept == "one life":
         assert "There are no intervals" in verdicts and "Intervals speak" not in verdicts
-        assert summary.stability.untold == "one life cannot be resampled"
+        assert summary.stability.reason == "one life cannot be resampled"
         assert all(math.isnan(effect.d_complement_low) for effect in effects)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.life_phase.label_sequences import LabelSequences
-from analysis.life_phase.transitions import dwelling, persistence, transitions, visits
+from analysis.life_phase.transitions import dwelling, lagged_persistence, transitions, visits
 from analysis.statistics.resampling import Bootstrap
 from tests.analysis.life_phase.test_phases import sequences_of
 
@@ -61,7 +61,7 @@ def test_chance_dwell_is_what_shuffling_ticks_gives(chains: LabelSequences) -> N
 
 
 def test_persistence_falls_to_chance_with_the_lag(chains: LabelSequences) -> None:
-    near, far = persistence(chains, 1, BOOTSTRAP), persistence(chains, 40, BOOTSTRAP)
+    near, far = lagged_persistence(chains, 1, BOOTSTRAP), lagged_persistence(chains, 40, BOOTSTRAP)
     same = sum(
         int((chains.state[s : s + n - 1] == chains.state[s + 1 : s + n]).sum())
         for s, n in zip(chains.starts, chains.lengths, strict=True)
@@ -74,7 +74,7 @@ def test_persistence_falls_to_chance_with_the_lag(chains: LabelSequences) -> Non
 def test_labels_without_memory_do_not_persist() -> None:
     rng = np.random.default_rng(2)
     told = sequences_of([rng.integers(0, 3, 60).tolist() for _ in range(60)])
-    found = persistence(told, 1, BOOTSTRAP)
+    found = lagged_persistence(told, 1, BOOTSTRAP)
     assert found.low <= 0 <= found.high and abs(found.beyond_chance) < 0.05
 
 
@@ -102,5 +102,5 @@ def test_one_state_has_no_transitions_and_no_end() -> None:
     found, dwell = transitions(told, visits(told), 19, seed=0), dwelling(told, visits(told), BOOTSTRAP)
     assert found.count.tolist() == [[0]] and np.isnan(found.q).all()
     assert np.isnan(dwell.mean[0]) and np.isnan(dwell.median[0]) and dwell.censored[0] == 2
-    assert np.isnan(persistence(told, 1, BOOTSTRAP).beyond_chance)
-    assert persistence(told, 100, BOOTSTRAP).pairs == 0
+    assert np.isnan(lagged_persistence(told, 1, BOOTSTRAP).beyond_chance)
+    assert lagged_persistence(told, 100, BOOTSTRAP).pairs == 0

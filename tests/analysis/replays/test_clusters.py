@@ -76,7 +76,7 @@ def test_every_label_is_at_its_agent_and_tick(
 
 
 def test_between_labels_the_earlier_holds_while_the_agent_lives(clusters: ReplayClusters, replay: Replay) -> None:
-    carried = 0
+    propagated = 0
     for column in range(len(replay.players)):
         last = UNLABELLED
         for tick in range(replay.ticks):
@@ -84,8 +84,8 @@ def test_between_labels_the_earlier_holds_while_the_agent_lives(clusters: Replay
                 last = int(clusters.label[tick, column])
             alive = replay.players.alive[tick, column]
             assert clusters.label[tick, column] == (last if alive else UNLABELLED)
-            carried += bool(alive and not clusters.exact[tick, column])
-    assert carried > 100
+            propagated += bool(alive and not clusters.exact[tick, column])
+    assert propagated > 100
 
 
 def test_another_episode_is_refused_naming_where_it_differs_first(

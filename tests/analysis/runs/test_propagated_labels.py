@@ -1,4 +1,4 @@
-"""Labels are carried to the records between by a rule that is right where it can be checked, and says how often."""
+"""Labels are propagated to the records between by a rule that is right where it can be checked, and says how often."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,14 @@ from activation_store.schema import IDENTITY, METADATA_FILE
 from analysis.labels import NOISE
 from analysis.lives import places_among
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run
-from analysis.runs.propagated_labels import CarriedLabels, CarryingRule, carry_labels, fit_rule, rule_from, save_carried
+from analysis.runs.propagated_labels import (
+    CarryingRule,
+    PropagatedLabels,
+    fit_rule,
+    propagate_labels,
+    rule_from,
+    save_propagated,
+)
 from analysis.runs.run_folder import RunFolder
 from tests.planted import Planted, planted_dump, write_planted
 from user_error import UserError
@@ -53,38 +60,38 @@ def run(dump: Path, planted: Planted, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="module")
-def carried(run: ClusterRun, dump: Path) -> CarriedLabels:
-    return carry_labels(run, dump, fit_rule(run, dump))
+def propagated(run: ClusterRun, dump: Path) -> PropagatedLabels:
+    return propagate_labels(run, dump, fit_rule(run, dump))
 
 
-def test_every_record_gets_the_behaviour_that_was_planted(carried: CarriedLabels, planted: Planted) -> None:
-    assert len(carried.label) == len(planted.records)
-    np.testing.assert_array_equal(carried.label, truth_at(planted, carried.places))
-    assert NOISE in carried.label
+def test_every_record_gets_the_behaviour_that_was_planted(propagated: PropagatedLabels, planted: Planted) -> None:
+    assert len(propagated.label) == len(planted.records)
+    np.testing.assert_array_equal(propagated.label, truth_at(planted, propagated.places))
+    assert NOISE in propagated.label
 
 
-def test_the_runs_own_labels_stay_and_are_marked(carried: CarriedLabels, run: ClusterRun) -> None:
-    place = places_among(run.places, carried.places)
-    assert carried.exact[place].all() and carried.exact.sum() == len(run.label)
-    np.testing.assert_array_equal(carried.label[place], run.label)
+def test_the_runs_own_labels_stay_and_are_marked(propagated: PropagatedLabels, run: ClusterRun) -> None:
+    place = places_among(run.places, propagated.places)
+    assert propagated.exact[place].all() and propagated.exact.sum() == len(run.label)
+    np.testing.assert_array_equal(propagated.label[place], run.label)
 
 
 def test_an_own_label_stays_even_where_all_neighbours_disagree(run: ClusterRun, dump: Path) -> None:
     odd = run.label.copy()
     odd[0] = 7
-    carried = carry_labels(replace(run, label=odd), dump, fit_rule(replace(run, label=odd), dump))
-    first = places_among({name: column[:1] for name, column in run.places.items()}, carried.places)
-    assert carried.label[first] == 7 and carried.exact[first]
+    propagated = propagate_labels(replace(run, label=odd), dump, fit_rule(replace(run, label=odd), dump))
+    first = places_among({name: column[:1] for name, column in run.places.items()}, propagated.places)
+    assert propagated.label[first] == 7 and propagated.exact[first]
 
 
 def test_some_lives_alone_get_the_labels_that_they_get_among_all(
-    carried: CarriedLabels, run: ClusterRun, dump: Path
+    propagated: PropagatedLabels, run: ClusterRun, dump: Path
 ) -> None:
-    some = carry_labels(run, dump, carried.rule, lives=[(2, 3, 1)])
+    some = propagate_labels(run, dump, propagated.rule, lives=[(2, 3, 1)])
     assert set(zip(some.places["agent_id"].tolist(), some.places["episode"].tolist(), strict=True)) == {(3, 1)}
-    np.testing.assert_array_equal(some.label, carried.label[places_among(some.places, carried.places)])
+    np.testing.assert_array_equal(some.label, propagated.label[places_among(some.places, propagated.places)])
     with pytest.raises(UserError, match="no record of the lives"):
-        carry_labels(run, dump, carried.rule, lives=[(99, 1, 1)])
+        propagate_labels(run, dump, propagated.rule, lives=[(99, 1, 1)])
 
 
 def test_agreement_on_held_out_lives_is_what_it_is_on_new_ones() -> None:
@@ -124,7 +131,7 @@ def test_with_one_life_nothing_is_said_of_how_often_it_is_right() -> None:
     assert rule.held_out is None and "cannot be told" in rule.in_words()
 
 
-def test_one_label_only_is_carried_everywhere() -> None:
+def test_one_label_only_is_propagated_everywhere() -> None:
     rng = np.random.default_rng(3)
     activations = rng.normal(size=(40, 4)).astype(np.float32)
     rule = rule_from(activations, np.full(40, NOISE), np.arange(40) // 10)
@@ -133,17 +140,17 @@ def test_one_label_only_is_carried_everywhere() -> None:
 
 
 def test_rule_and_labels_are_saved_so_that_they_can_be_repeated(
-    carried: CarriedLabels, run: ClusterRun, planted: Planted, tmp_path: Path
+    propagated: PropagatedLabels, run: ClusterRun, planted: Planted, tmp_path: Path
 ) -> None:
     with RunFolder(tmp_path / "out", {}) as folder:
-        save_carried(folder, carried, run)
-    told = orjson.loads((tmp_path / "out" / "carrying_rule.json").read_bytes())
+        save_propagated(folder, propagated, run)
+    told = orjson.loads((tmp_path / "out" / "propagation_rule.json").read_bytes())
     assert told["cluster_labels_sha256"] == sha256(run.path / "cluster_labels.npz")
     assert told["dump_metadata_sha256"] == run.dump_sha256
     assert told["labelled_by_the_run"] == len(run.label) and told["records"] == len(planted.records)
-    with np.load(tmp_path / "out" / "carrying_rule.npz", allow_pickle=False) as arrays:
+    with np.load(tmp_path / "out" / "propagation_rule.npz", allow_pickle=False) as arrays:
         rule = CarryingRule(**arrays, voters=told["voters"], held_out=None)
-    with np.load(tmp_path / "out" / "carried_labels.npz", allow_pickle=False) as labels:
+    with np.load(tmp_path / "out" / "propagated_labels.npz", allow_pickle=False) as labels:
         again = rule.labels_of(planted.records.activations["action_decoder"])
         np.testing.assert_array_equal(again[~labels["exact"]], labels["label"][~labels["exact"]])
 

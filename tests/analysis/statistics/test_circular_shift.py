@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.statistics.circular_shift import shift_test
+from analysis.statistics.circular_shift import circular_shift_test
 from analysis.statistics.inference import FEWEST_LIVES, LEVEL, false_discovery
 from analysis.statistics.permutation_p import counted_p, information_p, ratio_p
 from analysis.statistics.shifts import ShiftedSums, shifted_sums
@@ -56,7 +56,7 @@ def test_independent_features_and_clusters_give_few_findings(feature_course: str
         lengths = uneven_lengths(rng, 30)
         features = values_of(COURSES[feature_course], rng, lengths, 5)
         labels = labels_of(COURSES[label_course], rng, lengths)
-        test = shift_test(features, labels, make_lives(lengths), 199, run)
+        test = circular_shift_test(features, labels, make_lives(lengths), 199, run)
         found += bool((test.q <= LEVEL).any())
         p.extend(test.p[np.isfinite(test.p)])
     assert found <= LEVEL * RUNS
@@ -89,7 +89,7 @@ def planted(rng: np.random.Generator, lives: int) -> tuple[np.ndarray, np.ndarra
 
 def test_planted_differences_are_found_with_their_signs() -> None:
     features, labels, lengths = planted(np.random.default_rng(0), 100)
-    test = shift_test(features, labels, make_lives(lengths), 499, 0)
+    test = circular_shift_test(features, labels, make_lives(lengths), 499, 0)
     assert test.q[0, 0] < 0.01 and test.direction[0, 0] == 1
     assert test.q[1, 1] < 0.01 and test.direction[1, 1] == -1
     assert (test.q[:, 2] > LEVEL).all()
@@ -98,10 +98,10 @@ def test_planted_differences_are_found_with_their_signs() -> None:
 def test_the_order_of_records_does_not_matter() -> None:
     features, labels, lengths = planted(np.random.default_rng(1), 20)
     scattered = make_lives(lengths, seed=3)
-    straight = shift_test(features, labels, make_lives(lengths), 99, 0)
+    straight = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
     mixed_features, mixed_labels = np.empty_like(features), np.empty_like(labels)
     mixed_features[scattered.order], mixed_labels[scattered.order] = features, labels
-    mixed = shift_test(mixed_features, mixed_labels, scattered, 99, 0)
+    mixed = circular_shift_test(mixed_features, mixed_labels, scattered, 99, 0)
     np.testing.assert_allclose(straight.p, mixed.p, rtol=1e-4)
 
 
@@ -109,7 +109,7 @@ def test_differences_between_whole_lives_are_no_finding_and_carry_no_information
     lengths = [10] * 40
     labels = np.repeat(np.arange(40) % 2, 10)
     features = (labels + np.random.default_rng(0).normal(size=400))[:, None]
-    test = shift_test(features, labels, make_lives(lengths), 99, 0)
+    test = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
     assert np.isnan(test.p).all() and np.isnan(test.q).all() and (test.informative_lives == 0).all()
 
 
@@ -117,20 +117,20 @@ def test_constant_features_few_lives_single_records_and_no_cluster_have_no_p_val
     rng = np.random.default_rng(0)
     lengths = [20] * 12
     features, labels = np.column_stack([rng.normal(size=240), np.full(240, 0.1)]), rng.integers(-1, 2, 240)
-    test = shift_test(features, labels, make_lives(lengths), 99, 0)
+    test = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
     assert np.isfinite(test.p[:, 0]).all() and np.isnan(test.p[:, 1]).all()
-    few = shift_test(features[:100], labels[:100], make_lives([20] * (FEWEST_LIVES - 1)), 99, 0)
+    few = circular_shift_test(features[:100], labels[:100], make_lives([20] * (FEWEST_LIVES - 1)), 99, 0)
     assert np.isnan(few.p).all() and (few.informative_lives[:, 0] == FEWEST_LIVES - 1).all()
-    assert np.isnan(shift_test(features, labels, make_lives([1] * 240), 99, 0).p).all()
-    assert np.isnan(shift_test(features, labels, make_lives([240]), 99, 0).p).all()
-    assert shift_test(features, np.full(240, -1), make_lives(lengths), 99, 0).p.shape == (0, 2)
+    assert np.isnan(circular_shift_test(features, labels, make_lives([1] * 240), 99, 0).p).all()
+    assert np.isnan(circular_shift_test(features, labels, make_lives([240]), 99, 0).p).all()
+    assert circular_shift_test(features, np.full(240, -1), make_lives(lengths), 99, 0).p.shape == (0, 2)
 
 
 def test_features_in_parts_give_what_they_give_together(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels, lengths = planted(np.random.default_rng(2), 30)
-    together = shift_test(features, labels, make_lives(lengths), 99, 0)
+    together = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
     monkeypatch.setattr("analysis.statistics.shifts._ENTRIES_AT_ONCE", 1)
-    apart = shift_test(features, labels, make_lives(lengths), 99, 0)
+    apart = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
     np.testing.assert_allclose(together.p, apart.p, rtol=1e-3)
 
 

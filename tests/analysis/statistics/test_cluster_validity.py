@@ -15,7 +15,7 @@ def test_lumps_apart_are_valid_and_a_cut_through_one_is_not() -> None:
     points, labels = lumps(12.0)
     apart = cluster_validity(points, labels, 0)
     cut = cluster_validity(lumps(0.0)[0], labels, 0)
-    assert apart.overall.dbcv > 0.7 and (apart.clusters > 0.7).all() and apart.overall.untold == ""
+    assert apart.overall.dbcv > 0.7 and (apart.clusters > 0.7).all() and apart.overall.reason == ""
     assert cut.overall.dbcv < -0.3
 
 
@@ -37,7 +37,7 @@ def test_one_cluster_only_noise_and_splinters_cannot_be_compared() -> None:
     points, labels = lumps(12.0)
     for each, clusters in ((np.zeros(300, np.int64), 1), (np.full(300, -1), 0)):
         found = cluster_validity(points, each, 0)
-        assert np.isnan(found.overall.dbcv) and found.overall.untold and found.clusters.shape == (clusters,)
+        assert np.isnan(found.overall.dbcv) and found.overall.reason and found.clusters.shape == (clusters,)
     splinter = np.where(np.arange(300) < 2, 3, labels)
     assert np.isnan(cluster_validity(points, splinter, 0).clusters[3])
     assert np.isfinite(cluster_validity(points, splinter, 0).clusters[:3]).all()

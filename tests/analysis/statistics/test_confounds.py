@@ -163,17 +163,17 @@ def test_what_cannot_be_told_says_why() -> None:
     lives = lives_of(records)
     labels = np.random.default_rng(0).integers(-1, 2, len(records))
     found = confounds(variables_of(records, lives), labels, lives, SETTINGS)
-    reasons = {confound.name: confound.untold for confound in found.overall}
+    reasons = {confound.name: confound.reason for confound in found.overall}
     assert reasons["episode"] == "all records have the same episode"
     assert reasons["map"] == "the dump does not tell the map"
     assert reasons["policy"] == "all records have the same policy"
     assert reasons["agent"] == "every life has its own agent: see life"
     assert reasons["tick"] == reasons["row"] == reasons["life"] == ""
     nothing = confounds(variables_of(records, lives), np.full(len(records), -1), lives, SETTINGS)
-    assert nothing.clusters == () and {each.untold for each in nothing.overall} >= {"there is no cluster"}
+    assert nothing.clusters == () and {each.reason for each in nothing.overall} >= {"there is no cluster"}
     few = records.take(np.isin(lives.index, [0, 1]))
     told = confounds(variables_of(few, lives_of(few)), labels[: len(few)], lives_of(few), SETTINGS)
-    assert {each.untold for each in told.overall if each.name == "tick"} == {"there are fewer than 6 lives"}
+    assert {each.reason for each in told.overall if each.name == "tick"} == {"there are fewer than 6 lives"}
     assert all(np.isnan(each.p) and not each.flagged for each in told.overall)
 
 

@@ -113,9 +113,9 @@ def test_other_seeds_are_tried_on_whole_lives() -> None:
 
 def test_why_no_other_seed_can_be_tried() -> None:
     fixed = ClusterMethod(fail, METHOD.hdbscan, 50, seeded=False)
-    assert seed_stability(lumps(1.0), make_lives(LENGTHS), fixed, 1).untold == "no seed plays a part in these clusters"
+    assert seed_stability(lumps(1.0), make_lives(LENGTHS), fixed, 1).reason == "no seed plays a part in these clusters"
     broken = ClusterMethod(fail, METHOD.hdbscan, 50)
-    assert seed_stability(lumps(1.0), make_lives(LENGTHS), broken, 1).untold == "cannot embed"
+    assert seed_stability(lumps(1.0), make_lives(LENGTHS), broken, 1).reason == "cannot embed"
 
 
 def test_overlaps_of_clusters() -> None:

@@ -22,7 +22,7 @@ from reinforcement_learning.play.capture import capture
 from reinforcement_learning.play.contest import Contest, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of, record_group, write
-from reinforcement_learning.play.policy_pool import Choice, PolicyPool, seats
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
@@ -46,7 +46,7 @@ class Witness:
         self.died: dict[Key, bool] = {}
         self.observations: dict[int, tuple[np.ndarray, PackedObservation]] = {}
 
-    def before_tick(self, pool: PolicyPool, choices: Sequence[Choice]) -> None:
+    def before_tick(self, pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
         for choice in choices:
             self.observations[self.step] = (choice.decision.present, choice.decision.observation)
         for key, game in self._acting(pool):
@@ -83,7 +83,7 @@ class Witness:
     def watching(self) -> Iterator[None]:
         advance = PolicyPool.advance
 
-        def watched(pool: PolicyPool, choices: Sequence[Choice]) -> None:
+        def watched(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
             acting = self._acting(pool)
             self.before_tick(pool, choices)
             advance(pool, choices)

@@ -12,7 +12,7 @@ from activation_store.records import Records
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
-from reinforcement_learning.play.shadow_networks import untrained_twin, with_onlookers
+from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from user_error import UserError
@@ -32,7 +32,7 @@ def contest(small_world, task, maps) -> Contest:
 def dumps(contest: Contest, tmp_path_factory) -> dict[str, Path]:
     """The same episodes alone and watched: by the policy itself under another name, and by its untrained twin."""
     (entrant,) = contest.entrants
-    watched = with_onlookers(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
+    watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
     folder = tmp_path_factory.mktemp("dumps")
     extract(contest, PLAN, [folder / "alone"], 1, lambda *_: None)
     extract(replace(contest, entrants=(watched,)), PLAN, [folder / "watched"], 2, lambda *_: None)
@@ -45,14 +45,14 @@ def watched(dumps: dict[str, Path]) -> Records:
 
 
 def test_a_policy_that_watches_itself_remembers_what_it_remembers(watched: Records) -> None:
-    """In every tick of every life: so the onlooker's memory is its own, goes on, and begins anew with each life."""
+    """In every tick of every life: so a shadow network's memory is its own, goes on, and begins anew with each life."""
     assert len(watched) > 500 and watched.episode.max() == 4
     for layer in LAYERS:
         np.testing.assert_allclose(watched.activations[f"itself_{layer}"], watched.activations[layer], atol=1e-6)
     assert np.ptp(watched.activations["lstm_hidden"], axis=0).min() > 0
 
 
-def test_nobody_notices_onlookers(dumps: dict[str, Path], watched: Records) -> None:
+def test_nobody_notices_shadow_networks(dumps: dict[str, Path], watched: Records) -> None:
     alone = read_dump(dumps["alone"])
     for name in ("tick", "agent_id", "action", "reward"):
         np.testing.assert_array_equal(getattr(alone, name), getattr(watched, name))
@@ -72,15 +72,15 @@ def test_the_untrained_twin_is_another_network_and_the_same_for_the_same_seed(co
 def test_the_metadata_says_who_watched(dumps: dict[str, Path]) -> None:
     metadata = read_metadata(dumps["watched"])
     assert set(metadata.layers) == {prefix + layer for prefix in ("", "itself_", "untrained_") for layer in LAYERS}
-    assert metadata.environment["onlookers"]["untrained"] == {"steps": 0, "seed": 9, "sha256": None}
-    assert read_metadata(dumps["alone"]).environment["onlookers"] == {}
+    assert metadata.environment["shadow_networks"]["untrained"] == {"steps": 0, "seed": 9, "sha256": None}
+    assert read_metadata(dumps["alone"]).environment["shadow_networks"] == {}
 
 
 def test_who_cannot_watch_is_refused(contest: Contest, small_world, task, maps) -> None:
     (entrant,) = contest.entrants
     reflex = Settings(env=contest.env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
     with pytest.raises(UserError, match=r"cannot watch .*: it is feed-forward"):
-        with_onlookers(entrant, (untrained_entrant(AGENT, reflex, maps, seed=0),))
+        with_shadow_networks(entrant, (untrained_entrant(AGENT, reflex, maps, seed=0),))
     sees_all = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16))
     with pytest.raises(UserError, match=r"cannot watch .*: it was trained to see another kind of world"):
-        with_onlookers(entrant, (untrained_entrant(AGENT, sees_all, maps, seed=0),))
+        with_shadow_networks(entrant, (untrained_entrant(AGENT, sees_all, maps, seed=0),))

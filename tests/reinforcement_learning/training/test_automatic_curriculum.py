@@ -13,7 +13,7 @@ import agent_zoo
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
-from reinforcement_learning.play.stepper import Player
+from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import start_curriculum
@@ -47,7 +47,7 @@ def play(
     agent = agent_zoo.load(AGENT)
     worlds = make_worlds(AGENT, env, task, rollout, maps, first_episodes(0, rollout.num_envs), file)
     try:
-        player = Player(worlds, agent.Recurrent(agent.Policy(layout, hidden_size=16)), layout, Stopwatch())
+        player = Stepper(worlds, agent.Recurrent(agent.Policy(layout, hidden_size=16)), layout, Stopwatch())
         player.reset()
         collector = RolloutCollector(player, torch.Generator().manual_seed(0), 8, gamma=0.99, gae_lambda=0.95)
         done = []

@@ -9,7 +9,7 @@ import torch
 
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Player
+from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.ppo import minibatches, update
@@ -29,7 +29,7 @@ def policy(small_world, task, maps):
 def rollout(policy, layout, small_world, task, maps) -> Rollout:
     rollout = RolloutSettings(num_envs=4, vectorization="serial")
     worlds = make_worlds(AGENT, small_world, task, rollout, maps, first_episodes(0, 4))
-    player = Player(worlds, policy, layout, Stopwatch())
+    player = Stepper(worlds, policy, layout, Stopwatch())
     player.reset()
     collector = RolloutCollector(player, torch.Generator().manual_seed(0), SETTINGS.bptt_horizon, 0.99, 0.95)
     return collector.collect(SETTINGS.batch_size, on_tick=lambda _: None)

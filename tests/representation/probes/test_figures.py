@@ -18,7 +18,7 @@ def report(steps: int = 0, targets: int = 3, known: bool = True, name: str = "a$
     rng = np.random.default_rng(steps)
     described = [
         {"name": f"target_{i}", "unit": "0 or 1" if i % 2 else "ticks", "definition": "Planted.",
-         "measure": "AUC" if i % 2 else "R2", "chance": 0.0, "not_probed_because": None if known else "is constant"}
+         "measure": "AUC" if i % 2 else "R2", "chance": 0.0, "reason": None if known else "is constant"}
         for i in range(targets)
     ]  # fmt: skip
     scores, advantages = [], []
