@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from agent_zoo.checkpoint import load_checkpoint
 from reinforcement_learning.game.environment import observation_layout
+from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
@@ -60,10 +61,11 @@ def settings_in(maps_dir: Path) -> Settings:
 def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     """An untrained policy and what it did in two worlds: the same in every process."""
     policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
-    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, first_episodes(0, 2))
-    player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch())
+    starts = first_episodes(0, 2)
+    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
+    player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch(), EpisodeJournal(starts))
     player.reset()
-    collector = RolloutCollector(player, torch.Generator().manual_seed(0), settings.train.bptt_horizon, 0.99, 0.95)
+    collector = RolloutCollector(player, settings.train.bptt_horizon, 0.99, 0.95)
     return policy, collector.collect(settings.train.batch_size, on_tick=lambda _: None)
 
 

@@ -115,8 +115,11 @@ DROPPED = {
     "exp_avg_sq": drop_one_moment("exp_avg_sq"),
     "optimizer step": drop_one_moment("step"),
     "memory": drop_memory,
-    "action random": lambda state: replace(state, action_random=torch.Generator().manual_seed(0).get_state()[None]),
-    "minibatch random": lambda state: replace(state, minibatch_random=torch.Generator().manual_seed(0).get_state()),
+    "minibatch random": lambda state: replace(
+        state, minibatch_random=torch.Generator().manual_seed(0).get_state().unsqueeze(0)
+    ),
+        state, minibatch_random=torch.Generator().manual_seed(0).get_state()[None]
+    ),
     "actions": lambda state: replace(
         state, worlds=[EpisodeStart(world.first_seed, world.number) for world in state.worlds]
     ),
