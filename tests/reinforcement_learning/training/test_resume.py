@@ -118,8 +118,6 @@ DROPPED = {
     "minibatch random": lambda state: replace(
         state, minibatch_random=torch.Generator().manual_seed(0).get_state().unsqueeze(0)
     ),
-        state, minibatch_random=torch.Generator().manual_seed(0).get_state()[None]
-    ),
     "actions": lambda state: replace(
         state, worlds=[EpisodeStart(world.first_seed, world.number) for world in state.worlds]
     ),
