@@ -35,6 +35,7 @@ from reinforcement_learning.training.run_folder import RunFolder, make_run_folde
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Reports, train
+from reinforcement_learning.training.training_state import TrainingState
 from tests.command import ROOT, environment
 from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of
@@ -103,7 +104,7 @@ def first_update(
 def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
     """The folder in which two processes have run `one_of_several.py`."""
     folder = tmp_path_factory.mktemp("together")
-    script = ROOT / "tests" / "reinforcement_learning" / "one_of_several.py"
+    script = ROOT / "tests" / "reinforcement_learning" / "training" / "one_of_several.py"
     result = subprocess.run(
         [*TORCHRUN, script, folder, maps.parent],
         cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
@@ -146,6 +147,17 @@ def test_weights_are_equal_after_training_and_metrics_are_of_both(together: Path
     assert both[1]["lives/ended"] > alone[1]["lives/ended"]
     same_rows_twice = pytest.approx(alone[0]["loss/value"], rel=1e-4)
     assert both[0]["loss/value"] != same_rows_twice, "both processes played the same worlds"
+
+
+def test_a_run_of_two_processes_goes_on_bit_for_bit(together: Path) -> None:
+    state = TrainingState.load(together / "resumed0" / "training_state.safetensors")
+    assert not torch.equal(*state.minibatch_random), "both dealt alike: too easy"
+    for rank in (0, 1):
+        straight, resumed = (together / f"{name}{rank}" / "checkpoints" for name in ("straight", "resumed"))
+        last = sorted(straight.iterdir())[-1].name.removeprefix("straight")
+        expected = load_checkpoint(straight / f"straight{last}")[0].state_dict()
+        weights = load_checkpoint(resumed / f"resumed{last}")[0].state_dict()
+        assert all(torch.equal(weights[name], expected[name]) for name in expected)
 
 
 def test_each_process_gets_worlds_of_its_own() -> None:
