@@ -92,9 +92,10 @@ class DenseDistribution:
 
     log_probabilities: Sequence[torch.Tensor]
 
-    def sample(self, generator: torch.Generator) -> torch.Tensor:
-        """Draw an option in each head, (B, heads) int64."""
-        drawn = [torch.multinomial(each.exp(), 1, generator=generator) for each in self.log_probabilities]
+    def sample(self, uniforms: torch.Tensor) -> torch.Tensor:
+        """Draw an option in each head by numbers in [0, 1): (B, heads) float64 -> (B, heads) int64."""
+        columns = zip(self.log_probabilities, uniforms.split(1, dim=1), strict=True)
+        drawn = [torch.searchsorted(_cumulative(each), uniform, right=True) for each, uniform in columns]
         return torch.cat(drawn, dim=1)
 
     def log_probability(self, actions: torch.Tensor) -> torch.Tensor:
@@ -105,6 +106,12 @@ class DenseDistribution:
     def entropy(self) -> torch.Tensor:
         """Entropy of each head in nats, (B, heads)."""
         return torch.stack([-(each.exp() * each).sum(dim=1) for each in self.log_probabilities], dim=1)
+
+
+def _cumulative(log_probability: torch.Tensor) -> torch.Tensor:
+    """Cumulative distribution over a head's options, (B, size) float64; the last one's is exactly 1."""
+    sums = log_probability.double().exp().cumsum(dim=1)
+    return sums / sums[:, -1:]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from agent_zoo.checkpoint import load_checkpoint
 from reinforcement_learning.game.environment import observation_layout
+from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
@@ -34,6 +35,7 @@ from reinforcement_learning.training.run_folder import RunFolder, make_run_folde
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Reports, train
+from reinforcement_learning.training.training_state import TrainingState
 from tests.command import ROOT, environment
 from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of
@@ -60,10 +62,11 @@ def settings_in(maps_dir: Path) -> Settings:
 def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     """An untrained policy and what it did in two worlds: the same in every process."""
     policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
-    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, first_episodes(0, 2))
-    player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch())
+    starts = first_episodes(0, 2)
+    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
+    player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch(), EpisodeJournal(starts))
     player.reset()
-    collector = RolloutCollector(player, torch.Generator().manual_seed(0), settings.train.bptt_horizon, 0.99, 0.95)
+    collector = RolloutCollector(player, settings.train.bptt_horizon, 0.99, 0.95)
     return policy, collector.collect(settings.train.batch_size, on_tick=lambda _: None)
 
 
@@ -101,7 +104,7 @@ def first_update(
 def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
     """The folder in which two processes have run `one_of_several.py`."""
     folder = tmp_path_factory.mktemp("together")
-    script = ROOT / "tests" / "reinforcement_learning" / "one_of_several.py"
+    script = ROOT / "tests" / "reinforcement_learning" / "training" / "one_of_several.py"
     result = subprocess.run(
         [*TORCHRUN, script, folder, maps.parent],
         cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
@@ -144,6 +147,17 @@ def test_weights_are_equal_after_training_and_metrics_are_of_both(together: Path
     assert both[1]["lives/ended"] > alone[1]["lives/ended"]
     same_rows_twice = pytest.approx(alone[0]["loss/value"], rel=1e-4)
     assert both[0]["loss/value"] != same_rows_twice, "both processes played the same worlds"
+
+
+def test_a_run_of_two_processes_goes_on_bit_for_bit(together: Path) -> None:
+    state = TrainingState.load(together / "resumed0" / "training_state.safetensors")
+    assert not torch.equal(*state.minibatch_random), "both dealt alike: too easy"
+    for rank in (0, 1):
+        straight, resumed = (together / f"{name}{rank}" / "checkpoints" for name in ("straight", "resumed"))
+        last = sorted(straight.iterdir())[-1].name.removeprefix("straight")
+        expected = load_checkpoint(straight / f"straight{last}")[0].state_dict()
+        weights = load_checkpoint(resumed / f"resumed{last}")[0].state_dict()
+        assert all(torch.equal(weights[name], expected[name]) for name in expected)
 
 
 def test_each_process_gets_worlds_of_its_own() -> None:

@@ -1,5 +1,6 @@
 """A run that was stopped goes on as if it had not been, bit for bit; and every part of what it saved is needed."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.base import LSTMState
 from agent_zoo.checkpoint import load_checkpoint
 from reinforcement_learning.game.environment import EpisodeStart
@@ -115,8 +117,9 @@ DROPPED = {
     "exp_avg_sq": drop_one_moment("exp_avg_sq"),
     "optimizer step": drop_one_moment("step"),
     "memory": drop_memory,
-    "action random": lambda state: replace(state, action_random=torch.Generator().manual_seed(0).get_state()[None]),
-    "minibatch random": lambda state: replace(state, minibatch_random=torch.Generator().manual_seed(0).get_state()),
+    "minibatch random": lambda state: replace(
+        state, minibatch_random=torch.Generator().manual_seed(0).get_state().unsqueeze(0)
+    ),
     "actions": lambda state: replace(
         state, worlds=[EpisodeStart(world.first_seed, world.number) for world in state.worlds]
     ),
@@ -161,6 +164,15 @@ def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:
         damaged.write_bytes(bytes(content[:place]) + bytes([content[place] ^ 1]) + bytes(content[place + 1 :]))
         with pytest.raises(UserError, match=r"state\.safetensors"):
             TrainingState.load(damaged)
+
+
+def test_a_state_of_an_older_format_is_refused_in_one_line(stopped: Path, tmp_path: Path) -> None:
+    tensors, text = read_tensors(stopped / "training_state.safetensors")
+    older = tmp_path / "training_state.safetensors"
+    write_tensors(older, tensors, json.dumps(json.loads(text) | {"format_version": 1}))
+    with pytest.raises(UserError, match="format version 1, and only version 2 can be resumed: train anew") as refusal:
+        TrainingState.load(older)
+    assert "\n" not in str(refusal.value)
 
 
 def test_one_process_at_a_time_holds_a_run(stopped: Path, tmp_path: Path) -> None:

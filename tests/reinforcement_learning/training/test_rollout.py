@@ -6,6 +6,7 @@ import torch
 
 import agent_zoo
 from agent_zoo.observation import legal_options
+from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import RolloutSettings
@@ -27,10 +28,11 @@ def policy(layout):
 def rollout(policy, layout, small_world, task, maps):
     """About 3,000 decisions in two worlds of 16 agents: several episodes, most agents die in them."""
     rollout = RolloutSettings(num_envs=2, vectorization="serial")
-    worlds = make_worlds(AGENT, small_world, task, rollout, maps, first_episodes(0, 2))
-    stepper = Stepper(worlds, policy, layout, Stopwatch())
+    starts = first_episodes(0, 2)
+    worlds = make_worlds(AGENT, small_world, task, rollout, maps, starts)
+    stepper = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
     stepper.reset()
-    collector = RolloutCollector(stepper, torch.Generator().manual_seed(0), HORIZON, gamma=0.99, gae_lambda=0.95)
+    collector = RolloutCollector(stepper, HORIZON, gamma=0.99, gae_lambda=0.95)
     yield collector.collect(3_000, on_tick=lambda _: None)
     worlds.close()
 
