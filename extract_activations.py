@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 import command_line
-from activation_store.schema import check_layers
+from activation_store.layers import check_layers
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ class Arguments:
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
     """Seed of the episodes and of the actions."""
     layers: str = "action_decoder"
-    """Layers to record, separated by commas: encoder_output, lstm_hidden, lstm_cell, action_decoder."""
+    """Layers to record, separated by commas: encoder_output, lstm_hidden, lstm_cell, action_decoder; of a policy with
+    several LSTM layers these are the last one's, and lstm_hidden_1, lstm_cell_1 the first one's, and so on. Or `all`
+    that the policy has."""
     untrained_twin: bool = False
     """Record beside them what the LSTM of a like network with fresh weights, drawn from --seed, makes of the same
     observations: untrained_lstm_hidden, untrained_lstm_cell."""
@@ -135,7 +137,8 @@ def check(arguments: Arguments) -> None:
         raise UserError("--num-envs and --workers both say how many processes play: give one of them")
     if not arguments.layer_names:
         raise UserError("--layers names no layer")
-    check_layers(arguments.layer_names)
+    if arguments.layer_names != ("all",):
+        check_layers(arguments.layer_names)
     for name in arguments.field_names:
         if name not in FIELDS:
             raise UserError(f"there is no field {name!r} to record on request; there are: {', '.join(FIELDS)}")
@@ -177,7 +180,7 @@ def list_policies(folder: Path) -> None:
 def smoke_test(arguments: Arguments) -> None:
     """Record an untrained policy in a temporary folder and read it back."""
     from activation_store.reader import read_dump
-    from activation_store.schema import LAYERS
+    from agent_zoo.capture import ALL_LAYERS
     from reinforcement_learning.device import pick_device
     from reinforcement_learning.game.maps import ensure_maps
     from reinforcement_learning.play.contest import Contest
@@ -193,11 +196,11 @@ def smoke_test(arguments: Arguments) -> None:
         maps = ensure_maps(env)
         entrant = untrained_entrant(SMOKE_TEST_AGENT, settings, maps, arguments.seed)
         contest = Contest((entrant,), env, settings.task, maps, pick_device(arguments.device))
-        plan = Plan(1, SMOKE_TEST_STEPS, arguments.seed, LAYERS, format=arguments.format)
+        plan = Plan(1, SMOKE_TEST_STEPS, arguments.seed, ALL_LAYERS, format=arguments.format)
         dump = Path(scratch) / "smoke_test"
         extract(contest, plan, [dump], 1, on_records=lambda recorded, episodes: None)
         records = read_dump(dump)
-    print(f"smoke test passed: {len(records)} records of {len(LAYERS)} layers written and read back")
+    print(f"smoke test passed: {len(records)} records of {len(records.activations)} layers written and read back")
 
 
 def extract_policies(arguments: Arguments) -> None:

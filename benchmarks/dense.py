@@ -160,11 +160,14 @@ class DensePolicy(nn.Module):
         keys = {"entity": entities, "inventory": inventory, "market": market}
         return policy.projection(torch.cat(parts, dim=1)), keys
 
+    def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return what the heads and the critic read of the hidden state, (B, hidden)."""
+        return self.plain.before_heads(hidden)
+
     def decode_actions(
         self, hidden: torch.Tensor, keys: dict[str, torch.Tensor], seen: DenseObservation
     ) -> tuple[DenseDistribution, torch.Tensor]:
-        """Return the distribution over actions and the value, (B,)."""
-        hidden = self.plain.before_heads(hidden)
+        """Return the distribution over actions and the value, (B,), from what `decoder_input` returned."""
         heads = self.policy.layout.heads
         legal = seen["ActionTargets"].split([head.size for head in heads], dim=1)
         scores = [

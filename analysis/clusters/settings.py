@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from activation_store.schema import ACTION_DECODER, DumpMetadata
+from activation_store.layers import ACTION_DECODER
+from activation_store.schema import DumpMetadata
 from user_error import UserError
 
 if TYPE_CHECKING:

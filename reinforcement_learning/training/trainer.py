@@ -1,7 +1,7 @@
 """Trains one agent: collect, learn, report, until the steps are used up or somebody stops it."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -185,7 +185,7 @@ class _Training:
             "agent_steps": self.steps,
             "update": self.updates,
             "learning_rate": learning_rate,
-            **{f"loss/{key}": value for key, value in asdict(losses).items()},
+            **{f"loss/{key}": value for key, value in losses.by_name().items()},
             "loss/explained_variance": explained_variance(
                 self.processes.concatenate(rollout.advantage), self.processes.concatenate(rollout.value)
             ),

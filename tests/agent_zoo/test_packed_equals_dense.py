@@ -19,7 +19,7 @@ def policy(request, layout: ObservationLayout):
 def forward(policy, observation) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Encoder output, log-probabilities of all options with heads side by side, entropies, and values."""
     encoded, candidates = policy.encode_observations(observation)
-    distribution, value = policy.decode_actions(encoded, candidates, observation)
+    distribution, value = policy.decode_actions(policy.decoder_input(encoded), candidates, observation)
     return encoded, torch.cat(list(distribution.log_probabilities), dim=1), distribution.entropy(), value
 
 

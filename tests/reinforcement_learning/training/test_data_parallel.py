@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from agent_zoo.base import SegmentOutputs
 from agent_zoo.checkpoint import load_checkpoint
 from reinforcement_learning.game.environment import observation_layout
 from reinforcement_learning.game.episode_journal import EpisodeJournal
@@ -29,7 +30,7 @@ from reinforcement_learning.settings import (
 )
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.data_parallel import ALONE, Processes
-from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.ppo import Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
 from reinforcement_learning.training.stop_signal import StopSignal
@@ -87,6 +88,11 @@ def part_of(rollout: Rollout, rank: int) -> Rollout:
     )
 
 
+def calm(outputs: SegmentOutputs, rollout: Rollout, minibatch: Minibatch) -> NamedLoss:
+    """An auxiliary loss: small hidden states."""
+    return NamedLoss("calm", outputs.hidden.square().mean(), weight=5.0)
+
+
 def first_update(
     policy: torch.nn.Module, rollout: Rollout, settings: Settings, processes: Processes
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -94,10 +100,10 @@ def first_update(
     learner = copy.deepcopy(policy)
     optimizer = torch.optim.Adam(learner.parameters())
     losses = update(
-        learner, optimizer, rollout, settings.train, torch.Generator().manual_seed(1), lambda: None, processes
+        learner, optimizer, rollout, settings.train, torch.Generator().manual_seed(1), lambda: None, processes, [calm]
     )
     gradients = {name: parameter.grad for name, parameter in learner.named_parameters()}
-    return gradients, {f"loss/{name}": torch.tensor(value) for name, value in asdict(losses).items()}
+    return gradients, {f"loss/{name}": torch.tensor(value) for name, value in losses.by_name().items()}
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +127,7 @@ def test_gradients_are_those_of_one_process_on_the_joined_minibatch(together: Pa
     gradients, losses = first_update(policy, rollout, settings, ALONE)
     alone = {**gradients, **losses}
     first, second = (load_file(together / f"gradients_{rank}.safetensors") for rank in (0, 1))
-    assert first.keys() == second.keys() == alone.keys()
+    assert first.keys() == second.keys() == alone.keys() > {"loss/calm"}
     for name in alone:
         assert torch.equal(first[name], second[name]), f"{name} differs between the processes"
         torch.testing.assert_close(first[name], alone[name], atol=1e-6, rtol=1e-4, msg=name)

@@ -101,8 +101,9 @@ def test_no_gradient_depends_on_the_order_of_threads(policy, rollout: Rollout) -
     """
     some = next(minibatches(rollout, SETTINGS, torch.Generator()))
     observation, state = rollout.observation.take(some.rows), rollout.state.take(some.segments)
-    distribution, value = policy.forward_segments(observation, some.lengths, state)
-    loss = distribution.log_probability(rollout.action[some.rows]).sum() + distribution.entropy().sum() + value.sum()
+    outputs = policy.forward_segments(observation, some.lengths, state)
+    log_probability = outputs.distribution.log_probability(rollout.action[some.rows])
+    loss = log_probability.sum() + outputs.distribution.entropy().sum() + outputs.value.sum()
     operations, waiting = set(), [loss.grad_fn]
     while waiting:
         node = waiting.pop()

@@ -74,12 +74,10 @@ def test_replaying_the_segments_gives_the_recorded_probabilities_and_values(roll
     starts = torch.cumsum(rollout.lengths, 0) - rollout.lengths
     rows = torch.cat([rollout.order[starts[s] : starts[s] + rollout.lengths[s]] for s in longest_first])
     with torch.no_grad():
-        distribution, value = policy.forward_segments(
-            rollout.observation.take(rows), lengths, rollout.state.take(longest_first)
-        )
-        log_probability = distribution.log_probability(rollout.action[rows]).sum(dim=1)
+        replayed = policy.forward_segments(rollout.observation.take(rows), lengths, rollout.state.take(longest_first))
+        log_probability = replayed.distribution.log_probability(rollout.action[rows]).sum(dim=1)
     torch.testing.assert_close(log_probability, rollout.log_probability[rows], atol=2e-5, rtol=1e-5)
-    torch.testing.assert_close(value, rollout.value[rows], atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(replayed.value, rollout.value[rows], atol=2e-5, rtol=1e-5)
 
 
 def test_life_lengths_are_the_decisions_made(rollout, small_world) -> None:
