@@ -163,7 +163,7 @@ def write_directions(path: Path, directions: Sequence[Direction]) -> None:
         if _weight(each.name) in arrays:
             raise ValueError(f"two directions are called {each.name!r}")
         arrays[_weight(each.name)] = each.weight
-        arrays[_bias(each.name)] = np.float64(each.bias).reshape(())
+        arrays[_bias(each.name)] = np.array(each.bias, np.float64)
         described.append(_Description.of(each))
     header = {"kind": _KIND, "version": FORMAT_VERSION, "directions": described}
     write_tensors(path, arrays, orjson.dumps(header).decode())

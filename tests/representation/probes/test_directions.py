@@ -9,7 +9,7 @@ from activation_store.directions import Source, read_directions, write_direction
 from representation.probes.dataset import ProbeData
 from representation.probes.directions import directions_of
 from representation.probes.probing import LINEAR, Probed, probe
-from tests.planted_probes import INPUTS, NAMES, TARGETS, UNITS, counting_memory
+from tests.planted_probes import INPUTS, NAMES, TARGETS, UNITS, planted_lives
 
 LAYER = "lstm_cell"
 FLAT = 5
@@ -21,18 +21,26 @@ NOT_EVERYWHERE = NAMES.index("shown")
 @pytest.fixture(scope="module")
 def raw() -> np.ndarray:
     """All units of the layer, far from 0 and on scales that differ by five orders, (B, UNITS + 1) float32."""
-    values = counting_memory().inputs[LAYER]
-    scale = np.logspace(-3, 2, UNITS).astype(np.float32)
-    return np.insert(values * scale + 3 * scale, FLAT, np.float32(0.7), axis=1)
+    lives, _ = planted_lives()
+    scale = np.logspace(-3, 2, UNITS)
+    values = (np.random.default_rng(0).normal(size=(len(lives.index), UNITS)) + 3) * scale
+    return np.insert(values, FLAT, 0.7, axis=1).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
 def data(raw: np.ndarray) -> ProbeData:
-    """What the probes are given: without the flat unit, and with a target that applies to some records only."""
-    data, varying = counting_memory(), np.arange(UNITS + 1) != FLAT
-    targets = data.targets.copy()
-    targets[data.lives.index % 5 == 0, NOT_EVERYWHERE] = np.nan
-    return replace(data, inputs={LAYER: raw[:, varying]}, varying={LAYER: varying}, targets=targets)
+    """Numbers and yes-or-no targets that the units tell with some noise, one of them of some records only."""
+    lives, world = planted_lives()
+    varying = np.arange(UNITS + 1) != FLAT
+    x, rng = raw[:, varying], np.random.default_rng(1)
+    told = (x - x.mean(axis=0)) / x.std(axis=0) @ rng.normal(size=(UNITS, len(TARGETS)))
+    told += rng.normal(size=told.shape)
+    targets = np.where([target.yes_or_no for target in TARGETS], told > 0, told)
+    targets[lives.index % 5 == 0, NOT_EVERYWHERE] = np.nan
+    return ProbeData(
+        inputs={LAYER: x}, varying={LAYER: varying}, targets=targets, given=np.empty((len(world), 0)), world=world,
+        episode=world, lives=lives, by_map=True, networks={},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
