@@ -47,7 +47,7 @@ class Played:
 
 @pytest.fixture(scope="module", params=[MASKED, TWO_LAYERS])
 def played(request, small_world, task, maps, tmp_path_factory) -> Played:
-    """Two episodes of a policy that is shown little of itself, or of one that sees all and has an LSTM of two layers."""
+    """Two episodes of a policy that is shown little of itself, or of one that sees all and has two layers of LSTM."""
     env, agent = replace(small_world, num_npcs=64), "yaofeng"
     if request.param == MASKED:
         env, agent = replace(env, mask_intrinsics="strict", relative_position=True), "neurips23_start_kit"

@@ -126,7 +126,7 @@ def test_only_some_episodes_are_read_at_a_time(dump: Path, monkeypatch: pytest.M
     assert done == pytest.approx(np.arange(1, EPISODES + 1) / EPISODES)
     asked.clear()
     assert stretches(list(lives(dump, seed=0))) and [len(some) for some in asked] == [4, 2]
-    assert sorted(sum(asked, [])) == list(range(EPISODES))
+    assert sorted(episode for some in asked for episode in some) == list(range(EPISODES))
 
 
 def test_only_the_parts_asked_for_are_read(dump: Path) -> None:
@@ -143,9 +143,8 @@ def test_a_missing_tick_is_refused(planted: Planted, tmp_path: Path) -> None:
     gone = np.flatnonzero((records.episode == 1) & (records.agent_id == records.agent_id[records.episode == 1][0]))[3]
     with DumpWriter(tmp_path / "broken", planted.metadata) as writer:
         writer.write(records.take(np.arange(len(records)) != gone))
-    with pytest.raises(
-        UserError, match=f"no record of the tick after {records.tick[gone] - 1} of agent .* in episode 1"
-    ):
+    message = f"no record of the tick after {records.tick[gone] - 1} of agent .* in episode 1"
+    with pytest.raises(UserError, match=message):
         list(lives(tmp_path / "broken"))
 
 
