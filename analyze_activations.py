@@ -5,7 +5,7 @@
     python analyze_activations.py activation_data/NAME --metric-only --cluster-before-umap
     python analyze_activations.py activation_data/NAME --feature-scatter --umap-pairs --dendrogram-explorer
 
-Figures, arrays, summary.txt and summary.json go to analysis_results/RUN/, a folder named after the settings.
+Figures, arrays, directions and summaries go to analysis_results/RUN/, a folder named after the settings.
 """
 
 from functools import partial
@@ -71,6 +71,7 @@ def analyse(
         views.draw_feature_pairs(run, clustering)
     if settings.umap_pairs:
         views.draw_umap_pairs(run, clustering)
+    views.save_directions(run, clustering)
     views.write_summary(run, summary, report)
     views.write_report(run)
     if summary:

@@ -6,7 +6,7 @@
     python train_probes.py activation_data/NAME --given tick,self_row   # what is left once these are known
 
 Record with --layers encoder_output,lstm_hidden,lstm_cell,action_decoder --untrained-twin, and 8 episodes or more.
-Figures, tables, probes.json and probe_directions.safetensors go to analysis_results/RUN/; docs/probes.md explains them.
+Figures, tables, probes.json and directions.safetensors go to analysis_results/RUN/; docs/probes.md explains them.
 """
 
 from dataclasses import asdict, dataclass
@@ -22,9 +22,9 @@ from activation_store.schema import METADATA_FILE, DumpMetadata
 from user_error import UserError
 
 if TYPE_CHECKING:
-    import numpy as np
     from rich.console import Console
 
+    from activation_store.directions import Direction
     from analysis.runs.run_folder import RunFolder
     from representation.probes.dataset import Wanted
     from representation.probes.report import DumpReport
@@ -161,19 +161,20 @@ def probe_dumps(
     """Probe one dump after the other, then write tables and figures of all."""
     from rich.console import Console
 
+    from activation_store.directions import DIRECTIONS_FILE, write_directions
     from analysis.terminal import step
     from representation.probes import outputs
 
     console = Console()
     reports: list[DumpReport] = []
-    directions: dict[str, np.ndarray] = {}
+    directions: list[Direction] = []
     for (name, each), path in zip(metadata.items(), arguments.dumps, strict=True):
         report, found = probe_dump(arguments, path, name, each, wanted[name], console)
         reports.append(report)
-        directions |= found
+        directions += found
     with step(console, "writing tables and drawing"):
         outputs.save_tables(folder, reports)
-        outputs.save_directions(folder, directions)
+        write_directions(folder.path / DIRECTIONS_FILE, directions)
         outputs.save_figures(folder, reports, arguments.emergence)
     for report in reports:
         console.print(outputs.headline(report))
@@ -182,16 +183,18 @@ def probe_dumps(
 
 def probe_dump(
     arguments: Arguments, path: Path, name: str, metadata: DumpMetadata, wanted: "Wanted", console: "Console"
-) -> "tuple[DumpReport, dict[str, np.ndarray]]":
+) -> "tuple[DumpReport, list[Direction]]":
     """Read a dump, fit all probes, and compare them; return the report and the linear read-outs."""
+    from activation_store.directions import Source
     from analysis.terminal import step
     from representation.probes.commonality import commonality
     from representation.probes.dataset import read_probe_data
+    from representation.probes.directions import directions_of
     from representation.probes.findings import findings
     from representation.probes.inference import Resamples
     from representation.probes.inputs import inputs_named
     from representation.probes.probing import PROBES, probe
-    from representation.probes.report import chance, directions_of, report_dump
+    from representation.probes.report import chance, report_dump
     from representation.probes.similarity import similarities
 
     with step(console, f"{name}: reading") as progress:
@@ -207,7 +210,8 @@ def probe_dump(
         similar = similarities(data.networks, data.lives, data.world, arguments.seed)
     asked = inputs_named(_split(arguments.inputs))
     report = report_dump(name, metadata, data, wanted.targets, asked, probed, found, given, similar)
-    return report, directions_of(name, wanted.targets, probed.directions)
+    source = Source("probe", arguments.run_name, name, metadata.policy, metadata.checkpoint_sha256)
+    return report, directions_of(data, wanted.targets, probed.read_outs, source)
 
 
 def _split(names: str) -> tuple[str, ...]:

@@ -19,7 +19,15 @@ from tests.planted import FIGHTING, Planted, planted_dump, write_planted
 from user_error import UserError
 
 FIGURES = {"umap_scatter.png", "cluster_features.png", "umap_metric_scatter.png"}
-ALWAYS = {"run.json", "summary.json", "summary.txt", "report.html", "features.npz", "DONE.json"}
+ALWAYS = {
+    "run.json",
+    "summary.json",
+    "summary.txt",
+    "report.html",
+    "features.npz",
+    "directions.safetensors",
+    "DONE.json",
+}
 OF_CLUSTERS = {"embedding.npy", "cluster_labels.npz", "cluster_features.png"}
 OF_COMPONENTS = {"pca.npz", "pca_pairs.png", "pca_feature_correlations.png", "pca_feature_profiles.png"}
 SUBSAMPLE = 2

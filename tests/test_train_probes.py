@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import load_file
 
 import train_probes
+from activation_store.directions import Source, read_directions
 from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
 from tests.command import assert_refused, run
@@ -49,7 +48,7 @@ def rows(results: Path, name: str) -> list[dict[str, str]]:
 def test_everything_is_there_and_whole(results: Path) -> None:
     figures = {f"probe_{name}.png" for name in ("summary", "advantage", "emergence")}
     tables = {f"probe_{name}.tsv" for name in ("scores", "advantages", "given", "cka")}
-    others = {"probes.json", "run.json", "probe_directions.safetensors"}
+    others = {"probes.json", "run.json", "directions.safetensors"}
     done = json.loads((results / "DONE.json").read_text())["files"]
     assert set(done) == figures | tables | others
     assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
@@ -87,16 +86,18 @@ def test_scores_are_what_they_can_be(results: Path) -> None:
 
 
 def test_read_outs_work_on_raw_activations(results: Path, dumps: list[Path]) -> None:
-    file = results / "probe_directions.safetensors"
-    directions, name = load_file(file), dumps[1].name
-    with safe_open(file, "np") as opened:
-        assert "activation @ weight + bias" in opened.metadata()["use"]
-    records = read_dump(dumps[1])
+    directions, name = read_directions(results / "directions.safetensors"), dumps[1].name
+    records, metadata = read_dump(dumps[1]), read_metadata(dumps[1])
     for layer in MEMORIES:
-        predicted = records.activations[layer] @ directions[f"{name}/{layer}/tick/weight"]
-        error = predicted + directions[f"{name}/{layer}/tick/bias"] - records.tick
+        tick = directions.named(f"{name}/{layer}/tick")
+        value = tick.read_out(records.activations[layer])
+        error = value - records.tick
         assert 1 - (error**2).sum() / ((records.tick - records.tick.mean()) ** 2).sum() > 0.3
-    assert not any("is_buying" in key for key in directions)
+        assert (tick.mean, tick.spread) == pytest.approx((value.mean(), value.std()))
+        assert (tick.records, tick.lives, tick.episodes) == (len(records), metadata.lives, 4)
+        assert tick.unit == "ticks" and directions.named(f"{name}/{layer}/is_moving").unit == "log-odds"
+        assert tick.source == Source("probe", results.name, name, metadata.policy, metadata.checkpoint_sha256)
+    assert not any("is_buying" in each.name for each in directions)
 
 
 def test_given_parts_add_up(results: Path) -> None:

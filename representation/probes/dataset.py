@@ -29,19 +29,23 @@ class ProbeData:
     """What the probes of one dump work on. B records, T targets, G given variables, W worlds.
 
     Attributes:
-        inputs: name -> (B, columns) float32.
+        inputs: name -> (B, columns) float32, without columns that never change.
+        varying: name -> which of all columns these are, (all columns,) bool.
         targets: (B, T) float64, NaN where a target does not apply.
         given: variables to hold against the memory, (B, G) float64.
         world: the world of each record, (B,) int64 in [0, W): its map, or its episode.
+        episode: of each record, (B,) int64, as the dump numbers them.
         lives: of the records.
         by_map: whether worlds are maps; otherwise they are episodes, and maps may come again in another one.
         networks: other networks' memories on the same stream, layer -> (B, units) float32.
     """
 
     inputs: dict[str, np.ndarray]
+    varying: dict[str, np.ndarray]
     targets: np.ndarray
     given: np.ndarray
     world: np.ndarray
+    episode: np.ndarray
     lives: Lives
     by_map: bool
     networks: dict[str, np.ndarray]
@@ -97,11 +101,14 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
     episode = identity[:, LIFE_KEY.index("episode")]
     _check_enough(folder, len(np.unique(episode)))
     world, by_map = _worlds(episode, np.concatenate(maps))
+    varying = {each.name: np.ptp(columns[each.name], axis=0) > 0 for each in wanted.inputs}
     return ProbeData(
-        inputs={each.name: _varying(columns.pop(each.name)) for each in wanted.inputs},
+        inputs={name: _only(columns.pop(name), varies) for name, varies in varying.items()},
+        varying=varying,
         targets=columns.pop("targets"),
         given=columns.pop("given"),
         world=world,
+        episode=episode,
         lives=_lives(identity),
         by_map=by_map,
         networks={layer: columns.pop(f"network/{layer}") for layer in wanted.networks},
@@ -171,9 +178,8 @@ def _thinned(lives: Lives, subsample: int) -> np.ndarray:
     return lives.order[rank % subsample == 0]
 
 
-def _varying(values: np.ndarray) -> np.ndarray:
-    """Leave out columns that are the same in every record: they tell nothing."""
-    varies = np.ptp(values, axis=0) > 0
+def _only(values: np.ndarray, varies: np.ndarray) -> np.ndarray:
+    """Leave out columns that are the same in every record: they tell nothing. All are kept without a copy."""
     return values if varies.all() else values[:, varies]
 
 
