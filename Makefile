@@ -1,13 +1,15 @@
-# make demo   train briefly, extract, analyse: the whole pipeline on the real game, a few minutes
+# make demo   the whole pipeline on the real game in a few minutes: train briefly, then record, analyse and draw a
+#             shipped policy; ends with the pages to open
 # make test   all tests, on all cores
 # make lint   ruff and mypy
-# make setup  only what the others need: uv if it is not on PATH, and the project's environment in .venv/
+# make setup  what the demo and all scripts need: uv if it is not on PATH, and the project's environment in .venv/
+# make setup-all  the optional parts (Ray, language models) and the tools of tests and lint as well
 # make browser  Chromium for tests of pages, where it is missing and can be installed; without it they are skipped
 # make clean  remove the environment and the demo
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint browser clean
+.PHONY: setup setup-all demo test lint browser clean
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run.
@@ -19,34 +21,62 @@ UV := $(shell command -v uv || echo .uv/bin/uv)
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_PYTHON_DOWNLOADS := never
 RUN := .venv/bin/python
+check-python = @test -n "$(PYTHON)" || { \
+	echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
 
 DEMO := demo
-DEMO_NAME := demo_start_kit
+DEMO_POLICY := start_kit_3M
+DEMO_SEED := 1
+DEMO_TICKS := 400
+DEMO_DUMP := $(DEMO)/activation_data/$(DEMO_POLICY)
 
 setup: .venv/.ready
 
+setup-all: .venv/.ready-all
+
+# Inexact: what `make setup-all` installed before stays.
 .venv/.ready: pyproject.toml | $(filter .uv/%,$(UV))
-	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
-	$(UV) sync --quiet --all-extras --python "$(PYTHON)"
+	$(check-python)
+	$(UV) sync --quiet --inexact --no-group dev --python "$(PYTHON)"
 	@touch $@
 
+.venv/.ready-all: pyproject.toml | $(filter .uv/%,$(UV))
+	$(check-python)
+	$(UV) sync --quiet --all-extras --python "$(PYTHON)"
+	@touch .venv/.ready $@
+
 .uv/bin/uv:
-	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
+	$(check-python)
 	"$(PYTHON)" -m venv .uv
 	.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 demo: setup
 	@rm -rf $(DEMO)
-	$(RUN) train.py --debug --no-track -n $(DEMO_NAME) --policies-dir $(DEMO)/policies --runs-dir $(DEMO)/runs \
-		--env.num-agents 64 --env.map-size 64 --train.total-agent-steps 65_536 --train.learning-rate 5e-4
-	$(RUN) extract_activations.py pve -p $(DEMO_NAME) -n 2 --policies-dir $(DEMO)/policies -o $(DEMO)/activation_data
-	$(RUN) analyze_activations.py $(DEMO)/activation_data/$(DEMO_NAME) --subsample 2 \
-		--hdbscan-min-cluster 60 --output-dir $(DEMO)/analysis_results
+	@echo "1/6 A short training, to show that it works; the policy is not used below."
+	$(RUN) train.py --debug --no-track -n short_training --policies-dir $(DEMO)/policies --runs-dir $(DEMO)/runs
+	@echo "2/6 Recording an episode of the shipped policy $(DEMO_POLICY): its hidden states, and a replay."
+	$(RUN) extract_activations.py pve -p $(DEMO_POLICY) -n 1 --max-steps $(DEMO_TICKS) -s $(DEMO_SEED) \
+		--layers action_decoder,lstm_cell --format parquet -o $(DEMO)/activation_data
+	@mkdir -p $(DEMO)/replay && cp policies/$(DEMO_POLICY).safetensors $(DEMO)/replay
+	$(RUN) train.py -m replay -p $(DEMO)/replay -n $(DEMO_POLICY) --train.seed $(DEMO_SEED) --env.horizon $(DEMO_TICKS)
+	@echo "3/6 Clustering the hidden states, and testing what the clusters go with."
+	$(RUN) analyze_activations.py $(DEMO_DUMP) --layer lstm_cell --subsample 10 --output-dir $(DEMO)/analysis_results
+	@echo "4/6 The explorer page."
+	$(RUN) explore.py $(DEMO)/analysis_results/*
+	@echo "5/6 One agent's life."
+	$(RUN) agent_life_visualization.py $(DEMO_DUMP) --cluster-dir $(DEMO)/analysis_results/* -o $(DEMO)/agent_plots
+	@echo "6/6 The replay, coloured by cluster."
+	$(RUN) render_replay.py $(DEMO)/replay/*.lzma --dump $(DEMO_DUMP) --cluster-dir $(DEMO)/analysis_results/*
+	@echo; echo "Open these in a browser or an image viewer:"
+	@echo "  explorer  $$(echo $(DEMO)/analysis_results/*/explorer.html)"
+	@echo "  report    $$(echo $(DEMO)/analysis_results/*/report.html)"
+	@echo "  one life  $$(echo $(DEMO)/agent_plots/*/life_*.png)"
+	@echo "  replay    $$(echo $(DEMO)/replay/*.html)"
 
-test: setup
+test: setup-all
 	$(RUN) -m pytest -n auto --dist worksteal
 
-lint: setup
+lint: setup-all
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy .

@@ -1,9 +1,10 @@
-"""Look into dumps of activations, check them, convert them, and take samples to share.
+"""Look into dumps of activations, check them, convert them, take samples to share, and export them to other programs.
 
     python -m activation_store info activation_data/NAME
     python -m activation_store validate activation_data/NAME
     python -m activation_store convert activation_data/NAME OUT --format parquet    # or json
     python -m activation_store sample activation_data/NAME OUT --lives 20
+    python -m activation_store export activation_data/NAME OUT.parquet    # for pandas, polars, DuckDB, ...
 
 `convert` also imports what the original tools wrote, a .json or .jsonl file or its folder.
 """
@@ -68,11 +69,29 @@ class Sample:
     """Seed of the draw, from 0."""
 
 
+@dataclass(frozen=True)
+class Export:
+    """Write a dump as one ordinary Parquet file, which pandas, polars, DuckDB and others read."""
+
+    source: Folder
+    """Folder of the dump."""
+    output: Folder
+    """File to write, .parquet; must not exist yet."""
+    layers: str | None = None
+    """Layers to export, separated by commas; by default all layers of the dump."""
+    leave_out: str = ""
+    """Parts not to export, separated by commas: tile, entity, inventory, tables (all further tables, such as
+    Market)."""
+    subsample: int = 1
+    """Keep the first record of each life and every SUBSAMPLE-th after it, from 1 (all)."""
+
+
 Command = (
     Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Validate, tyro.conf.subcommand("validate")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Sample, tyro.conf.subcommand("sample")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
 )
 
 
@@ -86,8 +105,10 @@ def main() -> None:
         validate(command)
     elif isinstance(command, Convert):
         convert(command)
-    else:
+    elif isinstance(command, Sample):
         sample(command)
+    else:
+        export(command)
 
 
 def info(command: Info) -> None:
@@ -140,6 +161,28 @@ def sample(command: Sample) -> None:
             report=report,
         )
     _say_what_was_written(command.output)
+
+
+def export(command: Export) -> None:
+    """Write one Parquet file for other programs."""
+    from activation_store.export import export as write
+    from activation_store.selection import OBSERVATIONS
+
+    parts = (*OBSERVATIONS, "tables")
+    leave_out = _split(command.leave_out)
+    for name in leave_out:
+        if name not in parts:
+            raise UserError(f"--leave-out {name!r} is no part that can be left out; there are: {', '.join(parts)}")
+    layers = None if command.layers is None else _split(command.layers)
+    with progress_bar("exporting") as report:
+        records = write(
+            command.source, command.output, report, layers=layers, leave_out=leave_out, subsample=command.subsample
+        )
+    print(f"{command.output}: {records:,} records, {command.output.stat().st_size / records:,.0f} bytes a record")
+
+
+def _split(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
 
 
 @contextlib.contextmanager
