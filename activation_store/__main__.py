@@ -8,15 +8,18 @@
 `convert` also imports what the original tools wrote, a .json or .jsonl file or its folder.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
+import argument_checks
 import command_line
+from argument_checks import at_least, seed_value
+from progress_view import progress
 from user_error import UserError
 
 Folder = tyro.conf.Positional[Path]
@@ -106,7 +109,7 @@ def validate(command: Validate) -> None:
     from activation_store.selection import select
 
     metadata = read_metadata(command.dump)
-    with progress_bar("checking") as report:
+    with progress("checking") as report:
         records = sum(map(len, read_batches(command.dump, metadata, select(command.dump, metadata), report)))
     print(f"{command.dump} is whole: {records:,} records of {metadata.lives:,} lives in {len(metadata.files)} files")
 
@@ -117,7 +120,7 @@ def convert(command: Convert) -> None:
 
     if command.format == "json" and command.precision == "float16":
         raise UserError("--precision float16 needs --format parquet: JSON writes numbers out in full")
-    with progress_bar("converting") as report:
+    with progress("converting") as report:
         conversion.convert(command.source, command.output, command.format, command.precision, report)
     _say_what_was_written(command.output)
 
@@ -128,9 +131,13 @@ def sample(command: Sample) -> None:
 
     if (command.lives is None) == (command.episodes is None):
         raise UserError("say how much to take: either --lives N or --episodes N")
-    if command.seed < 0:
-        raise UserError(f"--seed {command.seed} must not be negative")
-    with progress_bar("sampling") as report:
+    argument_checks.check(
+        command,
+        lives=at_least(command.lives, 1),
+        episodes=at_least(command.episodes, 1),
+        seed=seed_value(command.seed),
+    )
+    with progress("sampling") as report:
         conversion.sample(
             command.source,
             command.output,
@@ -140,28 +147,6 @@ def sample(command: Sample) -> None:
             report=report,
         )
     _say_what_was_written(command.output)
-
-
-@contextlib.contextmanager
-def progress_bar(description: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar on a terminal, nothing elsewhere; yields a callback that takes the share done, from 0 to 1."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    console = Console()
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(description, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
 
 
 def _say_what_was_written(folder: Path) -> None:

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from activation_store.checked_json import with_checksum, without_checksum
 from activation_store.columns import Column, column_faults
 from activation_store.records import RaggedRows, Records
+from argument_checks import did_you_mean
 from user_error import UserError
 
 __all__ = ["ActionHead", "DumpFile", "DumpMetadata", "PrecisionError", "RaggedRows", "Records", "check_layers"]
@@ -51,7 +52,8 @@ def check_layers(names: Iterable[str]) -> None:
     """Raise `UserError` where a layer of that name cannot be recorded."""
     for name in names:
         if name not in LAYERS:
-            raise UserError(f"there is no layer {name!r}; there are: {', '.join(LAYERS)}")
+            hint = did_you_mean(name, LAYERS)
+            raise UserError(f"there is no layer {name!r}; there are: {', '.join(LAYERS)}{hint}")
 
 
 def shard_name(episode: int) -> str:

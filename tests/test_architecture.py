@@ -10,22 +10,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+COMMON = {"user_error", "argument_checks", "progress_view"}
+"""What every room may use: files of their own at the top, which need no library but those of their kind."""
 MAY_IMPORT = {
     "user_error": set(),
-    "activation_store": {"user_error"},
-    "agent_zoo": {"user_error", "activation_store"},
-    "analysis": {"user_error", "activation_store"},
-    "representation": {"user_error", "activation_store", "agent_zoo", "analysis"},
-    "reinforcement_learning": {"user_error", "activation_store", "agent_zoo"},
+    "argument_checks": {"user_error"},
+    "progress_view": set(),
+    "activation_store": COMMON,
+    "agent_zoo": COMMON | {"activation_store"},
+    "analysis": COMMON | {"activation_store"},
+    "representation": COMMON | {"activation_store", "agent_zoo", "analysis"},
+    "reinforcement_learning": COMMON | {"activation_store", "agent_zoo"},
 }
 SCRIPTS_IN_ROOMS = {
-    "analysis/proc_eval_result.py": {"command_line"},
-    "activation_store/__main__.py": {"command_line"},
-}
-"""A stage script that lives in its room may do what scripts do, and so import what stands beside them."""
-ROOMS = {
-    "analysis/proc_eval_result.py": {"command_line"},
-    "activation_store/__main__.py": {"command_line"},
+    "analysis/proc_eval_result.py": {"command_line", "environment_check"},
+    "activation_store/__main__.py": {"command_line", "environment_check"},
 }
 """A stage script that lives in its room may do what scripts do, and so import what stands beside them."""
 MAY_TRAIN = {f"representation/probes/{name}.py": {"torch"} for name in ("mlp", "logistic", "logistic_solver")}
@@ -39,7 +38,10 @@ NOT_IN = {
     "representation": THE_GAME,
 }
 """Libraries that a room does without."""
-FILES = [ROOT / "user_error.py", *(path for room in sorted(ROOMS) for path in sorted((ROOT / room).rglob("*.py")))]
+FILES = [
+    *(ROOT / f"{name}.py" for name in sorted(COMMON)),
+    *(path for room in sorted(ROOMS) for path in sorted((ROOT / room).rglob("*.py"))),
+]
 HEAVY = {"torch", "nmmo", "pufferlib", "umap", "hdbscan", "numba", "sklearn", "scipy", "matplotlib", "wandb"}
 
 
