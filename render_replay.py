@@ -7,6 +7,8 @@
 Replays are what `python train.py -m replay` records, or Neural MMO's own FileReplayHelper. The page goes beside FILE.
 """
 
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+import argument_checks
 import command_line
+from argument_checks import at_least, between
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -124,17 +128,15 @@ def check_page_values(arguments: Arguments) -> None:
 def check_film_values(arguments: Arguments) -> None:
     """Refuse values that make no film."""
     end, even = arguments.end, arguments.size % 2 == 0 or arguments.path.suffix.lower() == ".gif"
-    allowed = {
-        "start": (arguments.start >= 0, "0 or more"),
-        "end": (end is None or end >= arguments.start, f"the start ({arguments.start}) or more"),
-        "radius": (1 <= arguments.radius <= 200, "1 to 200"),
-        "fps": (0 < arguments.fps <= FASTEST, f"above 0, up to {FASTEST}"),
-        "skip": (arguments.skip >= 1, "1 or more"),
-        "size": (SIZES[0] <= arguments.size <= SIZES[1] and even, f"{SIZES[0]} to {SIZES[1]}, and even for MP4"),
-    }
-    for name, (fits, values) in allowed.items():
-        if not fits:
-            raise UserError(f"--{name} is {getattr(arguments, name)}: allowed is {values}")
+    argument_checks.check(
+        arguments,
+        start=at_least(arguments.start, 0),
+        end=(end is None or end >= arguments.start, f"the start ({arguments.start}) or more"),
+        radius=between(arguments.radius, 1, 200),
+        fps=(0 < arguments.fps <= FASTEST, f"above 0, up to {FASTEST}"),
+        skip=at_least(arguments.skip, 1),
+        size=(SIZES[0] <= arguments.size <= SIZES[1] and even, f"{SIZES[0]} to {SIZES[1]}, and even for MP4"),
+    )
 
 
 def matched_clusters(arguments: Arguments, replay: "Replay", console: "Console") -> "ReplayClusters | None":

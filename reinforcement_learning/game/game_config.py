@@ -19,6 +19,16 @@ class GameConfig(
     """All systems of the game but communication."""
 
 
+class FinishedMaps:
+    """Stands in for the game's own generator, which would make all maps anew where a single one is missing."""
+
+    def __init__(self, config: object):
+        pass
+
+    def generate_all_maps(self, seed: int | None = None) -> None:
+        """Leave the maps as they are."""
+
+
 def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: Path | None = None) -> GameConfig:
     """Translate our settings; `maps` is a folder of finished maps, which the game then only reads."""
     tiles = settings.map_size**2
@@ -38,6 +48,7 @@ def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: P
         "PROGRESSION_SPAWN_CLUSTERS": max(1, tiles // _TILES_PER_CLUSTER),
         "PROGRESSION_SPAWN_UNIFORMS": max(1, tiles // _TILES_PER_SINGLE_RESOURCE),
         "MAP_FORCE_GENERATION": False,
+        "MAP_GENERATOR": FinishedMaps,
         "PATH_MAPS": str((maps or settings.maps_dir).resolve()),
     }
     for name, value in values.items():
