@@ -115,6 +115,32 @@ def test_nothing_is_pickled(path: Path) -> None:
     assert not re.search(r"torch\.(load|save)\(|allow_pickle=True", path.read_text())
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train -a takru --no-track",
+        "train -m replay -p policies -n takeru",
+        "evaluate policies pvp -p takeru,hybrid_3M",
+        "evaluate policies pvp --untrained takru",
+        "extract_activations pve -p takeru",
+        "extract_activations pve -p takeru_1M --layers lstm_hiden",
+    ],
+)
+def test_wrong_names_are_refused_before_anything_heavy_is_loaded(command: str) -> None:
+    script, *arguments = command.split()
+    code = f"""
+import sys, {script}, user_error
+sys.argv = ["{script}.py", *{arguments!r}]
+try:
+    {script}.main()
+except user_error.UserError as error:
+    print(error, sorted({HEAVY!r} & set(sys.modules)), sep="|")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    message, loaded = done.stdout.strip().split("|")
+    assert re.search(r"did you mean (takeru|takeru_1M|lstm_hidden)\?$", message) and loaded == "[]"
+
+
 @pytest.mark.parametrize("script", [*sorted(SCRIPTS - {"command_line"}), "analysis.proc_eval_result"])
 def test_scripts_start_light(script: str) -> None:
     """What `--help` needs must not wait for libraries that only the work needs."""
