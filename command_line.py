@@ -37,6 +37,14 @@ def parse(
     return tyro.cli(arguments_type, description=description, config=markers, **options)
 
 
+def with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
+    """Let an option stand alone, and mean this value; tyro knows only options that always or never take one."""
+    said: list[str] = []
+    for each, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+        said += [each, value] if each.replace("_", "-") == option and following.startswith("-") else [each]
+    return said
+
+
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table in a terminal, and tab-separated lines into a pipe or file.
 

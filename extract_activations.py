@@ -16,7 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -26,6 +26,9 @@ from activation_store.schema import check_layers
 from agent_zoo.checkpoint_files import list_checkpoints, policy_names
 from argument_checks import at_least, did_you_mean, seed_value, split
 from user_error import UserError
+
+if TYPE_CHECKING:
+    from reinforcement_learning.play.subjects import Checkpoint
 
 FIELDS = ("Market", "Task", "ActionTargets", "Logits")
 SMOKE_TEST_TICKS = 20
@@ -181,7 +184,7 @@ def extract_policies(arguments: Arguments) -> None:
     subjects = Subjects(
         names=split(arguments.policies),
         share_world=arguments.mode == "pvp",
-        checkpoint=int(steps) if (steps := arguments.checkpoint) and steps != "all" else arguments.checkpoint,
+        checkpoint=_checkpoint(arguments.checkpoint),
         untrained_twin=arguments.untrained_twin,
         shadow_steps=tuple(None if each == "all" else int(each) for each in split(arguments.shadow_networks)),
         curriculum=arguments.curriculum,
@@ -206,6 +209,12 @@ def extract_policies(arguments: Arguments) -> None:
             extract(contest, plan, folders, processes, on_records, resume=arguments.resume)
         for folder in folders:
             print(f"dump: {folder}")
+
+
+def _checkpoint(asked: str | None) -> "Checkpoint":
+    if asked is None:
+        return "trained"
+    return "all" if asked == "all" else int(asked)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 SIZES = (64, 4096)
 FASTEST = 100
-NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Arguments:
     fps: float = 10.0
     """Pictures a second of a film, up to 100."""
     skip: int = 1
-    """Draw every so many-th tick of a film, from 1 (all)."""
+    """Draw one tick in this many of a film, from 1 (all)."""
     size: int = 600
     """Width of a film's map in pixels, 64 to 4096; even for MP4."""
     dump: Path | None = None
@@ -166,13 +165,13 @@ def render_film(
     arguments: Arguments, replay: "Replay", events: "Events", clusters: "ReplayClusters | None", console: "Console"
 ) -> None:
     """Draw the chosen ticks and write the film."""
-    ticks = chosen_ticks(arguments, replay)
-    followed = None if arguments.follow is None else player_called(arguments.follow, replay)
-
+    from analysis.replays.choice import player_called, ticks_between
     from analysis.replays.film import write_film
     from analysis.replays.frames import STRIP, FrameDrawer, colours_by_cluster, colours_by_policy
     from analysis.terminal import step
 
+    ticks = ticks_between(replay, arguments.start, arguments.end, arguments.skip)
+    followed = None if arguments.follow is None else player_called(arguments.follow, replay)
     colours = colours_by_cluster(clusters) if clusters else colours_by_policy(replay)
     drawer = FrameDrawer(replay, events, colours, arguments.size, followed, arguments.radius)
     with step(console, f"drawing {len(ticks)} pictures") as report:
@@ -183,33 +182,6 @@ def render_film(
                 yield drawer.draw(tick)
 
         write_film(arguments.path, frames(), (arguments.size, arguments.size + STRIP), arguments.fps)
-
-
-def chosen_ticks(arguments: Arguments, replay: "Replay") -> range:
-    """Return the ticks to draw.
-
-    Raises:
-        UserError: they are not in the replay.
-    """
-    last = replay.ticks - 1
-    end = last if arguments.end is None else arguments.end
-    if arguments.start > last or end > last:
-        raise UserError(f"{arguments.file} ends at tick {last}: choose --start and --end up to it")
-    return range(arguments.start, end + 1, arguments.skip)
-
-
-def player_called(wanted: str, replay: "Replay") -> int:
-    """Return the column of the player with a name or number.
-
-    Raises:
-        UserError: there is none.
-    """
-    players = replay.players
-    for column, (name, number) in enumerate(zip(players.names, players.ids.tolist(), strict=True)):
-        if wanted in (name, str(number)):
-            return column
-    some = ", ".join(players.names[:NAMES_SHOWN])
-    raise UserError(f"--follow {wanted}: there is no such agent; there are {len(players)}, such as {some}")
 
 
 if __name__ == "__main__":

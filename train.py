@@ -90,7 +90,7 @@ class Arguments(Mode, Preset):
 def parse(arguments: Sequence[str]) -> Arguments:
     """Read the command line over the settings file's values, and refuse what cannot work."""
     for option, value in STANDS_FOR.items():
-        arguments = _with_value(arguments, option, value)
+        arguments = command_line.with_value(arguments, option, value)
     choice, _ = tyro.cli(
         Preset,
         args=[each for each in arguments if each not in ("-h", "--help")],
@@ -109,14 +109,6 @@ def parse(arguments: Sequence[str]) -> Arguments:
         parsed = replace(parsed, settings=trial_settings(parsed.settings, parsed.trial))
     check_training(parsed.settings)
     return parsed
-
-
-def _with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
-    """Let an option stand alone, and mean this value; tyro knows only options that always or never take one."""
-    said: list[str] = []
-    for each, following in zip(arguments, [*arguments[1:], "--"], strict=True):
-        said += [each, value] if each.replace("_", "-") == option and following.startswith("-") else [each]
-    return said
 
 
 def _new_defaults(choice: Preset) -> Arguments:

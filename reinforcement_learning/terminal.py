@@ -10,8 +10,8 @@ from reinforcement_learning.progress import Progress as ProgressCallback
 
 
 @contextlib.contextmanager
-def counted_progress(description: str) -> Iterator[ProgressCallback]:
-    """Show how much of some counted work is done; yields a callback that takes (done, total).
+def counted_progress(description: str, unit: str) -> Iterator[ProgressCallback]:
+    """Show how much of some work is done, counted in a unit such as "maps"; yields a callback that takes (done, total).
 
     Nothing appears if the callback is never called, as when there is nothing to do.
     """
@@ -23,7 +23,7 @@ def counted_progress(description: str) -> Iterator[ProgressCallback]:
             nonlocal report
             if report is None:
                 console.print(f"{description}: {total:,}", highlight=False)
-                report = stack.enter_context(progress(description, description.split()[-1], console))
+                report = stack.enter_context(progress(description, unit, console))
             report(done, total)
 
         yield show

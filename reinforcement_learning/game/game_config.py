@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import nmmo.core.config as nc
+from nmmo.core.terrain import MapGenerator
 
 from reinforcement_learning.settings import EnvironmentSettings
 
@@ -19,11 +20,8 @@ class GameConfig(
     """All systems of the game but communication."""
 
 
-class FinishedMaps:
-    """Stands in for the game's own generator, which would make all maps anew where a single one is missing."""
-
-    def __init__(self, config: object):
-        pass
+class FinishedMaps(MapGenerator):
+    """Leaves maps to us: the game's own generator would make all of them anew where a single one is missing."""
 
     def generate_all_maps(self, seed: int | None = None) -> None:
         """Leave the maps as they are."""

@@ -61,7 +61,7 @@ def contests(asked: Evaluation) -> list[Contest]:
     device = pick_device(asked.device)
     trained = load_entrants(asked.folder, asked.names)
     check_tasks(asked.task, asked.env)
-    with counted_progress("generating maps") as progress:
+    with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(asked.env, progress, maps_of(asked.env, asked.seeds, asked.episodes))
     if asked.mode == "pve":
         alone = [admit_all([entrant], asked.env, asked.task, maps) for entrant in trained]

@@ -23,7 +23,7 @@ def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contes
     device, env = pick_device(settings.train.device), without_training_aids(settings.env)
     entrants = load_entrants(folder, () if name is None else (name,))
     check_tasks(settings.task, env)
-    with counted_progress("generating maps") as progress:
+    with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(env, progress, maps_of(env, [settings.train.seed], 1))
     admitted = (admit_all if name else admit_fitting)(entrants, env, settings.task, maps)
     for reason in admitted.left_out:

@@ -20,7 +20,9 @@ from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskS
 from reinforcement_learning.terminal import counted_progress
 from user_error import UserError
 
-ALL_CHECKPOINTS = "all"
+Checkpoint = int | Literal["all", "trained"]
+"""Agent-steps after which a policy is taken; or all that were kept, or the trained policy itself."""
+
 SMOKE_TEST_AGENT = "neurips23_start_kit"
 
 
@@ -31,7 +33,7 @@ class Subjects:
     Attributes:
         names: of the policies.
         share_world: whether all play in one world; otherwise each plays all agents of its own.
-        checkpoint: agent-steps after which policies are taken, `ALL_CHECKPOINTS`, or None for the trained ones.
+        checkpoint: which of each policy's checkpoints.
         untrained_twin: record a network with fresh weights beside each.
         shadow_steps: agent-steps of checkpoints to record beside each; None stands for all.
         curriculum: tasks that agents are given; None takes the policy's own.
@@ -44,7 +46,7 @@ class Subjects:
 
     names: tuple[str, ...]
     share_world: bool
-    checkpoint: int | Literal["all"] | None
+    checkpoint: Checkpoint
     untrained_twin: bool
     shadow_steps: tuple[int | None, ...]
     curriculum: str | None
@@ -70,7 +72,7 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         world = EnvironmentSettings(**{**together[0].info.environment, "maps_dir": subjects.maps_dir})
         env, task = without_training_aids(world), _tasks(subjects, together)
         check_tasks(task, env)
-        with counted_progress("generating maps") as progress:
+        with counted_progress("generating maps", "maps") as progress:
             maps = ensure_maps(env, progress, maps_of(env, [plan.seed], plan.episodes))
         found.append(Contest(tuple(together), env, task, maps, device))
     return found
@@ -113,10 +115,10 @@ def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
 
 def _load(subjects: Subjects, seed: int) -> list[Entrant]:
     """Load the policies, as they are or as they were in training."""
-    if subjects.checkpoint is None:
+    if subjects.checkpoint == "trained":
         paths = {name: [subjects.policies_dir / f"{name}{SUFFIX}"] for name in subjects.names}
     else:
-        steps = None if subjects.checkpoint == ALL_CHECKPOINTS else subjects.checkpoint
+        steps = subjects.checkpoint if isinstance(subjects.checkpoint, int) else None
         paths = {name: find_checkpoints(_checkpoint_folders(subjects, name), name, steps) for name in subjects.names}
     return [_watched(load_entrant(path), name, subjects, seed) for name, found in paths.items() for path in found]
 

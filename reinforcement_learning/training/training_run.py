@@ -63,9 +63,9 @@ def train_policy(run: TrainingRun) -> None:
     _check_services(run, processes)
     folder, state = _open_folder(run, processes)
     settings = run.settings
-    with counted_progress("generating maps") as progress:
+    with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(settings.env, progress)
-    tracker = WandbTracker(run.name, run.agent, settings, folder.path) if run.track else NoTracker()
+    tracker = WandbTracker(run.name, run.agent, settings, folder.folder) if run.track else NoTracker()
     with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
         checkpoint = train(run.name, run.agent, settings, maps, folder, tracker, view.reports, stop, state, processes)
         tracker.finish()
@@ -73,7 +73,7 @@ def train_policy(run: TrainingRun) -> None:
     if processes.leads:
         copy_checkpoint(checkpoint, policy_path)
     print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
-    print(f"metrics and checkpoints: {folder.path}")
+    print(f"metrics and checkpoints: {folder.folder}")
     processes.leave()
     stop.end_process()
 
@@ -85,7 +85,7 @@ def _check_services(run: TrainingRun, processes: Processes) -> None:
     if run.track:
         check_login(run.settings.wandb)
     connect_workers(run.settings.rollout)
-    with counted_progress("reading tasks with the language model") as progress:
+    with counted_progress("reading tasks with the language model", "tasks") as progress:
         offered_tasks(run.settings.task, run.settings.env, progress)
 
 
