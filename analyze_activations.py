@@ -8,6 +8,8 @@
 Figures, arrays, directions and summaries go to analysis_results/RUN/, a folder named after the settings.
 """
 
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -112,7 +114,7 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
         clustering.labels,
         found,
         stability,
-        subsample=settings.subsample,
+        subsample=settings.thinning,
         components=components,
         residualized=residualized,
     )

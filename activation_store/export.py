@@ -5,7 +5,7 @@ program understands. An export takes more room and is not read back; the dump st
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from activation_store.reader import read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import DumpMetadata
 from activation_store.selection import Selection, select
+from activation_store.subsample import ALL_RECORDS, Subsample
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def export(
     *,
     layers: Sequence[str] | None = None,
     leave_out: Iterable[str] = (),
-    subsample: int = 1,
+    subsample: Subsample = ALL_RECORDS,
 ) -> int:
     """Write records of a dump to one Parquet file that any program reads, and return how many there are.
 
@@ -49,7 +50,7 @@ def export(
         report: called with the share of the work done, from 0 to 1.
         layers: to export; all of them where None.
         leave_out: what not to export, of `tile`, `entity`, `inventory` and `tables` (all further tables).
-        subsample: keep the first record of each life and every `subsample`-th after it.
+        subsample: which records of each life to keep.
 
     Raises:
         UserError: the source is no whole dump, lacks a layer or holds no record; or the file exists already, does not
@@ -94,7 +95,7 @@ def export_schema(metadata: DumpMetadata, selection: Selection) -> "pa.Schema":
         "layers": selection.layers,
         "leave_out": sorted(selection.leave_out),
         "tables": selection.tables,
-        "subsample": selection.subsample,
+        "subsample": asdict(selection.subsample),
     }
     return pa.schema(
         fields, metadata={DUMP_KEY: orjson.dumps(metadata.to_json()), SELECTION_KEY: orjson.dumps(selected)}

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from argument_checks import did_you_mean
 from user_error import UserError
 
 ENCODER_OUTPUT = "encoder_output"
@@ -74,6 +75,7 @@ def check_layers(names: Iterable[str]) -> None:
             raise UserError(
                 f"there is no layer {name!r}; there are: {', '.join(_NAMES)}, and in a policy with several LSTM layers "
                 f"{LSTM_HIDDEN}_1 and {LSTM_CELL}_1 of the first, and so on up to the last, whose names have no number"
+                f"{did_you_mean(name, _NAMES)}"
             )
 
 

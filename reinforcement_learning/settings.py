@@ -116,8 +116,8 @@ class TaskSettings(_OneLineErrors):
     """Give every agent this one task of the curriculum: its number, its name, or a part that no other name has."""
     syllabus: Annotated[Syllabus, tyro.conf.arg(aliases=["--syllabus"])] = "none"
     """How often each task is drawn as training goes on. none: by the curriculum's fixed weights; the others are
-    algorithms of the library Syllabus: all tasks alike, those whose success changes, or those whose value is hard to
-    foretell."""
+    algorithms of the library Syllabus: all tasks alike, those whose success changes (learning_progress, which is also
+    what the option alone means), or those whose value is hard to foretell."""
     encoder: Literal["structural", "language-model"] = "structural"
     """What turns a task into numbers: its structure, which needs no download, or a language model that reads it."""
     language_model: str = "Qwen/Qwen2.5-Coder-0.5B"

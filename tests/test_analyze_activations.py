@@ -13,6 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 import analyze_activations
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, RECORDS_FILE
+from activation_store.subsample import Subsample
 from tests.command import assert_refused
 from tests.command import run as run_script
 from tests.planted import FIGHTING, Planted, planted_dump, write_planted
@@ -91,7 +92,8 @@ def test_everything_promised_is_in_the_run_folder(run: Path) -> None:
 
 
 def test_labels_name_their_records_and_find_the_planted_behaviours(run: Path, dump: Path, planted: Planted) -> None:
-    kept = read_dump(dump, subsample=SUBSAMPLE)
+    kept = read_dump(dump, subsample=Subsample(SUBSAMPLE, skip_first=1, seed=42))
+    assert set(range(1, 2 * SUBSAMPLE)) <= set(kept.tick.tolist()) and 0 not in kept.tick  # no life's first tick
     with np.load(run / "cluster_labels.npz", allow_pickle=False) as labels:
         for name in ("env_id", "agent_id", "episode", "step", "tick"):
             np.testing.assert_array_equal(labels[name], getattr(kept, name))
@@ -117,6 +119,8 @@ def test_summary_tells_the_planted_story(run: Path, summary: dict, planted: Plan
     assert "is_attacking more often" in fighters[0]["description"]
     assert len(summary["stability"]["over_seeds"]) == 3 and min(summary["stability"]["over_seeds"]) > 0.8
     text = (run / "summary.txt").read_text()
+    kept = f"one in {SUBSAMPLE} of each life, from a random tick on after its first tick"
+    assert kept in " ".join(text.split()) and (summary["subsample"], summary["skip_first"]) == (SUBSAMPLE, 1)
     assert text.startswith("Verdict") and "Noise:" in text and "is_attacking" in text and "nan" not in text
 
 
@@ -161,7 +165,7 @@ def test_every_view_at_once(whole: Path) -> None:
 
 
 def test_clusters_of_principal_components_are_the_planted_ones(whole: Path, dump: Path, planted: Planted) -> None:
-    kept = read_dump(dump, subsample=SUBSAMPLE)
+    kept = read_dump(dump, subsample=Subsample(SUBSAMPLE, skip_first=1, seed=42))
     behaviour = {(s, e): b for s, e, b in zip(*planted_places(planted), strict=True)}
     with np.load(whole / "cluster_labels.npz") as labels:
         truth = [behaviour[s, e] for s, e in zip(labels["step"], labels["env_id"], strict=True)]

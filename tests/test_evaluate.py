@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,7 @@ import pytest
 
 from activation_store.files import locked_folder
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run, start
 from tests.tiny_policies import save_policies, world_options
@@ -157,8 +159,9 @@ def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Pa
         ((policies, "pvp", "-p", "kit,nobody"), ("nobody", "kit, take, yao")),
         ((policies, "pvp", "-p", "kit"), ("at least two policies",)),
         ((policies, "pvp", "-p", "kit,yao,kit"), ("'kit' is named twice",)),
-        ((policies, "pvp", "-r", 0), ("--repeats 0",)),
-        ((policies, "pvp", "-n", 0), ("--episodes 0",)),
+        ((policies, "pvp", "-r", 0), ("--repeats is 0",)),
+        ((policies, "pvp", "-n", 0), ("--episodes is 0",)),
+        ((policies, "pvp", "-p", "kit,taek"), ("there is no policy 'taek'", "did you mean take?")),
         ((policies, "pvp", "-t", "NOTHING"), ("NOTHING",)),
         ((policies, "pvp", "--untrained", "nobody"), ("nobody",)),
         ((policies, "pvp", "--env.map-size", 64), ("kit", "map_side", "64", "96")),
@@ -169,6 +172,35 @@ def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Pa
     (policies / "yao.safetensors").write_bytes((policies / "yao.safetensors").read_bytes()[:-100])
     assert_refused(run("evaluate.py", policies, "pvp", *world), "yao.safetensors")
     assert not list(policies.glob("*eval*"))
+
+
+def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
+    policies: Path, misfits: Path, world: list[object]
+) -> None:
+    for path in misfits.glob("*.safetensors"):
+        shutil.copy(path, policies)
+    done = run("evaluate.py", policies, "pvp", "-n", 1, *world)
+    assert done.returncode == 0, done.stderr
+    assert [line[: line.index(" was")] for line in done.stderr.splitlines() if " was trained in a world" in line] == [
+        "left out: the policy debug"
+    ]
+    assert "left out: kit and other_tasks were trained on different encodings of tasks" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert list(results(policies)) == ["kit", "take", "yao"]
+    assert_refused(run("evaluate.py", policies, "pvp", "-p", "kit,debug", *world), "the policy debug", "map_side")
+    assert_refused(run("evaluate.py", policies, "pvp", "-p", "kit,other_tasks", *world), "other_tasks", "encodings")
+    assert_refused(run("evaluate.py", policies, "pve", "-p", "debug", *world), "the policy debug", "map_side")
+
+
+@pytest.fixture(scope="module")
+def misfits(tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings) -> Path:
+    """A policy that was trained on larger maps, and one that was told its tasks in another way."""
+    folder, agents = tmp_path_factory.mktemp("misfits"), {"debug": ("neurips23_start_kit", 1)}
+    larger = replace(small_world, map_size=40)
+    save_policies(folder, larger, task, ensure_maps(larger, numbers=()), agents)
+    agents = {"other_tasks": agents["debug"]}
+    save_policies(folder, small_world, replace(task, embedding_size=24), ensure_maps(small_world, numbers=()), agents)
+    return folder
 
 
 def test_two_evaluations_do_not_write_to_one_folder(policies: Path, world: list[object]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, run, start
+from tests.command import assert_refused, run, run_on_terminal, start
 from user_error import UserError
 
 WORLD = (
@@ -50,7 +50,7 @@ def test_dump_says_what_it_holds(folder: Path) -> None:
     assert len(metadata.episodes) == 2 and metadata.records == len(records) > 200
     lives = set(zip(records.env_id.tolist(), records.agent_id.tolist(), records.episode.tolist(), strict=True))
     assert metadata.lives == len(lives) == 32
-    # Training ends episodes early and makes some agents hardy; what is studied is the game as it is.
+    # Training ends episodes early and lets some agents starve more slowly; what is studied is the plain game.
     assert metadata.environment["early_stop_agents"] == 0 and metadata.environment["resilient_population"] == 0
 
 
@@ -150,6 +150,23 @@ def test_list_shows_policies_and_what_is_wrong_with_them(folder: Path) -> None:
     assert "broken" in result.stdout and "pickle" in result.stdout
 
 
+def test_list_shows_whole_names_in_a_narrow_terminal(folder: Path, tmp_path: Path) -> None:
+    name = "a_policy_whose_name_is_longer_than_the_terminal_is_wide"
+    shutil.copy(folder / "policies" / "tiny.safetensors", tmp_path / f"{name}.safetensors")
+    code, sent = run_on_terminal(40, "extract_activations.py", "--list", "--policies-dir", tmp_path)
+    assert code == 0 and name in sent and "1,0" in sent
+
+
+def test_one_episode_needs_one_map(folder: Path, tmp_path: Path) -> None:
+    done = run(
+        "extract_activations.py", "pve", "-p", "tiny", "-n", 1, "--max-steps", 2, "-o", tmp_path / "dumps",
+        "--policies-dir", folder / "policies", "--maps-dir", tmp_path / "maps",
+    )  # fmt: skip
+    assert done.returncode == 0 and "generating maps: 1" in done.stdout, done.stderr
+    (played,) = read_metadata(tmp_path / "dumps" / "tiny").episodes
+    assert [path.parent.name for path in tmp_path.glob("maps/*/*/map.npy")] == [f"map{played['map']}"]
+
+
 def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
     result = run("extract_activations.py", "--smoke-test", "--policies-dir", tmp_path / "none")
     assert result.returncode == 0, result.stderr
@@ -167,9 +184,11 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "tiny", "--workers", "2", "--num-envs", "8"), ("--num-envs and --workers",)),
         (("pve", "-p", "tiny", "--fields", "Smell"), ("no field 'Smell'", "Market")),
         (("pve", "-p", "tiny", "--checkpoint", "7"), ("no such checkpoint of tiny", "1,")),
-        (("pve", "-p", "tiny", "--checkpoint", "last"), ("--checkpoint last", "all")),
+        (("pve", "-p", "tiny", "--checkpoint", "last"), ("--checkpoint is last", "all")),
         (("pve", "-p", "tiny", "--layers", "attention"), ("no layer 'attention'", "lstm_cell")),
-        (("pve", "-p", "tiny", "-n", "0"), ("--episodes 0",)),
+        (("pve", "-p", "tiny", "--layers", "lstm_hiden"), ("did you mean lstm_hidden?",)),
+        (("pve", "-p", "tiny_200M"), ("no policy 'tiny_200M'", "did you mean tiny?")),
+        (("pve", "-p", "tiny", "-n", "0"), ("--episodes is 0",)),
         (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
         (("pve", "-p", "tiny"), ("already holds a dump", "activation_data/tiny")),
     ],
@@ -208,7 +227,7 @@ def test_networks_that_watch_are_recorded(folder: Path) -> None:
     }
     assert set(metadata.layers) == {"action_decoder"} | expected
     assert_refused(
-        extract(folder, "pve", "-p", "tiny", "--shadow-networks", "few"), "--shadow-networks few must be numbers"
+        extract(folder, "pve", "-p", "tiny", "--shadow-networks", "few"), "--shadow-networks is few: allowed is numbers"
     )
     assert_refused(
         extract(folder, "pve", "-p", "tiny", "--shadow-networks", "17"), "no such checkpoint of tiny", "there are"

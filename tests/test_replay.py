@@ -2,6 +2,7 @@
 
 import json
 import lzma
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from nmmo.render.replay_helper import FileReplayHelper
 
 from activation_store.reader import read_dump
 from analysis.replays.file import read_replay
+from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import load_entrants, shared_tasks
 from reinforcement_learning.play.policy_pool import seats
@@ -109,6 +111,23 @@ def test_one_policy_plays_alone(policies: Path, small_world: EnvironmentSettings
     packets = content(policies / "seed_1_take.replay.lzma")["packets"]
     assert len(packets) == 4
     assert all(player["base"]["name"].startswith("take_") for player in packets[0]["player"].values())
+
+
+def test_a_policy_of_another_world_is_left_out_unless_it_is_named(
+    policies: Path, small_world: EnvironmentSettings, task: TaskSettings
+) -> None:
+    larger = replace(small_world, map_size=40)
+    save_policies(policies, larger, task, ensure_maps(larger, numbers=()), {"debug": ("neurips23_start_kit", 1)})
+    options = ("train.py", "--debug", "-m", "replay", "-p", policies, "--train.seed", 8, *world_options(small_world))
+    done = run(*options)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("left out: the policy debug was trained in a world whose map_side is 72, not 64 as here")
+    players = content(policies / "seed_8.replay.lzma")["packets"][0]["player"].values()
+    assert {player["base"]["name"].split("_")[0] for player in players} == {"kit", "take", "yao"}
+    assert_refused(run(*options, "-n", "debug"), "the policy debug", "map_side")
+    assert_refused(run(*options, "-n", "debgu"), "did you mean debug?")
+    (policies / "debug.safetensors").unlink()
 
 
 def test_bad_input_is_one_line(policies: Path, small_world: EnvironmentSettings, tmp_path: Path) -> None:

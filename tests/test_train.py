@@ -270,3 +270,8 @@ def test_help_shows_every_default() -> None:
     assert result.returncode == 0
     for text in ("--train.learning-rate", "0.00015", "--env.num-agents", "128", "-a STR", "--no-track"):
         assert text in result.stdout
+    # Where a flag is on by default, both of its forms stand beside the text, which so cannot say the opposite.
+    for flag in ("track", "recurrence", "train.anneal-learning-rate", "train.normalize-advantage"):
+        section, _, name = flag.rpartition(".")
+        off = f"--{section}.no-{name}" if section else f"--no-{name}"
+        assert f"--{flag}, {off}" in result.stdout

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import train_probes
 from activation_store.directions import Source, read_directions
 from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
+from representation.probes.probe_run import check_dumps, wanted_of
+from representation.probes.settings import ProbeSettings
 from tests.command import assert_refused, run
 from tests.recorded_probes import LAYERS, record_for_probes
 from user_error import UserError
@@ -127,8 +128,8 @@ def test_bad_input_is_one_line_and_leaves_nothing(dumps: list[Path], tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
-def arguments(*dumps: Path, **changes: object) -> train_probes.Arguments:
-    return train_probes.Arguments(dumps=dumps, **changes)  # type: ignore[arg-type]
+def arguments(*dumps: Path, **changes: object) -> ProbeSettings:
+    return ProbeSettings(dumps=dumps, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -136,33 +137,35 @@ def arguments(*dumps: Path, **changes: object) -> train_probes.Arguments:
     [
         ({"history": 1}, "--history is 1: allowed is 2 to 32"),
         ({"subsample": 0}, "--subsample is 0"),
+        ({"skip_first": -1}, "--skip-first is -1"),
+        ({"seed": 2**32}, "--seed is 4294967296"),
         ({"resamples": 10}, "--resamples is 10"),
     ],
 )
 def test_values_are_checked(dumps: list[Path], changes: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        train_probes.check_values(arguments(dumps[0], **changes))
+        arguments(dumps[0], **changes).check()
 
 
 def test_dumps_are_checked(dumps: list[Path], small_world, task, maps, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="two dumps are called"):
-        train_probes.check_values(arguments(dumps[0], dumps[0]))
+        arguments(dumps[0], dumps[0]).check()
     metadata = {dumps[0].name: read_metadata(dumps[0])}
     with pytest.raises(UserError, match="--emergence needs checkpoints after different numbers"):
-        train_probes.check_dumps(arguments(dumps[0], emergence=True), metadata)
+        check_dumps(arguments(dumps[0], emergence=True), metadata)
     short = record_for_probes(tmp_path / "short", small_world, task, maps, episodes=2)
     with pytest.raises(UserError, match="short holds 2 episodes: probes are fitted, tuned and tested"):
-        train_probes.check_dumps(arguments(short), {"short": read_metadata(short)})
+        check_dumps(arguments(short), {"short": read_metadata(short)})
 
 
 def test_what_a_dump_lacks_is_told(dumps: list[Path]) -> None:
     metadata = read_metadata(dumps[0])
     del metadata.layers["untrained_lstm_cell"]
-    assert "untrained" not in {each.name for each in train_probes.wanted_of(arguments(*dumps), metadata).inputs}
+    assert "untrained" not in {each.name for each in wanted_of(arguments(*dumps), metadata).inputs}
     with pytest.raises(UserError, match="lacks layers untrained_lstm_hidden, untrained_lstm_cell"):
-        train_probes.wanted_of(arguments(*dumps, inputs="lstm_hidden,untrained"), metadata)
+        wanted_of(arguments(*dumps, inputs="lstm_hidden,untrained"), metadata)
     with pytest.raises(UserError, match="holds none of lstm_hidden, lstm_cell, action_decoder"):
-        train_probes.wanted_of(arguments(*dumps, inputs="observation"), metadata)
+        wanted_of(arguments(*dumps, inputs="observation"), metadata)
     with pytest.raises(UserError, match="--given remembered_water_rows: it does not apply to every record"):
-        train_probes.wanted_of(arguments(*dumps, given="remembered_water_rows"), metadata)
+        wanted_of(arguments(*dumps, given="remembered_water_rows"), metadata)
     assert np.isfinite(metadata.steps_trained)

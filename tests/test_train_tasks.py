@@ -40,6 +40,7 @@ def test_tasks_are_listed_plainly_into_a_pipe(tmp_path: Path) -> None:
         (("-t", "nonsense"), ("no tasks of the curriculum contain 'nonsense'", "Task_TickGE_(num_tick:50)")),
         (("-c", "evaluation", "--task", "63"), ("no task number 63",)),
         (("-t", "0", "--syllabus", "learning_progress"), ("nothing to choose from",)),
+        (("-t", "0", "--syllabus"), ("nothing to choose from",)),
         (
             ("--task.encoder", "language-model", "--task.language-model", "./nowhere"),
             ("the language model './nowhere' cannot be loaded",),

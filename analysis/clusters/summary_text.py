@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+from activation_store.subsample import Subsample
 from analysis.clusters.summary import (
     SAME_CLUSTER,
     UNDEFINED,
@@ -63,7 +64,7 @@ def _overview(summary: Summary) -> list[str]:
     validity = summary.validity
     return [
         f"Policy {summary.policy} (agent {summary.agent}), layer {summary.layer}",
-        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_thinned(summary.subsample)}), "
+        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_kept(summary)}), "
         f"{summary.episodes:,} episodes, {summary.lives:,} lives, {summary.agents:,} agent ids",
         f"Principal components that explain the activations' variance: {components}",
         f"Clusters: {len(summary.clusters):,}, covering {share_text(summary.coverage)} of the records kept "
@@ -78,8 +79,8 @@ def _overview(summary: Summary) -> list[str]:
     ]
 
 
-def _thinned(subsample: int) -> str:
-    return "all of each life" if subsample == 1 else f"one in {subsample} of each life"
+def _kept(summary: Summary) -> str:
+    return Subsample(summary.subsample, summary.skip_first).in_words()
 
 
 def _agreements(summary: Summary) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from activation_store.lives import life_keys, places_of
 from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, DumpMetadata, Records
+from activation_store.subsample import Subsample
 from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
@@ -68,7 +69,7 @@ class Wanted:
         targets: to compute.
         given: variables to hold against the memory.
         history: observations in the input `history`, the present one among them, from 1.
-        subsample: keep the first record of each life and every so many-th after it.
+        subsample: which records of each life to keep.
         networks: further layers to keep.
     """
 
@@ -76,7 +77,7 @@ class Wanted:
     targets: tuple[Target, ...]
     given: tuple[Target, ...]
     history: int
-    subsample: int
+    subsample: Subsample
     networks: tuple[str, ...] = ()
 
 
@@ -92,7 +93,7 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
     for records in _episodes(folder, metadata, wanted, progress):
         seen = Observed(records, metadata)
         check_unbroken(seen, [feature for feature in EXTENDED_FEATURES if feature.over_time][:1])
-        kept = _thinned(seen.lives, wanted.subsample)
+        kept = _thinned(seen, wanted.subsample)
         parts.append({name: values[kept] for name, values in _computed(seen, wanted).items()})
         identities.append(life_keys(places_of(records))[kept])
         maps.append(records.columns.get("map", np.full(len(records), _UNKNOWN_MAP))[kept])
@@ -172,10 +173,12 @@ def _computed(seen: Observed, wanted: Wanted) -> dict[str, np.ndarray]:
     return columns
 
 
-def _thinned(lives: Lives, subsample: int) -> np.ndarray:
+def _thinned(seen: Observed, subsample: Subsample) -> np.ndarray:
     """Return the records kept, in order of lives and ticks, (kept,) int64."""
+    lives = seen.lives
     rank = np.arange(len(lives.order)) - np.repeat(lives.starts, lives.lengths)
-    return lives.order[rank % subsample == 0]
+    keys = np.stack([getattr(seen.records, name)[lives.order[lives.starts]] for name in LIFE_KEY], axis=1)
+    return lives.order[subsample.keep(rank, np.repeat(subsample.first_kept(keys), lives.lengths))]
 
 
 def _only(values: np.ndarray, varies: np.ndarray) -> np.ndarray:
