@@ -1,7 +1,8 @@
 """Analysis runs with planted clusters: made by the stage itself, with a planted plane in place of UMAP and HDBSCAN.
 
 What UMAP and HDBSCAN find differs from processor to processor. Tests of what is made from runs need clusters, noise
-and a plane that are the same everywhere; whether the stage finds planted clusters is tests/test_analyze_activations.py's.
+and a plane that are the same everywhere. tests/test_analyze_activations.py holds UMAP and HDBSCAN themselves to planted
+behaviours.
 """
 
 from pathlib import Path

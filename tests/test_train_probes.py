@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 import train_probes
 from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run, run_here
 from tests.recorded_probes import LAYERS, record_for_probes
 from user_error import UserError
 
@@ -120,7 +120,7 @@ def test_similarity_is_of_networks_on_one_stream(results: Path) -> None:
 def test_bad_input_is_one_line_and_leaves_nothing(dumps: list[Path], tmp_path: Path) -> None:
     out = ("--output-dir", tmp_path / "out")
     assert_refused(
-        run("train_probes.py", dumps[0], "--targets", "self_foot", *out), "no target 'self_foot'", "self_food"
+        run_here("train_probes.py", dumps[0], "--targets", "self_foot", *out), "no target 'self_foot'", "self_food"
     )
     assert_refused(run("train_probes.py", tmp_path / "none", *out), "does not exist")
     assert not (tmp_path / "out").exists()
