@@ -1,5 +1,6 @@
 # make demo   train briefly, extract, analyse: the whole pipeline on the real game, a few minutes
-# make test   all tests, on all cores
+# make test   the tests, on all cores, but for the slow ones
+# make test-slow  the slow tests: runs of several processes that take minutes
 # make lint   ruff and mypy
 # make setup  only what the others need: uv if it is not on PATH, and the project's environment in .venv/
 # make browser  Chromium for tests of pages, where it is missing and can be installed; without it they are skipped
@@ -7,7 +8,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint browser clean
+.PHONY: setup demo test test-slow lint browser clean
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run.
@@ -44,7 +45,10 @@ demo: setup
 		--hdbscan-min-cluster 60 --output-dir $(DEMO)/analysis_results
 
 test: setup
-	$(RUN) -m pytest -n auto --dist worksteal
+	$(RUN) -m pytest -n auto --dist worksteal -m "not slow"
+
+test-slow: setup
+	$(RUN) -m pytest -n auto --dist worksteal -m slow
 
 lint: setup
 	$(RUN) -m ruff check .
