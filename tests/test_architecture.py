@@ -23,11 +23,6 @@ SCRIPTS_IN_ROOMS = {
     "activation_store/__main__.py": {"command_line"},
 }
 """A stage script that lives in its room may do what scripts do, and so import what stands beside them."""
-ROOMS = {
-    "analysis/proc_eval_result.py": {"command_line"},
-    "activation_store/__main__.py": {"command_line"},
-}
-"""A stage script that lives in its room may do what scripts do, and so import what stands beside them."""
 MAY_TRAIN = {f"representation/probes/{name}.py": {"torch"} for name in ("mlp", "logistic", "logistic_solver")}
 """Probes are networks of their own; whoever imports this file does so only where one is trained."""
 ROOMS = set(MAY_IMPORT)
