@@ -1,6 +1,7 @@
 # make demo   the whole pipeline on the real game in a few minutes: train briefly, then record, analyse and draw a
 #             shipped policy; ends with the pages to open
-# make test   all tests, on all cores
+# make test   the tests, on all cores, except the slow ones
+# make test-slow  the slow tests: runs of several processes that take minutes
 # make lint   ruff and mypy
 # make setup  what the demo and all scripts need: uv if it is not on PATH, and the project's environment in .venv/
 # make setup-all  the optional parts (Ray, language models) and the tools of tests and lint as well
@@ -9,7 +10,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup setup-all demo test lint browser clean
+.PHONY: setup setup-all demo test test-slow lint browser clean
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run.
@@ -74,7 +75,10 @@ demo: setup
 	@echo "  replay    $$(echo $(DEMO)/replay/*.html)"
 
 test: setup-all
-	$(RUN) -m pytest -n auto --dist worksteal
+	$(RUN) -m pytest -n auto --dist worksteal -m "not slow"
+
+test-slow: setup-all
+	$(RUN) -m pytest -n auto --dist worksteal -m slow
 
 lint: setup-all
 	$(RUN) -m ruff check .

@@ -20,7 +20,7 @@ from analysis.replays.frames import STRIP
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
 from tests.browser import damaged
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run, run_here
 from tests.recorded import POLICIES, Recording
 
 STRIDE = 2
@@ -284,7 +284,7 @@ def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> Non
 
 
 def test_without_clusters_there_is_no_such_switch(browser, recording: Recording, tmp_path: Path) -> None:
-    done = run("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
+    done = run_here("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
     assert done.returncode == 0, done.stderr
     page = browser.new_page()
     page.goto((tmp_path / "plain.html").as_uri())
@@ -299,7 +299,7 @@ def nearest(pixels: np.ndarray, colour: str) -> int:
 
 
 def film(recording: Recording, path: Path, *options: object) -> np.ndarray:
-    done = run("render_replay.py", recording.replay, "-o", path, *options)
+    done = (run if path.suffix == ".mp4" else run_here)("render_replay.py", recording.replay, "-o", path, *options)
     assert done.returncode == 0, done.stderr
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     return np.stack(list(imageio.imiter(path, plugin="FFMPEG" if path.suffix == ".mp4" else "pillow")))[..., :3]
@@ -376,11 +376,13 @@ def test_films_are_coloured_by_cluster_too(
 def test_bad_options_are_refused(recording: Recording, tmp_path: Path, options: tuple[str, ...], parts: tuple) -> None:
     copy = tmp_path / "episode.replay.lzma"
     shutil.copy(recording.replay, copy)
-    assert_refused(run("render_replay.py", copy, *options), *parts)
+    assert_refused(run_here("render_replay.py", copy, *options), *parts)
     assert [each.name for each in tmp_path.iterdir()] == [copy.name]
 
 
 def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
     (tmp_path / "foreign.replay.lzma").write_text("hello")
     assert_refused(run("render_replay.py", tmp_path / "foreign.replay.lzma"), "foreign.replay.lzma")
-    assert_refused(run("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "No such file")
+    assert_refused(
+        run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "No such file"
+    )

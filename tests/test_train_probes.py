@@ -12,8 +12,9 @@ from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
 from representation.probes.probe_run import check_dumps, wanted_of
 from representation.probes.settings import ProbeSettings
-from tests.command import assert_refused, run
-from tests.recorded_probes import LAYERS, record_for_probes
+from tests.command import assert_refused, run, run_here
+from tests.recorded_probes import LAYERS, record_for_probes, shared_probe_dump
+from tests.shared import shared_folder
 from user_error import UserError
 
 STEPS = (0, 5000)
@@ -23,21 +24,22 @@ MEMORIES = ("lstm_hidden", "lstm_cell", "action_decoder")
 
 @pytest.fixture(scope="module")
 def dumps(small_world, task, maps, tmp_path_factory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("dumps")
-    return [record_for_probes(folder / f"tiny_{n:010d}", small_world, task, maps, steps=n) for n in STEPS]
+    return [shared_probe_dump(tmp_path_factory, small_world, task, maps, steps) for steps in STEPS]
 
 
 @pytest.fixture(scope="module")
 def results(dumps: list[Path], tmp_path_factory) -> Path:
-    output = tmp_path_factory.mktemp("results")
-    done = run(
-        "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--resamples", 200,
-        "--output-dir", output,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "targets have an advantage at a false discovery rate of 5%" in done.stdout
-    (folder,) = output.iterdir()
-    assert str(folder) in done.stdout.replace("\n", "")
+    def train_probes(output: Path) -> None:
+        done = run(
+            "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--resamples", 200,
+            "--output-dir", output,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "targets have an advantage at a false discovery rate of 5%" in done.stdout
+        (folder,) = output.iterdir()
+        assert str(folder) in done.stdout.replace("\n", "")
+
+    (folder,) = shared_folder(tmp_path_factory, "trained_probes", train_probes).iterdir()
     return folder
 
 
@@ -122,7 +124,7 @@ def test_similarity_is_of_networks_on_one_stream(results: Path) -> None:
 def test_bad_input_is_one_line_and_leaves_nothing(dumps: list[Path], tmp_path: Path) -> None:
     out = ("--output-dir", tmp_path / "out")
     assert_refused(
-        run("train_probes.py", dumps[0], "--targets", "self_foot", *out), "no target 'self_foot'", "self_food"
+        run_here("train_probes.py", dumps[0], "--targets", "self_foot", *out), "no target 'self_foot'", "self_food"
     )
     assert_refused(run("train_probes.py", tmp_path / "none", *out), "does not exist")
     assert not (tmp_path / "out").exists()

@@ -110,7 +110,7 @@ def first_update(
 def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
     """The folder in which two processes have run `one_of_several.py`."""
     folder = tmp_path_factory.mktemp("together")
-    script = ROOT / "tests" / "reinforcement_learning" / "training" / "one_of_several.py"
+    script = Path(__file__).with_name("one_of_several.py")
     result = subprocess.run(
         [*TORCHRUN, script, folder, maps.parent],
         cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
@@ -197,6 +197,7 @@ def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psuti
     return leader, other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", ["all", "one"])
 def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: Path, told: str) -> None:
     without_a_name = (*folders(tmp_path), "--env.maps-dir", maps.parent)  # both must choose the same
@@ -216,6 +217,7 @@ def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: P
     assert output.count("stopped early") == 1 and output.count(" agent-steps ") == len(lines), output
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_takes_the_others_along(tmp_path: Path, maps: Path) -> None:
     with start_train("-n", "bereft", *folders(tmp_path), "--env.maps-dir", maps.parent) as process:
         output = until_first_update(process)

@@ -139,6 +139,16 @@ def drop_episode_weights(state: TrainingState) -> TrainingState:
     return replace(state, worlds=[replace(world, task_weights=None) for world in state.worlds])
 
 
+@pytest.fixture(scope="module")
+def automatic(play, settings: Settings, tmp_path_factory: pytest.TempPathFactory):
+    """Settings with an automatic curriculum, weights of a run that was not stopped, and the folder of one that was."""
+    task = TaskSettings(curriculum="evaluation", syllabus="prioritized_level_replay", embedding_size=64)
+    settings, folder = replace(settings, task=task), tmp_path_factory.mktemp("automatic")
+    straight = play(folder / "straight", StopAfter(-1), settings=settings)
+    play(folder / "stopped", StopAfter(UPDATES_BEFORE), settings=settings)
+    return settings, straight, folder / "stopped"
+
+
 @pytest.mark.parametrize(
     ("same", "change"),
     [
@@ -147,14 +157,12 @@ def drop_episode_weights(state: TrainingState) -> TrainingState:
         (False, drop_episode_weights),
     ],
 )
-def test_an_automatic_curriculum_goes_on_too(play, settings: Settings, tmp_path: Path, same: bool, change) -> None:
+def test_an_automatic_curriculum_goes_on_too(play, automatic, tmp_path: Path, same: bool, change) -> None:
     """Rewards differ with the tasks drawn, so weights tell whether the curriculum went on."""
-    task = TaskSettings(curriculum="evaluation", syllabus="prioritized_level_replay", embedding_size=64)
-    automatic = replace(settings, task=task)
-    straight = play(tmp_path / "straight", StopAfter(-1), settings=automatic)
-    play(tmp_path / "stopped", StopAfter(UPDATES_BEFORE), settings=automatic)
-    state = change(TrainingState.load(tmp_path / "stopped" / "training_state.safetensors"))
-    assert equal(play(tmp_path / "on", StopAfter(-1), state, automatic), straight) == same
+    settings, straight, stopped = automatic
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    state = change(TrainingState.load(folder / "training_state.safetensors"))
+    assert equal(play(folder, StopAfter(-1), state, settings), straight) == same
 
 
 def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from representation.probes.inputs import inputs_named, recorded
 from representation.probes.observation import as_seen, digest, in_one_observation, last_observations, whole_view
 from representation.probes.targets import targets_named
 from tests.planted import planted_dump, write_planted
-from tests.recorded_probes import record_for_probes
+from tests.recorded_probes import shared_probe_dump
 from user_error import UserError
 
 TARGETS = targets_named(
@@ -31,7 +31,7 @@ NAMES = [target.name for target in TARGETS]
 
 @pytest.fixture(scope="module")
 def dump(small_world, task, maps, tmp_path_factory) -> Path:
-    return record_for_probes(tmp_path_factory.mktemp("probes") / "dump", small_world, task, maps)
+    return shared_probe_dump(tmp_path_factory, small_world, task, maps)
 
 
 @pytest.fixture(scope="module")
