@@ -181,7 +181,9 @@ def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
     assert len(done.stderr.splitlines()) == 2
     assert list(results(policies)) == ["kit", "take", "yao"]
     assert_refused(run_here("evaluate.py", policies, "pvp", "-p", "kit,debug", *world), "the policy debug", "map_side")
-    assert_refused(run_here("evaluate.py", policies, "pvp", "-p", "kit,other_tasks", *world), "other_tasks", "encodings")
+    assert_refused(
+        run_here("evaluate.py", policies, "pvp", "-p", "kit,other_tasks", *world), "other_tasks", "encodings"
+    )
     assert_refused(run_here("evaluate.py", policies, "pve", "-p", "debug", *world), "the policy debug", "map_side")
 
 
