@@ -66,14 +66,20 @@ def run_with_layers(
         layers: names of `activation_store.layers`; all that the policy has unless asked otherwise.
 
     Returns:
-        Distribution over actions, value (B,), memory after the tick, and layer name -> (B, units), through which
-        gradients flow.
+        Distribution over actions, value (B,), memory after the tick, and layer name -> (B, units). All that a layer
+        influences can be differentiated by it.
 
     Raises:
         UserError: the policy has no layer of that name.
     """
     found: Captured = {}
-    with policy.hooked({layer: functools.partial(found.__setitem__, layer) for layer in layer_units(policy, layers)}):
+
+    def keep(layer: str, tensor: torch.Tensor) -> torch.Tensor:
+        # A tensor of its own, from which the rest of the tick is computed: nn.LSTM's states have no way to its output.
+        found[layer] = tensor.view_as(tensor)
+        return found[layer]
+
+    with policy.hooked({layer: functools.partial(keep, layer) for layer in layer_units(policy, layers)}):
         return *policy(observation, memory), found
 
 
