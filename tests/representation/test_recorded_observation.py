@@ -48,10 +48,11 @@ class Played:
 @pytest.fixture(scope="module", params=[MASKED, TWO_LAYERS])
 def played(request, small_world, task, maps, tmp_path_factory) -> Played:
     """Two episodes of a policy that is shown little of itself, or of one that sees all and has two layers of LSTM."""
-    env, agent = replace(small_world, num_npcs=64), "yaofeng"
+    env, agent, layers = replace(small_world, num_npcs=64), "yaofeng", 2
     if request.param == MASKED:
-        env, agent = replace(env, mask_intrinsics="strict", relative_position=True), "neurips23_start_kit"
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16))
+        env = replace(env, mask_intrinsics="strict", relative_position=True)
+        agent, layers = "neurips23_start_kit", 1
+    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=layers))
     entrant = untrained_entrant(agent, settings, maps, seed=2)
     contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
     plan = Plan(2, None, 3, LAYERS, tuple(FIELDS.split(",")), format="parquet")
@@ -104,7 +105,7 @@ def test_what_was_withheld_is_withheld_again(played: Played) -> None:
 @torch.no_grad()
 def test_lives_played_again_tick_by_tick_leave_the_same_activations(played: Played) -> None:
     policy, count = played.policy, 0
-    for batch in lives(played.dump, batch=8, seed=1):
+    for batch in lives(played.dump, batch=16, seed=1):
         observation, state = again(played, batch.records), policy.initial_state(len(batch))
         place = batch.padded(np.arange(len(batch.records)))
         with capture(policy, ["encoder_output"]) as captured:
@@ -135,10 +136,9 @@ def test_lives_played_again_as_segments_choose_the_same(played: Played) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("played", [MASKED], indirect=True)
 def test_windows_start_from_the_memory_before_them(played: Played) -> None:
     policy, inside = played.policy, 0
-    if policy.layers > 1:
-        pytest.skip("a dump holds the last layer of an LSTM only")
     for batch in windows(played.dump, 5, stride=3, batch=32, seed=0):
         state = LSTMState(*(memory(batch, layer) for layer in ("lstm_hidden", "lstm_cell")))
         with capture(policy, ["action_decoder"]) as captured:
