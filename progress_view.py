@@ -1,6 +1,7 @@
 """How far long work is: a live bar on a terminal, a plain line every half minute elsewhere."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 LINE_EVERY = 30.0
 """Seconds from one plain line to the next."""
+
+_LOOK_EVERY = 1.0
 
 SHARE = ""
 """The unit of work of which only the share done is known, from 0 to 1."""
@@ -44,23 +47,35 @@ class ProgressLines:
         self._unit = unit
         self._write = write
         self._clock = clock
-        self._last_line = clock()
+        self._start = self._last_line = clock()
         self._first: tuple[float, float] | None = None  # when, and how much was done then
+        self._latest: tuple[float, float | None, str] = 0.0, None, ""
+        self._lock = threading.Lock()
 
     def report(self, done: float, total: float | None = None, detail: str = "") -> None:
-        """Write a line if it is time for one."""
-        now = self._clock()
-        when, before = self._first = self._first or (now, done)
-        if now - self._last_line < LINE_EVERY:
-            return
-        self._last_line = now
-        rate = (done - before) / (now - when) if now > when else 0.0
-        self._write(progress_line(self._description, self._unit, done, total, rate, detail))
+        """Note how far the work is, and write a line if it is time for one."""
+        with self._lock:
+            self._first = self._first or (self._clock(), done)
+            self._latest = done, total, detail
+        self.write_if_due()
+
+    def write_if_due(self) -> None:
+        """Write a line if the last one is long ago: of the latest report, or of the time spent if there was none."""
+        with self._lock:
+            now = self._clock()
+            if now - self._last_line < LINE_EVERY:
+                return
+            self._last_line = now
+            if self._first is None:
+                self._write(f"{self._description}: {_time(now - self._start)} so far")
+                return
+            when, before = self._first
+            done, total, detail = self._latest
+            rate = (done - before) / (now - when) if now > when else 0.0
+            self._write(progress_line(self._description, self._unit, done, total, rate, detail))
 
 
-def progress_line(
-    description: str, unit: str, done: float, total: float | None, rate: float, detail: str = ""
-) -> str:  # fmt: skip
+def progress_line(description: str, unit: str, done: float, total: float | None, rate: float, detail: str = "") -> str:
     """Say how far some work is; the rate is per second."""
     total = 1.0 if unit == SHARE else total
     parts = [f"{description}: {amount(unit, done, total)}"]
@@ -69,7 +84,7 @@ def progress_line(
     if detail:
         parts.append(detail)
     if total is not None and rate > 0:
-        parts.append(f"{timedelta(seconds=round(max(0.0, total - done) / rate))} left")
+        parts.append(f"{_time(max(0.0, total - done) / rate)} left")
     return ", ".join(parts)
 
 
@@ -78,6 +93,28 @@ def amount(unit: str, done: float, total: float | None) -> str:
     if unit == SHARE:
         return f"{done:.0%}"
     return f"{done:,.0f} {unit}" if total is None else f"{done:,.0f} of {total:,.0f} {unit}"
+
+
+@contextlib.contextmanager
+def _watched(lines: ProgressLines) -> Iterator[None]:
+    """Let lines appear while the work is silent, too."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_EVERY):
+            lines.write_if_due()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _time(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
 
 
 @contextlib.contextmanager
@@ -98,7 +135,9 @@ def progress(
         def write(line: str) -> None:
             shown.print(line, highlight=False, markup=False, soft_wrap=True)
 
-        yield ProgressLines(description, unit, write, clock).report
+        lines = ProgressLines(description, unit, write, clock)
+        with _watched(lines):
+            yield lines.report
         return
     columns = (
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(),

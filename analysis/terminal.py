@@ -19,7 +19,7 @@ _CLUSTERS_SHOWN = 12
 def step(console: Console, description: str) -> Iterator[Callable[[float], None]]:
     """Show that a step runs, then say how long it took; yields a callback for the share done, from 0 to 1.
 
-    Off a terminal there is a plain line every half minute, if the step reports, and the closing line.
+    Off a terminal there is a plain line every half minute, and the closing line.
     """
     started = time.monotonic()
     with progress(description, console=console) as report:

@@ -1,6 +1,7 @@
 """Plain lines of progress where nobody watches a bar, with a clock of our own."""
 
 import io
+import time
 from collections.abc import Callable
 
 import pytest
@@ -70,8 +71,7 @@ def test_what_is_not_known_is_left_out(total: float | None, rate: float, detail:
     assert progress_line("working", "records", 60, total, rate, detail) == line
 
 
-def test_a_step_of_an_analysis_writes_lines_off_the_terminal(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("progress_view.time.monotonic", clock)
+def test_a_step_of_an_analysis_writes_lines_off_the_terminal(clock: Clock) -> None:
     written = io.StringIO()
     with progress("reading [all]", console=Console(file=written, width=20), clock=clock) as report:
         for share in (0.0, 0.25, 0.5):
@@ -82,6 +82,33 @@ def test_a_step_of_an_analysis_writes_lines_off_the_terminal(clock: Clock, monke
     with step(Console(file=written, width=20), "comparing") as tell:
         tell(0.5)
     assert written.getvalue().strip("\0\n").startswith("comparing: ")
+
+
+def test_work_that_reports_nothing_still_says_that_it_goes_on(clock: Clock) -> None:
+    lines: list[str] = []
+    writer = ProgressLines("embedding", SHARE, lines.append, clock)
+    for _ in range(70):
+        writer.write_if_due()
+        clock.now += 1
+    assert lines == ["embedding: 0:00:30 so far", "embedding: 0:01:00 so far"]
+    writer.report(0.5)
+    clock.now += 30
+    writer.write_if_due()
+    assert lines[2:] == ["embedding: 50%"]
+
+
+def test_lines_appear_while_the_work_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("progress_view.LINE_EVERY", 0.0)
+    monkeypatch.setattr("progress_view._LOOK_EVERY", 0.01)
+    written = io.StringIO()
+    with progress("embedding", console=Console(file=written, width=80)):
+        deadline = time.monotonic() + 30
+        while not written.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert written.getvalue().startswith("embedding: 0:00:00 so far\n")
+    before = written.getvalue()
+    time.sleep(0.1)
+    assert written.getvalue() == before  # nobody speaks once the work is over
 
 
 def test_on_a_terminal_there_are_no_lines(clock: Clock) -> None:

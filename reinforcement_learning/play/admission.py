@@ -1,7 +1,7 @@
 """Which policies of a folder fit a world, and which must be left out of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_zoo.observation import ObservationLayout
@@ -26,9 +26,7 @@ class Admitted:
     left_out: tuple[str, ...] = ()
 
 
-def admit_all(
-    entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path
-) -> Admitted:  # fmt: skip
+def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path) -> Admitted:
     """Check that all these policies fit into one world: for policies that were asked for by name.
 
     Args:
@@ -47,9 +45,7 @@ def admit_all(
     return Admitted(tuple(entrants), tasks)
 
 
-def admit_fitting(
-    entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path
-) -> Admitted:  # fmt: skip
+def admit_fitting(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path) -> Admitted:
     """Keep the policies that fit into one world: for all policies of a folder. Arguments as `admit_all`.
 
     The world encodes tasks in the way that lets most of them in.
@@ -70,7 +66,7 @@ def _one_for_each_encoding(entrants: Sequence[Entrant]) -> list[Entrant]:
 
 def _admitted_with(
     model: Entrant, entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path
-) -> Admitted:  # fmt: skip
+) -> Admitted:
     """Keep the policies that fit into a world that encodes tasks as one of them, the model, was trained on."""
     tasks = shared_tasks([model], asked)
     layout = _layout(model, env, tasks, maps)
@@ -86,4 +82,6 @@ def _admitted_with(
 
 
 def _layout(entrant: Entrant, env: EnvironmentSettings, tasks: TaskSettings, maps: Path) -> ObservationLayout:
-    return observation_layout(make_environment(entrant.info.agent, env, tasks, maps))
+    """Return what agents see in a world; of the encoding of tasks only its size matters, so no model reads them."""
+    same_size = replace(tasks, encoder="structural")
+    return observation_layout(make_environment(entrant.info.agent, env, same_size, maps))
