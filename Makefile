@@ -4,7 +4,7 @@
 # make test-slow  the slow tests: runs of several processes that take minutes
 # make lint   ruff and mypy
 # make setup  what the demo and all scripts need: uv if it is not on PATH, and the project's environment in .venv/
-# make setup-all  the optional parts (Ray, language models) and the tools of tests and lint as well
+# make setup-all  the optional parts (Ray, curricula, language models) and the tools of tests and lint as well
 # make browser  Chromium for tests of pages, where it is missing and can be installed; without it they are skipped
 # make clean  remove the environment and the demo
 

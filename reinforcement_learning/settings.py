@@ -4,6 +4,7 @@ Precedence, weakest first: the defaults below, config.yaml, the agent's own sect
 section when debugging, the command line.
 """
 
+import importlib.util
 import math
 import re
 from collections.abc import Callable
@@ -312,6 +313,11 @@ def check_training(settings: Settings) -> None:
         raise UserError(
             f"env.early_stop_agents {env.early_stop_agents} must be less than env.num_agents {env.num_agents}: "
             "every episode would end at once"
+        )
+    if settings.task.syllabus != "none" and importlib.util.find_spec("syllabus") is None:
+        raise UserError(
+            f"--syllabus {settings.task.syllabus} needs the library Syllabus: install it with `make setup-all` or "
+            "`uv sync --inexact --extra curricula`"
         )
     check_workers(settings.rollout)
 
