@@ -1,6 +1,7 @@
 """Auxiliary losses of PPO: none, or one of no weight, changes nothing; others shape what is learnt and are reported."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +10,26 @@ from torch import nn
 from agent_zoo.base import SegmentOutputs
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout
-from tests.reinforcement_learning.training.test_ppo import SETTINGS, policy, rollout, same_weights  # noqa: F401
+from tests.reinforcement_learning.training import test_ppo
+from tests.reinforcement_learning.training.test_ppo import policy, same_weights  # noqa: F401
 from user_error import UserError
+
+SETTINGS = replace(test_ppo.SETTINGS, batch_size=1024, learning_rate=3e-3)
+whole_rollout = test_ppo.rollout
+
+
+@pytest.fixture(scope="module")
+def rollout(whole_rollout: Rollout) -> Rollout:
+    """The first quarter of the segments."""
+    kept = len(whole_rollout.lengths) // 4
+    rows = int(whole_rollout.lengths[:kept].sum())
+    segments = torch.arange(kept)
+    return replace(
+        whole_rollout,
+        order=whole_rollout.order[:rows],
+        lengths=whole_rollout.lengths[:kept],
+        state=whole_rollout.state.take(segments),
+    )
 
 
 def calm(weight: float, name: str = "calm") -> AuxiliaryLoss:
@@ -60,7 +79,7 @@ class ValuesFromEncoder(nn.Module):
         super().__init__()
         self.linear = nn.Linear(units, 1)
 
-    def forward(self, outputs: SegmentOutputs, rollout: Rollout, minibatch: Minibatch) -> NamedLoss:  # noqa: F811
+    def forward(self, outputs: SegmentOutputs, rollout: Rollout, minibatch: Minibatch) -> NamedLoss:
         target = rollout.value[minibatch.rows]
         return NamedLoss("values", (self.linear(outputs.encoder_output).squeeze(1) - target).square().mean())
 
