@@ -27,8 +27,6 @@ check-python = @test -n "$(PYTHON)" || { \
 
 DEMO := demo
 DEMO_POLICY := start_kit_3M
-DEMO_SEED := 1
-DEMO_TICKS := 400
 DEMO_DUMP := $(DEMO)/activation_data/$(DEMO_POLICY)
 
 setup: .venv/.ready
@@ -53,26 +51,20 @@ setup-all: .venv/.ready-all
 
 demo: setup
 	@rm -rf $(DEMO)
-	@echo "1/6 A short training, to show that it works; the policy is not used below."
+	@echo "1/5 A short training, to show that it works; the policy is not used below."
 	$(RUN) train.py --debug --no-track -n short_training --policies-dir $(DEMO)/policies --runs-dir $(DEMO)/runs
-	@echo "2/6 Recording an episode of the shipped policy $(DEMO_POLICY): its hidden states, and a replay."
-	$(RUN) extract_activations.py pve -p $(DEMO_POLICY) -n 1 --max-steps $(DEMO_TICKS) -s $(DEMO_SEED) \
-		--layers action_decoder,lstm_cell --format parquet -o $(DEMO)/activation_data
-	@mkdir -p $(DEMO)/replay && cp policies/$(DEMO_POLICY).safetensors $(DEMO)/replay
-	$(RUN) train.py -m replay -p $(DEMO)/replay -n $(DEMO_POLICY) --train.seed $(DEMO_SEED) --env.horizon $(DEMO_TICKS)
-	@echo "3/6 Clustering the hidden states, and testing what the clusters go with."
-	$(RUN) analyze_activations.py $(DEMO_DUMP) --layer lstm_cell --subsample 10 --output-dir $(DEMO)/analysis_results
-	@echo "4/6 The explorer page."
+	@echo "2/5 Recording two episodes of the shipped policy $(DEMO_POLICY), 128 agents each."
+	$(RUN) extract_activations.py pve -p $(DEMO_POLICY) -n 2 --max-steps 300 --format parquet -o $(DEMO)/activation_data
+	@echo "3/5 Clustering the hidden states, and testing what the clusters go with."
+	$(RUN) analyze_activations.py $(DEMO_DUMP) --subsample 10 --output-dir $(DEMO)/analysis_results
+	@echo "4/5 The explorer page."
 	$(RUN) explore.py $(DEMO)/analysis_results/*
-	@echo "5/6 One agent's life."
+	@echo "5/5 One agent's life."
 	$(RUN) agent_life_visualization.py $(DEMO_DUMP) --cluster-dir $(DEMO)/analysis_results/* -o $(DEMO)/agent_plots
-	@echo "6/6 The replay, coloured by cluster."
-	$(RUN) render_replay.py $(DEMO)/replay/*.lzma --dump $(DEMO_DUMP) --cluster-dir $(DEMO)/analysis_results/*
 	@echo; echo "Open these in a browser or an image viewer:"
 	@echo "  explorer  $$(echo $(DEMO)/analysis_results/*/explorer.html)"
 	@echo "  report    $$(echo $(DEMO)/analysis_results/*/report.html)"
 	@echo "  one life  $$(echo $(DEMO)/agent_plots/*/life_*.png)"
-	@echo "  replay    $$(echo $(DEMO)/replay/*.html)"
 
 test: setup-all
 	$(RUN) -m pytest -n auto --dist worksteal -m "not slow"
