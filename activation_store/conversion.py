@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from activation_store.lives import number_lives
 from activation_store.original_tools import find_original, import_original
 from activation_store.reader import read_batches, read_identity, read_metadata
-from activation_store.schema import LIFE_KEY, DumpMetadata, Format, Precision
+from activation_store.schema import DumpMetadata, Format, Precision
 from activation_store.selection import Selection, select
 from activation_store.writer import DumpWriter
 from user_error import UserError
@@ -49,8 +50,8 @@ def sample(
     """
     metadata = read_metadata(source)
     identity = read_identity(source)
-    unit, count = (LIFE_KEY, lives) if lives is not None else (("episode",), episodes)
-    there = np.unique(np.stack([identity[name] for name in unit], axis=1), axis=0)
+    all_lives, _ = number_lives(identity)
+    there, count = (all_lives, lives) if lives is not None else (np.unique(identity["episode"])[:, None], episodes)
     if count is None or not 1 <= count <= len(there):
         raise UserError(f"{source} holds {len(there)} {'lives' if lives is not None else 'episodes'}, not {count}")
     chosen = there[np.sort(np.random.default_rng(seed).choice(len(there), count, replace=False))].tolist()

@@ -10,9 +10,10 @@ import orjson
 
 from activation_store.files import HashedFile, atomic_file
 from activation_store.json_records import JsonRecords, RecordError
+from activation_store.lives import Life, number_lives
 from activation_store.records import Records
-from activation_store.schema import IDENTITY, LIFE_KEY, MAY_BE_UNRECORDED, RECORDS_FILE, DumpFile, DumpMetadata
-from activation_store.selection import Life, Selection
+from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, RECORDS_FILE, DumpFile, DumpMetadata
+from activation_store.selection import Selection
 from user_error import UserError
 
 _BATCH = 256
@@ -78,9 +79,9 @@ def read_json_identity(folder: Path, metadata: DumpMetadata) -> dict[str, np.nda
             rows[count - 1] = _identify(line)[1]
         except (RecordError, OverflowError) as fault:
             raise UserError(f"{path}, line {count + 1}: {fault}: extract it again") from None
-    lives = np.unique(rows[:count, 1 : 1 + len(LIFE_KEY)], axis=0)
-    _check_counts(path, metadata, count, len(lives))
-    return dict(zip(IDENTITY, rows.T, strict=True))
+    identity = dict(zip(IDENTITY, rows[:count].T, strict=True))
+    _check_counts(path, metadata, count, len(number_lives(identity)[0]))
+    return identity
 
 
 def _check_counts(path: Path, metadata: DumpMetadata, records: int, lives: int) -> None:

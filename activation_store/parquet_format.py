@@ -13,6 +13,7 @@ import numpy as np
 from activation_store.columns import check_finite
 from activation_store.files import HashedFile
 from activation_store.gathering import Gathering, no_rows, tiles_shape
+from activation_store.lives import number_lives, rank_in_life
 from activation_store.parquet_layout import (
     ACTIVATION,
     TABLE,
@@ -33,7 +34,7 @@ from activation_store.schema import (
     DumpFile,
     DumpMetadata,
 )
-from activation_store.selection import Selection, number_lives, rank_in_life
+from activation_store.selection import Selection
 from user_error import UserError
 
 if TYPE_CHECKING:

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.schema import LIFE_KEY, MAY_BE_UNRECORDED, DumpMetadata
+from activation_store.lives import Life
+from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
 from user_error import UserError
-
-Life = tuple[int, int, int]
-"""Slot, agent and episode, as in `LIFE_KEY`."""
 
 OBSERVATIONS = ("tile", "entity", "inventory")
 CAN_BE_LEFT_OUT = (*OBSERVATIONS, "tables", *MAY_BE_UNRECORDED)
@@ -105,46 +103,3 @@ def select(
         episodes=None if episodes is None else frozenset(episodes),
         lives=None if lives is None else frozenset((int(a), int(b), int(c)) for a, b, c in lives),
     )
-
-
-def number_lives(identity: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Find the distinct lives, in rising order, and each record's life.
-
-    Returns:
-        (L, 3) int64, and of each record its row in that, (B,) int64.
-    """
-    # A column at a time: numpy sorts integers many times as fast as rows of them.
-    (_, number), *others = (_numbered(identity[name]) for name in LIFE_KEY)
-    for distinct, place in others:
-        _, number = _numbered(number * len(distinct) + place)
-    example = np.empty(number.max(initial=-1) + 1, np.int64)
-    example[number] = np.arange(len(number))
-    return np.stack([identity[name][example] for name in LIFE_KEY], axis=1), number
-
-
-def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values, rising, and the place of each value among them."""
-    distinct = np.unique(values)
-    return distinct, np.searchsorted(distinct, values)  # far faster than the inverse of `np.unique`
-
-
-def rank_in_life(life: np.ndarray, tick: np.ndarray) -> np.ndarray:
-    """Count the records that come before each one in its life.
-
-    Args:
-        life: of each record, (B,) int64.
-        tick: of each record, (B,) int64.
-
-    Returns:
-        (B,) int64.
-
-    Raises:
-        ValueError: the ticks of a life do not rise from record to record.
-    """
-    counts = np.bincount(life)
-    order = np.argsort(life.astype(np.min_scalar_type(len(counts))), kind="stable")  # small integers sort by radix
-    rank = np.empty(len(life), np.int64)
-    rank[order] = np.arange(len(life)) - np.repeat(np.cumsum(counts) - counts, counts)
-    if ((np.diff(tick[order]) <= 0) & (np.diff(life[order]) == 0)).any():
-        raise ValueError("the ticks of a life do not rise")
-    return rank

@@ -1,11 +1,12 @@
 """Lives: one agent in one episode, from spawn to death. Whatever follows time stays inside one of them."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.schema import LIFE_KEY, Records
+from activation_store.lives import Places, number_lives, number_rows, places_of
+from activation_store.records import Records
+from activation_store.schema import LIFE_KEY
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Lives:
 
 def lives_of(records: Records) -> Lives:
     """Find the lives among records, which may come in any order."""
-    key = np.stack([getattr(records, name) for name in LIFE_KEY], axis=1)
-    _, index, lengths = np.unique(key, axis=0, return_inverse=True, return_counts=True)
+    _, index = number_lives(places_of(records))
+    lengths = np.bincount(index)
     order = np.lexsort((records.tick, index))
     return Lives(index, order, np.cumsum(lengths) - lengths, lengths)
 
@@ -58,18 +59,18 @@ def previous_tick(records: Records, lives: Lives) -> np.ndarray:
     return previous
 
 
-def places_among(wanted: Mapping[str, np.ndarray], there: Mapping[str, np.ndarray]) -> np.ndarray:
+def places_among(wanted: Places, there: Places) -> np.ndarray:
     """Return where each agent-tick lies among others, -1 where it is not there: (B,) int64.
 
     Args:
         wanted: the columns of `LIFE_KEY` and tick, (B,) each.
         there: the same columns, (N,) each; no agent-tick twice.
     """
-    keys = [np.stack([each[name] for name in (*LIFE_KEY, "tick")], axis=1) for each in (there, wanted)]
-    distinct, number = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
-    place = np.full(len(distinct), -1)
-    place[number[: len(keys[0])]] = np.arange(len(keys[0]))
-    return place[number[len(keys[0]) :]]
+    example, number = number_rows([np.concatenate([there[name], wanted[name]]) for name in (*LIFE_KEY, "tick")])
+    size = len(there["tick"])
+    place = np.full(len(example), -1)
+    place[number[:size]] = np.arange(size)
+    return place[number[size:]]
 
 
 def rolling_mean(values: np.ndarray, lives: Lives, window: int = 5) -> np.ndarray:

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump, read_identity, read_metadata
-from activation_store.schema import LIFE_KEY
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.life.endings import DONE, KILLS
@@ -91,7 +91,7 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
     """
     metadata = read_metadata(run.dump)
     features = features_named(feature["name"] for feature in run.summary["features"])
-    lives_of_run = np.unique(np.stack([run.clusters.places[name] for name in LIFE_KEY], axis=1), axis=0)
+    lives_of_run, _ = number_lives(run.clusters.places)
     chosen = _chosen_lives(run, lives_of_run, most_ticks)
     columns = [*own_truth_columns(metadata), *(name for name in (DONE, KILLS) if name in metadata.columns)]
     with step(f"reading {run.dump.name}") as report:
@@ -101,7 +101,7 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
     with step("working out what happened"):
         timeline = timeline_of(read, metadata)
     records = timeline.records
-    place = places_among(run.clusters.places, vars(records))
+    place = places_among(run.clusters.places, places_of(records))
     rows = np.flatnonzero(place >= 0)
     if not len(rows) or (len(chosen) == len(lives_of_run) and len(rows) < len(place)):
         raise UserError(f"{run.clusters.path} labels records that {run.dump} does not hold: analyse the dump again")
@@ -118,9 +118,8 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
 
 def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.ndarray:
     """Return the lives to read: all, (L, 3), or as many, drawn at random, as have no more ticks than wanted."""
-    identity = read_identity(run.dump)
-    of_dump, lengths = np.unique(np.stack([identity[name] for name in LIFE_KEY], axis=1), axis=0, return_counts=True)
-    ticks = dict(zip(map(tuple, of_dump.tolist()), lengths.tolist(), strict=True))
+    of_dump, life = number_lives(read_identity(run.dump))
+    ticks = dict(zip(map(tuple, of_dump.tolist()), np.bincount(life).tolist(), strict=True))
     drawn = np.random.default_rng(run.seed).permutation(lives)
     kept = drawn[np.cumsum([ticks.get(tuple(life), 0) for life in drawn.tolist()]) <= most_ticks]
     if not len(kept):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from activation_store.gathering import join_rows, no_rows
+from activation_store.lives import places_of
 from activation_store.reader import Progress, read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, DumpMetadata
@@ -109,7 +110,7 @@ def check_unbroken(seen: Observed, features: Sequence[Feature]) -> None:
 
 def _places(records: Records, history: Records) -> np.ndarray:
     """Return where each record lies in the history, (B,) int64."""
-    found = places_among(vars(records), vars(history))
+    found = places_among(places_of(records), places_of(history))
     if (found < 0).any():
         raise ValueError("a record is not in the history: they must come from one dump")
     return found

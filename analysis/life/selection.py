@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from activation_store.lives import number_lives
 from activation_store.schema import LIFE_KEY
 from user_error import UserError
 
@@ -28,8 +29,7 @@ class LifeSpans:
 
 def life_spans(identity: dict[str, np.ndarray]) -> LifeSpans:
     """Find the lives and how long they lasted, from what `read_identity` returns."""
-    keys = np.stack([identity[name] for name in LIFE_KEY], axis=1)
-    key, index = np.unique(keys, axis=0, return_inverse=True)
+    key, index = number_lives(identity)
     first, last = np.full(len(key), np.iinfo(np.int64).max), np.zeros(len(key), np.int64)
     np.minimum.at(first, index, identity["tick"])
     np.maximum.at(last, index, identity["tick"])

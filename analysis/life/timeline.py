@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.schema import LIFE_KEY, DumpMetadata, Records
+from activation_store.lives import life_keys, places_of
+from activation_store.schema import DumpMetadata, Records
 from analysis.features import feature_matrix, features_named
 from analysis.life.events import LifeEvents, life_events
 from analysis.lives import Lives, lives_of
@@ -50,7 +51,7 @@ class Timeline:
         Raises:
             ValueError: it is not here.
         """
-        first = np.stack([getattr(self.records, name)[self.lives.starts] for name in LIFE_KEY], axis=1)  # (L, 3)
+        first = life_keys(places_of(self.records))[self.lives.order[self.lives.starts]]  # (L, 3)
         found = np.flatnonzero((first == np.asarray(key)).all(axis=1))
         if not len(found):
             raise ValueError(f"there is no life {tuple(key)}")

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
+from activation_store.lives import number_lives
 from analysis.labels import NOISE
 
 
@@ -95,8 +96,7 @@ def label_sequences(places: dict[str, np.ndarray], label: np.ndarray, shortest: 
         label: (N,) int64.
         shortest: ticks from a life's first record to its last, both counted.
     """
-    keys = np.stack([places[name] for name in ("env_id", "agent_id", "episode")], axis=1)
-    key, life = np.unique(keys, axis=0, return_inverse=True)
+    key, life = number_lives(places)
     # Lives of one episode side by side, as `units` has them.
     by_episode = np.lexsort((key[:, 1], key[:, 0], key[:, 2]))
     rank = np.empty(len(key), np.int64)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from activation_store.lives import places_of
 from activation_store.reader import read_batches, read_dump, read_metadata
 from activation_store.schema import IDENTITY, Records
 from activation_store.selection import OBSERVATIONS, select
@@ -124,7 +125,7 @@ class PropagatedLabels:
         Raises:
             ValueError: a record has no label here.
         """
-        place = places_among(vars(records), self.places)
+        place = places_among(places_of(records), self.places)
         if (place < 0).any():
             raise ValueError("a record has no label: labels must be propagated to its life first")
         return self.label[place], self.exact[place]
@@ -139,7 +140,7 @@ def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> C
     records = read_dump(
         dump, subsample=run.subsample, layers=[run.layer], columns=[], leave_out=_ONLY_ACTIVATIONS, progress=progress
     )
-    place = places_among(run.places, vars(records))
+    place = places_among(run.places, places_of(records))
     if (place < 0).any():
         raise UserError(f"{run.path} labels records that {dump} does not hold: analyse the dump again")
     labelled = records.take(place)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from activation_store.lives import life_keys, places_of
 from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, DumpMetadata, Records
 from analysis.features.matrix import check_unbroken
@@ -89,7 +90,7 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
         check_unbroken(seen, [feature for feature in EXTENDED_FEATURES if feature.over_time][:1])
         kept = _thinned(seen.lives, wanted.subsample)
         parts.append({name: values[kept] for name, values in _computed(seen, wanted).items()})
-        identities.append(np.stack([getattr(records, name)[kept] for name in LIFE_KEY], axis=1))
+        identities.append(life_keys(places_of(records))[kept])
         maps.append(records.columns.get("map", np.full(len(records), _UNKNOWN_MAP))[kept])
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
     identity = np.concatenate(identities)

@@ -1,0 +1,78 @@
+"""How the code is laid out and how soon scripts answer: files and lines by room, circles, and the time to `--help`.
+
+python -m benchmarks.structure
+python -m benchmarks.structure --functions 20 --samples 5
+"""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import command_line
+from tests.house import ROOT, circle, file_arrows, functions, modules, room_arrows
+
+NOT_STAGES = {"command_line.py", "user_error.py"}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of the measurement."""
+
+    functions: int = 10
+    """Longest functions to name."""
+    samples: int = 3
+    """Times that each script's --help is run; the median is printed, in seconds."""
+
+
+def room_rows() -> list[tuple[str, str, str, str]]:
+    """Return files, lines and the longest file of each sub-room, and of the scripts."""
+    files: Counter[str] = Counter()
+    lines: Counter[str] = Counter()
+    longest: dict[str, tuple[int, str]] = {}
+    for path in modules().values():
+        name = path.relative_to(ROOT)
+        room = str(name.parent) if len(name.parts) > 1 else "scripts"
+        count = path.read_text().count("\n")
+        files[room] += 1
+        lines[room] += count
+        longest[room] = max(longest.get(room, (0, "")), (count, name.name))
+    return [
+        (room, str(files[room]), str(lines[room]), f"{longest[room][1]} ({longest[room][0]})") for room in sorted(files)
+    ]
+
+
+def help_seconds(script: Path, samples: int) -> float:
+    """Return the median time from the call of a script's --help to its end, in seconds."""
+
+    def once() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, script.name, "--help"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+        return time.perf_counter() - start
+
+    return statistics.median(once() for _ in range(samples))
+
+
+def main() -> None:
+    """Print the tables."""
+    arguments = command_line.parse(Arguments, __doc__)
+    command_line.print_table(("room", "files", "lines", "longest file (lines)"), room_rows())
+    for name, arrows in (("files", file_arrows()), ("sub-rooms and loose files", room_arrows())):
+        found = circle(arrows)
+        count = sum(map(len, arrows.values()))
+        print(f"{name}: {len(arrows)}, imports between them: {count}, circle: {' -> '.join(found) or 'none'}")
+    rows = [
+        (str(length), name, str(path.relative_to(ROOT)))
+        for length, name, path in functions(modules().values())[: arguments.functions]
+    ]
+    command_line.print_table(("lines", "function", "file"), rows)
+    stages = sorted(path for path in ROOT.glob("*.py") if path.name not in NOT_STAGES)
+    helps = [(script.name, f"{help_seconds(script, arguments.samples):.2f}") for script in stages]
+    command_line.print_table(("script", "seconds to --help"), helps)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

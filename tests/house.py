@@ -1,0 +1,77 @@
+"""The house as it is built: its modules, who imports whom, and where the circles are."""
+
+import ast
+import graphlib
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("activation_store", "agent_zoo", "analysis", "representation", "reinforcement_learning")
+
+Arrows = dict[str, set[str]]
+
+
+def modules() -> dict[str, Path]:
+    """Return every module of the rooms and every script, by its dotted name."""
+    paths = [*ROOT.glob("*.py"), *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def imported_names(path: Path) -> set[str]:
+    """Return the dotted names of all that a file imports, wherever in the file it does so."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def file_arrows() -> Arrows:
+    """Return, for each module, the modules of the house that it imports."""
+    known = set(modules())
+    return {
+        name: {_module_of(each, known) for each in imported_names(path)} & known - {name}
+        for name, path in modules().items()
+    }
+
+
+def room_arrows() -> Arrows:
+    """Return, for each sub-room, the other sub-rooms that it imports; a file loose in its room stands for itself."""
+    known = modules()
+    arrows: Arrows = {}
+    for name, targets in file_arrows().items():
+        room = _room_of(known[name])
+        arrows.setdefault(room, set()).update({_room_of(known[each]) for each in targets} - {room})
+    return arrows
+
+
+def circle(arrows: Arrows) -> list[str]:
+    """Return a circle of imports, empty where there is none."""
+    try:
+        graphlib.TopologicalSorter(arrows).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def functions(paths: Iterable[Path]) -> list[tuple[int, str, Path]]:
+    """Return lines, name and file of every function, the longest first."""
+    found = [
+        ((node.end_lineno or node.lineno) - node.lineno + 1, node.name, path)
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return sorted(found, key=lambda each: -each[0])
+
+
+def _module_of(name: str, known: set[str]) -> str:
+    return name if name in known else name.rpartition(".")[0]
+
+
+def _room_of(path: Path) -> str:
+    name = path.relative_to(ROOT)
+    return str(name.parent if len(name.parts) > 2 else name)
