@@ -207,8 +207,9 @@ def _nothing(permutations: int, together: bool) -> ShiftedSums:
     return replace(nothing, together=nothing) if together else nothing
 
 
-def _joined(parts: list[tuple[np.ndarray, ...]]) -> ShiftedSums:
-    return ShiftedSums(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+def _joined(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]) -> ShiftedSums:
+    total, squares, informative, effective = (np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True))
+    return ShiftedSums(total, squares, informative, effective)
 
 
 def _sums_of_all_shifts(member: np.ndarray, values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
