@@ -99,15 +99,15 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
     from analysis.clusters.cluster_statistics import cluster_statistics
     from analysis.clusters.clustering import cluster_method
     from analysis.clusters.summarise import summarise
-    from analysis.statistics.stability import seed_stability
+    from analysis.statistics.stability import projection_stability
 
     settings, data, method = run.settings, run.data, cluster_method(run.settings)
     projection, clustering = views.find_clusters(run)
     with run.step("comparing clusters"):
         found = cluster_statistics(data, clustering.points, clustering.labels, method, settings.inference)
     residualized = views.repeat_without(run, clustering, found, method) if settings.residual_names else None
-    with run.step("trying other seeds"):
-        stability = seed_stability(data.activations, data.lives, method, settings.seed)
+    with run.step("embedding with other seeds and other lives"):
+        stability = projection_stability(data.activations, clustering.labels, data.lives, method, settings.seed)
     components = run.components.needed_for(EXPLAINED_SHARES)
     summary = summarise(
         data,

@@ -30,6 +30,8 @@ from analysis.runs.run_folder import RUN_FILE
 from analysis.statistics.circular_shift import circular_shift_test
 from analysis.statistics.confounds import variables_of
 from analysis.statistics.effect_sizes import cohens_d, moments
+from analysis.statistics.given_time import shift_test_given_time
+from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
 from tests.browser import damaged
 from tests.command import assert_refused, run, run_here
@@ -344,8 +346,10 @@ def assert_same_statistics(shown: dict[str, dict[str, Any]], content: Explored, 
     d = cohens_d(moments(values[chosen] - origin), moments(values[~chosen] - origin))
     labels = np.where(chosen, 0, -1)
     lives = lives_of(content.seen.records.take(content.place))
-    test = circular_shift_test(values, labels, lives, content.run.permutations,
-                      content.run.seed)  # fmt: skip
+    kept = content.seen.records.take(content.place)
+    settings = Inference(permutations=content.run.permutations, seed=content.run.seed)
+    test = circular_shift_test(values, labels, lives, settings.permutations, settings.seed, kept.episode)
+    again = shift_test_given_time(values, labels, lives, kept.tick, kept.episode, test, test.q <= LEVEL, settings)
     for i, feature in enumerate(content.features):
         row = shown[feature.name]
         assert row["mean"] == pytest.approx(values[chosen, i].mean(), abs=1e-9)
@@ -356,6 +360,8 @@ def assert_same_statistics(shown: dict[str, dict[str, Any]], content: Explored, 
         for name in ("p", "q"):
             expected = getattr(test, name)[0, i]
             assert row[name] == (None if math.isnan(expected) else pytest.approx(expected, rel=TAIL_ROUNDING))
+        expected = again.q[0, i]
+        assert row["qGivenTime"] == (None if math.isnan(expected) else pytest.approx(expected, rel=TAIL_ROUNDING))
 
 
 def test_a_lasso_selects_and_is_tested_as_the_analysis_tests(page, content: Explored) -> None:

@@ -15,14 +15,14 @@ from analysis.features import Feature
 from analysis.labels import NOISE
 from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
-from analysis.statistics.stability import SeedStability
+from analysis.statistics.stability import ProjectionStability
 
 
 def summarise(
     data: Dataset,
     labels: np.ndarray,
     found: ClusterStatistics,
-    seeds: SeedStability,
+    projection: ProjectionStability,
     *,
     subsample: Subsample,
     components: dict[float, int],
@@ -33,7 +33,7 @@ def summarise(
     Args:
         labels: (B,) clusters from 0; negative for noise.
         found: statistics of those clusters.
-        seeds: what other seeds would have found.
+        projection: what other embeddings would have found.
         subsample: which records of each life were kept.
         components: principal components that explain shares of the activations' variance.
         residualized: the repeated analysis, where it was asked for.
@@ -51,8 +51,9 @@ def summarise(
         tested=tested,
         untested=len(told) - tested,
         surviving=sum(effect.survives for effect in told),
+        surviving_given_time=sum(effect.survives_given_time for effect in told),
         confounds=found.confounds.overall,
-        stability=_stability(data.lives, len(clusters), found, seeds),
+        stability=_stability(data.lives, len(clusters), found, projection),
         validity=found.validity.overall,
         persistence=found.persistence[0],
         clusters=clusters,
@@ -88,6 +89,7 @@ def cluster_summaries(data: Dataset, labels: np.ndarray, found: ClusterStatistic
 
 def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: ClusterStatistics) -> ClusterSummary:
     effects = _effects(number, data.features, found)
+    detectable = found.detectable[number]
     return ClusterSummary(
         label=number,
         records=int(member.sum()),
@@ -99,6 +101,7 @@ def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: Clus
         persistence=found.persistence[1][number],
         jaccard=float(found.stability.jaccard[number]),
         dbcv=float(found.validity.clusters[number]),
+        detectable_d=float(np.nanmedian(detectable)) if np.isfinite(detectable).any() else float("nan"),
         confounds=found.confounds.clusters[number],
         effects=effects,
     )
@@ -110,8 +113,9 @@ def _effects(number: int, features: Sequence[Feature], found: ClusterStatistics)
         (found.intervals, ("baseline_low", "baseline_high", "complement_low", "complement_high", "agreeing")),
         (found.test, ("p", "q", "informative_lives")),
     )
+    again = {name: getattr(found.given_time, name)[number].tolist() for name in ("p", "q")}
     values = {name: getattr(source, name)[number].tolist() for source, names in sources for name in names}
-    survives = found.survives[number].tolist()
+    survives, given_time = found.survives[number].tolist(), found.survives_given_time[number].tolist()
     return tuple(
         FeatureEffect(
             name=feature.name,
@@ -131,6 +135,9 @@ def _effects(number: int, features: Sequence[Feature], found: ClusterStatistics)
             episodes=int(found.intervals.episodes[number]),
             episodes_agreeing=values["agreeing"][i],
             survives=survives[i],
+            p_given_time=again["p"][i],
+            q_given_time=again["q"][i],
+            survives_given_time=given_time[i],
         )
         for i, feature in enumerate(features)
     )
@@ -139,13 +146,15 @@ def _effects(number: int, features: Sequence[Feature], found: ClusterStatistics)
 def _method(found: ClusterStatistics) -> Method:
     settings, intervals = found.settings, found.intervals
     return Method(
-        settings.permutations, settings.bootstraps, settings.confidence, LEVEL, intervals.unit, intervals.units
-    )
+        settings.permutations, settings.bootstraps, settings.confidence, LEVEL, intervals.unit, intervals.units,
+        episodes_shifted=found.test.informative_episodes is not None,
+    )  # fmt: skip
 
 
-def _stability(lives: Lives, clusters: int, found: ClusterStatistics, seeds: SeedStability) -> Stability:
+def _stability(lives: Lives, clusters: int, found: ClusterStatistics, projection: ProjectionStability) -> Stability:
+    seeds, records = projection.over_seeds, projection.records
     if not clusters:
-        return Stability((), seeds.records, (), "there is no cluster")
+        return Stability((), records, (), (), "there is no cluster")
     if len(lives) < 2:
-        return Stability(seeds.adjusted_rand, seeds.records, (), "one life cannot be resampled")
-    return Stability(seeds.adjusted_rand, seeds.records, found.stability.adjusted_rand, seeds.reason)
+        return Stability(seeds, records, (), (), "one life cannot be resampled")
+    return Stability(seeds, records, projection.over_lives, found.stability.adjusted_rand, projection.reason)

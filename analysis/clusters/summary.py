@@ -37,6 +37,10 @@ class FeatureEffect:
         episodes: episodes that have records on both sides.
         episodes_agreeing: those of them whose own difference of means has the sign of `d_complement`.
         survives: q is at most the level, the interval of `d_complement` leaves out 0, and both point the same way.
+        p_given_time: of the same test with tick and age held constant; NaN where `survives` is false, or tick and age
+            leave too little to test.
+        q_given_time: the larger of both p-values after the correction for all clusters and features.
+        survives_given_time: it survives, and does so with tick and age held constant, pointing the same way.
     """
 
     name: str
@@ -56,21 +60,26 @@ class FeatureEffect:
     episodes: int
     episodes_agreeing: int
     survives: bool
+    p_given_time: float
+    q_given_time: float
+    survives_given_time: bool
 
 
 @dataclass(frozen=True)
 class Stability:
-    """Agreement of clusterings, as adjusted Rand indices: 1 is the same, 0 is chance; noise counts as one group.
+    """Agreement with the run's labels, as adjusted Rand indices: 1 is the same, 0 is chance; noise counts as one group.
 
     Attributes:
-        over_seeds: a sample of whole lives embedded and clustered with several seeds, one entry a pair of seeds.
+        over_seeds: a sample of whole lives embedded and clustered with other seeds, one entry a seed.
         seed_records: records of that sample.
+        over_embeddings: lives drawn with replacement, embedded and clustered anew, one entry a draw.
         over_bootstraps: the run's embedding clustered anew on lives drawn with replacement, one entry a draw.
         reason: why there are none, else "".
     """
 
     over_seeds: tuple[float, ...]
     seed_records: int
+    over_embeddings: tuple[float, ...]
     over_bootstraps: tuple[float, ...]
     reason: str
 
@@ -90,6 +99,8 @@ class ClusterSummary:
         persistence: of this cluster.
         jaccard: mean overlap with the most similar cluster of each bootstrap (Hennig 2007); NaN where not measured.
         dbcv: of this cluster, -1 to 1; NaN where not measured.
+        detectable_d: |d| against the complement that such a dump would show with a power of 80%, the median over
+            features; NaN where there are no intervals.
         confounds: of this cluster.
         effects: of this cluster.
     """
@@ -104,6 +115,7 @@ class ClusterSummary:
     persistence: Persistence
     jaccard: float
     dbcv: float
+    detectable_d: float
     confounds: tuple[Confound, ...]
     effects: tuple[FeatureEffect, ...]
 
@@ -111,6 +123,11 @@ class ClusterSummary:
     def flagged(self) -> tuple[str, ...]:
         """The confounds that are flagged."""
         return tuple(confound.name for confound in self.confounds if confound.flagged)
+
+    @property
+    def surviving_given_time(self) -> tuple[FeatureEffect, ...]:
+        """The effects that survive with tick and age held constant, strongest first."""
+        return tuple(effect for effect in self.surviving if effect.survives_given_time)
 
     @property
     def strongest(self) -> tuple[FeatureEffect, ...]:
@@ -189,6 +206,7 @@ class Method:
         level: false discovery rate at which an effect or a confound counts.
         unit: what intervals resample, "life" or "episode".
         units: how many there are.
+        episodes_shifted: whether differences also had to pass the test that shifts all lives of an episode together.
     """
 
     permutations: int
@@ -197,6 +215,7 @@ class Method:
     level: float
     unit: str
     units: int
+    episodes_shifted: bool
 
 
 @dataclass(frozen=True)
@@ -211,6 +230,7 @@ class Summary:
         tested: pairs of cluster and feature that could be tested.
         untested: pairs that could not.
         surviving: effects that survive correction.
+        surviving_given_time: effects that survive with tick and age held constant too.
         confounds: of all clusters together.
         persistence: of all clusters together.
         residualized: None unless it was asked for.
@@ -236,6 +256,7 @@ class Summary:
     tested: int
     untested: int
     surviving: int
+    surviving_given_time: int
     confounds: tuple[Confound, ...]
     stability: Stability
     validity: Validity

@@ -11,6 +11,7 @@ from analysis.clusters.summary import (
     Claim,
     ClusterSummary,
     FeatureEffect,
+    Method,
     Residualized,
     Summary,
     format_number,
@@ -18,6 +19,7 @@ from analysis.clusters.summary import (
 from analysis.share_text import share_text
 from analysis.statistics.confounds import LARGE_EXCESS, Confound
 from analysis.statistics.persistence import Persistence
+from analysis.statistics.power import POWER
 
 _WIDTH = 118
 
@@ -85,12 +87,14 @@ def _kept(summary: Summary) -> str:
 
 def _agreements(summary: Summary) -> str:
     stability = summary.stability
-    seeds = ", ".join(format_number(value) for value in stability.over_seeds) or UNDEFINED
-    draws = ", ".join(format_number(value) for value in stability.over_bootstraps) or UNDEFINED
+    seeds, embeddings, draws = (
+        ", ".join(format_number(value) for value in values) or UNDEFINED
+        for values in (stability.over_seeds, stability.over_embeddings, stability.over_bootstraps)
+    )
     reason = f" ({stability.reason})" if stability.reason else ""
     return (
-        f"adjusted Rand index {seeds} between seeds ({stability.seed_records:,} records), {draws} with bootstraps of "
-        f"lives{reason}"
+        f"adjusted Rand index with this run {seeds} for other seeds ({stability.seed_records:,} records), {embeddings} "
+        f"for other lives embedded anew, {draws} for other lives in the same embedding{reason}"
     )
 
 
@@ -129,6 +133,7 @@ def _cluster(cluster: ClusterSummary) -> list[str]:
         f"  found again in bootstraps of lives: overlap {format_number(cluster.jaccard)}; DBCV "
         f"{format_number(cluster.dbcv)}; {format_share(lasting.same)} stay {_short(lasting.lag_ticks)} ticks later (by "
         f"chance within lives {format_share(lasting.chance_in_life)})",
+        f"  d that would be found with {POWER:.0%} power: {format_number(cluster.detectable_d)}",
         *_confounds("  its records", cluster.confounds),
         *(f"  {_effect(effect, width)}" for effect in cluster.strongest),
     ]
@@ -137,12 +142,20 @@ def _cluster(cluster: ClusterSummary) -> list[str]:
 def _effect(effect: FeatureEffect, width: int) -> str:
     d = format_number(effect.d_complement, sign=True)
     interval = format_interval(effect.d_complement_low, effect.d_complement_high)
-    mark = "survives" if effect.survives else effect.untested or "does not survive"
     return (
         f"{effect.name:<{width}} d {d:>6} {interval:<16} q {format_p(effect.q):<6} mean {effect.mean:.2f}, elsewhere "
         f"{format_number(effect.complement_mean)}; against windows {format_number(effect.d_baseline, sign=True)}; "
-        f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {mark}"
+        f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {_survival(effect)}"
     )
+
+
+def _survival(effect: FeatureEffect) -> str:
+    """Say whether a difference survives, and whether it does given tick and age."""
+    if not effect.survives:
+        return effect.untested or "does not survive"
+    if effect.survives_given_time:
+        return f"survives, also given tick and age (q {format_p(effect.q_given_time)})"
+    return f"survives, but not given tick and age (q {format_p(effect.q_given_time)})"
 
 
 def _residualized(again: Residualized) -> list[str]:
@@ -182,14 +195,24 @@ def _explanation(summary: Summary) -> list[str]:
         f"({method.units:,}).",
         f"q is the p-value of a test by {method.permutations:,} circular shifts of labels within lives, corrected for "
         "all clusters and features (false discovery rate). It asks whether a feature changes as an agent enters and "
-        f"leaves the cluster. A difference survives if q is at most {method.level:g}, the interval leaves out 0, and "
-        "both have the same sign.",
+        f"leaves the cluster. {_both_shifts(method)}A difference survives if q is at most {method.level:g}, the "
+        "interval leaves out 0, and both have the same sign. It survives given tick and age if the same test still "
+        "finds it once courses over ticks of the episode and over the life's age are taken out of the feature.",
         "Confounds: the information that clusters share with a variable, of the most that is possible; chance is the "
         f"mean of permutations. FLAGGED: sure, and at least {LARGE_EXCESS:.0%} of what lies between chance and the "
         "most that is possible.",
         "All this says how clusters differ, not why; and settings chosen for their effects have effects by choice.",
     )
     return ["How to read this", *(line for text in paragraphs for line in _wrapped(text))]
+
+
+def _both_shifts(method: Method) -> str:
+    if not method.episodes_shifted:
+        return ""
+    return (
+        "The p-value is the larger of two: lives shifted independently, and all lives of an episode shifted together, "
+        "which keeps what their world went through. "
+    )
 
 
 def _wrapped(text: str) -> list[str]:

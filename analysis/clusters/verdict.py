@@ -1,6 +1,7 @@
 """Clusters in words: what each is about, and what the whole analysis comes to."""
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from analysis.clusters.summary import SAME_CLUSTER, ClusterSummary, FeatureEffect, Residualized, Summary
@@ -8,6 +9,8 @@ from analysis.features import Feature
 from analysis.features.feature import YES_OR_NO
 from analysis.share_text import share_text
 from analysis.statistics.confounds import Confound
+from analysis.statistics.inference import FEWEST_EPISODES
+from analysis.statistics.power import POWER
 
 SMALL = 0.2
 """Of Cohen's d: a difference below is none to speak of (Cohen 1988, section 2.2.3)."""
@@ -20,13 +23,20 @@ _CLUSTERS_TOLD = 12
 
 
 def describe(effects: Sequence[FeatureEffect], features: Sequence[Feature]) -> str:
-    """Say what a cluster is about: the strongest of its effects that survive correction and are not small.
+    """Say what a cluster is about: the strongest of its effects that survive given tick and age and are not small.
 
     For example "is_attacking more often (95% against 12%), self_food lower (34 against 61)".
     """
     surviving = [(effect, feature) for effect, feature in zip(effects, features, strict=True) if effect.survives]
     if not surviving:
         return "no feature that survives correction"
+    given_time = [pair for pair in surviving if pair[0].survives_given_time]
+    if not given_time:
+        return f"no feature that survives given tick and age; without them {_strongest(surviving)}"
+    return _strongest(given_time)
+
+
+def _strongest(surviving: Sequence[tuple[FeatureEffect, Feature]]) -> str:
     told = sorted((pair for pair in surviving if abs(pair[0].d_complement) >= SMALL), key=lambda pair: _order(pair[0]))
     if not told:
         return f"small differences only (|d| below {SMALL})"
@@ -55,11 +65,32 @@ def verdict(summary: Summary) -> tuple[str, ...]:
     """Return sentences that say what an analysis comes to, before any of its numbers are read."""
     if not summary.clusters:
         return (f"No cluster was found: all {summary.records:,} records are noise.",)
-    sentences = [_found(summary), _stability(summary), *_about(summary.clusters), _claims(summary), _scope(summary)]
-    sentences.append(_confounded(summary))
+    sentences = [
+        _worlds(summary),
+        _found(summary),
+        _stability(summary),
+        *_about(summary.clusters),
+        _claims(summary),
+        _power(summary.clusters),
+        _scope(summary),
+        _confounded(summary),
+        _below_the_flag(summary),
+    ]
     if summary.residualized:
         sentences.append(_residualized(summary.residualized, summary.surviving))
-    return tuple(sentences)
+    return tuple(filter(None, sentences))
+
+
+def _worlds(summary: Summary) -> str:
+    """Warn where there are too few episodes to tell behaviour from what a world's agents went through together."""
+    if summary.method.episodes_shifted:
+        return ""
+    number = summary.episodes
+    worlds = "1 episode the tests" if number == 1 else f"{number} episodes the tests"
+    return (
+        f"With {worlds} cannot tell a cluster's behaviour from what happened to "
+        f"{'that world' if number == 1 else 'those worlds'}: that takes {FEWEST_EPISODES} episodes or more."
+    )
 
 
 def _found(summary: Summary) -> str:
@@ -72,20 +103,32 @@ def _found(summary: Summary) -> str:
 
 
 def _stability(summary: Summary) -> str:
-    parts = []
-    for name, values in (
-        (f"other seeds, on {summary.stability.seed_records:,} records", summary.stability.over_seeds),
-        ("bootstraps of lives in the same embedding", summary.stability.over_bootstraps),
-    ):
-        if values:
-            mean = sum(values) / len(values)
-            parts.append(f"{_word(mean)} over {name} (adjusted Rand index {mean:.2f}, {_range(values)})")
-    if not parts:
-        return f"How stable they are cannot be told: {summary.stability.reason}."
-    told = "; ".join([*parts, *filter(None, [summary.stability.reason])])
+    told = summary.stability
+    projection = (
+        (f"with other seeds on {told.seed_records:,} records", told.over_seeds),
+        ("with other lives", told.over_embeddings),
+    )
+    parts = [
+        _stable("projection", "embedded anew", projection),
+        _stable("clustering", "other lives in the same embedding", (("", told.over_bootstraps),)),
+    ]
+    known = [part for part in parts if part]
+    if not known:
+        return f"How stable the clusters are cannot be told: {told.reason}."
     dissolved = [cluster.label for cluster in summary.clusters if cluster.jaccard < SAME_CLUSTER]
-    lost = f" Not found again in these bootstraps: {_listed(dissolved)} (overlap below {SAME_CLUSTER:g})."
-    return f"The clustering is {told}.{lost if dissolved else ''}"
+    lost = f" Not found again in the same embedding: {_listed(dissolved)} (overlap below {SAME_CLUSTER:g})."
+    reason = f" ({told.reason})" if told.reason else ""
+    return f"{'; '.join(known)}{reason}.{lost if dissolved else ''}"
+
+
+def _stable(of: str, how: str, measured: Sequence[tuple[str, Sequence[float]]]) -> str:
+    """Say in one word how stable something is, by the worst of its means, and what the word rests on."""
+    known = [(name, values, statistics.fmean(values)) for name, values in measured if values]
+    if not known:
+        return ""
+    numbers = ", ".join(f"{name} {mean:.2f} ({_range(values)})".strip() for name, values, mean in known)
+    word = _word(min(mean for _, _, mean in known))
+    return f"{of.capitalize()} stability: {word} ({how}: adjusted Rand index {numbers})"
 
 
 def _word(mean: float) -> str:
@@ -109,10 +152,25 @@ def _about(clusters: Sequence[ClusterSummary]) -> list[str]:
 
 
 def _claims(summary: Summary) -> str:
+    untested = f"; {summary.untested:,} could not be tested" if summary.untested else ""
     return (
-        f"Of {summary.tested:,} differences between a cluster and the rest that could be tested, {summary.surviving:,} "
-        f"survive correction (false discovery rate {summary.method.level:.0%}, interval without 0)"
-        + (f"; {summary.untested:,} could not be tested." if summary.untested else ".")
+        f"Of {summary.tested:,} differences between a cluster and the rest that could be tested, "
+        f"{summary.surviving_given_time:,} survive correction given tick and age, {summary.surviving:,} without "
+        f"(false discovery rate {summary.method.level:.0%}, interval without 0){untested}."
+    )
+
+
+def _power(clusters: Sequence[ClusterSummary]) -> str:
+    """Say how large a difference had to be to be found."""
+    known = sorted((cluster.detectable_d, cluster.label) for cluster in clusters if math.isfinite(cluster.detectable_d))
+    if not known:
+        return ""
+    (least, best), (most, worst) = known[0], known[-1]
+    spread = f", from {least:.2f} in cluster {best} to {most:.2f} in cluster {worst}" if len(known) > 1 else ""
+    return (
+        f"With {POWER:.0%} power this dump could have found a difference of d = "
+        f"{statistics.median(d for d, _ in known):.2f} in a typical cluster{spread}: a smaller one may well have been "
+        "missed. This is for one difference; correcting for many asks for more."
     )
 
 
@@ -121,7 +179,8 @@ def _scope(summary: Summary) -> str:
     if method.units < 2:
         return "There are no intervals: a single life says nothing of others."
     if method.unit == "episode":
-        return f"Intervals speak for other worlds: they resample the {method.units} episodes whole."
+        tests = "; tests also shift all lives of an episode together" if method.episodes_shifted else ""
+        return f"Intervals speak for other worlds: they resample the {method.units} episodes whole{tests}."
     worlds = "the one world" if summary.episodes == 1 else f"the {summary.episodes} worlds"
     return (
         f"Intervals speak for other lives in {worlds} at hand, not for other worlds: that takes more episodes "
@@ -140,6 +199,26 @@ def _confounded(summary: Summary) -> str:
     together = f"; all clusters together share much with {overall}" if overall else ""
     single = f"Confounds are flagged: {', '.join(names)}" if names else "No single cluster is confounded"
     return f"{single}{together}."
+
+
+def _below_the_flag(summary: Summary) -> str:
+    """Put into words which confounds are significant, though too small to be flagged."""
+    level, parts = summary.method.level, []
+    for number, overall in enumerate(summary.confounds):
+        own = [(cluster.label, cluster.confounds[number]) for cluster in summary.clusters]
+        sure = [(label, each) for label, each in own if each.q <= level and not each.flagged]
+        if sure:
+            most = max(each.excess for _, each in sure)
+            parts.append(f"{overall.name} ({_listed([label for label, _ in sure])}, {_up_to(most, len(sure))})")
+        elif overall.q <= level and not overall.flagged and not any(each.flagged for _, each in own):
+            parts.append(f"{overall.name} (all clusters together, {_up_to(overall.excess, 1)})")
+    if not parts:
+        return ""
+    return f"Below the flag, but more than chance: {', '.join(parts)} of what is possible beyond chance."
+
+
+def _up_to(excess: float, number: int) -> str:
+    return f"{'up to ' if number > 1 else ''}{share_text(max(excess, 0.0))}"
 
 
 def _much_shared(confounds: Sequence[Confound]) -> str:

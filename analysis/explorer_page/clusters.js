@@ -33,7 +33,9 @@ class ClusterPanel {
         element("span", { class: "dim" }, `${cluster.records.toLocaleString("en")} records, ${(100 * cluster.share).toFixed(1)}%`),
         element("button", { type: "button", onclick: () => this.select(cluster.label) }, "Select"),
       ),
-      element("p", { class: "dim" }, cluster.description), input,
+      element("p", { class: "dim" }, cluster.description),
+      element("p", { class: "dim" }, `Differences that survive: ${cluster.surviving}; given tick and age: ${cluster.survivingGivenTime}`),
+      input,
     );
   }
 

@@ -16,7 +16,9 @@ from analysis.life.timeline import Timeline, timeline_of
 from analysis.lives import Lives, lives_of, places_among
 from analysis.runs.finished_run import FinishedRun
 from analysis.runs.propagated_labels import PropagatedLabels, fit_rule, propagate_labels
-from analysis.statistics.shifts import random_shifts
+from analysis.statistics.given_time import TimeCourse, age_of, time_course
+from analysis.statistics.inference import FEWEST_EPISODES
+from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shifts
 from user_error import UserError
 
 Step = Callable[[str], AbstractContextManager[Progress]]
@@ -73,8 +75,25 @@ class Explored:
 
         The first row is no shift. With very many lives there are fewer permutations than the run's.
         """
-        permutations = min(self.run.permutations, max(_FEWEST_PERMUTATIONS, _MOST_SHIFTS // len(self.lives)))
-        return random_shifts(self.lives, permutations, self.run.seed)
+        return random_shifts(self.lives, self._permutations, self.run.seed)
+
+    @cached_property
+    def shared_shifts(self) -> SharedShifts | None:
+        """The shifts of whole episodes; None where the points are of too few for that test."""
+        episode = self.seen.records.episode[self.place]
+        if len(np.unique(episode)) < FEWEST_EPISODES:
+            return None
+        return shared_shifts(self.lives, episode, self._permutations, self.run.seed)
+
+    @cached_property
+    def time_course(self) -> TimeCourse:
+        """What tick and age explain of the features of the points."""
+        tick = self.seen.records.tick[self.place]
+        return time_course(self.values, tick, age_of(tick, self.lives))
+
+    @property
+    def _permutations(self) -> int:
+        return min(self.run.permutations, max(_FEWEST_PERMUTATIONS, _MOST_SHIFTS // len(self.lives)))
 
 
 def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:

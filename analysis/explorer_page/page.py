@@ -71,7 +71,8 @@ def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
         "point.order": content.lives.order,
         "life.points": content.lives.lengths,
         "life.ticks": content.timeline.lives.lengths,
-        "test.shifts": shifts.astype(np.uint8 if shifts.max() <= _BYTE else np.int32),
+        "test.shifts": _small(shifts),
+        **_further_tests(content),
         "tick": records.tick,
         "agent": records.agent_id,
         "episode": records.episode,
@@ -86,6 +87,25 @@ def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
         "event.words": event_word,
     }
     return pack(tables, {"phrases": words.tolist(), "events": event_words.tolist()})
+
+
+def _further_tests(content: Explored) -> dict[str, np.ndarray]:
+    """Return what the tests with whole episodes shifted, and with tick and age held constant, need."""
+    course, shared = content.time_course, content.shared_shifts
+    tables = {
+        "course.ticks": course.ticks,
+        "course.ages": course.ages,
+        **{f"course.tick.{i}": column for i, column in enumerate(course.of_tick.T)},
+        **{f"course.age.{i}": column for i, column in enumerate(course.of_age.T)},
+    }
+    if shared is None:
+        return tables
+    episodes = {"life.episode": shared.episode, "episode.longest": shared.longest}
+    return tables | episodes | {"test.sharedShifts": _small(shared.shifts)}
+
+
+def _small(shifts: np.ndarray) -> np.ndarray:
+    return shifts.astype(np.uint8 if shifts.max() <= _BYTE else np.int32)
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -122,6 +142,8 @@ def _cluster(cluster: dict[str, Any]) -> dict[str, Any]:
         "records": cluster["records"],
         "share": cluster["share"],
         "description": cluster["description"],
+        "surviving": sum(effect["survives"] for effect in cluster["effects"]),
+        "survivingGivenTime": sum(effect["survives_given_time"] for effect in cluster["effects"]),
         "colour": cluster_colour(label),
         "symbol": _SYMBOLS[cluster_marker(label)],
     }

@@ -40,7 +40,8 @@ class SelectionPanel {
   table(rows) {
     const sorted = rows.toSorted((one, other) => (Math.abs(other.d) || 0) - (Math.abs(one.d) || 0));
     const heads = [["feature", "feature"], ["mean", "mean of the selected points"], ["rest", "mean of all others"],
-      ["d", "Cohen's d against all others"], ["p", "test by shifts within lives"], ["q", "p corrected for all features"]];
+      ["d", "Cohen's d against all others"], ["p", "test by shifts within lives"], ["q", "p corrected for all features"],
+      ["q given tick and age", "the same with tick and age held constant, where q is up to 0.05"]];
     return element(
       "table", {},
       element("thead", {}, element("tr", {}, ...heads.map(([text, title]) => element("th", { title, scope: "col" }, text)))),
@@ -49,10 +50,13 @@ class SelectionPanel {
   }
 
   line(row) {
-    const untested = Number.isNaN(row.p) ? `only ${row.informative} lives carry information: at least ${FEWEST_LIVES} are needed` : null;
-    const numbers = [shortNumber(row.mean), shortNumber(row.rest), signed(row.d), probability(row.p), probability(row.q)];
+    const needed = row.informative < FEWEST_LIVES ? `${row.informative} lives carry information: at least ${FEWEST_LIVES}`
+      : `${row.episodes} episodes carry information: at least ${FEWEST_EPISODES}`;
+    const untested = Number.isNaN(row.p) ? `only ${needed} are needed` : null;
+    const givenTime = row.q <= LEVEL ? probability(row.qGivenTime) : "";
+    const numbers = [shortNumber(row.mean), shortNumber(row.rest), signed(row.d), probability(row.p), probability(row.q), givenTime];
     return element(
-      "tr", { "data-feature": row.name, class: row.q <= 0.05 ? "kept" : null, title: untested },
+      "tr", { "data-feature": row.name, class: row.qGivenTime <= LEVEL ? "kept" : null, title: untested },
       element("th", { scope: "row" }, ...breakable(row.name)), ...numbers.map((text) => element("td", {}, text)),
     );
   }

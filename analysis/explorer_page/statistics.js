@@ -1,13 +1,16 @@
 "use strict";
 
 /* How the features of selected points differ from all others: the analysis' own statistics, computed again here.
- * effect_sizes.py, shifts.py, shift_test.py, permutation_p.py and inference.py say what they are and why; tests hold the
+ * effect_sizes.py, shifts.py, circular_shift.py, given_time.py, permutation_p.py and inference.py say what they are and why; tests hold the
  * one against the other. */
 
 const FEWEST_LIVES = 6;
+const FEWEST_EPISODES = 6;
+const LEVEL = 0.05;
 const RANK = 10; // exceedances that make a counted p-value steady
 const FEWEST_FOR_TAIL = 99;
 const ROUNDING = 1e-6; // of sums of values of about 1: what is 0 must be
+const ROUNDING_TOGETHER = 1e-5; // the same, of sums over the lives of an episode
 const RELATIVE_ROUNDING = 1e-5; // values that differ by less are ties
 
 /** The points of each life in order of ticks, and how the run's test shifts each life: all that the test needs. */
@@ -17,6 +20,18 @@ class LivesOfPoints {
     this.lengths = tables["life.points"];
     this.starts = running(this.lengths);
     this.shifts = tables["test.shifts"]; // permutation after permutation, one entry a life; the first one is none
+    this.permutations = this.shifts.length / this.lengths.length - 1;
+    this.episodeOf = tables["life.episode"];
+    this.episodes = tables["test.sharedShifts"] ? new Episodes(tables) : null; // of too few there is no test
+  }
+}
+
+/** Episodes, and how each permutation shifts all lives of one together. */
+class Episodes {
+  constructor(tables) {
+    this.lengths = tables["episode.longest"];
+    this.starts = running(this.lengths);
+    this.shifts = tables["test.sharedShifts"];
     this.permutations = this.shifts.length / this.lengths.length - 1;
   }
 }
@@ -39,9 +54,13 @@ function cohensD(group, rest) {
   return difference === 0 ? 0 : difference / Math.sqrt(pooled);
 }
 
-/** Values in order of lives, less their mean in each life, in units of their spread. */
-function centredValues(values, lives) {
-  const spread = Math.sqrt(momentsOf(values, lives.order, values[0]).variance * (1 - 1 / values.length));
+/** Standard deviation of all values. */
+function spreadOf(values, lives) {
+  return Math.sqrt(momentsOf(values, lives.order, values[0]).variance * (1 - 1 / values.length));
+}
+
+/** Values in order of lives, less their mean in each life, in units of a spread. */
+function centredValues(values, lives, spread) {
   const centred = Float64Array.from(lives.order, (point) => (values[point] - values[0]) / (spread > 0 ? spread : 1));
   for (let life = 0; life < lives.lengths.length; life++) {
     const own = centred.subarray(lives.starts[life], lives.starts[life + 1]);
@@ -66,15 +85,34 @@ function sumsOfAllShifts(centred, inside, lives) {
   return table.map((sum) => (Math.abs(sum) < ROUNDING ? 0 : sum));
 }
 
-/** The test of one feature: {p, informative}; p is NaN where too few lives carry information. */
-function shiftTest(values, inside, lives) {
-  const table = sumsOfAllShifts(centredValues(values, lives), inside, lives);
-  const power = Array.from(lives.lengths, (length, life) => (
-    table.subarray(lives.starts[life], lives.starts[life + 1]).reduce((sum, value) => sum + value * value, 0) / length
+/** The test of one feature, in units of `spread`: {p, informative}; p is NaN where too few lives or episodes tell. */
+function shiftTest(values, inside, lives, spread) {
+  const table = sumsOfAllShifts(centredValues(values, lives, spread), inside, lives);
+  const alone = ratioTest(table, lives, FEWEST_LIVES);
+  if (!lives.episodes) return alone;
+  const together = ratioTest(sumsTogether(table, lives), lives.episodes, FEWEST_EPISODES);
+  return { p: Math.max(alone.p, together.p), informative: alone.informative, episodes: together.informative };
+}
+
+/** At place starts[i] + s, episode i's sum over its lives after the selections of all of them moved s records on. */
+function sumsTogether(table, lives) {
+  const { episodes, episodeOf } = lives;
+  const sums = new Float64Array(episodes.starts.at(-1));
+  for (let life = 0; life < lives.lengths.length; life++) {
+    const [from, length, to] = [lives.starts[life], lives.lengths[life], episodes.starts[episodeOf[life]]];
+    for (let shift = 0; shift < episodes.lengths[episodeOf[life]]; shift++) sums[to + shift] += table[from + (shift % length)];
+  }
+  return sums.map((sum) => (Math.abs(sum) < ROUNDING_TOGETHER ? 0 : sum));
+}
+
+/** Whether sums over units, lives or episodes, are further from 0 than shifts make them: {p, informative}. */
+function ratioTest(table, units, fewest) {
+  const power = Array.from(units.lengths, (length, unit) => (
+    table.subarray(units.starts[unit], units.starts[unit + 1]).reduce((sum, value) => sum + value * value, 0) / length
   ));
   const informative = power.filter((value) => value > 0).length;
-  if (informative < FEWEST_LIVES) return { p: NaN, informative };
-  const sizes = studentised(table, lives);
+  if (informative < fewest) return { p: NaN, informative };
+  const sizes = studentised(table, units);
   const observed = sizes[0];
   const nulls = sizes.subarray(1).toSorted();
   const exceeding = nulls.length - firstAtLeast(nulls, observed * (1 - RELATIVE_ROUNDING));
@@ -85,13 +123,13 @@ function shiftTest(values, inside, lives) {
   return { p: withTail(counted, observed, nulls, informative, Math.max(effective - 1, 1)), informative };
 }
 
-/** |total| over the root of the sum of squares over lives, for the selection as it is and for each permutation. */
-function studentised(table, lives) {
-  const count = lives.lengths.length;
-  return Float64Array.from({ length: lives.permutations + 1 }, (_, permutation) => {
+/** |total| over the root of the sum of squares over units, for the selection as it is and for each permutation. */
+function studentised(table, units) {
+  const count = units.lengths.length;
+  return Float64Array.from({ length: units.permutations + 1 }, (_, permutation) => {
     let [total, squares] = [0, 0];
-    for (let life = 0; life < count; life++) {
-      const sum = table[lives.starts[life] + lives.shifts[permutation * count + life]];
+    for (let unit = 0; unit < count; unit++) {
+      const sum = table[units.starts[unit] + units.shifts[permutation * count + unit]];
       total += sum;
       squares += sum * sum;
     }
@@ -176,20 +214,51 @@ function falseDiscovery(ps) {
   return corrected;
 }
 
-/** Compare selected points with all others, feature by feature; between features, let the page breathe. */
+/** What tick and age do not explain of a feature: values less its courses over both. */
+function givenTime(data, feature, lives) {
+  const { tables } = data;
+  const [ofTick, ofAge] = [["course.ticks", `course.tick.${feature}`], ["course.ages", `course.age.${feature}`]].map(
+    ([places, course]) => new Map(Array.from(tables[places], (place, i) => [place, tables[course][i]])),
+  );
+  const ticks = Array.from(tables["point.tick"], (tick) => tables.tick[tick]);
+  const rest = Float64Array.from(data.features[feature].values);
+  for (let life = 0; life < lives.lengths.length; life++) {
+    const birth = ticks[lives.order[lives.starts[life]]];
+    for (let i = lives.starts[life]; i < lives.starts[life + 1]; i++) {
+      const point = lives.order[i];
+      rest[point] -= ofTick.get(ticks[point]) + ofAge.get(ticks[point] - birth);
+    }
+  }
+  return rest;
+}
+
+/** Compare selected points with all others, feature by feature; between features, let the page breathe.
+ *
+ * Rows hold q, and qGivenTime of the features with q up to LEVEL, tested again with tick and age held constant. */
 async function compareSelection(data, lives, selection, goesOn) {
   const chosen = new Uint8Array(data.count);
   for (const point of selection) chosen[point] = 1;
   const rest = Int32Array.from({ length: data.count }, (_, i) => i).filter((point) => !chosen[point]);
   const inside = Uint8Array.from(lives.order, (point) => chosen[point]);
+  const spreads = data.features.map(({ values }) => spreadOf(values, lives));
   const rows = [];
-  for (const { name, values } of data.features) {
+  for (const [i, { name, values }] of data.features.entries()) {
     const [group, others] = [selection, rest].map((points) => momentsOf(values, points, values[0]));
     const d = rest.length ? cohensD(group, others) : NaN;
-    rows.push({ name, mean: group.mean + values[0], rest: others.mean + values[0], d, ...shiftTest(values, inside, lives) });
+    const tested = shiftTest(values, inside, lives, spreads[i]);
+    rows.push({ name, mean: group.mean + values[0], rest: others.mean + values[0], d, ...tested });
     await new Promise((resume) => setTimeout(resume));
     if (!goesOn()) return null;
   }
   const corrected = falseDiscovery(rows.map(({ p }) => p));
-  return rows.map((row, i) => ({ ...row, q: corrected[i] }));
+  const again = rows.map(() => NaN);
+  for (const [i, q] of corrected.entries()) {
+    if (!(q <= LEVEL)) continue;
+    again[i] = shiftTest(givenTime(data, i, lives), inside, lives, spreads[i]).p;
+    await new Promise((resume) => setTimeout(resume));
+    if (!goesOn()) return null;
+  }
+  const both = rows.map(({ p }, i) => (Number.isNaN(p) ? NaN : Number.isNaN(again[i]) ? 1 : Math.max(p, again[i])));
+  const givenBoth = falseDiscovery(both).map((q, i) => (Number.isNaN(again[i]) ? NaN : q));
+  return rows.map((row, i) => ({ ...row, q: corrected[i], qGivenTime: givenBoth[i] }));
 }

@@ -1,6 +1,7 @@
 """What follows what, and how long states last, against chance."""
 
 import numpy as np
+from matplotlib.artist import setp
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
@@ -107,4 +108,4 @@ def _dwell(axes: Axes, dwelling: Dwelling, labels: np.ndarray, shown: np.ndarray
     axes.set_yticks(place, names)
     axes.grid(axis="x", color="#eeeeee")
     legend = axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=3)
-    legend.legend_handles[0].set_color(_INK)  # of no one state
+    setp(legend.legend_handles[0], color=_INK)  # of no one state

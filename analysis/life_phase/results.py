@@ -8,6 +8,7 @@ import numpy as np
 
 from analysis.labels import label_name
 from analysis.life_phase.label_sequences import LabelSequences, label_sequences, phase_edges, tick_edges
+from analysis.life_phase.memory import Memory, memory_of_two
 from analysis.life_phase.phases import Association, Shares, association, shares
 from analysis.life_phase.transitions import (
     LAGS,
@@ -17,15 +18,15 @@ from analysis.life_phase.transitions import (
     dwelling,
     lagged_persistence,
     transitions,
-    visits,
 )
+from analysis.life_phase.visits import visits
 from analysis.runs.propagated_labels import PropagatedLabels
 from analysis.statistics.resampling import Bootstrap
 
 Progress = Callable[[float], None]
 Edges = Callable[[LabelSequences], np.ndarray]
-_TESTS = 5
-"""Rounds of permutations: by phase and by tick, each with all labels and with the run's own, and transitions."""
+_TESTS = 6
+"""Rounds of permutations: by phase and by tick, each with all labels and with the run's own, transitions, memory."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class LifePhases:
         persistence: at several lags.
         own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
         transitions: what follows what.
+        memory: whether what came before tells what follows.
         propagated: the labels, and how they were propagated.
         bootstrap: of all intervals.
     """
@@ -64,6 +66,7 @@ class LifePhases:
     persistence: tuple[LaggedPersistence, ...]
     own_persistence: tuple[LaggedPersistence, ...]
     transitions: Transitions
+    memory: Memory
     propagated: PropagatedLabels
     bootstrap: Bootstrap
 
@@ -89,6 +92,7 @@ class LifePhases:
             "persistence": [_plain(each) for each in self.persistence],
             "own_labels_persistence": [_plain(each) for each in self.own_persistence],
             "transitions_lag_1_tick": _plain(self.transitions),
+            "memory_of_order_two": _plain(self.memory),
         }
 
 
@@ -128,7 +132,8 @@ def life_phases(
         dwelling=dwelling(sequences, found, bootstrap),
         persistence=tuple(lagged_persistence(sequences, lag, bootstrap) for lag in LAGS),
         own_persistence=tuple(lagged_persistence(own, lag, bootstrap) for lag in LAGS if len(own)),
-        transitions=transitions(sequences, found, permutations, bootstrap.seed, _part(_TESTS - 1, progress)),
+        transitions=transitions(sequences, found, permutations, bootstrap.seed, _part(4, progress)),
+        memory=memory_of_two(found, len(sequences.labels), permutations, bootstrap.seed, _part(5, progress)),
         propagated=propagated,
         bootstrap=bootstrap,
     )

@@ -87,6 +87,10 @@ def _row(name: str, cells: tuple[str, ...]) -> str:
 def _transitions(results: LifePhases) -> list[str]:
     told, names = results.transitions, results.names
     pairs = np.argwhere(np.isfinite(told.q))
+    if not len(pairs):
+        few = len(names) <= 2
+        why = "with two states each follows the other" if few else "visits could follow each other in one order only"
+        return [f"What follows what, from one tick to the next? There is nothing to test: {why}."]
     counts, surety = (each[tuple(pairs.T)] for each in (told.count, told.q))
     shown = pairs[np.lexsort((-counts, surety))[:_PAIRS_SHOWN]]
     lines = [
@@ -98,8 +102,31 @@ def _transitions(results: LifePhases) -> list[str]:
             f"    {names[a]:12}{names[b]:12}{told.count[a, b]:>8,}{_share(told.share[a, b]):>9}"
             f"{_share(told.chance[a, b]):>9}{told.q[a, b]:>9.2g}"
         )
-    lines.append("  Share: of all changes out of the first state. Chance: the visits of each life in random order.")
-    return lines
+    return [
+        *lines,
+        "  Share: of all changes out of the first state. Chance: the visits of each life in random order, no state",
+        "  after itself.",
+        *_memory(results),
+    ]
+
+
+def _memory(results: LifePhases) -> list[str]:
+    told, names = results.memory, results.names
+    tested = np.flatnonzero(np.isfinite(told.q))
+    if not len(tested):
+        return []
+    surest = tested[np.lexsort((-told.visits[tested], told.q[tested]))[:_PAIRS_SHOWN]]
+    return [
+        "  Does the state before a visit tell which state follows it? Share of the entropy of what follows:",
+        f"    {'visit to':12}{'visits':>8}{'explained':>11}{'chance':>9}{'q':>9}",
+        *(
+            f"    {names[k]:12}{told.visits[k]:>8,}{_share(told.explained[k]):>11}{_share(told.chance[k]):>9}"
+            f"{told.q[k]:>9.2g}"
+            for k in surest.tolist()
+        ),
+        "  Chance: what happens between two visits of a life to the same state comes in random order, so that only the",
+        "  state itself decides what follows (a Markov chain of order one).",
+    ]
 
 
 def _explained(told: Association) -> str:

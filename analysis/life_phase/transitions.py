@@ -7,11 +7,16 @@ import numpy as np
 from scipy import stats
 
 from analysis.life_phase.label_sequences import LabelSequences
+from analysis.life_phase.visit_orders import random_orders
+from analysis.life_phase.visits import Visits
+from analysis.statistics.inference import false_discovery
 from analysis.statistics.resampling import Bootstrap
 
 Progress = Callable[[float], None]
 LAGS = (1, 10, 100)
 """Ticks apart at which persistence is told."""
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,8 @@ class Transitions:
     Attributes:
         count: of changes from one tick to the next.
         share: of the changes out of the row's state; NaN where it is never left.
-        chance: that share if the visits of each life came in random order.
-        p: two-sided, against these; NaN where there is nothing to test: never seen, and never by chance.
+        chance: that share if the visits of each life came in random order, no state after itself.
+        p: two-sided, against these orders; NaN where there is nothing to test, since all of them have the same share.
         q: corrected for the number of pairs tested (Benjamini and Hochberg 1995).
     """
 
@@ -86,45 +91,6 @@ class Transitions:
     chance: np.ndarray
     p: np.ndarray
     q: np.ndarray
-
-
-@dataclass(frozen=True)
-class Visits:
-    """Unbroken stretches in one state, in order of lives and ticks. V visits.
-
-    Attributes:
-        life: (V,) int64.
-        stretch: unbroken run of ticks that the visit belongs to: a life, or a part of one that lacks ticks, (V,) int64.
-        state: (V,) int64.
-        ticks: (V,) int64.
-        left: whether another state follows in the very next tick, (V,) bool.
-        begun: whether its begin was seen: a life's first record, or another state in the tick before, (V,) bool.
-    """
-
-    life: np.ndarray
-    stretch: np.ndarray
-    state: np.ndarray
-    ticks: np.ndarray
-    left: np.ndarray
-    begun: np.ndarray
-
-
-def visits(sequences: LabelSequences) -> Visits:
-    """Find the visits of all lives."""
-    life, state, tick = sequences.life, sequences.state, sequences.tick
-    new_life = np.diff(life, prepend=-1) != 0
-    gap = ~new_life & (np.diff(tick, prepend=-1) != 1)
-    begins = np.flatnonzero(new_life | gap | (np.diff(state, prepend=-1) != 0))
-    stretch = np.cumsum(new_life | gap)[begins]
-    follows = np.append(stretch[1:] == stretch[:-1], False)
-    return Visits(
-        life=life[begins],
-        stretch=stretch,
-        state=state[begins],
-        ticks=np.diff(begins, append=len(state)),
-        left=follows,
-        begun=~gap[begins],
-    )
 
 
 def dwelling(sequences: LabelSequences, found: Visits, bootstrap: Bootstrap) -> Dwelling:
@@ -173,37 +139,34 @@ def lagged_persistence(sequences: LabelSequences, lag: int, bootstrap: Bootstrap
 def transitions(
     sequences: LabelSequences, found: Visits, permutations: int, seed: int, progress: Progress | None = None
 ) -> Transitions:
-    """Count what follows what, and compare with the visits of each life in random order.
+    """Count what follows what, and compare with the visits of each life in random order, no state after itself.
 
-    Where two visits to one state come to lie side by side, nothing changes there: shares are of changes only.
+    A state that is common follows every other one often, and never itself: shares that add up to 1 without the state
+    that was left are what chance gives (quasi-independence: Goodman 1968, JASA 63, 1091-1131), as
+    `analysis.life_phase.visit_orders` draws it.
     """
-    states, rng = len(sequences.labels), np.random.default_rng(seed)
+    states = len(sequences.labels)
     count = _changes(found.stretch, found.state, states)
     share = _row_shares(count)
-    above, below = np.zeros((2, states, states))
-    total = np.zeros((states, states))
-    told = np.zeros((states, states))
-    for i in range(permutations):
-        order = np.lexsort((rng.random(len(found.state)), found.stretch))
-        shuffled = _row_shares(_changes(found.stretch, found.state[order], states))
-        above += shuffled >= share - 1e-12
-        below += shuffled <= share + 1e-12
+    above, below, total, told = np.zeros((4, states, states))
+    changed = np.zeros((states, states), bool)
+    for i, state in enumerate(random_orders(found, permutations, seed)):
+        shuffled = _row_shares(_changes(found.stretch, state, states))
+        above += shuffled >= share - _ROUNDING
+        below += shuffled <= share + _ROUNDING
+        changed |= np.abs(shuffled - share) > _ROUNDING
         told += np.isfinite(shuffled)
         total += np.nan_to_num(shuffled)
         if progress:
             progress((i + 1) / permutations)
     chance = _ratio(total, told)
-    testable = np.isfinite(share) & (np.nan_to_num(share) + np.nan_to_num(chance) > 0) & ~np.eye(states, dtype=bool)
-    p = np.where(testable, np.minimum(1.0, 2 * (1 + np.minimum(above, below)) / (1 + told)), np.nan)
-    q = np.full_like(p, np.nan)
-    if testable.any():
-        q[testable] = stats.false_discovery_control(p[testable])
-    return Transitions(count, share, chance, p, q)
+    p = np.where(changed, np.minimum(1.0, 2 * (1 + np.minimum(above, below)) / (1 + told)), np.nan)
+    return Transitions(count, share, chance, p, false_discovery(p))
 
 
 def _changes(stretch: np.ndarray, state: np.ndarray, states: int) -> np.ndarray:
     """Count changes of state between visits that follow each other, (V,) and (V,) to (K, K) int64."""
-    follows = (stretch[1:] == stretch[:-1]) & (state[1:] != state[:-1])
+    follows = stretch[1:] == stretch[:-1]
     pairs = state[:-1][follows] * states + state[1:][follows]
     return np.bincount(pairs, minlength=states * states).reshape(states, states)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.statistics.inference import FEWEST_LIVES, false_discovery
+from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, false_discovery
 from analysis.statistics.permutation_p import ratio_p
 from analysis.statistics.shifts import ShiftedSums, shifted_sums
 
@@ -15,21 +15,32 @@ class CircularShiftTest:
     """Tests of K clusters and F features; every array is (K, F).
 
     Attributes:
-        p: two-sided; NaN where fewer than `FEWEST_LIVES` lives carry information.
+        p: two-sided; NaN where too few lives or episodes carry information. From `FEWEST_EPISODES` episodes on, the
+            larger of two: lives shifted independently, and all lives of an episode shifted together.
         q: p after the correction for all clusters and features.
         direction: 1 where the feature is higher in the cluster than elsewhere in the same lives, -1 lower, 0 neither.
         informative_lives: lives in which a shift changes the cluster's sum: those that enter or leave the cluster, and
             in which the feature varies.
+        informative_episodes: episodes of which the same is true; None where there are too few to shift them whole.
     """
 
     p: np.ndarray
     q: np.ndarray
     direction: np.ndarray
     informative_lives: np.ndarray
+    informative_episodes: np.ndarray | None = None
 
 
 def circular_shift_test(
-    features: np.ndarray, labels: np.ndarray, lives: Lives, permutations: int, seed: int
+    features: np.ndarray,
+    labels: np.ndarray,
+    lives: Lives,
+    permutations: int,
+    seed: int,
+    episode: np.ndarray | None = None,
+    *,
+    unit: np.ndarray | None = None,
+    wanted: np.ndarray | None = None,
 ) -> CircularShiftTest:
     """Test whether features differ between a cluster's records and the other records of the same lives.
 
@@ -40,17 +51,33 @@ def circular_shift_test(
     (studentised permutations: Chung and Romano 2013, Annals of Statistics 41, 484-507). Differences between whole lives
     play no part: how much of them is chance, the intervals over lives tell.
 
+    Lives of a world are not independent where something happens to all of them: a night, a raid or a famine may move
+    features and labels alike. So from `FEWEST_EPISODES` episodes on a second test shifts all lives of an episode by the
+    same number of records, which keeps what they share, and takes episodes as units; the larger p-value counts. With
+    fewer episodes nothing tells a cluster's behaviour from what happened to that world.
+
     Args:
         features: (B, F), finite.
         labels: (B,) clusters from 0; negative for noise.
+        episode: of each record, (B,); without it lives are only shifted independently.
+        unit: of each feature, (F,): what is a millionth of it is a rounding. Its own spread where None.
+        wanted: which pairs to test, (K, F) bool; all where None. The others' p is NaN.
     """
     shape = labels.max() + 1, features.shape[1]
-    p, direction, informative = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, np.int64)
-    spread = features.std(axis=0)
-    scaled = (features - features[0]) / np.where(spread > 0, spread, 1.0)
-    for cluster, sums in enumerate(shifted_sums(scaled, labels, lives, permutations, seed)):
-        p[cluster], direction[cluster], informative[cluster] = _p_values(sums), np.sign(sums.total[0]), sums.informative
-    return CircularShiftTest(p, false_discovery(p), direction, informative)
+    p, direction, lives_told = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, np.int64)
+    worlds = episode if episode is not None and len(np.unique(episode)) >= FEWEST_EPISODES else None
+    episodes_told = None if worlds is None else np.zeros(shape, np.int64)
+    unit = features.std(axis=0) if unit is None else unit
+    scaled = (features - features[0]) / np.where(unit > 0, unit, 1.0)
+    clusters = shifted_sums(scaled, labels, lives, permutations, seed, episode=worlds, wanted=wanted)
+    for cluster, sums in enumerate(clusters):
+        own = slice(None) if wanted is None else wanted[cluster]
+        p[cluster, own], direction[cluster, own] = _p_values(sums, FEWEST_LIVES), np.sign(sums.total[0])
+        lives_told[cluster, own] = sums.informative
+        if episodes_told is not None and sums.together:
+            p[cluster, own] = np.maximum(p[cluster, own], _p_values(sums.together, FEWEST_EPISODES))  # NaN stays NaN
+            episodes_told[cluster, own] = sums.together.informative
+    return CircularShiftTest(p, false_discovery(p), direction, lives_told, episodes_told)
 
 
 def studentised(sums: ShiftedSums) -> np.ndarray:
@@ -59,7 +86,7 @@ def studentised(sums: ShiftedSums) -> np.ndarray:
         return np.where(sums.squares > 0, sums.total / np.sqrt(sums.squares), 0.0)
 
 
-def _p_values(sums: ShiftedSums) -> np.ndarray:
+def _p_values(sums: ShiftedSums, fewest: int) -> np.ndarray:
     size = np.abs(studentised(sums))
     p = ratio_p(size[0], size[1:], sums.informative, sums.effective)
-    return np.where(sums.informative >= FEWEST_LIVES, p, np.nan)
+    return np.where(sums.informative >= fewest, p, np.nan)

@@ -23,7 +23,8 @@ class EffectIntervals:
     Attributes:
         baseline_low, baseline_high: of Cohen's d against random windows of lives.
         complement_low, complement_high: of Cohen's d against all other records.
-        effective: how many units of equal size would hold each cluster (Kish 1965), (K,).
+        effective: how many units of equal size would hold each cluster, or the rest where that is in fewer (Kish 1965),
+            (K,).
         episodes: episodes that hold records of the cluster and others, (K,) int64.
         agreeing: those whose own difference of means has the sign of that of the whole dump, (K, F) int64.
         unit: what was resampled, "life" or "episode".
@@ -105,7 +106,8 @@ def effect_intervals(
         cluster = _sums(theirs, unit_index[records], len(whole.count))
         by_episodes = _sums(theirs, episode_index[records], len(episodes.count))
         ends = _both_intervals(cluster, whole, weights, resampled, settings)
-        rows.append((*ends, cluster.effective_units, *_agreement(by_episodes, episodes)))
+        fewest = min(cluster.effective_units, (whole - cluster).effective_units)
+        rows.append((*ends, fewest, *_agreement(by_episodes, episodes)))
     low, high, low_rest, high_rest, effective, told, agreeing = (
         [np.array(column) for column in zip(*rows, strict=True)] if rows else _no_cluster(features.shape[1])
     )

@@ -10,6 +10,9 @@ LEVEL = 0.05
 FEWEST_LIVES = 6
 """Lives that must carry information before a test is made: fewer could hardly reach 5% whatever they showed."""
 
+FEWEST_EPISODES = 6
+"""Episodes from which on a test must also hold with all lives of an episode shifted together, for the same reason."""
+
 
 @dataclass(frozen=True)
 class Inference:

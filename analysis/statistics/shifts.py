@@ -4,7 +4,7 @@ A shift keeps how long a cluster's bouts last and how smoothly a feature moves; 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import fft, sparse
@@ -12,7 +12,7 @@ from scipy import fft, sparse
 from analysis.lives import Lives
 
 _ENTRIES_AT_ONCE = 1 << 21  # of a table of sums: 8 MB, about what a processor's cache holds
-_ROUNDING = 1e-6
+_ROUNDING, _ROUNDING_TOGETHER = 1e-6, 1e-5
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,30 @@ class ShiftedSums:
         squares: sums over lives of their squared shares, (M + 1, F).
         informative: lives whose share depends on the shift, (F,) int64.
         effective: how many equally informative lives carry as much (Kish 1965), (F,); 0 where none does.
+        together: the same with episodes for lives: all lives of an episode are shifted together, and an episode's share
+            is that of its lives; None unless it was asked for.
     """
 
     total: np.ndarray
     squares: np.ndarray
     informative: np.ndarray
     effective: np.ndarray
+    together: "ShiftedSums | None" = None
+
+
+@dataclass(frozen=True)
+class SharedShifts:
+    """One shift for all lives of an episode; a life shorter than the shift goes round more than once. E episodes.
+
+    Attributes:
+        episode: of each life, (L,) int64 from 0.
+        longest: records of each episode's longest life, (E,) int64: shifts are below it.
+        shifts: records by which each permutation shifts each episode, (M + 1, E) int32; the first is none.
+    """
+
+    episode: np.ndarray
+    longest: np.ndarray
+    shifts: np.ndarray
 
 
 def one_hot(labels: np.ndarray) -> np.ndarray:
@@ -41,7 +59,14 @@ def one_hot(labels: np.ndarray) -> np.ndarray:
 
 
 def shifted_sums(
-    columns: np.ndarray, labels: np.ndarray, lives: Lives, permutations: int, seed: int
+    columns: np.ndarray,
+    labels: np.ndarray,
+    lives: Lives,
+    permutations: int,
+    seed: int,
+    *,
+    episode: np.ndarray | None = None,
+    wanted: np.ndarray | None = None,
 ) -> Iterator[ShiftedSums]:
     """Shift each life's labels by a random number of records, independently, and sum columns over each cluster.
 
@@ -52,16 +77,27 @@ def shifted_sums(
     Args:
         columns: (B, columns), finite; best about 1 in size.
         labels: (B,) clusters from 0; negative for noise.
+        episode: of each record, (B,), to shift all lives of an episode together as well.
+        wanted: columns that each cluster is asked for, (K, columns) bool; all where None.
 
     Yields:
-        The sums of one cluster after the other.
+        The sums of one cluster after the other, of the columns wanted.
     """
     values, ordered = centred(columns, lives), labels[lives.order]
     shifts = random_shifts(lives, permutations, seed)
+    shared = None if episode is None else shared_shifts(lives, episode, permutations, seed)
     for cluster in range(labels.max() + 1):
+        of_cluster = np.arange(values.shape[1]) if wanted is None else np.flatnonzero(wanted[cluster])
+        if not len(of_cluster):
+            yield _nothing(permutations, together=shared is not None)
+            continue
         inside = np.add.reduceat(ordered == cluster, lives.starts, dtype=np.int64)  # (L,)
         changing = np.flatnonzero((inside > 0) & (inside < lives.lengths))
-        yield _sums_of(ordered == cluster, values, shifts[:, changing], lives.starts[changing], lives.lengths[changing])
+        lengths = lives.lengths[changing]
+        records = _ranges(lives.starts[changing], lengths)
+        chosen = _chosen(np.cumsum(lengths) - lengths + shifts[:, changing], len(records))
+        together = _Together.of(shared, changing, lengths) if shared else None
+        yield _sums_of(ordered[records] == cluster, values, records, of_cluster, lengths, chosen, together)
 
 
 def random_shifts(lives: Lives, permutations: int, seed: int) -> np.ndarray:
@@ -69,6 +105,20 @@ def random_shifts(lives: Lives, permutations: int, seed: int) -> np.ndarray:
     shifts = np.random.default_rng(seed).integers(0, lives.lengths, (permutations + 1, len(lives)), dtype=np.int32)
     shifts[0] = 0
     return shifts
+
+
+def shared_shifts(lives: Lives, episode: np.ndarray, permutations: int, seed: int) -> SharedShifts:
+    """Draw one shift for each episode and permutation, all below the episode's longest life equally likely.
+
+    Args:
+        episode: of each record, (B,).
+    """
+    _, number = np.unique(episode[lives.order[lives.starts]], return_inverse=True)
+    longest = np.zeros(number.max() + 1, np.int64)
+    np.maximum.at(longest, number, lives.lengths)
+    shifts = np.random.default_rng([seed, 8]).integers(0, longest, (permutations + 1, len(longest)), dtype=np.int32)
+    shifts[0] = 0
+    return SharedShifts(number, longest, shifts)
 
 
 def centred(columns: np.ndarray, lives: Lives) -> np.ndarray:
@@ -79,33 +129,96 @@ def centred(columns: np.ndarray, lives: Lives) -> np.ndarray:
     return ordered - np.repeat(means, lives.lengths, axis=0)
 
 
+def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return starts[0], starts[0] + 1, ... up to its length, then those of the next, (sum of lengths,)."""
+    return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+
+
+def _chosen(places: np.ndarray, rows: int) -> sparse.csr_array:
+    """Return which rows of a table each permutation adds up, (M + 1, rows) float32, of places (M + 1, units)."""
+    ends = np.arange(len(places) + 1) * places.shape[1]
+    ones = np.ones(places.size, np.float32)
+    return sparse.csr_array((ones, places.ravel(), ends), shape=(len(places), rows))
+
+
+@dataclass(frozen=True)
+class _Together:
+    """How sums of lives become those of episodes: E episodes that hold lives of a cluster.
+
+    Attributes:
+        adds: which sums of lives make up an episode's for each of its shifts, (shifts of all episodes, records).
+        longest: shifts of each episode, (E,).
+        chosen: which of them each permutation takes, (M + 1, shifts of all episodes).
+    """
+
+    adds: sparse.csr_array
+    longest: np.ndarray
+    chosen: sparse.csr_array
+
+    @classmethod
+    def of(cls, shared: SharedShifts, changing: np.ndarray, lengths: np.ndarray) -> "_Together":
+        present, number = np.unique(shared.episode[changing], return_inverse=True)
+        longest = shared.longest[present]
+        begins = np.cumsum(longest) - longest
+        count = longest[number]  # (lives,)
+        shift = _ranges(np.zeros(len(count), np.int64), count)
+        rows = np.repeat(begins[number], count) + shift
+        places = np.repeat(np.cumsum(lengths) - lengths, count) + shift % np.repeat(lengths, count)
+        shape = int(longest.sum()), int(lengths.sum())
+        adds = sparse.csr_array((np.ones(len(rows), np.float32), (rows, places)), shape=shape)
+        return cls(adds, longest, _chosen(begins + shared.shifts[:, present], shape[0]))
+
+
 def _sums_of(
-    member: np.ndarray, values: np.ndarray, shifts: np.ndarray, starts: np.ndarray, lengths: np.ndarray
+    member: np.ndarray,
+    values: np.ndarray,
+    records: np.ndarray,
+    columns: np.ndarray,
+    lengths: np.ndarray,
+    chosen: sparse.csr_array,
+    together: _Together | None,
 ) -> ShiftedSums:
-    """Return one cluster's sums, over lives of the given places in `member` (B,) and `values` (B, F)."""
-    own_starts = np.cumsum(lengths) - lengths
-    ends = np.arange(len(shifts) + 1) * len(lengths)
-    places = (own_starts + shifts).ravel()
-    chosen = sparse.csr_array(
-        (np.ones(len(places), np.float32), places, ends), shape=(len(shifts), int(lengths.sum()))
-    )  # (M + 1, records of these lives), of 0 and 1
-    at_once = max(1, _ENTRIES_AT_ONCE // max(1, chosen.shape[1]))
-    parts = [
-        _sums_of_columns(
-            chosen, _sums_of_all_shifts(member, values[:, first : first + at_once], starts, lengths), lengths
-        )
-        for first in range(0, values.shape[1], at_once)
-    ]
-    return ShiftedSums(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
+    """Return one cluster's sums over its lives, life after life.
+
+    Args:
+        member: which of the lives' records are in the cluster, (b,) bool.
+        values: of all records, (B, F).
+        records: those of the lives, rows of `values`, (b,).
+        columns: of `values` that are wanted.
+        lengths: of the lives.
+        chosen: which shift of each life each permutation takes, (M + 1, b).
+    """
+    at_once = max(1, _ENTRIES_AT_ONCE // max(1, len(records)))
+    of_lives, of_episodes = [], []
+    for first in range(0, len(columns), at_once):
+        some = values[np.ix_(records, columns[first : first + at_once])]
+        table = _sums_of_all_shifts(member, some, lengths)
+        if together:
+            shared = together.adds @ table
+            shared[np.abs(shared) < _ROUNDING_TOGETHER] = 0
+            of_episodes.append(_sums_of_columns(together.chosen, shared, together.longest))
+        of_lives.append(_sums_of_columns(chosen, table, lengths))
+    return replace(_joined(of_lives), together=_joined(of_episodes) if together else None)
 
 
-def _sums_of_all_shifts(member: np.ndarray, values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _nothing(permutations: int, together: bool) -> ShiftedSums:
+    sums = np.empty((permutations + 1, 0), np.float32)
+    nothing = ShiftedSums(sums, sums, np.empty(0, np.int64), np.empty(0))
+    return replace(nothing, together=nothing) if together else nothing
+
+
+def _joined(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]) -> ShiftedSums:
+    total, squares, informative, effective = (np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True))
+    return ShiftedSums(total, squares, informative, effective)
+
+
+def _sums_of_all_shifts(member: np.ndarray, values: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return each life's sums after its labels moved 0, 1, ... records on, life after life, (records, F) float32.
 
     The correlation theorem; lives of similar length are transformed together, filled with zeros to a power of 2.
     """
-    table = np.zeros((int(lengths.sum()), values.shape[1]), np.float32)
-    own_starts = np.cumsum(lengths) - lengths
+    table = np.zeros((len(member), values.shape[1]), np.float32)
+    starts = np.cumsum(lengths) - lengths
     sizes = 2 ** np.ceil(np.log2(2 * lengths)).astype(np.int64)
     for size in np.unique(sizes):
         alike = np.flatnonzero(sizes == size)
@@ -117,7 +230,7 @@ def _sums_of_all_shifts(member: np.ndarray, values: np.ndarray, starts: np.ndarr
         straight = fft.irfft(spectrum, int(size), axis=1)  # (lives, size, F), lag -1 comes last
         row = np.arange(len(alike))[:, None]
         sums = straight[:, : len(step)] + straight[row, (step - lengths[alike, None]) % size]
-        table[(own_starts[alike, None] + step)[exists]] = sums[exists]
+        table[places[exists]] = sums[exists]
     table[np.abs(table) < _ROUNDING] = 0  # what is 0 must be: a sum of roundings would pass for a finding
     return table
 

@@ -1,8 +1,7 @@
-"""Would another seed, or other lives, have given the same clusters?"""
+"""Would another embedding, with another seed or of other lives, or other lives alone, have given the same clusters?"""
 
 import warnings
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -11,16 +10,27 @@ from analysis.statistics.cluster_method import ClusterMethod
 from user_error import UserError
 
 SEEDS = 3
+EMBEDDED_ANEW = 3
+"""Draws of lives that are embedded anew; an embedding takes far longer than a clustering."""
+
 SEED_RECORDS = 5_000
 BOOTSTRAPS = 10
 BOOTSTRAP_RECORDS = 5_000
 
 
 @dataclass(frozen=True)
-class SeedStability:
-    """Adjusted Rand indices of every two of several seeds, on a sample of so many records; or why there are none."""
+class ProjectionStability:
+    """Agreement of the run's clusters with those of embeddings made anew, as adjusted Rand indices.
 
-    adjusted_rand: tuple[float, ...]
+    Attributes:
+        over_seeds: a sample of lives, embedded and clustered with other seeds, one for each seed.
+        over_lives: lives drawn with replacement, embedded and clustered with the run's seed, one for each draw.
+        records: of the sample.
+        reason: why there are none, else "".
+    """
+
+    over_seeds: tuple[float, ...]
+    over_lives: tuple[float, ...]
     records: int
     reason: str = ""
 
@@ -52,30 +62,36 @@ def whole_lives(lives: Lives, most_records: int, rng: np.random.Generator, repla
     return np.flatnonzero(np.isin(lives.index, distinct[fits]))
 
 
-def seed_stability(activations: np.ndarray, lives: Lives, method: ClusterMethod, seed: int) -> SeedStability:
-    """Embed and cluster the same records with several seeds, and compare every two of the clusterings.
+def projection_stability(
+    activations: np.ndarray, labels: np.ndarray, lives: Lives, method: ClusterMethod, seed: int
+) -> ProjectionStability:
+    """Embed and cluster lives anew, with other seeds and drawn with replacement, and compare with the run's labels.
 
-    The records are whole lives, `SEED_RECORDS` at most. The adjusted Rand index (Hubert and Arabie 1985) takes noise as
-    one group. Fewer records than the run has make sparser clusters: this tells how far the method repeats itself, not
-    how far this one picture does.
+    A sample is of whole lives, `SEED_RECORDS` records at most; in a draw, a life drawn twice counts once. Fewer records
+    than the run has make sparser clusters, which costs agreement as well. The adjusted Rand index (Hubert and Arabie
+    1985) takes noise as one group.
 
     Args:
         activations: of all records of the run, (B, units).
-        lives: that they belong to.
+        labels: the run's own, (B,); negative for noise.
+        lives: that the records belong to.
         seed: of the run; those tried come after it.
     """
-    if not method.seeded:
-        return SeedStability((), 0, "no seed plays a part in these clusters")
-    records = whole_lives(lives, SEED_RECORDS, np.random.default_rng([seed, 7]))
-    share = len(records) / len(activations)
-    seeds = [(seed + i) % 2**32 for i in range(1, SEEDS + 1)]
+
+    def agreement(records: np.ndarray, seed: int) -> float:
+        points = method.embed(activations[records], seed=seed, run_records=len(activations))
+        return _agreement(labels[records], method.cluster(points, len(records) / len(activations)))
+
+    sample = whole_lives(lives, SEED_RECORDS, np.random.default_rng([seed, 7]))
+    rng = np.random.default_rng([seed, 9])
+    draws = [whole_lives(lives, SEED_RECORDS, rng, replace=True) for _ in range(EMBEDDED_ANEW)]
+    seeds = [(seed + i) % 2**32 for i in range(1, SEEDS + 1)] if method.seeded else []
+    reason = "" if method.seeded else "no seed plays a part in these clusters"
     try:
-        points = [method.embed(activations[records], seed=each, run_records=len(activations)) for each in seeds]
-        labels = [method.cluster(each, share) for each in points]
+        over_seeds = tuple(agreement(sample, each) for each in seeds)
+        return ProjectionStability(over_seeds, tuple(agreement(each, seed) for each in draws), len(sample), reason)
     except UserError as error:
-        return SeedStability((), len(records), str(error))
-    pairs = tuple(_agreement(one, other) for one, other in combinations(labels, 2))
-    return SeedStability(pairs, len(records))
+        return ProjectionStability((), (), len(sample), str(error))
 
 
 def bootstrap_stability(

@@ -67,8 +67,13 @@ def test_the_verdict_comes_first_and_says_it_all(summary: Summary) -> None:
     for sentence in summary.verdict:
         assert " ".join(sentence.split()) in joined
     assert f"3 clusters hold {summary.coverage:.1%}" in joined
-    assert "stable over other seeds, on 100 records (adjusted Rand index 0.90" in joined
-    assert f"{summary.surviving} survive correction" in joined
+    assert joined.startswith(
+        "Verdict With 4 episodes the tests cannot tell a cluster's behaviour from what happened to"
+    )
+    assert "Projection stability: stable (embedded anew: adjusted Rand index with other seeds on 100 records" in joined
+    assert "0.90 (0.90 to 0.90), with other lives 0.90 (0.85 to 0.95)); Clustering stability: stable (" in joined
+    given_time = f"{summary.surviving_given_time} survive correction given tick and age, {summary.surviving} without"
+    assert given_time in joined and "With 80% power this dump could have found a difference of d = " in joined
     assert "they resample the 4 episodes whole" in joined and "No confound is flagged" in joined
     assert "nan" not in text
     assert max(len(line) for line in text.splitlines() if line.startswith("  Cluster")) <= 120
@@ -138,17 +143,17 @@ def test_constant_features_have_no_effect_and_no_test() -> None:
     data = dataclasses.replace(data, values=values)
     labels = largest_first(PLANTED.behaviour)
     summary = summarise(
-        data, labels, statistics_of(data, labels), planted_seeds(), subsample=ALL_RECORDS, components={0.5: 1}
+        data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}
     )
     for cluster in summary.clusters:
         effect = cluster.effects[2]
         assert effect.d_complement == effect.d_baseline == 0 and math.isnan(effect.p) and not effect.survives
 
 
-def planted_seeds():
-    from analysis.statistics.stability import SeedStability
+def not_embedded_anew():
+    from analysis.statistics.stability import ProjectionStability
 
-    return SeedStability((), 0, "not tried")
+    return ProjectionStability((), (), 0, "not tried")
 
 
 def test_a_flag_and_a_weak_clustering_are_said_out_loud() -> None:
@@ -157,19 +162,47 @@ def test_a_flag_and_a_weak_clustering_are_said_out_loud() -> None:
     assert "tick" in summary.clusters[0].flagged
     assert any("but it marks tick" in sentence for sentence in summary.verdict)
     assert any("Confounds are flagged: tick (cluster 0)" in sentence for sentence in summary.verdict)
-    shaky = dataclasses.replace(summary.stability, over_seeds=(0.1, 0.3))
-    assert any("UNSTABLE over other seeds" in line for line in verdict(dataclasses.replace(summary, stability=shaky)))
+    for part in ("over_seeds", "over_embeddings"):
+        shaky = dataclasses.replace(summary, stability=dataclasses.replace(summary.stability, **{part: (0.1, 0.3)}))
+        assert any("Projection stability: UNSTABLE" in line for line in verdict(shaky))
+
+
+def test_shares_below_the_flag_are_put_into_words(summary: Summary) -> None:
+    cluster = summary.clusters[1]
+    tick = dataclasses.replace(cluster.confounds[0], name="tick", q=0.01, excess=0.08, flagged=False)
+    told = dataclasses.replace(cluster, confounds=(tick, *cluster.confounds[1:]))
+    drifting = dataclasses.replace(summary, clusters=(summary.clusters[0], told, *summary.clusters[2:]))
+    (line,) = [line for line in verdict(drifting) if line.startswith("Below the flag")]
+    assert line.startswith("Below the flag, but more than chance: tick (cluster 1, 8.0%)")
+
+
+def test_what_only_tick_and_age_explain_is_no_description(summary: Summary) -> None:
+    effects = tuple(dataclasses.replace(each, survives_given_time=False) for each in fighters(summary).effects)
+    assert describe(effects, FEATURES).startswith("no feature that survives given tick and age; without them is_att")
+
+
+def test_with_six_episodes_differences_must_survive_shifts_of_whole_episodes() -> None:
+    planted = planted_dump(agents=6, episodes=6, ticks=40)
+    summary = planted_summary(planted, largest_first(planted.behaviour))
+    assert summary.method.episodes_shifted and not any("cannot tell a cluster" in line for line in summary.verdict)
+    attacking = {effect.name: effect for effect in fighters(summary).effects}["is_attacking"]
+    assert attacking.survives and attacking.survives_given_time
 
 
 def test_nothing_but_clusters_are_told_where_the_table_tells_them() -> None:
     many = planted_summary(PLANTED, largest_first(CASES["100 clusters"]))
     assert any(line.startswith("Cluster 12 and smaller ones") for line in many.verdict)
-    assert "smaller ones" not in verdict_lines(many) and verdict_lines(many).startswith("100 clusters hold")
+    assert "smaller ones" not in verdict_lines(many) and "\n100 clusters hold" in verdict_lines(many)
 
 
 def test_thousands_are_written_in_full(summary: Summary) -> None:
     effect = dataclasses.replace(
-        fighters(summary).effects[0], survives=True, mean=1023.6, complement_mean=51.25, d_complement=1.0
+        fighters(summary).effects[0],
+        survives=True,
+        survives_given_time=True,
+        mean=1023.6,
+        complement_mean=51.25,
+        d_complement=1.0,
     )
     assert describe([effect], FEATURES[:1]).endswith("higher (1,024 against 51.2)")
 
@@ -186,7 +219,7 @@ def test_small_clusters_that_dissolve_are_told_though_the_index_is_high(summary:
     assert not any("Not found again" in line for line in summary.verdict)
     lost = (*summary.clusters[:-1], dataclasses.replace(summary.clusters[-1], jaccard=0.3))
     told = verdict(dataclasses.replace(summary, clusters=lost))
-    assert any("Not found again in these bootstraps: cluster 2 (overlap below 0.5)." in line for line in told)
+    assert any("Not found again in the same embedding: cluster 2 (overlap below 0.5)." in line for line in told)
 
 
 def test_descriptions_leave_out_what_is_small_or_did_not_survive(summary: Summary) -> None:
@@ -211,7 +244,7 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     ticks = [claim for claim in again.result.claims if claim.feature == "tick"]
     assert ticks and not any(claim.survives for claim in again.result.claims if claim.feature == "tick")
     summary = summarise(
-        data, labels, plain, planted_seeds(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again.result
+        data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again.result
     )
     assert any("Without tick, which takes" in sentence for sentence in summary.verdict)
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
@@ -235,7 +268,7 @@ def test_a_difference_is_not_found_again_in_another_cluster() -> None:
     assert claims and all(0 < claim.overlap < 0.5 and abs(claim.d_after) > 0.5 for claim in claims)
     assert not any(claim.survives for claim in claims)
     summary = summarise(
-        data, labels, statistics_of(data, labels), planted_seeds(), subsample=ALL_RECORDS, components={0.5: 1},
+        data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1},
         residualized=again.result,
     )  # fmt: skip
     assert "and 0 of the" in summary.verdict[-1] and "no cluster like it" in as_text(summary)

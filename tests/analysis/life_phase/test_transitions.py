@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
+from analysis.labels import NOISE
 from analysis.life_phase.label_sequences import LabelSequences
-from analysis.life_phase.transitions import dwelling, lagged_persistence, transitions, visits
+from analysis.life_phase.memory import memory_of_two
+from analysis.life_phase.transitions import dwelling, lagged_persistence, transitions
+from analysis.life_phase.visit_orders import random_orders
+from analysis.life_phase.visits import visits
 from analysis.statistics.resampling import Bootstrap
 from tests.analysis.life_phase.test_phases import sequences_of
 
@@ -86,15 +90,67 @@ def test_planted_successions_are_found(chains: LabelSequences) -> None:
     assert (np.diag(found.count) == 0).all() and np.isnan(np.diag(found.q)).all()
 
 
-def test_random_successions_are_not_found() -> None:
-    """Visits in random order, two like ones never side by side but by chance: few pairs look like findings."""
-    rng, p = np.random.default_rng(3), []
+NULLS = {
+    "unequal frequencies": ([0, 1, 2], [0.8, 0.1, 0.1]),
+    "one dominant state, and noise": ([0, 1, 2, NOISE], [0.9, 0.04, 0.03, 0.03]),
+    "six states, mostly noise": ([NOISE, 0, 1, 2, 3, 4], [0.4, 0.2, 0.1, 0.1, 0.1, 0.1]),
+}
+RUNS = 40
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_labels_drawn_at_every_tick_anew_give_few_findings(name: str) -> None:
+    """Frequencies alone decide what follows what: at most 5% of runs may have any finding."""
+    labels, frequencies = NULLS[name]
+    pairs, memories = 0, 0
+    for run in range(RUNS):
+        rng = np.random.default_rng([7, run])
+        told = sequences_of([rng.choice(labels, rng.integers(5, 80), p=frequencies).tolist() for _ in range(20)])
+        found = transitions(told, visits(told), 59, seed=run)
+        pairs += bool((found.q <= 0.05).any())
+        memories += bool((memory_of_two(visits(told), len(labels), 59, seed=run).q <= 0.05).any())
+    assert np.isfinite(found.q).sum() == len(labels) * (len(labels) - 1)
+    assert pairs <= 0.05 * RUNS and memories <= 0.05 * RUNS
+
+
+def test_orders_are_as_likely_as_when_all_are_listed() -> None:
+    """Of the visits 0, 0, 0, 1, 1, 2 ten orders have no state after itself; each is drawn a tenth of the time."""
+    told = sequences_of([[0, 1, 0, 2, 0, 1], [0, 1, 0, 1], [2]])
+    found = visits(told)
+    drawn = np.array([state.copy() for state in random_orders(found, 1_500, seed=0)])
+    assert (drawn[:, 10] == 2).all() and (np.sort(drawn[:, :6], axis=1) == [0, 0, 0, 1, 1, 2]).all()
+    orders, times = np.unique(drawn[:, :6], axis=0, return_counts=True)
+    assert (np.diff(orders, axis=1) != 0).all() and len(orders) == 10
+    np.testing.assert_allclose(times / len(drawn), 0.1, atol=0.04)
+    np.testing.assert_allclose((drawn[:, 6] == 0).mean(), 0.5, atol=0.1)
+
+
+def test_memory_of_order_two_is_found() -> None:
+    """Who came to a state from one side mostly goes on to the other: single steps are even, two steps are not."""
+    rng, lives = np.random.default_rng(4), []
     for _ in range(20):
-        lives = [np.repeat(rng.integers(0, 4, 25), rng.integers(1, 6, 25)).tolist() for _ in range(10)]
-        told = sequences_of(lives)
-        found = transitions(told, visits(told), 99, seed=int(rng.integers(1000)))
-        p += found.p[np.isfinite(found.p)].tolist()
-    assert np.mean(np.array(p) <= 0.1) < 0.2
+        path = [0, 1]
+        for _ in range(60):
+            rest = [state for state in range(3) if state not in path[-2:]]
+            path.append(rest[0] if rng.random() < 0.75 else path[-2])
+        lives.append(np.repeat(path, rng.integers(1, 4, len(path))).tolist())
+    told = sequences_of(lives)
+    found = memory_of_two(visits(told), 3, 199, seed=0)
+    assert (found.q <= 0.05).all() and (found.explained > 0.1).all() and (found.chance < 0.02).all()
+
+
+def test_a_chain_of_order_one_has_no_memory_of_order_two() -> None:
+    rng, to = np.random.default_rng(9), np.array([[0, 0.9, 0.1], [0.3, 0, 0.7], [0.8, 0.2, 0]])
+    told = sequences_of([chain(rng, 80, [0.3, 0.5, 0.7], to) for _ in range(40)])
+    assert (transitions(told, visits(told), 99, seed=0).q[0, 1:] < 0.05).all()
+    assert (memory_of_two(visits(told), 3, 199, seed=0).q > 0.05).all()
+
+
+def test_with_two_states_there_is_nothing_to_test() -> None:
+    rng = np.random.default_rng(6)
+    told = sequences_of([rng.integers(0, 2, 40).tolist() for _ in range(10)])
+    assert np.isnan(transitions(told, visits(told), 19, seed=0).q).all()
+    assert np.isnan(memory_of_two(visits(told), 2, 19, seed=0).q).all()
 
 
 def test_one_state_has_no_transitions_and_no_end() -> None:

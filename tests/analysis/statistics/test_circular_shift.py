@@ -20,7 +20,7 @@ RUNS = 100
 def stacked(clusters: Iterable[ShiftedSums]) -> ShiftedSums:
     """The sums of all clusters, (..., K, F)."""
     each = list(clusters)
-    fields = dataclasses.fields(ShiftedSums)
+    fields = [field for field in dataclasses.fields(ShiftedSums) if field.name != "together"]
     return ShiftedSums(*(np.stack([getattr(one, field.name) for one in each], axis=-2) for field in fields))
 
 

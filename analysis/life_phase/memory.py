@@ -1,0 +1,95 @@
+"""Does it matter what came before? Memory of order two: whether the state before a visit tells which one follows it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import entr
+
+from analysis.life_phase.visits import Visits
+from analysis.statistics.inference import false_discovery
+from analysis.statistics.permutation_p import counted_p
+
+Progress = Callable[[float], None]
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How far the state before a visit tells the state after it; (K,) each, by the state that is visited.
+
+    Attributes:
+        visits: with a state before and one after them, int64.
+        explained: share of the entropy of what follows that what came before explains, 0 to 1; NaN where the same
+            state always follows.
+        chance: its mean over permutations.
+        p: one-sided; NaN where all permutations agree.
+        q: corrected for the number of states (Benjamini and Hochberg 1995).
+    """
+
+    visits: np.ndarray
+    explained: np.ndarray
+    chance: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+
+
+def memory_of_two(found: Visits, states: int, permutations: int, seed: int, progress: Progress | None = None) -> Memory:
+    """Test whether what follows a visit depends on what came before it, beyond what follows its state anyway.
+
+    What an agent does from one visit to a state to its next visit there is an excursion. If the state alone decides
+    what comes next, as in a Markov chain, all orders of a life's excursions are equally likely. They keep how often
+    each state follows each other one, and change which state before goes with which state after.
+
+    Args:
+        found: V visits.
+        states: K.
+    """
+    excursions = _Excursions(found, states)
+    visits, observed = excursions.explained(None)
+    rng = np.random.default_rng(seed)
+    null = np.empty((permutations, states))
+    for i in range(permutations):
+        null[i] = excursions.explained(rng)[1]
+        if progress:
+            progress((i + 1) / permutations)
+    varies = np.isfinite(observed) & (np.ptp(np.vstack([observed, np.nan_to_num(null)]), axis=0) > _ROUNDING)
+    p = np.where(varies, counted_p(np.nan_to_num(observed), np.nan_to_num(null)), np.nan)
+    return Memory(visits, observed, null.mean(axis=0), p, false_discovery(p))
+
+
+class _Excursions:
+    """The state before and after each visit, visits sorted by state and stretch, and how to exchange excursions."""
+
+    def __init__(self, found: Visits, states: int):
+        self.states = states
+        stretch = np.unique(found.stretch, return_inverse=True)[1]
+        follows = stretch[1:] == stretch[:-1]
+        before = np.where(np.append(False, follows), np.roll(found.state, 1), -1)
+        after = np.where(np.append(follows, False), np.roll(found.state, -1), -1)
+        order = np.lexsort((stretch, found.state))  # stable: in order of ticks
+        self.middle, self.before, self.after = found.state[order], before[order], after[order]
+        group = self.middle * (stretch.max(initial=0) + 1) + stretch[order]
+        self.ends = 1 + np.flatnonzero(group[1:] == group[:-1])  # visits that an excursion ends with
+        self.group = np.unique(group[self.ends], return_inverse=True)[1]
+
+    def explained(self, rng: np.random.Generator | None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the visits that count and the share of entropy explained, (K,) each; `rng` shuffles the excursions."""
+        before, after = self.before, self.after
+        if rng is not None:
+            drawn = self.ends[np.argsort(self.group + rng.random(len(self.group)))]
+            before, after = before.copy(), after.copy()
+            before[self.ends], after[self.ends - 1] = self.before[drawn], self.after[drawn - 1]
+        both = (before >= 0) & (after >= 0)
+        middle, before, after = self.middle[both], before[both], after[both]
+        visits = np.bincount(middle, minlength=self.states)
+        entropies = [self._entropy(middle, key, visits) for key in (before, after, before * self.states + after)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = (entropies[0] + entropies[1] - entropies[2]) / entropies[1]
+        return visits, np.where(entropies[1] > _ROUNDING, np.maximum(share, 0.0), np.nan)
+
+    def _entropy(self, middle: np.ndarray, key: np.ndarray, visits: np.ndarray) -> np.ndarray:
+        """Return the entropy of the keys of each state's visits, in nats, (K,)."""
+        pair, count = np.unique(middle * self.states**2 + key, return_counts=True)
+        state = pair // self.states**2
+        return np.bincount(state, entr(count / visits[state]), minlength=self.states)
