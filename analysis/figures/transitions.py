@@ -108,4 +108,6 @@ def _dwell(axes: Axes, dwelling: Dwelling, labels: np.ndarray, shown: np.ndarray
     axes.set_yticks(place, names)
     axes.grid(axis="x", color="#eeeeee")
     legend = axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=3)
-    setp(legend.legend_handles[0], color=_INK)  # of no one state
+    first = legend.legend_handles[0]
+    if first is not None:
+        setp(first, color=_INK)  # of no one state
