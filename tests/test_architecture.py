@@ -102,7 +102,7 @@ except user_error.UserError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     message, loaded = done.stdout.strip().split("|")
-    assert re.search(r"did you mean (takeru|takeru_1M|lstm_hidden)\?$", message) and loaded == "[]"
+    assert re.search(r"did you mean (takeru|takeru_1M|lstm_hidden or lstm_cell)\?$", message) and loaded == "[]"
 
 
 @pytest.mark.parametrize("script", [*sorted(SCRIPTS - {"command_line"}), "analysis.proc_eval_result"])

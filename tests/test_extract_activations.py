@@ -195,7 +195,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "tiny", "--checkpoint", "7"), ("no such checkpoint of tiny", "1,")),
         (("pve", "-p", "tiny", "--checkpoint", "last"), ("--checkpoint is last", "all")),
         (("pve", "-p", "tiny", "--layers", "attention"), ("no layer 'attention'", "lstm_cell")),
-        (("pve", "-p", "tiny", "--layers", "lstm_hiden"), ("did you mean lstm_hidden?",)),
+        (("pve", "-p", "tiny", "--layers", "lstm_hiden"), ("did you mean lstm_hidden or lstm_cell?",)),
         (("pve", "-p", "tiny_200M"), ("no policy 'tiny_200M'", "did you mean tiny?")),
         (("pve", "-p", "tiny", "-n", "0"), ("--episodes is 0",)),
         (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
