@@ -114,7 +114,7 @@ def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
     told = [_confound(confound) for confound in confounds if not confound.reason]
     reason = [f"{confound.name} ({confound.reason})" for confound in confounds if confound.reason]
     lines = [f"{of} share with {', '.join(told)}"] if told else []
-    return [*lines, f"  not told: {', '.join(reason)}"] if reason else lines
+    return [*lines, f"  n/a: {', '.join(reason)}"] if reason else lines
 
 
 def _confound(confound: Confound) -> str:

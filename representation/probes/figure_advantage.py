@@ -37,7 +37,7 @@ def probe_advantage(reports: Sequence[DumpReport], memory: str, probe: str) -> F
     names = {kind: _probed(rows, kind) for kind in _MEASURES}
     with style():
         tallest = max(1, *(len(each) for each in names.values()))
-        figure = new_figure(11, 2.2 + tallest * (_INCHES_A_TARGET + _INCHES_A_MARK * len(shown)))
+        figure = new_figure(11, 2.5 + 0.3 * len(shown) + tallest * (_INCHES_A_TARGET + _INCHES_A_MARK * len(shown)))
         for axes, (kind, label) in zip(figure.subplots(1, 2), _MEASURES.items(), strict=True):
             _draw(axes, rows, names[kind], label)
             axes.set_ylim(tallest - 0.5, -0.5)
@@ -60,7 +60,7 @@ def _headline(rows: Sequence[Sequence[AdvantageRow]], memory: str) -> str:
     known = {r.target for each in rows for r in each if r.advantage is not None}
     better = {r.target for each in rows for r in each if _found(r)}
     if not known:
-        return f"No target of {_TITLES[memory]} could be probed"
+        return f"{_TITLES[memory]}: no advantage is known"
     where = " in at least one dump" if len(rows) > 1 else ""
     return f"{_TITLES[memory]} beats every baseline for {len(better)} of {len(known)} targets{where}"
 

@@ -35,10 +35,14 @@ def probe_summary(reports: Sequence[DumpReport]) -> Figure:
     widths = [len(report.inputs) for report, _ in panels]
     with style():
         width = max(_NARROWEST, _LABELS_INCHES + _INCHES_A_COLUMN * sum(widths))
-        figure = new_figure(width, 2.2 + _INCHES_A_ROW * len(targets))
+        letters = int(_LETTERS_AN_INCH * (width - _LABELS_INCHES) / len(panels))
+        names = [f"{wrapped(report.name, letters)}\n{probe} probe" for report, probe in panels]
+        lines = max(name.count("\n") for name in names)
+        figure = new_figure(width, 2.2 + _INCHES_A_ROW * (len(targets) + lines))
         grid = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
-        for axes, (report, probe) in zip(grid, panels, strict=True):
-            _draw(axes, report, probe, int(_LETTERS_AN_INCH * (width - _LABELS_INCHES) / len(panels)))
+        for axes, (report, probe), name in zip(grid, panels, names, strict=True):
+            _draw(axes, report, probe)
+            axes.set_title(name, fontsize=9)
         grid[0].set_yticks(range(len(targets)), [f"{t['name']}  ({t['measure']})" for t in targets])
         more = f"; {len(shown)} of {len(reports)} dumps" if len(shown) < len(reports) else ""
         text = (
@@ -49,7 +53,7 @@ def probe_summary(reports: Sequence[DumpReport]) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, report: DumpReport, probe: str, letters: int) -> None:
+def _draw(axes: Axes, report: DumpReport, probe: str) -> None:
     place = {(target["name"]): row for row, target in enumerate(report.targets)}
     column = {name: number for number, name in enumerate(report.inputs)}
     score, strength = np.full((2, len(place), len(column)), np.nan)
@@ -70,4 +74,3 @@ def _draw(axes: Axes, report: DumpReport, probe: str, letters: int) -> None:
     axes.set_yticks([])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_title(f"{wrapped(report.name, letters)}\n{probe} probe", fontsize=9)

@@ -161,8 +161,7 @@ def test_a_panel_of_the_triangle_shows_the_pair_that_its_edges_name() -> None:
     row = {axes.get_position().y0: axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()}
     shown = set()
     for axes in figure.axes:
-        (points,) = axes.collections
-        x, y = (int(value) for value in points.get_offsets()[0])
+        x, y = (int(value) for value in axes.collections[-1].get_offsets()[0])
         place = axes.get_position()
         names = [label.replace("\n", "").split("(")[0] for label in (column[place.x0], row[place.y0])]
         assert names == [FEATURE_NAMES[x], FEATURE_NAMES[y]]
