@@ -60,7 +60,8 @@ demo: setup
 	@echo "4/5 The explorer page."
 	$(RUN) explore.py $(DEMO)/analysis_results/*
 	@echo "5/5 One agent's life."
-	$(RUN) agent_life_visualization.py $(DEMO_DUMP) --cluster-dir $(DEMO)/analysis_results/* -o $(DEMO)/agent_plots
+	$(RUN) agent_life_visualization.py $(DEMO_DUMP) --cluster-dir $(DEMO)/analysis_results/* \
+		--output-dir $(DEMO)/agent_plots
 	@echo; echo "Open these in a browser or an image viewer:"
 	@echo "  explorer  $$(echo $(DEMO)/analysis_results/*/explorer.html)"
 	@echo "  report    $$(echo $(DEMO)/analysis_results/*/report.html)"
