@@ -69,3 +69,26 @@ def values_of(course: Course, rng: np.random.Generator, lengths: list[int], colu
 def labels_of(course: Course, rng: np.random.Generator, lengths: list[int], clusters: int = 3) -> np.ndarray:
     """Clusters and noise that follow a course: the largest of hidden values names the label."""
     return values_of(course, rng, lengths, clusters + 1).argmax(axis=1) - 1
+
+
+def slow(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
+    """AR(1) with a correlation of 0.95 from record to record: what comes over a world and passes."""
+    noise = rng.normal(size=(records, columns)) * np.sqrt(1 - 0.95**2)
+    noise[0] = rng.normal(size=columns)
+    return lfilter([1], [1, -0.95], noise, axis=0)
+
+
+def shared_shocks(
+    rng: np.random.Generator, episodes: int, lives: int, ticks: int
+) -> tuple[np.ndarray, np.ndarray, Lives, np.ndarray]:
+    """One feature and one cluster that follow separate slow shocks, each common to all lives of an episode.
+
+    Returns:
+        Features (B, 1), labels (B,), lives, and the episode of each record (B,).
+    """
+    episode = np.repeat(np.arange(episodes), lives)
+    lengths = rng.integers(ticks // 3, ticks + 1, len(episode))
+    shocks = [slow(rng, ticks, 2) for _ in range(episodes)]
+    values = np.concatenate([shocks[e][:n] for e, n in zip(episode, lengths, strict=True)])
+    values += 0.5 * rng.normal(size=values.shape)
+    return values[:, :1], np.where(values[:, 1] > 0.5, 0, -1), make_lives(lengths.tolist()), np.repeat(episode, lengths)

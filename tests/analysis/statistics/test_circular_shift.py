@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from analysis.statistics.circular_shift import circular_shift_test
 from analysis.statistics.inference import FEWEST_LIVES, LEVEL, false_discovery
 from analysis.statistics.permutation_p import counted_p, information_p, ratio_p
-from analysis.statistics.shifts import ShiftedSums, shifted_sums
-from tests.planted_lives import COURSES, labels_of, make_lives, uneven_lengths, values_of
+from analysis.statistics.shifts import ShiftedSums, centred, shared_shifts, shifted_sums
+from tests.planted_lives import COURSES, labels_of, make_lives, shared_shocks, uneven_lengths, values_of
 
 RUNS = 100
 
@@ -159,3 +159,55 @@ def test_false_discovery_leaves_out_what_was_not_tested() -> None:
     np.testing.assert_allclose(q, [[0.03, np.nan], [0.03, 0.9]])
     assert np.isnan(false_discovery(np.full(3, np.nan))).all()
     assert false_discovery(np.empty((0, 4))).shape == (0, 4)
+
+
+@pytest.mark.parametrize("episodes", [6, 10])
+def test_what_happened_to_a_world_is_no_finding(episodes: int) -> None:
+    """Labels and features that follow separate shocks of their worlds pass for findings if lives are shifted alone."""
+    alone, both, runs = 0, 0, 40
+    for run in range(runs):
+        features, labels, lives, episode = shared_shocks(np.random.default_rng([13, run]), episodes, 8, 45)
+        alone += bool((circular_shift_test(features, labels, lives, 99, run).q <= LEVEL).any())
+        both += bool((circular_shift_test(features, labels, lives, 99, run, episode).q <= LEVEL).any())
+    assert alone > 0.2 * runs and both <= LEVEL * runs
+
+
+def test_behaviour_is_found_in_six_worlds_and_needs_them() -> None:
+    features, labels, lengths = planted(np.random.default_rng(3), 120)
+    lives, life = make_lives(lengths), np.repeat(np.arange(120), lengths)
+    found = circular_shift_test(features, labels, lives, 199, 0, life % 6)
+    assert found.q[0, 0] < LEVEL and found.q[1, 1] < LEVEL and (found.q[:, 2] > LEVEL).all()
+    assert found.informative_episodes is not None and (found.informative_episodes[:, 0] == 6).all()
+    few = circular_shift_test(features, labels, lives, 199, 0, life % 5)
+    assert few.informative_episodes is None
+    np.testing.assert_array_equal(few.p, circular_shift_test(features, labels, lives, 199, 0).p)
+    in_five = np.where(life % 6 == 5, -1, labels)
+    assert np.isnan(circular_shift_test(features, in_five, lives, 199, 0, life % 6).p).all()
+
+
+def test_episodes_are_shifted_whole() -> None:
+    rng = np.random.default_rng(5)
+    lengths, episode = [7, 4, 9, 5], np.array([0, 0, 1, 1])
+    lives, labels, values = make_lives(lengths, 1), rng.integers(-1, 2, 25), rng.normal(size=(25, 2))
+    of_record = episode[lives.index]
+    shifts = shared_shifts(lives, of_record, 30, 3)
+    assert shifts.longest.tolist() == [7, 9] and (shifts.shifts < [7, 9]).all() and (shifts.shifts[0] == 0).all()
+    own = centred(values, lives)
+    for cluster, sums in enumerate(shifted_sums(values, labels, lives, 30, 3, episode=of_record)):
+        shares = np.zeros((31, 2, 2))
+        for life, (start, length) in enumerate(zip(lives.starts, lives.lengths, strict=True)):
+            inside = labels[lives.order[start : start + length]] == cluster
+            for draw, shift in enumerate(shifts.shifts[:, episode[life]]):
+                shares[draw, episode[life]] += own[start : start + length][np.roll(inside, shift)].sum(axis=0)
+        assert sums.together is not None
+        np.testing.assert_allclose(sums.together.total, shares.sum(axis=1), atol=1e-4)
+        np.testing.assert_allclose(sums.together.squares, (shares**2).sum(axis=1), atol=1e-4)
+
+
+def test_only_what_is_wanted_is_tested() -> None:
+    features, labels, lengths = planted(np.random.default_rng(4), 30)
+    wanted = np.array([[True, False, True], [False, False, False], [False, True, False]])
+    whole = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
+    part = circular_shift_test(features, labels, make_lives(lengths), 99, 0, wanted=wanted)
+    np.testing.assert_allclose(part.p[wanted], whole.p[wanted], rtol=1e-4)
+    assert np.isnan(part.p[~wanted]).all() and (part.direction[wanted] == whole.direction[wanted]).all()

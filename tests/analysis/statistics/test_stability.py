@@ -7,13 +7,14 @@ import numpy as np
 from analysis.clusters.clustering import hdbscan_labels
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.stability import (
+    EMBEDDED_ANEW,
     SEED_RECORDS,
     SEEDS,
     adjusted_rand,
     best_overlap,
     bootstrap_stability,
     overlap,
-    seed_stability,
+    projection_stability,
     whole_lives,
 )
 from tests.planted_lives import make_lives
@@ -77,7 +78,8 @@ def test_finding_nothing_again_and_again_is_not_stable() -> None:
     assert adjusted_rand(noise, everything) == adjusted_rand(everything, noise) == 0
     assert adjusted_rand(everything, everything) == 1
     blind, points = ClusterMethod(project, nothing, 50), lumps(14.0)
-    assert seed_stability(points, make_lives(LENGTHS), blind, 1).adjusted_rand == (0, 0, 0)
+    nowhere = np.full(len(points), -1)
+    assert projection_stability(points, nowhere, make_lives(LENGTHS), blind, 1).over_seeds == (0, 0, 0)
     found = bootstrap_stability(points[:, :2], np.zeros(len(points), np.int64), make_lives(LENGTHS), blind, 0)
     assert set(found.adjusted_rand) == {0} and found.jaccard.tolist() == [0]
 
@@ -96,7 +98,7 @@ def test_a_sample_looks_for_clusters_of_its_own_scale() -> None:
     assert asked == [200, 100, 15, 15, 15, 15, 4, 4, 4]
 
 
-def test_other_seeds_are_tried_on_whole_lives() -> None:
+def test_other_seeds_and_other_lives_are_embedded_anew_and_held_against_the_run() -> None:
     asked = []
 
     def note(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
@@ -104,18 +106,37 @@ def test_other_seeds_are_tried_on_whole_lives() -> None:
         return project(activations, seed, run_records)
 
     lengths = [20] * 400
-    method = ClusterMethod(note, METHOD.hdbscan, 50)
-    found = seed_stability(lumps(6.0, 400), make_lives(lengths), method, seed=2**32 - 1)
-    assert asked == [(SEED_RECORDS, seed, sum(lengths)) for seed in (0, 1, 2)]
-    assert len(found.adjusted_rand) == SEEDS * (SEEDS - 1) // 2 and found.records == SEED_RECORDS
-    assert min(found.adjusted_rand) < 1.0  # planes differ, so what is found in them differs
+    method, activations = ClusterMethod(note, METHOD.hdbscan, 50), lumps(6.0, 400)
+    labels, seed = METHOD.cluster(activations), 2**32 - 1
+    found = projection_stability(activations, labels, make_lives(lengths), method, seed)
+    assert asked[:SEEDS] == [(SEED_RECORDS, each, sum(lengths)) for each in (0, 1, 2)]
+    assert len(asked) == SEEDS + EMBEDDED_ANEW and {each for _, each, _ in asked[SEEDS:]} == {seed}
+    assert all(4_000 < records <= SEED_RECORDS for records, _, _ in asked[SEEDS:])
+    assert len(found.over_seeds) == SEEDS and len(found.over_lives) == EMBEDDED_ANEW
+    assert found.records == SEED_RECORDS and min(found.over_seeds) < 1.0  # planes differ, so what is found does
+
+
+def test_a_projection_that_makes_the_clusters_itself_is_called_out() -> None:
+    """All seeds agree with each other on islands that have nothing to do with the run's: the run is the odd one."""
+
+    def islands(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
+        rng = np.random.default_rng(0)
+        return 20 * rng.integers(0, 3, (len(activations), 1)) + rng.normal(size=(len(activations), 2))
+
+    labels = np.random.default_rng(1).integers(0, 3, 1200)
+    method = ClusterMethod(islands, METHOD.hdbscan, 50)
+    found = projection_stability(lumps(1.0), labels, make_lives(LENGTHS), method, 1)
+    assert max(found.over_seeds) < 0.1 and max(found.over_lives) < 0.1
 
 
 def test_why_no_other_seed_can_be_tried() -> None:
-    fixed = ClusterMethod(fail, METHOD.hdbscan, 50, seeded=False)
-    assert seed_stability(lumps(1.0), make_lives(LENGTHS), fixed, 1).reason == "no seed plays a part in these clusters"
+    labels = METHOD.cluster(lumps(14.0)[:, :2])
+    fixed = ClusterMethod(lambda activations, seed, run_records: activations[:, :2], METHOD.hdbscan, 50, seeded=False)
+    found = projection_stability(lumps(14.0), labels, make_lives(LENGTHS), fixed, 1)
+    assert found.reason == "no seed plays a part in these clusters" and found.over_seeds == ()
+    assert len(found.over_lives) == EMBEDDED_ANEW and min(found.over_lives) > 0.9
     broken = ClusterMethod(fail, METHOD.hdbscan, 50)
-    assert seed_stability(lumps(1.0), make_lives(LENGTHS), broken, 1).reason == "cannot embed"
+    assert projection_stability(lumps(1.0), labels, make_lives(LENGTHS), broken, 1).reason == "cannot embed"
 
 
 def test_overlaps_of_clusters() -> None:
