@@ -95,7 +95,7 @@ class DenseDistribution:
     def sample(self, uniforms: torch.Tensor) -> torch.Tensor:
         """Draw an option in each head by numbers in [0, 1): (B, heads) float64 -> (B, heads) int64."""
         columns = zip(self.log_probabilities, uniforms.split(1, dim=1), strict=True)
-        drawn = [torch.searchsorted(_cumulative(each), uniform, right=True) for each, uniform in columns]
+        drawn = [torch.searchsorted(_cumulative(each), uniform.contiguous(), right=True) for each, uniform in columns]
         return torch.cat(drawn, dim=1)
 
     def log_probability(self, actions: torch.Tensor) -> torch.Tensor:

@@ -39,13 +39,15 @@ def main() -> None:
     run = run_in(folder / f"rank{rank}")
     train("together", AGENT, settings, maps, run, NoTracker(), silent, StopSignal(), processes=processes)
 
-    several = replace(settings, train=replace(settings.train, minibatch_rows=16))  # several minibatches an update
+    # Several minibatches an update, and a third update: in the second one agents have died, and not equally many.
+    several = replace(settings, train=replace(settings.train, minibatch_rows=16, total_agent_steps=3_072))
     straight, resumed = (run_in(folder / f"{name}{rank}") for name in ("straight", "resumed"))
     train("straight", AGENT, several, maps, straight, NoTracker(), silent, StopSignal(), processes=processes)
-    stop = StopAfter(1)
+    stop = StopAfter(2)
     stopping = Reports(on_update=stop.count, on_progress=lambda _: None)
     train("resumed", AGENT, several, maps, resumed, NoTracker(), stopping, stop, processes=processes)
     state = TrainingState.load(resumed.state_path)
+    state.save(folder / f"stopped_{rank}.safetensors")
     train("resumed", AGENT, several, maps, resumed, NoTracker(), silent, StopSignal(), state, processes)
     processes.leave()
 
