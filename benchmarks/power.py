@@ -1,0 +1,123 @@
+"""How large a difference must be for a dump of so many lives and episodes to show it: the table of docs/analysis.md.
+
+    python -m benchmarks.power
+    python -m benchmarks.power --runs 100 -o power.json
+
+Dumps are planted: lives of 30 records each, features that follow an AR(1) with a correlation of 0.9 from record to
+record, and one cluster that follows another one. Half of the runs tell the d that is found with 80% power, as the
+verdict of an analysis does; the other half plant that d and count how often it is found. Worlds do not differ here, and
+agents of a world do not act on each other: real dumps have less power for as many lives.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import tyro
+from scipy import stats
+from scipy.signal import lfilter
+
+import command_line
+from activation_store.files import write_json
+from analysis.lives import Lives
+from analysis.statistics.circular_shift import circular_shift_test
+from analysis.statistics.effect_intervals import effect_intervals
+from analysis.statistics.inference import LEVEL, Inference
+from analysis.statistics.power import POWER, detectable
+from user_error import UserError
+
+LIVES_AND_EPISODES = ((30, 1), (100, 1), (500, 1), (100, 4), (500, 4), (100, 10), (500, 10))
+SHARES = (0.1, 0.3)
+RECORDS, FEATURES, CORRELATION = 30, 4, 0.9
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of benchmarks/power.py."""
+
+    runs: int = 60
+    """Planted dumps for each row of the table, from 10."""
+    seed: int = 0
+    """Seed of the planted dumps."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """JSON file for the result."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size of dump.
+
+    Attributes:
+        lives: in the dump.
+        episodes: that they are from.
+        share: of the records that are in the cluster, 0 to 1.
+        d: that is found with 80% power.
+        by_interval: share of dumps with that d whose interval leaves out 0.
+        survives: share of them in which the difference survives, as the only one among the features.
+    """
+
+    lives: int
+    episodes: int
+    share: float
+    d: float
+    by_interval: float
+    survives: float
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    arguments = command_line.parse(Arguments, __doc__)
+    if arguments.runs < 10:
+        raise UserError("--runs must be at least 10")
+    rows = []
+    print(f"| lives | episodes | cluster's share | d with {POWER:.0%} power | interval without 0 | survives |")
+    print("|---|---|---|---|---|---|")
+    for lives, episodes in LIVES_AND_EPISODES:
+        for share in SHARES:
+            row = measured(lives, episodes, share, arguments)
+            print(
+                f"| {lives} | {episodes} | {share:.0%} | {row.d:.2f} | {row.by_interval:.0%} | {row.survives:.0%} |",
+                flush=True,
+            )
+            rows.append(asdict(row))
+    if arguments.output:
+        write_json(arguments.output, {"runs": arguments.runs, "seed": arguments.seed, "rows": rows})
+
+
+def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> Row:
+    """Find the d that such a dump is said to find, then how often it does."""
+    half = arguments.runs // 2
+    told, by_interval, survives = [], [], []
+    for run in range(2 * half):
+        rng, settings = np.random.default_rng([arguments.seed, run]), Inference(199, 199, seed=run)
+        d = float(np.nanmedian(told)) if run >= half else 0.0
+        values, labels, each = planted(rng, lives, share, d)
+        episode = each.index % episodes
+        intervals = effect_intervals(values, labels, each, episode, settings)
+        if run < half:
+            told.append(np.median(detectable(intervals, settings.confidence)))
+            continue
+        test = circular_shift_test(values, labels, each, settings.permutations, run, episode)
+        by_interval.append(intervals.complement_low[0, 0] > 0)
+        survives.append(by_interval[-1] and test.q[0, 0] <= LEVEL and test.direction[0, 0] > 0)
+    return Row(lives, episodes, share, float(np.nanmedian(told)), float(np.mean(by_interval)), float(np.mean(survives)))
+
+
+def planted(rng: np.random.Generator, lives: int, share: float, d: float) -> tuple[np.ndarray, np.ndarray, Lives]:
+    """Return features, of which the first is higher by d in the cluster, labels and lives."""
+    noise = rng.normal(size=(lives, RECORDS, FEATURES + 1)) * np.sqrt(1 - CORRELATION**2)
+    noise[:, 0] /= np.sqrt(1 - CORRELATION**2)
+    values = lfilter([1], [1, -CORRELATION], noise, axis=1).reshape(-1, FEATURES + 1)
+    inside = values[:, -1] > stats.norm.isf(share)
+    values[:, 0] += d * inside
+    index = np.repeat(np.arange(lives), RECORDS)
+    return (
+        values[:, :-1],
+        np.where(inside, 0, -1),
+        Lives(index, np.arange(len(index)), np.arange(lives) * RECORDS, np.full(lives, RECORDS)),
+    )
+
+
+if __name__ == "__main__":
+    command_line.run(main)
