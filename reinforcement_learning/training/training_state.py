@@ -74,7 +74,7 @@ class TrainingState:
         return replace(
             self,
             memory=LSTMState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
-            # A copy, because torch restores a generator from where a tensor's storage begins, not from where a view does.
+            # A copy: torch restores a generator from where a tensor's storage begins, not from where a view does.
             minibatch_random=self.minibatch_random[rank : rank + 1].clone(),
             worlds=self.worlds[rank * len(self.worlds) // size : (rank + 1) * len(self.worlds) // size],
         )
