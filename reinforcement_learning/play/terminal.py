@@ -54,7 +54,7 @@ def projection(recorded: Recorded, episodes: int, seconds: float) -> str:
 def evaluation_progress(who: str, episodes: int) -> Iterator[Callable[[Sequence[EpisodeLives]], None]]:
     """Show who plays and how many episodes are done; yields a callback that takes those just played."""
     console = Console()
-    console.print(f"playing {episodes:,} episodes: {who}", highlight=False)
+    console.print(f"playing {episodes:,} episodes: {who}", highlight=False, soft_wrap=True)
     start = perf_counter()
     agent_steps = 0
     with progress("playing", "episodes", console) as report:
