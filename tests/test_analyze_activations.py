@@ -109,7 +109,7 @@ def test_summary_tells_the_planted_story(run: Path, summary: dict, planted: Plan
     assert "is_attacking more often" in fighters[0]["description"]
     for name in ("over_seeds", "over_embeddings"):
         assert len(summary["stability"][name]) == 3 and min(summary["stability"][name]) > 0.8
-    assert "Projection stability: stable" in summary["verdict"][2]
+    assert any("Projection stability: stable" in sentence for sentence in summary["verdict"])
     text = (run / "summary.txt").read_text()
     assert text.startswith("Verdict") and "Noise:" in text and "is_attacking" in text and "nan" not in text
 
