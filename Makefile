@@ -1,13 +1,16 @@
-# make demo   train briefly, extract, analyse: the whole pipeline on the real game, a few minutes
-# make test   all tests, on all cores
+# make demo   the whole pipeline on the real game in a few minutes: train briefly, then record, analyse and draw a
+#             shipped policy; ends with the pages to open
+# make test   the tests, on all cores, except the slow ones
+# make test-slow  the slow tests: runs of several processes that take minutes
 # make lint   ruff and mypy
-# make setup  only what the others need: uv if it is not on PATH, and the project's environment in .venv/
+# make setup  what the demo and all scripts need: uv if it is not on PATH, and the project's environment in .venv/
+# make setup-all  the optional parts (Ray, curricula, language models) and the tools of tests and lint as well
 # make browser  Chromium for tests of pages, where it is missing and can be installed; without it they are skipped
 # make clean  remove the environment and the demo
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint browser clean
+.PHONY: setup setup-all demo test test-slow lint browser clean
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run.
@@ -19,34 +22,58 @@ UV := $(shell command -v uv || echo .uv/bin/uv)
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_PYTHON_DOWNLOADS := never
 RUN := .venv/bin/python
+check-python = @test -n "$(PYTHON)" || { \
+	echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
 
 DEMO := demo
-DEMO_NAME := demo_start_kit
+DEMO_POLICY := start_kit_3M
+DEMO_DUMP := $(DEMO)/activation_data/$(DEMO_POLICY)
 
 setup: .venv/.ready
 
+setup-all: .venv/.ready-all
+
+# Inexact: what `make setup-all` installed before stays.
 .venv/.ready: pyproject.toml | $(filter .uv/%,$(UV))
-	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
-	$(UV) sync --quiet --all-extras --python "$(PYTHON)"
+	$(check-python)
+	$(UV) sync --quiet --inexact --no-group dev --python "$(PYTHON)"
 	@touch $@
 
+.venv/.ready-all: pyproject.toml | $(filter .uv/%,$(UV))
+	$(check-python)
+	$(UV) sync --quiet --all-extras --python "$(PYTHON)"
+	@touch .venv/.ready $@
+
 .uv/bin/uv:
-	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
+	$(check-python)
 	"$(PYTHON)" -m venv .uv
 	.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 demo: setup
 	@rm -rf $(DEMO)
-	$(RUN) train.py --debug --no-track -n $(DEMO_NAME) --policies-dir $(DEMO)/policies --runs-dir $(DEMO)/runs \
-		--env.num-agents 64 --env.map-size 64 --train.total-agent-steps 65_536 --train.learning-rate 5e-4
-	$(RUN) extract_activations.py pve -p $(DEMO_NAME) -n 2 --policies-dir $(DEMO)/policies -o $(DEMO)/activation_data
-	$(RUN) analyze_activations.py $(DEMO)/activation_data/$(DEMO_NAME) --subsample 2 \
-		--hdbscan-min-cluster 60 --output-dir $(DEMO)/analysis_results
+	@echo "1/5 A short training, to show that it works; the policy is not used below."
+	$(RUN) train.py --debug --no-track -n short_training --policies-dir $(DEMO)/policies --runs-dir $(DEMO)/runs
+	@echo "2/5 Recording two episodes of the shipped policy $(DEMO_POLICY), 128 agents each."
+	$(RUN) extract_activations.py pve -p $(DEMO_POLICY) -n 2 --max-steps 300 --format parquet -o $(DEMO)/activation_data
+	@echo "3/5 Clustering the hidden states, and testing what the clusters go with."
+	$(RUN) analyze_activations.py $(DEMO_DUMP) --subsample 10 --output-dir $(DEMO)/analysis_results
+	@echo "4/5 The explorer page."
+	$(RUN) explore.py $(DEMO)/analysis_results/*
+	@echo "5/5 One agent's life."
+	$(RUN) agent_life_visualization.py $(DEMO_DUMP) --cluster-dir $(DEMO)/analysis_results/* \
+		--output-dir $(DEMO)/agent_plots
+	@echo; echo "Open these in a browser or an image viewer:"
+	@echo "  explorer  $$(echo $(DEMO)/analysis_results/*/explorer.html)"
+	@echo "  report    $$(echo $(DEMO)/analysis_results/*/report.html)"
+	@echo "  one life  $$(echo $(DEMO)/agent_plots/*/life_*.png)"
 
-test: setup
-	$(RUN) -m pytest -n auto --dist worksteal
+test: setup-all
+	$(RUN) -m pytest -n auto --dist worksteal -m "not slow"
 
-lint: setup
+test-slow: setup-all
+	$(RUN) -m pytest -n auto --dist worksteal -m slow
+
+lint: setup-all
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy .

@@ -7,16 +7,19 @@
 One figure a life, and lives.json with every event, go to agent_plots/NAME-..., a folder named after the settings.
 """
 
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+import argument_checks
 import command_line
 from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import DumpMetadata
-from user_error import UserError
+from argument_checks import at_least, seed_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +28,6 @@ if TYPE_CHECKING:
     from analysis.runs.cluster_run import ClusterRun
     from analysis.runs.propagated_labels import PropagatedLabels
     from analysis.runs.run_folder import RunFolder
-
-SEEDS = 2**32
 
 
 @dataclass(frozen=True)
@@ -87,15 +88,13 @@ def main() -> None:
 
 def check_values(arguments: Arguments) -> None:
     """Refuse values that no dump could make sense of."""
-    allowed = {
-        "num_agents": (arguments.num_agents >= 1, "1 or more"),
-        "agent": (arguments.agent is None or arguments.agent >= 1, "1 or more"),
-        "episode": (arguments.episode is None or arguments.episode >= 0, "0 or more"),
-        "seed": (0 <= arguments.seed < SEEDS, f"0 to {SEEDS - 1}"),
-    }
-    for name, (fits, values) in allowed.items():
-        if not fits:
-            raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: allowed is {values}")
+    argument_checks.check(
+        arguments,
+        num_agents=at_least(arguments.num_agents, 1),
+        agent=at_least(arguments.agent, 1),
+        episode=at_least(arguments.episode, 0),
+        seed=seed_value(arguments.seed),
+    )
 
 
 def propagated_labels_of(

@@ -5,8 +5,10 @@
     python analyze_activations.py activation_data/NAME --metric-only --cluster-before-umap
     python analyze_activations.py activation_data/NAME --feature-scatter --umap-pairs --dendrogram-explorer
 
-Figures, arrays, summary.txt and summary.json go to analysis_results/RUN/, a folder named after the settings.
+Figures, arrays, directions and summaries go to analysis_results/RUN/, a folder named after the settings.
 """
+
+import environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -71,6 +73,7 @@ def analyse(
         views.draw_feature_pairs(run, clustering)
     if settings.umap_pairs:
         views.draw_umap_pairs(run, clustering)
+    views.save_directions(run, clustering)
     views.write_summary(run, summary, report)
     views.write_report(run)
     if summary:
@@ -111,7 +114,7 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
         clustering.labels,
         found,
         stability,
-        subsample=settings.subsample,
+        subsample=settings.thinning,
         components=components,
         residualized=residualized,
     )

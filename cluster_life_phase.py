@@ -6,14 +6,18 @@
 Figures, life_phase.txt and life_phase.json go to analysis_results/RUN-life_phase-..., named after the settings.
 """
 
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+import argument_checks
 import command_line
 from activation_store.reader import read_identity, read_metadata
+from argument_checks import at_least, between, seed_value
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -23,8 +27,6 @@ if TYPE_CHECKING:
     from analysis.runs.cluster_run import ClusterRun
     from analysis.runs.propagated_labels import PropagatedLabels
     from analysis.runs.run_folder import RunFolder
-
-SEEDS = 2**32
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,14 @@ def main() -> None:
 
 def check_values(arguments: Arguments) -> None:
     """Refuse values that no dump could make sense of."""
-    allowed = {
-        "n_bins": (2 <= arguments.n_bins <= 1000, "2 to 1000"),
-        "min_lifespan": (arguments.min_lifespan >= 1, "1 or more"),
-        "permutations": (arguments.permutations >= 19, "19 or more"),
-        "bootstraps": (arguments.bootstraps >= 100, "100 or more"),
-        "seed": (0 <= arguments.seed < SEEDS, f"0 to {SEEDS - 1}"),
-    }
-    for name, (fits, values) in allowed.items():
-        if not fits:
-            raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: allowed is {values}")
+    argument_checks.check(
+        arguments,
+        n_bins=between(arguments.n_bins, 2, 1000),
+        min_lifespan=at_least(arguments.min_lifespan, 1),
+        permutations=at_least(arguments.permutations, 19),
+        bootstraps=at_least(arguments.bootstraps, 100),
+        seed=seed_value(arguments.seed),
+    )
 
 
 def check_lifespans(arguments: Arguments) -> int:

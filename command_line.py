@@ -15,20 +15,41 @@ Arguments = TypeVar("Arguments")
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
+_NARROWEST_COLUMN = 8
 
-def parse(arguments_type: type[Arguments], description: str | None, **options: Any) -> Arguments:
+
+def parse(
+    arguments_type: type[Arguments], description: str | None, *, flag_pairs: bool = False, **options: Any
+) -> Arguments:
     """Read the command line into a data class; `--cluster-dir` and `--cluster_dir` mean the same.
 
-    `options` go on to `tyro.cli`, for example `default` or `args`.
+    Args:
+        arguments_type: the data class.
+        description: shown by --help.
+        flag_pairs: let --help name both --flag and --no-flag, as it must where a flag may be on by default.
+        options: go on to `tyro.cli`, for example `default` or `args`.
     """
     import tyro
 
-    markers = (tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
+    markers: tuple[Any, ...] = (tyro.conf.DisallowNone,)
+    if not flag_pairs:
+        markers += (tyro.conf.FlagCreatePairsOff,)
     return tyro.cli(arguments_type, description=description, config=markers, **options)
 
 
+def with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
+    """Let an option stand alone, and mean this value; tyro knows only options that always or never take one."""
+    said: list[str] = []
+    for each, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+        said += [each, value] if each.replace("_", "-") == option and following.startswith("-") else [each]
+    return said
+
+
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table in a terminal, and tab-separated lines into a pipe or file."""
+    """Print a table in a terminal, and tab-separated lines into a pipe or file.
+
+    The first column, of names, is never broken or cut: a terminal that is too narrow for it wraps whole lines.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -37,10 +58,13 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not console.is_terminal:
         print("\n".join("\t".join(row) for row in (heads, *rows)))
         return
-    table = Table(*heads)
+    table = Table()
+    for number, head in enumerate(heads):
+        table.add_column(head, no_wrap=number == 0, overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
-    console.print(table)
+    names = max(len(row[0]) for row in (heads, *rows))
+    Console(width=max(console.width, names + _NARROWEST_COLUMN * len(heads))).print(table)
 
 
 def run(main: Callable[[], None]) -> NoReturn:

@@ -6,13 +6,17 @@
 The page, explorer.html in RUN, is one file that opens in any browser, offline.
 """
 
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+import argument_checks
 import command_line
+from argument_checks import at_least
 from user_error import UserError
 
 
@@ -66,8 +70,7 @@ def check_values(arguments: Arguments) -> None:
     """Refuse values before anything is read."""
     if arguments.path.suffix.lower() != ".html":
         raise UserError(f"-o {arguments.path} does not end in .html: the page is an HTML file")
-    if arguments.max_ticks < 1:
-        raise UserError(f"--max-ticks is {arguments.max_ticks}: allowed is 1 or more")
+    argument_checks.check(arguments, max_ticks=at_least(arguments.max_ticks, 1))
 
 
 if __name__ == "__main__":

@@ -10,25 +10,28 @@ A dump lies in activation_data/NAME/: activations.json, one record for each livi
 --format parquet a file an episode; and metadata.json. What was stopped goes on with --resume.
 """
 
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 import tempfile
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+import argument_checks
 import command_line
-from activation_store.schema import check_layers
+from activation_store.layers import check_layers
+from agent_zoo.checkpoint_files import list_checkpoints, policy_names
+from argument_checks import at_least, did_you_mean, seed_value, split
 from user_error import UserError
 
 if TYPE_CHECKING:
-    from reinforcement_learning.play.contest import Contest
-    from reinforcement_learning.play.entrants import Entrant
-    from reinforcement_learning.play.extraction import Plan
+    from reinforcement_learning.play.subjects import Checkpoint
 
 FIELDS = ("Market", "Task", "ActionTargets", "Logits")
-SMOKE_TEST_AGENT = "neurips23_start_kit"
-SMOKE_TEST_STEPS = 20
+SMOKE_TEST_TICKS = 20
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class Arguments:
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
     """Seed of the episodes and of the actions."""
     layers: str = "action_decoder"
-    """Layers to record, separated by commas: encoder_output, lstm_hidden, lstm_cell, action_decoder."""
+    """Layers to record, separated by commas: encoder_output, lstm_hidden, lstm_cell, action_decoder; of a policy with
+    several LSTM layers these are the last one's, and lstm_hidden_1, lstm_cell_1 the first one's, and so on. Or `all`
+    that the policy has."""
     untrained_twin: bool = False
     """Record beside them what the LSTM of a like network with fresh weights, drawn from --seed, makes of the same
     observations: untrained_lstm_hidden, untrained_lstm_cell."""
@@ -89,26 +94,6 @@ class Arguments:
     smoke_test: bool = False
     """Record an untrained policy on a small map for a few ticks, read the dump back, and end."""
 
-    @property
-    def layer_names(self) -> tuple[str, ...]:
-        """The layers to record."""
-        return split(self.layers)
-
-    @property
-    def shadow_steps(self) -> tuple[int | None, ...]:
-        """The checkpoints that watch, None for all of them."""
-        return tuple(None if name == "all" else int(name) for name in split(self.shadow_networks))
-
-    @property
-    def field_names(self) -> tuple[str, ...]:
-        """The fields to record beyond those of every record."""
-        return split(self.fields)
-
-
-def split(names: str) -> tuple[str, ...]:
-    """Split names at commas."""
-    return tuple(name.strip() for name in names.split(",") if name.strip())
-
 
 def main() -> None:
     """Parse, and list, test or extract."""
@@ -124,99 +109,104 @@ def main() -> None:
 
 def check(arguments: Arguments) -> None:
     """Refuse what cannot work, before anything is loaded."""
-    for name, value in (("--episodes", arguments.episodes), ("--max-steps", arguments.max_steps)):
-        if value is not None and value < 1:
-            raise UserError(f"{name} {value} must be at least 1")
-    counts = (("--seed", arguments.seed), ("--num-envs", arguments.num_envs), ("--workers", arguments.workers))
-    for name, value in counts:
-        if value < 0:
-            raise UserError(f"{name} {value} must not be negative")
+    argument_checks.check(
+        arguments,
+        episodes=at_least(arguments.episodes, 1),
+        max_steps=at_least(arguments.max_steps, 1),
+        seed=seed_value(arguments.seed),
+        num_envs=at_least(arguments.num_envs, 0),
+        workers=at_least(arguments.workers, 0),
+        layers=(bool(split(arguments.layers)), "at least one layer"),
+        checkpoint=(_is_steps(arguments.checkpoint), "a number of agent-steps, or all"),
+        shadow_networks=(
+            all(map(_is_steps, split(arguments.shadow_networks))), "numbers of agent-steps with commas, or all",
+        ),
+    )  # fmt: skip
     if arguments.num_envs and arguments.workers:
         raise UserError("--num-envs and --workers both say how many processes play: give one of them")
-    if not arguments.layer_names:
-        raise UserError("--layers names no layer")
-    check_layers(arguments.layer_names)
-    for name in arguments.field_names:
+    if split(arguments.layers) != ("all",):
+        check_layers(split(arguments.layers))
+    for name in split(arguments.fields):
         if name not in FIELDS:
-            raise UserError(f"there is no field {name!r} to record on request; there are: {', '.join(FIELDS)}")
+            hint = did_you_mean(name, FIELDS)
+            raise UserError(f"there is no field {name!r} to record on request; there are: {', '.join(FIELDS)}{hint}")
     if arguments.precision == "float16" and arguments.format == "json":
         raise UserError("--precision float16 needs --format parquet: JSON holds float32 only")
-    if arguments.checkpoint is not None and arguments.checkpoint != "all" and not arguments.checkpoint.isdecimal():
-        raise UserError(f"--checkpoint {arguments.checkpoint} must be a number of agent-steps, or all")
-    if not all(name == "all" or name.isdecimal() for name in split(arguments.shadow_networks)):
-        raise UserError(
-            f"--shadow-networks {arguments.shadow_networks} must be numbers of agent-steps with commas, or all"
-        )
-    if arguments.list or arguments.smoke_test:
-        return
-    if arguments.mode is None or not split(arguments.policies or ""):
-        raise UserError("say what to extract: `extract_activations.py pve -p NAME`, or --list, or --smoke-test")
+    if not (arguments.list or arguments.smoke_test):
+        if arguments.mode is None or not split(arguments.policies):
+            raise UserError("say what to extract: `extract_activations.py pve -p NAME`, or --list, or --smoke-test")
+        if arguments.checkpoint is None:
+            policy_names(arguments.policies_dir, split(arguments.policies))
+
+
+def _is_steps(text: str | None) -> bool:
+    return text is None or text == "all" or text.isdecimal()
 
 
 def list_policies(folder: Path) -> None:
     """Show the policies of a folder; a file that cannot be read is shown with its fault."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from agent_zoo.checkpoint import list_checkpoints, read_info
+    from agent_zoo.checkpoint import read_info
 
     paths = list_checkpoints(folder)
     if not paths:
         raise UserError(f"there is no policy in {folder}/: train one with `python train.py`")
-    table = Table("policy", "agent", "agent-steps", "seed", "task embedding", title=f"policies in {folder}/")
+    rows = []
     for path in paths:
         try:
             info = read_info(path)
-            row = (info.agent, f"{info.steps:,}", str(info.seed), str(info.layout.task_size))
+            rows.append((path.stem, info.agent, f"{info.steps:,}", str(info.seed), str(info.layout.task_size)))
         except UserError as error:
-            row = (f"unreadable: {error}", "", "", "")
-        table.add_row(path.stem, *row)
-    Console().print(table)
+            rows.append((path.stem, f"unreadable: {error}", "", "", ""))
+    command_line.print_table(("policy", "agent", "agent-steps", "seed", "task embedding"), rows)
 
 
 def smoke_test(arguments: Arguments) -> None:
     """Record an untrained policy in a temporary folder and read it back."""
     from activation_store.reader import read_dump
-    from activation_store.schema import LAYERS
-    from reinforcement_learning.device import pick_device
-    from reinforcement_learning.game.maps import ensure_maps
-    from reinforcement_learning.play.contest import Contest
-    from reinforcement_learning.play.entrants import untrained_entrant
+    from agent_zoo.capture import ALL_LAYERS
     from reinforcement_learning.play.extraction import Plan, extract
-    from reinforcement_learning.settings import EnvironmentSettings, Settings
+    from reinforcement_learning.play.subjects import smoke_test_contest
 
     with tempfile.TemporaryDirectory() as scratch:
-        env = EnvironmentSettings(
-            num_agents=8, num_npcs=8, map_size=32, num_maps=2, early_stop_agents=0, maps_dir=Path(scratch) / "maps"
-        )
-        settings = Settings(env=env)
-        maps = ensure_maps(env)
-        entrant = untrained_entrant(SMOKE_TEST_AGENT, settings, maps, arguments.seed)
-        contest = Contest((entrant,), env, settings.task, maps, pick_device(arguments.device))
-        plan = Plan(1, SMOKE_TEST_STEPS, arguments.seed, LAYERS, format=arguments.format)
         dump = Path(scratch) / "smoke_test"
+        contest = smoke_test_contest(arguments.seed, Path(scratch) / "maps", arguments.device)
+        plan = Plan(1, SMOKE_TEST_TICKS, arguments.seed, ALL_LAYERS, format=arguments.format)
         extract(contest, plan, [dump], 1, on_records=lambda recorded, episodes: None)
         records = read_dump(dump)
-    print(f"smoke test passed: {len(records)} records of {len(LAYERS)} layers written and read back")
+    print(f"smoke test passed: {len(records)} records of {len(records.activations)} layers written and read back")
 
 
 def extract_policies(arguments: Arguments) -> None:
     """Play episodes with trained policies and write a dump of each."""
+    from activation_store.writer import refuse_existing_dump
     from reinforcement_learning.play.extraction import Plan, extract
     from reinforcement_learning.play.parallel_play import processes_for
+    from reinforcement_learning.play.subjects import Subjects, contests, expected_size
     from reinforcement_learning.play.terminal import extraction_progress
 
+    subjects = Subjects(
+        names=split(arguments.policies),
+        share_world=arguments.mode == "pvp",
+        checkpoint=_checkpoint(arguments.checkpoint),
+        untrained_twin=arguments.untrained_twin,
+        shadow_steps=tuple(None if each == "all" else int(each) for each in split(arguments.shadow_networks)),
+        curriculum=arguments.curriculum,
+        task=arguments.task,
+        policies_dir=arguments.policies_dir,
+        runs_dir=arguments.runs_dir,
+        maps_dir=arguments.maps_dir,
+        embeddings_dir=arguments.embeddings_dir,
+    )
     plan = Plan(
-        arguments.episodes, arguments.max_steps, arguments.seed, arguments.layer_names, arguments.field_names,
+        arguments.episodes, arguments.max_steps, arguments.seed, split(arguments.layers), split(arguments.fields),
         arguments.format, arguments.precision,
     )  # fmt: skip
-    planned = contests(arguments)
-    for contest in planned:
-        for entrant in contest.entrants:
-            refuse_dump(arguments.output / entrant.name, arguments.resume)
-    for contest in planned:
-        folders = [arguments.output / entrant.name for entrant in contest.entrants]
-        announce(contest, plan, arguments.output)
+    planned = contests(subjects, plan, arguments.device)
+    places = [[arguments.output / entrant.name for entrant in contest.entrants] for contest in planned]
+    for folder in chain(*places):
+        refuse_existing_dump(folder, arguments.resume)
+    for contest, folders in zip(planned, places, strict=True):
+        print(expected_size(contest, plan, arguments.output))
         with extraction_progress() as on_records:
             processes = arguments.workers or processes_for(arguments.num_envs)
             extract(contest, plan, folders, processes, on_records, resume=arguments.resume)
@@ -224,98 +214,10 @@ def extract_policies(arguments: Arguments) -> None:
             print(f"dump: {folder}")
 
 
-def refuse_dump(folder: Path, resume: bool) -> None:
-    """Refuse a folder that holds a dump, unless it is unfinished and to be resumed."""
-    from activation_store.writer import refuse_existing_dump, state_of
-
-    if not (resume and state_of(folder) == "unfinished"):
-        refuse_existing_dump(folder)
-
-
-def contests(arguments: Arguments) -> "list[Contest]":
-    """Load the policies and decide who shares a world; that is the first one's, as the game is."""
-    from reinforcement_learning.device import pick_device
-    from reinforcement_learning.game.maps import ensure_maps
-    from reinforcement_learning.game.tasks import check_tasks
-    from reinforcement_learning.play.contest import Contest
-    from reinforcement_learning.play.entrants import shared_tasks
-    from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-    from reinforcement_learning.terminal import counted_progress
-
-    device = pick_device(arguments.device)
-    entrants = chosen(arguments)
-    if arguments.mode == "pvp" and len(entrants) < 2:
-        raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
-    found = []
-    for together in [entrants] if arguments.mode == "pvp" else [[entrant] for entrant in entrants]:
-        info = together[0].info
-        # Training ends episodes early and makes some agents hardy; what is studied is the game as it is.
-        world = {**info.environment, "early_stop_agents": 0, "resilient_population": 0.0}
-        env = EnvironmentSettings(**{**world, "maps_dir": arguments.maps_dir})
-        asked = {**info.task, "embeddings_dir": arguments.embeddings_dir}
-        if arguments.curriculum is not None:
-            asked |= {"curriculum": arguments.curriculum, "only": None}
-        if arguments.task is not None:
-            asked |= {"only": arguments.task}
-        task = shared_tasks(together, TaskSettings(**asked))
-        check_tasks(task, env)
-        with counted_progress("generating maps") as progress:
-            maps = ensure_maps(env, progress)
-        found.append(Contest(tuple(together), env, task, maps, device))
-    return found
-
-
-def chosen(arguments: Arguments) -> "list[Entrant]":
-    """Load the policies that were asked for, as they are or as they were in training."""
-    from reinforcement_learning.play.entrants import find_checkpoints, load_entrant, policy_names
-
-    names = split(arguments.policies or "")
-    if arguments.checkpoint is None:
-        folder = arguments.policies_dir
-        names = tuple(policy_names(folder, names))
-        return [watched(load_entrant(folder / f"{name}.safetensors"), name, arguments) for name in names]
-    steps = None if arguments.checkpoint == "all" else int(arguments.checkpoint)
-    found = {name: find_checkpoints(checkpoint_folders(arguments, name), name, steps) for name in names}
-    return [watched(load_entrant(path), name, arguments) for name, paths in found.items() for path in paths]
-
-
-def checkpoint_folders(arguments: Arguments, name: str) -> list[Path]:
-    """Return where the checkpoints of a policy's training may lie."""
-    return [arguments.policies_dir / "checkpoints", arguments.runs_dir / name / "checkpoints"]
-
-
-def watched(entrant: "Entrant", name: str, arguments: Arguments) -> "Entrant":
-    """Let the networks that were asked for watch an entrant; `name` is that of its training."""
-    from dataclasses import replace
-
-    from reinforcement_learning.play.entrants import find_checkpoints, load_entrant
-    from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
-
-    shadow_networks = [untrained_twin(entrant, arguments.seed)] if arguments.untrained_twin else []
-    folders = checkpoint_folders(arguments, name)
-    for steps in arguments.shadow_steps:
-        loaded = map(load_entrant, find_checkpoints(folders, name, steps))
-        shadow_networks += [replace(each, name=f"steps_{each.info.steps}") for each in loaded]
-    return with_shadow_networks(entrant, tuple(shadow_networks))
-
-
-def announce(contest: "Contest", plan: "Plan", output: Path) -> None:
-    """Say how much to expect, and whether there is room."""
-    from activation_store.files import free_bytes
-    from activation_store.size_estimate import expected_record_bytes
-    from reinforcement_learning.play.extraction import metadata_of
-
-    record_bytes = max(expected_record_bytes(metadata_of(contest, each, plan)) for each in contest.entrants)
-    ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)
-    most = contest.env.num_agents * ticks * plan.episodes
-    size, free = most * record_bytes, free_bytes(output)
-    names = ", ".join(each.name for each in contest.entrants)
-    print(
-        f"{names}: at most {most:,} records of about {record_bytes:,} bytes, {size / 1e9:.1f} GB, "
-        f"if every agent lived to the end; {free / 1e9:.1f} GB are free"
-    )
-    if size > free:
-        print("the disk may fill up: then this ends, with the finished episodes kept, to go on with --resume")
+def _checkpoint(asked: str | None) -> "Checkpoint":
+    if asked is None:
+        return "trained"
+    return "all" if asked == "all" else int(asked)
 
 
 if __name__ == "__main__":

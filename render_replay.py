@@ -7,6 +7,8 @@
 Replays are what `python train.py -m replay` records, or Neural MMO's own FileReplayHelper. The page goes beside FILE.
 """
 
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+import argument_checks
 import command_line
+from argument_checks import at_least, between
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
 
 SIZES = (64, 4096)
 FASTEST = 100
-NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Arguments:
     fps: float = 10.0
     """Pictures a second of a film, up to 100."""
     skip: int = 1
-    """Draw every so many-th tick of a film, from 1 (all)."""
+    """Draw one tick in this many of a film, from 1 (all)."""
     size: int = 600
     """Width of a film's map in pixels, 64 to 4096; even for MP4."""
     dump: Path | None = None
@@ -124,17 +127,15 @@ def check_page_values(arguments: Arguments) -> None:
 def check_film_values(arguments: Arguments) -> None:
     """Refuse values that make no film."""
     end, even = arguments.end, arguments.size % 2 == 0 or arguments.path.suffix.lower() == ".gif"
-    allowed = {
-        "start": (arguments.start >= 0, "0 or more"),
-        "end": (end is None or end >= arguments.start, f"the start ({arguments.start}) or more"),
-        "radius": (1 <= arguments.radius <= 200, "1 to 200"),
-        "fps": (0 < arguments.fps <= FASTEST, f"above 0, up to {FASTEST}"),
-        "skip": (arguments.skip >= 1, "1 or more"),
-        "size": (SIZES[0] <= arguments.size <= SIZES[1] and even, f"{SIZES[0]} to {SIZES[1]}, and even for MP4"),
-    }
-    for name, (fits, values) in allowed.items():
-        if not fits:
-            raise UserError(f"--{name} is {getattr(arguments, name)}: allowed is {values}")
+    argument_checks.check(
+        arguments,
+        start=at_least(arguments.start, 0),
+        end=(end is None or end >= arguments.start, f"the start ({arguments.start}) or more"),
+        radius=between(arguments.radius, 1, 200),
+        fps=(0 < arguments.fps <= FASTEST, f"above 0, up to {FASTEST}"),
+        skip=at_least(arguments.skip, 1),
+        size=(SIZES[0] <= arguments.size <= SIZES[1] and even, f"{SIZES[0]} to {SIZES[1]}, and even for MP4"),
+    )
 
 
 def matched_clusters(arguments: Arguments, replay: "Replay", console: "Console") -> "ReplayClusters | None":
@@ -164,13 +165,13 @@ def render_film(
     arguments: Arguments, replay: "Replay", events: "Events", clusters: "ReplayClusters | None", console: "Console"
 ) -> None:
     """Draw the chosen ticks and write the film."""
-    ticks = chosen_ticks(arguments, replay)
-    followed = None if arguments.follow is None else player_called(arguments.follow, replay)
-
+    from analysis.replays.choice import player_called, ticks_between
     from analysis.replays.film import write_film
     from analysis.replays.frames import STRIP, FrameDrawer, colours_by_cluster, colours_by_policy
     from analysis.terminal import step
 
+    ticks = ticks_between(replay, arguments.start, arguments.end, arguments.skip)
+    followed = None if arguments.follow is None else player_called(arguments.follow, replay)
     colours = colours_by_cluster(clusters) if clusters else colours_by_policy(replay)
     drawer = FrameDrawer(replay, events, colours, arguments.size, followed, arguments.radius)
     with step(console, f"drawing {len(ticks)} pictures") as report:
@@ -181,33 +182,6 @@ def render_film(
                 yield drawer.draw(tick)
 
         write_film(arguments.path, frames(), (arguments.size, arguments.size + STRIP), arguments.fps)
-
-
-def chosen_ticks(arguments: Arguments, replay: "Replay") -> range:
-    """Return the ticks to draw.
-
-    Raises:
-        UserError: they are not in the replay.
-    """
-    last = replay.ticks - 1
-    end = last if arguments.end is None else arguments.end
-    if arguments.start > last or end > last:
-        raise UserError(f"{arguments.file} ends at tick {last}: choose --start and --end up to it")
-    return range(arguments.start, end + 1, arguments.skip)
-
-
-def player_called(wanted: str, replay: "Replay") -> int:
-    """Return the column of the player with a name or number.
-
-    Raises:
-        UserError: there is none.
-    """
-    players = replay.players
-    for column, (name, number) in enumerate(zip(players.names, players.ids.tolist(), strict=True)):
-        if wanted in (name, str(number)):
-            return column
-    some = ", ".join(players.names[:NAMES_SHOWN])
-    raise UserError(f"--follow {wanted}: there is no such agent; there are {len(players)}, such as {some}")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@
 The policy ends up as policies/NAME.safetensors, metrics, training curves and all checkpoints in runs/NAME/.
 """
 
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 import os
 import re
 import sys
@@ -25,11 +27,14 @@ import tyro
 
 import agent_zoo
 import command_line
+from agent_zoo.checkpoint_files import SUFFIX, policy_names
 from reinforcement_learning.settings import Settings, check_resumed, check_training, load_settings, read_run_settings
 from reinforcement_learning.training.sweep import check_sweep, read_sweep, run_sweep, trial_command, trial_settings
 from user_error import UserError
 
 DEFAULT_AGENT = "neurips23_start_kit"
+STANDS_FOR = {"--env.mask-intrinsics": "own", "--syllabus": "learning_progress"}
+"""What an option means if it stands alone."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,8 @@ class Arguments(Mode, Preset):
 
 def parse(arguments: Sequence[str]) -> Arguments:
     """Read the command line over the settings file's values, and refuse what cannot work."""
-    arguments = _with_value(arguments, "--env.mask-intrinsics", "own")
+    for option, value in STANDS_FOR.items():
+        arguments = command_line.with_value(arguments, option, value)
     choice, _ = tyro.cli(
         Preset,
         args=[each for each in arguments if each not in ("-h", "--help")],
@@ -92,7 +98,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
         config=(tyro.conf.FlagCreatePairsOff,),
     )
     defaults = _resumed_defaults(choice.resume) if choice.resume else _new_defaults(choice)
-    parsed = command_line.parse(Arguments, __doc__, default=defaults, args=arguments)
+    parsed = command_line.parse(Arguments, __doc__, flag_pairs=True, default=defaults, args=arguments)
     if parsed.resume:
         _check_resumed(defaults, parsed)
     if not parsed.recurrence:
@@ -103,14 +109,6 @@ def parse(arguments: Sequence[str]) -> Arguments:
         parsed = replace(parsed, settings=trial_settings(parsed.settings, parsed.trial))
     check_training(parsed.settings)
     return parsed
-
-
-def _with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
-    """Let an option stand alone, and mean this value; tyro knows only options that always or never take one."""
-    said: list[str] = []
-    for each, following in zip(arguments, [*arguments[1:], "--"], strict=True):
-        said += [each, value] if each.replace("_", "-") == option and following.startswith("-") else [each]
-    return said
 
 
 def _new_defaults(choice: Preset) -> Arguments:
@@ -138,8 +136,8 @@ def choose_name(arguments: Arguments) -> str:
         name = f"{name}_{os.environ.get('WANDB_RUN_ID', 'trial')}"  # trials of one sweep share their arguments
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
-    if not arguments.resume and (arguments.policies_dir / f"{name}.safetensors").exists():
-        raise UserError(f"{arguments.policies_dir / name}.safetensors already exists: choose another name with -n")
+    if not arguments.resume and (arguments.policies_dir / f"{name}{SUFFIX}").exists():
+        raise UserError(f"{arguments.policies_dir / name}{SUFFIX} already exists: choose another name with -n")
     return name
 
 
@@ -175,91 +173,37 @@ def list_tasks(settings: Settings) -> None:
 
 
 def train_one(arguments: Arguments) -> None:
-    """Generate maps, train, and say where the policy lies."""
+    """Train one policy."""
     name = choose_name(arguments)
 
-    from reinforcement_learning.game.tasks import check_tasks, offered_tasks
+    from reinforcement_learning.training.training_run import TrainingRun, train_policy
 
-    check_tasks(arguments.settings.task, arguments.settings.env)
-
-    from activation_store.files import make_folder
-    from agent_zoo.checkpoint import copy_checkpoint
-    from reinforcement_learning.device import pick_device
-    from reinforcement_learning.game.language_model_encoder import pin_language_model
-    from reinforcement_learning.game.maps import ensure_maps
-    from reinforcement_learning.game.vectorization import connect_workers
-    from reinforcement_learning.terminal import counted_progress
-    from reinforcement_learning.training.data_parallel import join_processes, leaders_text
-    from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
-    from reinforcement_learning.training.stop_signal import StopSignal
-    from reinforcement_learning.training.terminal import TrainingDisplay
-    from reinforcement_learning.training.tracking import NoTracker, WandbTracker, check_login
-    from reinforcement_learning.training.trainer import train
-    from reinforcement_learning.training.training_state import TrainingState
-    from reinforcement_learning.versions import versions
-
-    settings = replace(arguments.settings, task=pin_language_model(arguments.settings.task))
-    # What cannot work is refused before anything is written.
-    device = pick_device(settings.train.device)
-    agent_zoo.load(arguments.agent)
-    processes = join_processes(device)  # one, unless torchrun started several
-    if processes.size > 1 and settings.task.syllabus != "none":
-        raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
-    name = leaders_text(name, processes)
-    track = arguments.track and processes.leads
-    if track:
-        check_login(settings.wandb)
-    connect_workers(settings.rollout)
-    with counted_progress("reading tasks with the language model") as progress:
-        offered_tasks(settings.task, settings.env, progress)
-    for folder in (arguments.policies_dir, arguments.runs_dir, settings.env.maps_dir):
-        make_folder(folder)
-    folder = arguments.resume or arguments.runs_dir / name
-    if processes.leads and not arguments.resume:
-        make_run_folder(folder)
-    run = RunFolder(folder, hold=processes.leads)
-    state = TrainingState.load(run.state_path) if arguments.resume and run.state_path.exists() else None
-    if processes.leads:
-        run.keep_metrics(state.updates if state else 0)
-        run.write_settings(arguments.agent, settings, versions())
-    with counted_progress("generating maps") as progress:
-        maps = ensure_maps(settings.env, progress)
-    tracker = WandbTracker(name, arguments.agent, settings, run.folder) if track else NoTracker()
-    with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
-        checkpoint = train(name, arguments.agent, settings, maps, run, tracker, view.reports, stop, state, processes)
-        tracker.finish()
-    policy_path = arguments.policies_dir / f"{name}.safetensors"
-    if processes.leads:
-        copy_checkpoint(checkpoint, policy_path)
-    print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
-    print(f"metrics and checkpoints: {run.folder}")
-    processes.leave()
-    stop.end_process()
+    train_policy(
+        TrainingRun(
+            name=name,
+            agent=arguments.agent,
+            settings=arguments.settings,
+            policies_dir=arguments.policies_dir,
+            runs_dir=arguments.runs_dir,
+            resume=arguments.resume,
+            track=arguments.track,
+        )
+    )
 
 
 def replay(arguments: Arguments) -> None:
     """Play one episode with trained policies and write its replay."""
-    from reinforcement_learning.device import pick_device
-    from reinforcement_learning.game.maps import ensure_maps
-    from reinforcement_learning.game.tasks import check_tasks
-    from reinforcement_learning.play.contest import Contest
-    from reinforcement_learning.play.entrants import load_entrants, shared_tasks
-    from reinforcement_learning.play.replay import record_replay, replay_path
-    from reinforcement_learning.play.terminal import replay_progress
-    from reinforcement_learning.terminal import counted_progress
+    folder, name, settings = arguments.policies_dir, arguments.name, arguments.settings
+    policy_names(folder, () if name is None else (name,))  # refuses what is not there, before anything heavy is loaded
 
-    seed = arguments.settings.train.seed
-    device = pick_device(arguments.settings.train.device)
-    path = replay_path(arguments.policies_dir, seed, arguments.name, arguments.settings.task.only)
-    entrants = load_entrants(arguments.policies_dir, () if arguments.name is None else (arguments.name,))
-    # Training ends episodes early and makes some agents hardy; what is watched is the game as it is.
-    env = replace(arguments.settings.env, resilient_population=0, early_stop_agents=0)
-    tasks = shared_tasks(entrants, arguments.settings.task)
-    check_tasks(tasks, env)
-    with counted_progress("generating maps") as progress:
-        maps = ensure_maps(env, progress)
-    with replay_progress(env.horizon) as on_tick:
-        record_replay(Contest(tuple(entrants), env, tasks, maps, device), seed, path, on_tick)
+    from reinforcement_learning.play.replay import record_replay, replay_path
+    from reinforcement_learning.play.replay_contest import replay_contest
+    from reinforcement_learning.play.terminal import replay_progress
+
+    path = replay_path(folder, settings.train.seed, name, settings.task.only)
+    contest = replay_contest(folder, name, settings)
+    with replay_progress(contest.env.horizon) as on_tick:
+        record_replay(contest, settings.train.seed, path, on_tick)
     print(f"replay: {path}")
     print(f"watch it: python render_replay.py {path}")
 

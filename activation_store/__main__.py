@@ -1,22 +1,26 @@
-"""Look into dumps of activations, check them, convert them, and take samples to share.
+"""Look into dumps of activations, check them, convert them, take samples to share, and export them to other programs.
 
     python -m activation_store info activation_data/NAME
     python -m activation_store validate activation_data/NAME
     python -m activation_store convert activation_data/NAME OUT --format parquet    # or json
     python -m activation_store sample activation_data/NAME OUT --lives 20
+    python -m activation_store export activation_data/NAME OUT.parquet    # for pandas, polars, DuckDB, ...
 
 `convert` also imports what the original tools wrote, a .json or .jsonl file or its folder.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
+import argument_checks
 import command_line
+from argument_checks import at_least, seed_value, split
+from progress_view import progress
 from user_error import UserError
 
 Folder = tyro.conf.Positional[Path]
@@ -68,11 +72,29 @@ class Sample:
     """Seed of the draw, from 0."""
 
 
+@dataclass(frozen=True)
+class Export:
+    """Write a dump as one ordinary Parquet file, which pandas, polars, DuckDB and others read."""
+
+    source: Folder
+    """Folder of the dump."""
+    output: Folder
+    """File to write, .parquet; must not exist yet."""
+    layers: str | None = None
+    """Layers to export, separated by commas; by default all layers of the dump."""
+    leave_out: str = ""
+    """Parts not to export, separated by commas: tile, entity, inventory, tables (all further tables, such as
+    Market)."""
+    subsample: int = 1
+    """Keep one record in this many of each life, from 1 (all); the first one is drawn for each life."""
+
+
 Command = (
     Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Validate, tyro.conf.subcommand("validate")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Sample, tyro.conf.subcommand("sample")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
 )
 
 
@@ -86,8 +108,10 @@ def main() -> None:
         validate(command)
     elif isinstance(command, Convert):
         convert(command)
-    else:
+    elif isinstance(command, Sample):
         sample(command)
+    else:
+        export(command)
 
 
 def info(command: Info) -> None:
@@ -106,7 +130,7 @@ def validate(command: Validate) -> None:
     from activation_store.selection import select
 
     metadata = read_metadata(command.dump)
-    with progress_bar("checking") as report:
+    with progress("checking") as report:
         records = sum(map(len, read_batches(command.dump, metadata, select(command.dump, metadata), report)))
     print(f"{command.dump} is whole: {records:,} records of {metadata.lives:,} lives in {len(metadata.files)} files")
 
@@ -117,7 +141,7 @@ def convert(command: Convert) -> None:
 
     if command.format == "json" and command.precision == "float16":
         raise UserError("--precision float16 needs --format parquet: JSON writes numbers out in full")
-    with progress_bar("converting") as report:
+    with progress("converting") as report:
         conversion.convert(command.source, command.output, command.format, command.precision, report)
     _say_what_was_written(command.output)
 
@@ -128,9 +152,13 @@ def sample(command: Sample) -> None:
 
     if (command.lives is None) == (command.episodes is None):
         raise UserError("say how much to take: either --lives N or --episodes N")
-    if command.seed < 0:
-        raise UserError(f"--seed {command.seed} must not be negative")
-    with progress_bar("sampling") as report:
+    argument_checks.check(
+        command,
+        lives=at_least(command.lives, 1),
+        episodes=at_least(command.episodes, 1),
+        seed=seed_value(command.seed),
+    )
+    with progress("sampling") as report:
         conversion.sample(
             command.source,
             command.output,
@@ -142,26 +170,24 @@ def sample(command: Sample) -> None:
     _say_what_was_written(command.output)
 
 
-@contextlib.contextmanager
-def progress_bar(description: str) -> Iterator[Callable[[float], None]]:
-    """Show a bar on a terminal, nothing elsewhere; yields a callback that takes the share done, from 0 to 1."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+def export(command: Export) -> None:
+    """Write one Parquet file for other programs."""
+    from activation_store.export import export as write
+    from activation_store.selection import OBSERVATIONS
+    from activation_store.subsample import Subsample
 
-    console = Console()
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(description, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+    parts = (*OBSERVATIONS, "tables")
+    leave_out = split(command.leave_out)
+    for name in leave_out:
+        if name not in parts:
+            raise UserError(f"--leave-out {name!r} is no part that can be left out; there are: {', '.join(parts)}")
+    layers = None if command.layers is None else split(command.layers)
+    with progress("exporting") as report:
+        records = write(
+            command.source, command.output, report, layers=layers, leave_out=leave_out,
+            subsample=Subsample(command.subsample),
+        )  # fmt: skip
+    print(f"{command.output}: {records:,} records, {command.output.stat().st_size / records:,.0f} bytes a record")
 
 
 def _say_what_was_written(folder: Path) -> None:

@@ -20,6 +20,7 @@ _BATCH = 256
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES_AT_MOST = 1 << 24
 _PROGRESS_EVERY = 1024
+_NEVER = 1 << 63
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LAYOUT_START, _SEPARATOR, _LAYOUT_END = b"[\n", b",\n", b"]\n"
 # What the writer puts first in a line: enough to skip a record without parsing its hundreds of numbers.
@@ -37,19 +38,20 @@ def read_json_batches(
         UserError: a record is malformed or out of order, or there are more or fewer than the metadata counts.
     """
     path = folder / RECORDS_FILE
-    lives: dict[Life, tuple[int, int]] = {}
+    lives: dict[Life, tuple[int, int, int]] = {}
+    every = selection.subsample.every
     batch, count = JsonRecords(metadata, selection, _BATCH), 0
     for count, line in enumerate(_record_lines(path), start=1):
         try:
             record, (_, *key, tick) = _identify(line)
             life = (key[0], key[1], key[2])
-            seen, last_tick = lives.get(life, (0, tick - 1))
+            seen, last_tick, first = lives.get(life) or (0, tick - 1, _first_kept(life, selection))
             if tick <= last_tick:
                 raise RecordError(f"tick {tick} of a life does not come after tick {last_tick}")
             if count > metadata.records:
                 raise RecordError("there are more records than the metadata counts")
-            lives[life] = seen + 1, tick
-            if seen % selection.subsample == 0 and selection.wants(life):
+            lives[life] = seen + 1, tick, first
+            if seen >= first and (seen - first) % every == 0:
                 batch.append(_parse(line) if record is None else record)
         except RecordError as fault:
             raise UserError(f"{path}, line {count + 1}: {fault}: extract it again") from None
@@ -82,6 +84,10 @@ def read_json_identity(folder: Path, metadata: DumpMetadata) -> dict[str, np.nda
     identity = dict(zip(IDENTITY, rows[:count].T, strict=True))
     _check_counts(path, metadata, count, len(number_lives(identity)[0]))
     return identity
+
+
+def _first_kept(life: Life, selection: Selection) -> int:
+    return int(selection.subsample.first_kept(np.array([life]))[0]) if selection.wants(life) else _NEVER
 
 
 def _check_counts(path: Path, metadata: DumpMetadata, records: int, lives: int) -> None:

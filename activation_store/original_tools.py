@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 
 from activation_store.gathering import join_rows
+from activation_store.layers import ACTION_DECODER
 from activation_store.original_layout import (
     ACTION_HEADS,
     COMBAT_STATUS_TICKS,
@@ -24,7 +25,6 @@ from activation_store.original_layout import (
 )
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import (
-    ACTION_DECODER,
     MAY_BE_UNRECORDED,
     METADATA_FILE,
     ROWS_AT_MOST,

@@ -98,7 +98,7 @@ def to_table(records: Records, metadata: DumpMetadata, schema: "pa.Schema") -> "
     """Return records as an Arrow table; activations are rounded to the metadata's precision."""
     import pyarrow as pa
 
-    values = _values(records)
+    values = values_of(records)
     arrays: list[pa.Array] = []
     for name, numbers in numbers_of(metadata).items():
         if numbers.width is None:
@@ -114,7 +114,7 @@ def to_table(records: Records, metadata: DumpMetadata, schema: "pa.Schema") -> "
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _values(records: Records) -> dict[str, np.ndarray]:
+def values_of(records: Records) -> dict[str, np.ndarray]:
     """Return the arrays of all fields of numbers, by their names in the file."""
     found = {name: getattr(records, name) for name in (*IDENTITY, *MAY_BE_UNRECORDED, "action")}
     found |= records.columns

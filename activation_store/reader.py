@@ -23,6 +23,8 @@ from activation_store.schema import (
     DumpMetadata,
 )
 from activation_store.selection import Selection, select
+from activation_store.subsample import ALL_RECORDS, Subsample
+from argument_checks import did_you_mean
 from user_error import UserError
 
 Progress = Callable[[float], None]
@@ -42,7 +44,9 @@ def read_metadata(folder: Path) -> DumpMetadata:
     """
     if not folder.is_dir():
         state = "is not a folder" if folder.exists() else "does not exist"
-        raise UserError(f"{folder} {state}: give the folder that extract_activations.py wrote")
+        others = [path.parent.name for path in folder.parent.glob(f"*/{METADATA_FILE}")]
+        hint = did_you_mean(folder.name, others)
+        raise UserError(f"{folder} {state}: give the folder that extract_activations.py wrote{hint}")
     path = folder / METADATA_FILE
     if not path.exists():
         raise UserError(_why_no_metadata(folder))
@@ -61,7 +65,7 @@ def read_metadata(folder: Path) -> DumpMetadata:
 def read_dump(
     folder: Path,
     *,
-    subsample: int = 1,
+    subsample: Subsample = ALL_RECORDS,
     layers: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     leave_out: Iterable[str] = (),
@@ -76,7 +80,7 @@ def read_dump(
 
     Args:
         folder: of the dump.
-        subsample: keep the first record of each life and every so many-th after it, in order of ticks.
+        subsample: which records of each life to keep, such as `Subsample(10)`, one in ten; all by default.
         layers: the layers to keep; all of them where None.
         columns: the optional columns to keep; all of them where None.
         leave_out: what need not be read: of `tile`, `entity`, `inventory` and `tables`, which come without rows, and of
@@ -87,7 +91,7 @@ def read_dump(
 
     Raises:
         UserError: anything that `read_metadata` raises; the records are truncated, damaged, malformed or out of order;
-            `subsample` is below 1; a layer or column is not in the dump; no record is left.
+            `subsample` is impossible; a layer or column is not in the dump; no record is left.
     """
     metadata = read_metadata(folder)
     selection = select(
@@ -98,7 +102,7 @@ def read_dump(
     for batch in read_batches(folder, metadata, selection, progress):
         gathering.add(batch)
     if not gathering.size:
-        raise UserError(f"{folder} holds no record of the episodes or lives that were asked for")
+        raise UserError(f"{folder} holds no record of those that were asked for (episodes, lives, subsample)")
     return gathering.finish()
 
 

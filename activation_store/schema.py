@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
@@ -11,18 +11,15 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.checked_json import with_checksum, without_checksum
 from activation_store.columns import Column, column_faults
+from activation_store.layers import ACTION_DECODER
 from activation_store.records import RaggedRows, Records
 from user_error import UserError
 
-__all__ = ["ActionHead", "DumpFile", "DumpMetadata", "PrecisionError", "RaggedRows", "Records", "check_layers"]
+__all__ = ["ActionHead", "DumpFile", "DumpMetadata", "PrecisionError", "RaggedRows", "Records"]
 
 SCHEMA_VERSION = 3
 RECORDS_FILE = "activations.json"
 METADATA_FILE = "metadata.json"
-ACTION_DECODER = "action_decoder"
-LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", ACTION_DECODER)
-UNTRAINED = "untrained"
-"""Layers of other networks that saw what the policy saw bear their name first, such as `untrained_lstm_hidden`."""
 
 LIFE_KEY = ("env_id", "agent_id", "episode")
 """The columns that together name a life: one agent in one episode, from spawn to death."""
@@ -45,13 +42,6 @@ _UNITS_AT_MOST = 1 << 20
 
 Format = Literal["json", "parquet"]
 Precision = Literal["float32", "float16"]
-
-
-def check_layers(names: Iterable[str]) -> None:
-    """Raise `UserError` where a layer of that name cannot be recorded."""
-    for name in names:
-        if name not in LAYERS:
-            raise UserError(f"there is no layer {name!r}; there are: {', '.join(LAYERS)}")
 
 
 def shard_name(episode: int) -> str:

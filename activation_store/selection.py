@@ -8,6 +8,8 @@ import numpy as np
 
 from activation_store.lives import Life
 from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
+from activation_store.subsample import ALL_RECORDS, Subsample
+from argument_checks import did_you_mean
 from user_error import UserError
 
 OBSERVATIONS = ("tile", "entity", "inventory")
@@ -23,7 +25,7 @@ class Selection:
         columns: optional columns to read.
         tables: optional tables to read.
         leave_out: of `OBSERVATIONS`, which come without rows, and of `MAY_BE_UNRECORDED`, which come as NaN.
-        subsample: keep the first record of each life and every so many-th after it, in order of ticks.
+        subsample: which records of each life to keep.
         episodes: to keep; None for all.
         lives: to keep; None for all.
     """
@@ -32,7 +34,7 @@ class Selection:
     columns: tuple[str, ...]
     tables: tuple[str, ...]
     leave_out: frozenset[str] = frozenset()
-    subsample: int = 1
+    subsample: Subsample = ALL_RECORDS
     episodes: frozenset[int] | None = None
     lives: frozenset[Life] | None = None
 
@@ -50,7 +52,7 @@ class Selection:
 
     def capacity(self, metadata: DumpMetadata) -> int:
         """Return a number of records that is never exceeded."""
-        return min(metadata.records, metadata.records // self.subsample + metadata.lives)
+        return self.subsample.capacity(metadata.records, metadata.lives)
 
     def keep(self, lives: np.ndarray, inverse: np.ndarray, rank: np.ndarray) -> np.ndarray:
         """Tell which records are kept, (B,) bool.
@@ -61,7 +63,7 @@ class Selection:
             rank: of each record in its life, from 0, (B,).
         """
         wanted = np.array([self.wants((life[0], life[1], life[2])) for life in lives.tolist()], bool)
-        return wanted[inverse] & (rank % self.subsample == 0)
+        return wanted[inverse] & self.subsample.keep(rank, self.subsample.first_kept(lives)[inverse])
 
 
 def select(
@@ -71,18 +73,17 @@ def select(
     layers: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     leave_out: Iterable[str] = (),
-    subsample: int = 1,
+    subsample: Subsample = ALL_RECORDS,
     episodes: Iterable[int] | None = None,
     lives: Iterable[Sequence[int]] | None = None,
 ) -> Selection:
     """Check what is wanted of a dump against what it has; `None` means all.
 
     Raises:
-        UserError: `subsample` is below 1, or the dump lacks a layer or a column.
+        UserError: `subsample` is impossible, or the dump lacks a layer or a column.
         ValueError: `leave_out` names something that is always read.
     """
-    if subsample < 1:
-        raise UserError(f"subsample is {subsample}: it must be 1 (keep every record) or more")
+    subsample.check()
     if unknown := set(leave_out) - set(CAN_BE_LEFT_OUT):
         raise ValueError(f"{', '.join(unknown)} cannot be left out")
     chosen_layers = tuple(metadata.layers if layers is None else layers)
@@ -93,7 +94,8 @@ def select(
     ):
         for name in chosen:
             if name not in there:
-                raise UserError(f"{folder} holds no {kind} {name!r}, only: {', '.join(there) or 'none'}")
+                only = f"{', '.join(there) or 'none'}{did_you_mean(name, there)}"
+                raise UserError(f"{folder} holds no {kind} {name!r}, only: {only}")
     return Selection(
         layers=chosen_layers,
         columns=chosen_columns,

@@ -54,7 +54,7 @@ def _read_header(path: Path) -> tuple[str, str]:
         with path.open("rb") as file:
             start = file.read(4)
     except FileNotFoundError:
-        raise UserError(f"there is no checkpoint {path}") from None
+        raise UserError(f"{path} does not exist") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     try:
@@ -65,16 +65,16 @@ def _read_header(path: Path) -> tuple[str, str]:
         if start.startswith(_PICKLE_STARTS):
             raise UserError(
                 f"{path} is a pickle: opening it would run whatever code it holds, so it is refused; "
-                "save the weights as safetensors instead"
+                "save what it holds as safetensors instead"
             ) from None
-        raise UserError(f"{path} is not a whole safetensors file ({error}): copy the checkpoint again") from None
+        raise UserError(f"{path} is not a whole safetensors file ({error}): copy it again") from None
     if _HEADER_KEY not in header:
         raise UserError(f"{path} was not saved by this project: its header lacks {_HEADER_KEY}")
     try:
         entry = json.loads(header[_HEADER_KEY])
         return str(entry["info"]), str(entry["sha256"])
     except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} has a damaged header ({error}): copy the checkpoint again") from None
+        raise UserError(f"{path} has a damaged header ({error}): copy it again") from None
 
 
 def _sha256(info: str, tensors: Mapping[str, np.ndarray]) -> str:

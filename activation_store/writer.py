@@ -41,9 +41,11 @@ def state_of(folder: Path) -> State:
     return "unfinished" if (folder / JOURNAL_FILE).exists() else "absent"
 
 
-def refuse_existing_dump(folder: Path) -> None:
-    """Raise `UserError` where a folder already holds a dump, whole or interrupted."""
+def refuse_existing_dump(folder: Path, resume: bool = False) -> None:
+    """Raise `UserError` where a folder already holds a dump, whole or interrupted; with `resume` only a whole one."""
     if state_of(folder) == "unfinished":
+        if resume:
+            return
         raise UserError(f"{folder} already holds a dump, an unfinished one: resume it, or delete it first")
     for path in (folder / METADATA_FILE, folder / RECORDS_FILE, *shards_in(folder)):
         if path.exists():

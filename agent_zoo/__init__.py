@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from types import ModuleType
 
+from argument_checks import did_you_mean
 from user_error import UserError
 
 REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
@@ -21,7 +22,8 @@ def check_name(name: str) -> None:
         UserError: there is no such agent.
     """
     if name not in names():
-        raise UserError(f"there is no agent {name!r} in agent_zoo/; there are: {', '.join(names())}")
+        hint = did_you_mean(name, names())
+        raise UserError(f"there is no agent {name!r} in agent_zoo/; there are: {', '.join(names())}{hint}")
 
 
 def load(name: str) -> ModuleType:

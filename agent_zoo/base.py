@@ -1,10 +1,12 @@
 """What every agent is: a policy that encodes and decodes, a memory between the two, and a reward.
 
-A policy's parts have fixed names, because hooks find them by name: `projection` is the last module of the encoder,
-`action_decoder` reads the tensor that is recorded as the activation, `critic` estimates the value.
+A policy plays a tick in three steps: encode, remember, decode. Between them lie the layers of
+`activation_store.layers`, where hooks see what passes and may replace it.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +15,19 @@ import torch
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 from torch import nn
 
+from activation_store.layers import (
+    ACTION_DECODER,
+    ENCODER_OUTPUT,
+    LSTM_CELL,
+    LSTM_HIDDEN,
+    check_policy_layers,
+    layer_names,
+    memory_names,
+)
 from agent_zoo.distribution import ActionDistribution
+from agent_zoo.hooks import Hook, Hooks
 from agent_zoo.layers import ActionDecoder, Candidates
+from agent_zoo.lstm_hooks import through_hooks
 from agent_zoo.observation import ObservationLayout, PackedObservation
 from agent_zoo.observation_masking import ObservationMask
 
@@ -50,10 +63,26 @@ class LSTMState:
         self.cell[:, agents] = 0
 
 
-class BasePolicy(nn.Module, ABC):
-    """Encoder, action decoder and critic; subclasses build `projection` and say how observations are encoded."""
+@dataclass(frozen=True)
+class SegmentOutputs:
+    """What a policy makes of N observations that lie in segments of consecutive ticks, all in the observations' order.
 
-    projection: nn.Module
+    Attributes:
+        distribution: over the actions.
+        value: (N,).
+        encoder_output: what the memory read, (N, units).
+        hidden: what the memory handed to the decode step, (N, units): the last LSTM layer's hidden state, or the
+            encoder's output in a feed-forward policy.
+    """
+
+    distribution: ActionDistribution
+    value: torch.Tensor
+    encoder_output: torch.Tensor
+    hidden: torch.Tensor
+
+
+class BasePolicy(nn.Module, ABC):
+    """Encoder, action decoder and critic; subclasses say how observations are encoded."""
 
     def __init__(self, layout: ObservationLayout, hidden_size: int):
         super().__init__()
@@ -66,17 +95,22 @@ class BasePolicy(nn.Module, ABC):
     def encode_observations(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
         """Return the encoder's output, (B, hidden), and what the action heads choose among."""
 
+    def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return what `decode_actions` reads, (B, hidden): the hidden state itself, unless overridden."""
+        return hidden
+
     def decode_actions(
-        self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
+        self, read: torch.Tensor, candidates: Candidates, observation: PackedObservation
     ) -> tuple[ActionDistribution, torch.Tensor]:
-        """Return the distribution over actions and the value, (B,)."""
-        return self.action_decoder(hidden, candidates, observation), self.critic(hidden).squeeze(-1)
+        """Return the distribution over actions and the value, (B,), from what `decoder_input` returned."""
+        return self.action_decoder(read, candidates, observation), self.critic(read).squeeze(-1)
 
 
 class RecurrentPolicy(nn.Module):
     """A policy with an LSTM between its encoder and its decoder; with no layers of it, a feed-forward policy.
 
     Attributes:
+        layers: of the LSTM, 0 for none.
         mask: what it is shown of what its agents see.
     """
 
@@ -87,11 +121,33 @@ class RecurrentPolicy(nn.Module):
         self.policy = policy
         self.layers = layers
         self.lstm = nn.LSTM(policy.hidden_size, policy.hidden_size, layers) if layers else None
+        self._hooks = Hooks()
         for name, parameter in self.lstm.named_parameters() if self.lstm else ():
             if name.startswith("weight"):
                 nn.init.orthogonal_(parameter)
             else:
                 nn.init.zeros_(parameter)
+
+    @property
+    def layer_units(self) -> dict[str, int]:
+        """The policy's layers by name, in the order in which they are computed, and how many units each has."""
+        return dict.fromkeys(layer_names(self.layers), self.policy.hidden_size)
+
+    def hooked(self, hooks: Mapping[str, Hook]) -> AbstractContextManager[None]:
+        """Within the block, call a function with the tensor of each named layer, whenever the policy computes it.
+
+        A function that returns a tensor replaces the layer's: the rest of the tick, and of the life, follows from it. A
+        replaced `lstm_cell` gives its layer a new hidden state too. In `forward_segments`, hooks at states of the LSTM
+        are called once a tick, with the segments that last so long.
+
+        Args:
+            hooks: layer -> function of (B, units) that returns (B, units), or None to change nothing.
+
+        Raises:
+            UserError: the policy has no layer of that name.
+        """
+        check_policy_layers(hooks, self.layers)
+        return self._hooks.attached(hooks)
 
     def initial_state(self, agents: int) -> LSTMState:
         """Return the empty memory of `agents` agents; that of a feed-forward policy has no layers."""
@@ -99,40 +155,82 @@ class RecurrentPolicy(nn.Module):
         device = next(self.parameters()).device
         return LSTMState(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
 
+    def encode(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
+        """Return the encoder's output, (B, hidden), and what the action heads choose among."""
+        encoded, candidates = self.policy.encode_observations(observation)
+        return self._hooks.through(ENCODER_OUTPUT, encoded), candidates
+
+    def remember(self, encoded: torch.Tensor, state: LSTMState) -> tuple[torch.Tensor, LSTMState]:
+        """Return what the memory hands to the decode step, (B, hidden), and the memory after the tick."""
+        if self.lstm is None:
+            return encoded, state
+        output, after = self.lstm(encoded.unsqueeze(0), (state.hidden, state.cell))
+        if not self._memory_is_hooked():
+            return output.squeeze(0), LSTMState(*after)
+        after = through_hooks(self.lstm, self._hooks, encoded, (state.hidden, state.cell), after)
+        return after[0][-1], LSTMState(*after)
+
+    def decode(
+        self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
+    ) -> tuple[ActionDistribution, torch.Tensor]:
+        """Return the distribution over actions and the value, (B,)."""
+        read = self._hooks.through(ACTION_DECODER, self.policy.decoder_input(hidden))
+        return self.policy.decode_actions(read, candidates, observation)
+
     def forward(
         self, observation: PackedObservation, state: LSTMState
     ) -> tuple[ActionDistribution, torch.Tensor, LSTMState]:
         """Play one tick of B agents: distribution over actions, value (B,), and the memory afterwards."""
-        encoded, candidates = self.policy.encode_observations(observation)  # (B, hidden)
-        if self.lstm is None:
-            return *self.policy.decode_actions(encoded, candidates, observation), state
-        output, (hidden, cell) = self.lstm(encoded.unsqueeze(0), (state.hidden, state.cell))
-        actions, value = self.policy.decode_actions(output.squeeze(0), candidates, observation)
-        return actions, value, LSTMState(hidden, cell)
+        encoded, candidates = self.encode(observation)
+        hidden, after = self.remember(encoded, state)
+        return *self.decode(hidden, candidates, observation), after
 
     def forward_segments(
         self, observation: PackedObservation, lengths: torch.Tensor, state: LSTMState
-    ) -> tuple[ActionDistribution, torch.Tensor]:
+    ) -> SegmentOutputs:
         """Replay S segments of consecutive ticks, each from its own starting memory.
 
         Args:
             observation: one segment's ticks after the other's, (sum of lengths) in all.
             lengths: ticks of each segment, (S,) int64.
             state: memory before each segment's first tick.
-
-        Returns:
-            The distribution over actions and the value (sum of lengths,), in the order of `observation`.
         """
-        encoded, candidates = self.policy.encode_observations(observation)
+        encoded, candidates = self.encode(observation)
+        hidden = self._remember_segments(encoded, lengths, state)
+        distribution, value = self.decode(hidden, candidates, observation)
+        return SegmentOutputs(distribution, value, encoded, hidden)
+
+    def _remember_segments(self, encoded: torch.Tensor, lengths: torch.Tensor, state: LSTMState) -> torch.Tensor:
+        """What the memory hands to the decode step in every tick of every segment, (sum of lengths, hidden)."""
         if self.lstm is None:
-            return self.policy.decode_actions(encoded, candidates, observation)
+            return encoded
+        if self._memory_is_hooked():
+            return self._remember_tick_by_tick(encoded, lengths.to(encoded.device), state)
         # Segments side by side, padded to the longest: on the CPU much faster than torch's packed sequences.
         ticks, segments = int(lengths.max()), len(lengths)
         place = _places_in_grid(lengths).to(encoded.device)
         grid = encoded.new_zeros(ticks * segments, encoded.shape[1]).index_copy(0, place, encoded)
         output, _ = self.lstm(grid.view(ticks, segments, -1), (state.hidden, state.cell))  # (ticks, S, hidden)
-        hidden = output.flatten(0, 1).index_select(0, place)
-        return self.policy.decode_actions(hidden, candidates, observation)
+        return output.flatten(0, 1).index_select(0, place)
+
+    def _remember_tick_by_tick(self, encoded: torch.Tensor, lengths: torch.Tensor, state: LSTMState) -> torch.Tensor:
+        """As above, but slower: hooks see every tick's states, of the segments that last so long."""
+        starts = torch.cumsum(lengths, 0) - lengths
+        rows, outputs = [], []
+        for tick in range(int(lengths.max())):
+            (lasting,) = (lengths > tick).nonzero(as_tuple=True)
+            rows.append(starts[lasting] + tick)
+            before = LSTMState(state.hidden.index_select(1, lasting), state.cell.index_select(1, lasting))
+            output, after = self.remember(encoded.index_select(0, rows[-1]), before)
+            outputs.append(output)
+            state = LSTMState(
+                state.hidden.index_copy(1, lasting, after.hidden), state.cell.index_copy(1, lasting, after.cell)
+            )
+        return torch.zeros_like(encoded).index_copy(0, torch.cat(rows), torch.cat(outputs))
+
+    def _memory_is_hooked(self) -> bool:
+        names = (*memory_names(LSTM_HIDDEN, self.layers), *memory_names(LSTM_CELL, self.layers))
+        return self._hooks.any_at(names)
 
 
 class BaseRewardWrapper(BaseParallelWrapper):

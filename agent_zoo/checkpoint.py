@@ -15,7 +15,6 @@ from agent_zoo.tensors import as_arrays, as_tensors
 from user_error import UserError
 
 FORMAT_VERSION = 1
-SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,3 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
 def copy_checkpoint(source: Path, target: Path) -> None:
     """Copy a checkpoint, whole or not at all."""
     write_bytes(target, source.read_bytes())
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder, by name."""
-    return sorted(folder.glob(f"*{SUFFIX}"))

@@ -23,7 +23,8 @@ class Choices:
         agent: who chooses, (Q,) int64.
         head: in which head, by its place among the heads, (Q,) int64.
         logits: (Q, K) float; `ILLEGAL` for options that are not legal, of which each choice has at least one.
-        option: what the environment calls each option, (Q, K) int64, -1 for none; None where option k is its option k.
+        option: what the environment calls each option, (Q, K) int64, -1 for none, the others in ascending order; None
+            where option k is its option k.
     """
 
     agent: torch.Tensor
@@ -36,11 +37,23 @@ class Choices:
         """(Q, K)."""
         return torch.log_softmax(self.logits, dim=1)
 
-    def draw(self, generator: torch.Generator) -> torch.Tensor:
-        """Draw an option for each choice, as the environment calls it: (Q,) int64."""
-        # The largest of p / Exp(1) is a draw from p (the exponential form of the Gumbel-max trick).
-        noise = torch.empty_like(self.log_probabilities).exponential_(generator=generator)
-        place = (self.log_probabilities.exp() / noise).argmax(dim=1)
+    def draw(self, uniforms: torch.Tensor) -> torch.Tensor:
+        """Draw an option for each choice by inverting its cumulative distribution.
+
+        Options are taken in the environment's order, so what is drawn depends on the choice's own probabilities and
+        its own number, and not on how rows are padded or batched.
+
+        Args:
+            uniforms: one number in [0, 1) for each choice, (Q,) float64.
+
+        Returns:
+            What the environment calls the option drawn, (Q,) int64. An option of probability 0 is never drawn.
+        """
+        probabilities = self.log_probabilities.double().exp()  # (Q, K); illegal options have exactly 0
+        # Zeros among the sums keep impossible options out even where a parallel sum rounds unevenly. Divided by the
+        # largest, the last possible option's sum is exactly 1, so it exceeds every uniform number.
+        sums = probabilities.cumsum(dim=1).masked_fill(probabilities == 0, 0)
+        place = (sums / sums.amax(dim=1, keepdim=True) > uniforms.unsqueeze(1)).int().argmax(dim=1)
         return place if self.option is None else self.option.gather(1, place.unsqueeze(1)).squeeze(1)
 
     def log_probability(self, taken: torch.Tensor) -> torch.Tensor:
@@ -72,11 +85,19 @@ class ActionDistribution:
         """For each head (B, size) float, over all that the environment offers; `ILLEGAL` or so for illegal options."""
         return [self._log_probabilities_of(index) for index in range(len(self.heads))]
 
-    def sample(self, generator: torch.Generator) -> torch.Tensor:
-        """Draw an option in each head, as the environment calls them: (B, H) int64."""
+    def sample(self, uniforms: torch.Tensor) -> torch.Tensor:
+        """Draw an option in each head.
+
+        Args:
+            uniforms: for each agent and head a number in [0, 1), (B, H) float64; those of agents that have no choice
+                in a head are ignored.
+
+        Returns:
+            The options as the environment calls them, (B, H) int64.
+        """
         drawn = self.only.clone()
         for choices in self.choices:
-            drawn[choices.agent, choices.head] = choices.draw(generator)
+            drawn[choices.agent, choices.head] = choices.draw(uniforms[choices.agent, choices.head])
         return drawn
 
     def log_probability(self, actions: torch.Tensor) -> torch.Tensor:

@@ -291,7 +291,7 @@ class ActionDecoder(nn.Module):
         ]
 
     def _row_choices(self, hidden: torch.Tensor, keys: torch.Tensor, places: list[int], found: LegalRows) -> Choices:
-        """Score the legal options of the choices among a table's rows: the no-op first, then the rows."""
+        """Score the legal options of the choices among a table's rows: the rows first, then the no-op."""
         # Not hidden[agent]: torch's threads would add up its gradients in an order that differs from run to run.
         reading = hidden.index_select(0, found.agent).split(found.counts)
         names = [_key(self.layout.heads[place]) for place in places]
@@ -307,8 +307,8 @@ class ActionDecoder(nn.Module):
         return Choices(
             found.agent,
             torch.repeat_interleave(torch.tensor(places, device=hidden.device), counts),
-            torch.cat([noop.masked_fill(~found.noop_legal, ILLEGAL).unsqueeze(1), padded], dim=1),
-            torch.cat([found.noop.unsqueeze(1), option], dim=1),
+            torch.cat([padded, noop.masked_fill(~found.noop_legal, ILLEGAL).unsqueeze(1)], dim=1),
+            torch.cat([option, found.noop.unsqueeze(1)], dim=1),
         )
 
 

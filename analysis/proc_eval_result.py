@@ -14,9 +14,13 @@ from typing import TYPE_CHECKING
 if __package__ is None:  # run as a file: Python then looks for modules in analysis/ instead of the project's root
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+import environment_check  # isort: skip  # noqa: F401 (must come before what is not in the standard library)
+
 import tyro
 
+import argument_checks
 import command_line
+from argument_checks import at_least, seed_value
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -74,14 +78,12 @@ def check(arguments: Arguments) -> None:
     """Refuse values that make no sense, before anything is read."""
     if not arguments.results:
         raise UserError("name a folder of result files, for example: python analysis/proc_eval_result.py policies")
-    allowed = {
-        "confidence": (0 < arguments.confidence < 1, "above 0 and below 1, for example 0.95"),
-        "resamples": (arguments.resamples >= FEWEST_RESAMPLES, f"{FEWEST_RESAMPLES} or more"),
-        "seed": (arguments.seed >= 0, "0 or more"),
-    }
-    for name, (fits, values) in allowed.items():
-        if not fits:
-            raise UserError(f"--{name} is {getattr(arguments, name)}: allowed is {values}")
+    argument_checks.check(
+        arguments,
+        confidence=(0 < arguments.confidence < 1, "above 0 and below 1, for example 0.95"),
+        resamples=at_least(arguments.resamples, FEWEST_RESAMPLES),
+        seed=seed_value(arguments.seed),
+    )
 
 
 def read(paths: tuple[Path, ...]) -> list["PolicyRun"]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from analysis.clusters.summary import ClusterSummary, Summary
 from analysis.share_text import share_text
+from progress_view import progress
 
 _CLUSTERS_SHOWN = 12
 
@@ -19,13 +19,11 @@ _CLUSTERS_SHOWN = 12
 def step(console: Console, description: str) -> Iterator[Callable[[float], None]]:
     """Show that a step runs, then say how long it took; yields a callback for the share done, from 0 to 1.
 
-    The bar only pulses until the callback is first called. Off a terminal only the closing line appears.
+    Off a terminal there is a plain line every half minute, and the closing line.
     """
-    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     started = time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(description, total=None)
-        yield lambda share: bar.update(task, completed=share, total=1.0)
+    with progress(description, console=console) as report:
+        yield report
     console.print(f"{description}: {time.monotonic() - started:.1f} s", highlight=False)
 
 

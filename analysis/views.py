@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from activation_store.directions import DIRECTIONS_FILE, write_directions
 from analysis.clusters import residual_analysis
 from analysis.clusters.cluster_statistics import ClusterStatistics
 from analysis.clusters.clustering import Clustering, cluster_space, hdbscan_clusters
 from analysis.clusters.components import ComponentReport, Components, report_components
 from analysis.clusters.dataset import ROLLING_WINDOW, Dataset, Step
+from analysis.clusters.directions import cluster_directions, component_directions
 from analysis.clusters.projection import Projection, project, umap_embedding
 from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings
 from analysis.clusters.summary import Residualized, Summary
@@ -138,6 +140,15 @@ def write_dendrogram_explorer(run: Run, projection: Projection, clustering: Clus
     with run.step("writing the dendrogram explorer"):
         page = dendrogram_page(projection, clustering, run.settings.clustered_in, run.data, run.settings.seed)
         run.folder.save_text("dendrogram_explorer.html", page)
+
+
+def save_directions(run: Run, clustering: Clustering | None) -> None:
+    """Write directions.safetensors: the cluster differences, where clusters were found, and the components."""
+    names = run.folder.path.name, run.settings.dump.resolve().name
+    found = [*component_directions(run.data, run.components, *names)]
+    if clustering:
+        found = [*cluster_directions(run.data, clustering.labels, *names), *found]
+    write_directions(run.folder.path / DIRECTIONS_FILE, found)
 
 
 def write_summary(run: Run, summary: Summary | None, report: ComponentReport | None) -> None:

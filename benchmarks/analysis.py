@@ -29,6 +29,7 @@ from activation_store.reader import read_batches, read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from activation_store.selection import select
+from activation_store.subsample import Subsample
 from activation_store.writer import DumpWriter
 from benchmarks.measure import spread
 from user_error import UserError
@@ -103,7 +104,7 @@ def measure_analysis(arguments: Arguments, scratch: Path) -> dict[str, object]:
     """Time the whole analysis against the bare calls, then measure its memory."""
     dump = copied(arguments.dump, scratch / "dump", 2 * arguments.records)
     subsample = read_metadata(dump).records // arguments.records
-    activations = read_dump(dump, subsample=subsample, layers=[LAYER]).activations[LAYER]
+    activations = read_dump(dump, subsample=Subsample(subsample), layers=[LAYER]).activations[LAYER]
     np.save(scratch / "activations.npy", activations)
     bare, whole = [], []
     for sample in range(arguments.samples):
@@ -212,7 +213,7 @@ def point_sets(dump: Path) -> dict[str, np.ndarray]:
     from analysis.clusters.components import principal_components
     from analysis.clusters.projection import umap_embedding
 
-    activations = read_dump(dump, subsample=10, layers=[LAYER]).activations[LAYER]
+    activations = read_dump(dump, subsample=Subsample(10), layers=[LAYER]).activations[LAYER]
     sets = {
         "the dump in a UMAP plane": umap_embedding(activations, 15, 0.1, 42).astype(np.float64),
         "the dump in 30 components": principal_components(activations).scores(activations, 30),

@@ -92,9 +92,10 @@ class DenseDistribution:
 
     log_probabilities: Sequence[torch.Tensor]
 
-    def sample(self, generator: torch.Generator) -> torch.Tensor:
-        """Draw an option in each head, (B, heads) int64."""
-        drawn = [torch.multinomial(each.exp(), 1, generator=generator) for each in self.log_probabilities]
+    def sample(self, uniforms: torch.Tensor) -> torch.Tensor:
+        """Draw an option in each head by numbers in [0, 1): (B, heads) float64 -> (B, heads) int64."""
+        columns = zip(self.log_probabilities, uniforms.split(1, dim=1), strict=True)
+        drawn = [torch.searchsorted(_cumulative(each), uniform.contiguous(), right=True) for each, uniform in columns]
         return torch.cat(drawn, dim=1)
 
     def log_probability(self, actions: torch.Tensor) -> torch.Tensor:
@@ -105,6 +106,12 @@ class DenseDistribution:
     def entropy(self) -> torch.Tensor:
         """Entropy of each head in nats, (B, heads)."""
         return torch.stack([-(each.exp() * each).sum(dim=1) for each in self.log_probabilities], dim=1)
+
+
+def _cumulative(log_probability: torch.Tensor) -> torch.Tensor:
+    """Cumulative distribution over a head's options, (B, size) float64; the last one's is exactly 1."""
+    sums = log_probability.double().exp().cumsum(dim=1)
+    return sums / sums[:, -1:]
 
 
 @dataclass(frozen=True)
@@ -153,11 +160,14 @@ class DensePolicy(nn.Module):
         keys = {"entity": entities, "inventory": inventory, "market": market}
         return policy.projection(torch.cat(parts, dim=1)), keys
 
+    def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return what the heads and the critic read of the hidden state, (B, hidden)."""
+        return self.plain.before_heads(hidden)
+
     def decode_actions(
         self, hidden: torch.Tensor, keys: dict[str, torch.Tensor], seen: DenseObservation
     ) -> tuple[DenseDistribution, torch.Tensor]:
-        """Return the distribution over actions and the value, (B,)."""
-        hidden = self.plain.before_heads(hidden)
+        """Return the distribution over actions and the value, (B,), from what `decoder_input` returned."""
         heads = self.policy.layout.heads
         legal = seen["ActionTargets"].split([head.size for head in heads], dim=1)
         scores = [

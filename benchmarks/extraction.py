@@ -28,6 +28,7 @@ from activation_store.conversion import convert
 from activation_store.files import write_json
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata
+from activation_store.subsample import Subsample
 from activation_store.writer import DumpWriter
 from analysis.features import FEATURE_NAMES, feature_matrix
 from benchmarks.measure import spread
@@ -45,7 +46,7 @@ _NEEDED: dict[str, Any] = {"columns": [], "leave_out": ["tile", "tables", "rewar
 WAYS_OF_READING: dict[str, dict[str, Any]] = {
     "features": {**_NEEDED, "layers": []},
     "features and activations": _NEEDED,
-    "of that, every tenth record": {**_NEEDED, "subsample": 10},
+    "of that, every tenth record": {**_NEEDED, "subsample": Subsample(10)},
     "features, and all that is recorded": {},
 }
 """What is asked of a dump -> what `read_dump` is told."""

@@ -26,6 +26,7 @@ from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
 from benchmarks.measure import Comparison, Work, compare, spread
+from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -91,13 +92,12 @@ def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
     subject = untrained_entrant(RECORDER, settings, maps, seed=0)
     policy = load_checkpoint(arguments.policy)[0] if arguments.policy else subject.policy
     serial = replace(settings.rollout, vectorization="serial")
-    worlds = make_worlds(RECORDER, settings.env, settings.task, serial, maps, first_episodes(0, serial.num_envs))
-    stepper = Stepper(worlds, policy, subject.info.layout, Stopwatch())
+    starts = first_episodes(0, serial.num_envs)
+    worlds = make_worlds(RECORDER, settings.env, settings.task, serial, maps, starts)
+    stepper = Stepper(worlds, policy, subject.info.layout, Stopwatch(), EpisodeJournal(starts))
     stepper.reset()
     train = settings.train
-    collector = RolloutCollector(
-        stepper, torch.Generator().manual_seed(0), train.bptt_horizon, train.gamma, train.gae_lambda
-    )
+    collector = RolloutCollector(stepper, train.bptt_horizon, train.gamma, train.gae_lambda)
     rollout = collector.collect(train.batch_size, on_tick=lambda _: None)
     worlds.close()
     flat = worlds.emulated.emulated_observation_dtype.itemsize
@@ -168,10 +168,12 @@ def pad(part: Rollout, layout: ObservationLayout) -> Rollout:
 def inference(policy: RecurrentPolicy, part: Rollout) -> Work:
     """Choose actions for all agents of a rollout as if they met in one tick."""
 
+    uniforms = torch.rand(part.action.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
     @torch.no_grad()
     def work() -> None:
         distribution, _, _ = policy(part.observation, policy.initial_state(len(part)))
-        distribution.log_probability(distribution.sample(torch.Generator().manual_seed(0)))
+        distribution.log_probability(distribution.sample(uniforms))
 
     return len(part), work
 

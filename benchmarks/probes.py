@@ -21,6 +21,7 @@ import tyro
 import command_line
 from activation_store.files import write_json
 from activation_store.reader import read_metadata
+from activation_store.subsample import Subsample
 from analysis.runs.run_folder import versions
 from representation.probes.dataset import ProbeData, Wanted, read_probe_data
 from representation.probes.inputs import Input, inputs_named, recorded
@@ -86,7 +87,7 @@ def main() -> None:
     if arguments.subsample < 1 or arguments.logistic_records < 0:
         raise UserError("--subsample must be at least 1, --logistic-records not negative")
     inputs, targets = recorded(inputs_named(["all"]), read_metadata(arguments.dump)), targets_named(["default"])
-    wanted = Wanted(inputs, targets, (), history=4, subsample=arguments.subsample)
+    wanted = Wanted(inputs, targets, (), history=4, subsample=Subsample(arguments.subsample))
     data, reading = timed(read_probe_data, arguments.dump, wanted)
     result = Result(len(data), len(targets), {"reading": reading})
     fit_all(data, inputs, targets, result)

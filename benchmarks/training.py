@@ -25,6 +25,7 @@ from activation_store.files import write_json
 from agent_zoo.base import RecurrentPolicy
 from benchmarks.dense import dense_recurrent
 from benchmarks.learning import cut, inference, learning, pad
+from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -87,7 +88,7 @@ def measure(arguments: Arguments) -> tuple[Run, Run]:
     starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
     worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
     try:
-        stepper = Stepper(worlds, subject.policy, subject.info.layout, stopwatch)
+        stepper = Stepper(worlds, subject.policy, subject.info.layout, stopwatch, EpisodeJournal(starts))
         stepper.reset()
         learn = _learner(subject.policy, stepper, settings)
         learn()
@@ -125,8 +126,8 @@ def _learner(policy: RecurrentPolicy, stepper: Stepper, settings: Settings) -> C
     """Return what collects one rollout and learns from it."""
     train = settings.train
     optimizer = torch.optim.Adam(policy.parameters(), lr=train.learning_rate, eps=1e-5)
-    actions, shuffling = (torch.Generator().manual_seed(seed) for seed in (0, 1))
-    collector = RolloutCollector(stepper, actions, train.bptt_horizon, train.gamma, train.gae_lambda)
+    shuffling = torch.Generator().manual_seed(1)
+    collector = RolloutCollector(stepper, train.bptt_horizon, train.gamma, train.gae_lambda)
 
     def learn() -> Rollout:
         rollout = collector.collect(train.batch_size, on_tick=lambda _: None)

@@ -4,6 +4,7 @@ Precedence, weakest first: the defaults below, config.yaml, the agent's own sect
 section when debugging, the command line.
 """
 
+import importlib.util
 import math
 import re
 from collections.abc import Callable
@@ -116,8 +117,8 @@ class TaskSettings(_OneLineErrors):
     """Give every agent this one task of the curriculum: its number, its name, or a part that no other name has."""
     syllabus: Annotated[Syllabus, tyro.conf.arg(aliases=["--syllabus"])] = "none"
     """How often each task is drawn as training goes on. none: by the curriculum's fixed weights; the others are
-    algorithms of the library Syllabus: all tasks alike, those whose success changes, or those whose value is hard to
-    foretell."""
+    algorithms of the library Syllabus: all tasks alike, those whose success changes (learning_progress, which is also
+    what the option alone means), or those whose value is hard to foretell."""
     encoder: Literal["structural", "language-model"] = "structural"
     """What turns a task into numbers: its structure, which needs no download, or a language model that reads it."""
     language_model: str = "Qwen/Qwen2.5-Coder-0.5B"
@@ -312,6 +313,11 @@ def check_training(settings: Settings) -> None:
         raise UserError(
             f"env.early_stop_agents {env.early_stop_agents} must be less than env.num_agents {env.num_agents}: "
             "every episode would end at once"
+        )
+    if settings.task.syllabus != "none" and importlib.util.find_spec("syllabus") is None:
+        raise UserError(
+            f"--syllabus {settings.task.syllabus} needs the library Syllabus: install it with `make setup-all` or "
+            "`uv sync --inexact --extra curricula`"
         )
     check_workers(settings.rollout)
 

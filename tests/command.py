@@ -2,6 +2,8 @@
 
 import contextlib
 import fcntl
+import importlib
+import io
 import os
 import pty
 import signal
@@ -10,6 +12,10 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+
+import pytest
+
+import command_line
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,6 +26,27 @@ def run(script: str, *arguments: object, timeout: float = 300, folder: Path = RO
         [sys.executable, script, *map(str, arguments)],
         cwd=folder, env=environment(), capture_output=True, text=True, timeout=timeout, check=False,
     )  # fmt: skip
+
+
+def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Do what `run` does in this process, which spares it the start of Python and the import of the libraries.
+
+    For what a script prints, writes and refuses. What concerns its process, such as signals, its imports, or that it
+    ends, needs `run` or `start`.
+    """
+    main = importlib.import_module(script.removesuffix(".py").replace("/", ".")).main
+    said, warned = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [script, *map(str, arguments)])
+        patch.chdir(ROOT)
+        for name in os.environ.keys() - environment().keys():
+            patch.delenv(name)
+        for name, value in environment().items():
+            patch.setenv(name, value)
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(warned), pytest.raises(SystemExit) as ended:
+            command_line.run(main)
+    code = ended.value.code
+    return subprocess.CompletedProcess([script, *arguments], code, said.getvalue(), warned.getvalue())
 
 
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:

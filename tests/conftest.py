@@ -17,6 +17,8 @@ from reinforcement_learning.settings import EnvironmentSettings, PolicySettings,
 from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
 from tests.recorded import Recording, record
+from tests.shared import shared_folder, shared_root
+from tests.tiny_policies import save_policies
 from tests.witness import Witness
 
 AGENT = "neurips23_start_kit"
@@ -27,7 +29,7 @@ def small_world(tmp_path_factory: pytest.TempPathFactory) -> EnvironmentSettings
     """A 32 x 32 map with 16 agents and 16 NPCs."""
     return EnvironmentSettings(
         num_agents=16, num_npcs=16, map_size=32, num_maps=2, horizon=64, early_stop_agents=0, resilient_population=0,
-        maps_dir=tmp_path_factory.mktemp("maps"),
+        maps_dir=shared_root(tmp_path_factory) / "maps",
     )  # fmt: skip
 
 
@@ -39,6 +41,16 @@ def task() -> TaskSettings:
 @pytest.fixture(scope="session")
 def maps(small_world: EnvironmentSettings) -> Path:
     return ensure_maps(small_world)
+
+
+@pytest.fixture(scope="session")
+def three_policies(
+    tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings, maps: Path
+) -> Path:
+    """A folder of three small untrained policies, to be copied by whoever writes beside them."""
+    return shared_folder(
+        tmp_path_factory, "three_policies", lambda folder: save_policies(folder, small_world, task, maps)
+    )
 
 
 @pytest.fixture

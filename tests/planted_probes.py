@@ -63,11 +63,14 @@ def counting_memory(seed: int = 0, worlds: int = WORLDS) -> ProbeData:
         "history": np.concatenate([stream, *past], axis=2),
         "untrained": np.concatenate(_states(fresh, stream), axis=2),
     }
+    flat = {name: values.reshape(len(world), -1) for name, values in inputs.items()}
     return ProbeData(
-        inputs={name: values.reshape(len(world), -1) for name, values in inputs.items()},
+        inputs=flat,
+        varying={name: np.ones(values.shape[1], bool) for name, values in flat.items()},
         targets=np.stack([each.ravel() for each in targets], axis=1).astype(np.float64),
         given=np.empty((len(world), 0)),
         world=world,
+        episode=world,
         lives=lives,
         by_map=True,
         networks={},

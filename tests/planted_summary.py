@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from activation_store.subsample import ALL_RECORDS
 from analysis.clusters.cluster_statistics import ClusterStatistics, cluster_statistics
 from analysis.clusters.clustering import hdbscan_labels
 from analysis.clusters.dataset import Dataset
@@ -46,4 +47,4 @@ def planted_summary(planted: Planted, labels: np.ndarray, features: Sequence[Fea
     """Summarise any labels of a planted dump; other embeddings are told to agree by 0.9."""
     data = planted_dataset(planted, features)
     projection = ProjectionStability((0.9, 0.9, 0.9), (0.85, 0.95, 0.9), 100)
-    return summarise(data, labels, statistics_of(data, labels), projection, subsample=1, components={0.5: 1})
+    return summarise(data, labels, statistics_of(data, labels), projection, subsample=ALL_RECORDS, components={0.5: 1})

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
 from reinforcement_learning.play.contest import Contest
@@ -11,6 +12,7 @@ from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.conftest import AGENT
+from tests.shared import shared_folder
 
 LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
 
@@ -28,3 +30,12 @@ def record_for_probes(
     plan = Plan(episodes, None, 4, LAYERS, format=format)  # type: ignore[arg-type]
     extract(Contest((watched,), env, task, maps, torch.device("cpu")), plan, [folder], 1, lambda *_: None)
     return folder
+
+
+def shared_probe_dump(
+    factory: pytest.TempPathFactory, world: EnvironmentSettings, task: TaskSettings, maps: Path, steps: int = 0
+) -> Path:
+    """The same with its defaults, once for all tests of a session."""
+    name = f"tiny_{steps:010d}"
+    folder = shared_folder(factory, name, lambda path: record_for_probes(path / name, world, task, maps, steps=steps))
+    return folder / name

@@ -13,13 +13,23 @@ from sklearn.metrics import adjusted_rand_score
 import analyze_activations
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, RECORDS_FILE
+from activation_store.subsample import Subsample
 from tests.command import assert_refused
 from tests.command import run as run_script
 from tests.planted import FIGHTING, Planted, planted_dump, write_planted
+from tests.shared import shared_folder
 from user_error import UserError
 
 FIGURES = {"umap_scatter.png", "cluster_features.png", "umap_metric_scatter.png"}
-ALWAYS = {"run.json", "summary.json", "summary.txt", "report.html", "features.npz", "DONE.json"}
+ALWAYS = {
+    "run.json",
+    "summary.json",
+    "summary.txt",
+    "report.html",
+    "features.npz",
+    "directions.safetensors",
+    "DONE.json",
+}
 OF_CLUSTERS = {"embedding.npy", "cluster_labels.npz", "cluster_features.png"}
 OF_COMPONENTS = {"pca.npz", "pca_pairs.png", "pca_feature_correlations.png", "pca_feature_profiles.png"}
 SUBSAMPLE = 2
@@ -54,21 +64,19 @@ def planted() -> Planted:
 
 @pytest.fixture(scope="module")
 def dump(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_planted(tmp_path_factory.mktemp("activation_data") / "planted", planted)
+    data = shared_folder(tmp_path_factory, "activation_data", lambda path: write_planted(path / "planted", planted))
+    return data / "planted"
 
 
 @pytest.fixture(scope="module")
-def results(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("analysis_results")
+def run(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def analyse_dump(results: Path) -> None:
+        done = run_script("analyze_activations.py", dump, "--subsample", SUBSAMPLE, "--output-dir", results)
+        assert (done.returncode, done.stderr) == (0, "")
+        (folder,) = results.iterdir()
+        assert str(folder) in done.stdout.replace("\n", "")
 
-
-@pytest.fixture(scope="module")
-def run(dump: Path, results: Path) -> Path:
-    done = run_script("analyze_activations.py", dump, "--subsample", SUBSAMPLE, "--output-dir", results)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    (folder,) = results.iterdir()
-    assert str(folder) in done.stdout.replace("\n", "")
+    (folder,) = shared_folder(tmp_path_factory, "analysis_results", analyse_dump).iterdir()
     return folder
 
 
@@ -83,7 +91,8 @@ def test_everything_promised_is_in_the_run_folder(run: Path) -> None:
 
 
 def test_labels_name_their_records_and_find_the_planted_behaviours(run: Path, dump: Path, planted: Planted) -> None:
-    kept = read_dump(dump, subsample=SUBSAMPLE)
+    kept = read_dump(dump, subsample=Subsample(SUBSAMPLE, skip_first=1, seed=42))
+    assert set(range(1, 2 * SUBSAMPLE)) <= set(kept.tick.tolist()) and 0 not in kept.tick  # no life's first tick
     with np.load(run / "cluster_labels.npz", allow_pickle=False) as labels:
         for name in ("env_id", "agent_id", "episode", "step", "tick"):
             np.testing.assert_array_equal(labels[name], getattr(kept, name))
@@ -111,6 +120,8 @@ def test_summary_tells_the_planted_story(run: Path, summary: dict, planted: Plan
         assert len(summary["stability"][name]) == 3 and min(summary["stability"][name]) > 0.8
     assert any("Projection stability: stable" in sentence for sentence in summary["verdict"])
     text = (run / "summary.txt").read_text()
+    kept = f"one in {SUBSAMPLE} of each life, from a random tick on after its first tick"
+    assert kept in " ".join(text.split()) and (summary["subsample"], summary["skip_first"]) == (SUBSAMPLE, 1)
     assert text.startswith("Verdict") and "Noise:" in text and "is_attacking" in text and "nan" not in text
 
 
@@ -135,16 +146,12 @@ def test_the_same_seed_gives_the_same_run(run: Path, dump: Path, tmp_path: Path)
 @pytest.fixture(scope="module")
 def whole(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with every view, clustered in principal components."""
-    views = [
-        "--cluster-before-umap",
-        "--pre-cluster-dims",
-        "8",
-        "--feature-scatter",
-        "--umap-pairs",
-        "--umap-pairs-dims",
-        "4",
-    ]
-    return analyse(dump, tmp_path_factory.mktemp("whole"), "--subsample", SUBSAMPLE, *views, "--dendrogram-explorer")
+    options = (
+        "--subsample", SUBSAMPLE, "--cluster-before-umap", "--pre-cluster-dims", "8", "--feature-scatter",
+        "--umap-pairs", "--umap-pairs-dims", "4", "--dendrogram-explorer",
+    )  # fmt: skip
+    (folder,) = shared_folder(tmp_path_factory, "every_view", lambda path: analyse(dump, path, *options)).iterdir()
+    return folder
 
 
 def test_every_view_at_once(whole: Path) -> None:
@@ -155,7 +162,7 @@ def test_every_view_at_once(whole: Path) -> None:
 
 
 def test_clusters_of_principal_components_are_the_planted_ones(whole: Path, dump: Path, planted: Planted) -> None:
-    kept = read_dump(dump, subsample=SUBSAMPLE)
+    kept = read_dump(dump, subsample=Subsample(SUBSAMPLE, skip_first=1, seed=42))
     behaviour = {(s, e): b for s, e, b in zip(*planted_places(planted), strict=True)}
     with np.load(whole / "cluster_labels.npz") as labels:
         truth = [behaviour[s, e] for s, e in zip(labels["step"], labels["env_id"], strict=True)]
@@ -222,11 +229,16 @@ def test_other_projections(
         assert adjusted_rand_score(truth, labels["label"]) > 0.9
 
 
+def most_of(dump: Path) -> int:
+    return len(read_dump(dump)) // 2 + 1
+
+
 def test_activations_without_structure_still_give_every_figure(tmp_path: Path) -> None:
     dump = write_planted(tmp_path / "noise", planted_dump(agents=4, episodes=1, ticks=40, separation=0.0))
-    folder = analyse(dump, tmp_path / "results", "--subsample", 1, "--hdbscan-min-cluster", 40,
+    # Two clusters of more than half the records cannot be: none is found, wherever UMAP puts them.
+    folder = analyse(dump, tmp_path / "results", "--subsample", 1, "--hdbscan-min-cluster", most_of(dump),
                      "--hdbscan-min-samples", 30, "--dendrogram-explorer", "--feature-scatter")  # fmt: skip
-    assert folder.name == "noise-sub1-c40-s30-scatter-tree"
+    assert folder.name == f"noise-sub1-c{most_of(dump)}-s30-scatter-tree"
     assert names(folder) >= FIGURES | {"dendrogram_explorer.html", "feature_scatter.png"}
     assert summary_of(folder)["noise_share"] == 1
     assert "No cluster was found" in (folder / "summary.txt").read_text()

@@ -9,7 +9,8 @@ import pytest
 
 from tests.house import ROOMS, ROOT, circle, file_arrows, imported_names, modules, room_arrows
 
-BELOW_ALL = {"user_error"}
+COMMON = {"user_error", "argument_checks", "progress_view"}
+"""What every room may use: files at the top that need nothing of the house but each other."""
 MAY_IMPORT: dict[str, set[str]] = {
     "activation_store": set(),
     "agent_zoo": {"activation_store"},
@@ -25,15 +26,15 @@ NOT_IN = {
 }
 """Libraries that a room does without."""
 SCRIPTS_IN_ROOMS = {
-    "analysis/proc_eval_result.py": {"command_line"},
-    "activation_store/__main__.py": {"command_line"},
+    "analysis/proc_eval_result.py": {"command_line", "environment_check"},
+    "activation_store/__main__.py": {"command_line", "environment_check"},
 }
 """A stage script that lives in its room may do what scripts do, and so import what stands beside them."""
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
 HEAVY = {"torch", "nmmo", "pufferlib", "umap", "hdbscan", "numba", "sklearn", "scipy", "matplotlib", "wandb"}
 
 FILES = sorted(path.relative_to(ROOT) for path in modules().values())
-SCRIPTS = {path.stem for path in FILES if len(path.parts) == 1} - BELOW_ALL
+SCRIPTS = {path.stem for path in FILES if len(path.parts) == 1} - COMMON
 
 
 def libraries(path: Path) -> set[str]:
@@ -55,6 +56,11 @@ def test_imports_go_downwards(path: Path) -> None:
     assert not libraries(path) & NOT_IN.get(room, set())
 
 
+@pytest.mark.parametrize("name", sorted(COMMON))
+def test_what_every_room_uses_needs_no_room(name: str) -> None:
+    assert not libraries(Path(f"{name}.py")) & ({*ROOMS, "tests", "benchmarks"} | SCRIPTS)
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
     assert circle(file_arrows()) == []
 
@@ -71,6 +77,32 @@ def test_a_circle_would_be_found() -> None:
 def test_nothing_is_pickled(path: Path) -> None:
     assert not libraries(path) & PICKLES
     assert not re.search(r"torch\.(load|save)\(|allow_pickle=True", (ROOT / path).read_text())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train -a takru --no-track",
+        "train -m replay -p policies -n takeru",
+        "evaluate policies pvp -p takeru,hybrid_3M",
+        "evaluate policies pvp --untrained takru",
+        "extract_activations pve -p takeru",
+        "extract_activations pve -p takeru_1M --layers lstm_hiden",
+    ],
+)
+def test_wrong_names_are_refused_before_anything_heavy_is_loaded(command: str) -> None:
+    script, *arguments = command.split()
+    code = f"""
+import sys, {script}, user_error
+sys.argv = ["{script}.py", *{arguments!r}]
+try:
+    {script}.main()
+except user_error.UserError as error:
+    print(error, sorted({HEAVY!r} & set(sys.modules)), sep="|")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    message, loaded = done.stdout.strip().split("|")
+    assert re.search(r"did you mean (takeru|takeru_1M|lstm_hidden or lstm_cell)\?$", message) and loaded == "[]"
 
 
 @pytest.mark.parametrize("script", [*sorted(SCRIPTS - {"command_line"}), "analysis.proc_eval_result"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import ROOT, assert_refused, run
-from tests.test_train import SMALL, folders
+from tests.test_train import ONE_UPDATE, folders
 
 PAGE = ROOT / "docs" / "custom_policy.md"
 
@@ -35,7 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_agent_of_the_page_trains_and_is_recorded(project: Path, tmp_path: Path) -> None:
-    result = run("train.py", *SMALL, "-a", "forager", "-n", "mine", *folders(tmp_path), folder=project)
+    result = run("train.py", *ONE_UPDATE, "-a", "forager", "-n", "mine", *folders(tmp_path), folder=project)
     assert result.returncode == 0, result.stdout + result.stderr
     recorded = run(
         "extract_activations.py", "pve", "-p", "mine", "--smoke-test", "--policies-dir", tmp_path / "policies",
@@ -50,6 +50,6 @@ def test_a_module_that_lacks_a_class_is_refused_by_its_name(project: Path, tmp_p
     complete = "from agent_zoo.forager import Policy, Recurrent, RewardWrapper\n"
     (project / "agent_zoo" / "half").mkdir(exist_ok=True)
     (project / "agent_zoo" / "half" / "__init__.py").write_text(f"{complete}del {missing}\n")
-    result = run("train.py", *SMALL, "-a", "half", *folders(tmp_path), folder=project)
+    result = run("train.py", *ONE_UPDATE, "-a", "half", *folders(tmp_path), folder=project)
     assert_refused(result, f"agent_zoo/half lacks {missing}:")
     assert list(tmp_path.iterdir()) == [], "something was left behind"

@@ -2,10 +2,9 @@
 
 import json
 import shutil
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,24 +12,17 @@ import pytest
 
 from activation_store.files import locked_folder
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run, start
+from tests.command import assert_refused, run, run_here, start
+from tests.shared import shared_folder
 from tests.tiny_policies import save_policies, world_options
-
-Evaluate = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="module")
-def trained(
-    tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings, maps: Path
-) -> Path:
-    return save_policies(tmp_path_factory.mktemp("trained"), small_world, task, maps)
 
 
 @pytest.fixture
-def policies(trained: Path, tmp_path: Path) -> Path:
+def policies(three_policies: Path, tmp_path: Path) -> Path:
     """A fresh folder of three policies."""
-    return shutil.copytree(trained, tmp_path / "policies")
+    return shutil.copytree(three_policies, tmp_path / "policies")
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +31,16 @@ def world(small_world: EnvironmentSettings) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def evaluated(trained: Path, world: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def evaluated(three_policies: Path, world: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same folder after five episodes of each of two seeds, played by two processes."""
-    folder = tmp_path_factory.mktemp("evaluated") / "policies"
-    shutil.copytree(trained, folder)
-    done = run("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, "--num-envs", 8, "--untrained", "yaofeng", *world)
-    assert done.returncode == 0, done.stderr
-    assert "untrained_yaofeng" in done.stdout and "proc_eval_result.py" in done.stdout
-    return folder
+
+    def evaluate(folder: Path) -> None:
+        shutil.copytree(three_policies, folder, dirs_exist_ok=True)
+        done = run("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, "--num-envs", 8, "--untrained", "yaofeng", *world)
+        assert done.returncode == 0, done.stderr
+        assert "untrained_yaofeng" in done.stdout and "proc_eval_result.py" in done.stdout
+
+    return shared_folder(tmp_path_factory, "evaluated", evaluate)
 
 
 def results(folder: Path, seed: int = 1, mode: str = "pvp") -> dict:
@@ -83,7 +77,7 @@ def test_result_files_say_how_they_were_made(evaluated: Path) -> None:
 
 
 def test_one_process_gives_the_same_numbers_as_two(evaluated: Path, policies: Path, world: list[object]) -> None:
-    done = run("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 1, "--untrained", "yaofeng", *world)
+    done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 1, "--untrained", "yaofeng", *world)
     assert done.returncode == 0, done.stderr
     assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
 
@@ -111,24 +105,25 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     assert not list(policies.glob(".eval*"))
 
 
-def test_what_is_there_is_not_played_again(evaluated: Path, world: list[object]) -> None:
-    before = (evaluated / "eval_pvp_1.json").read_bytes()
-    done = run("evaluate.py", evaluated, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
+def test_what_is_there_is_not_played_again(evaluated: Path, world: list[object], tmp_path: Path) -> None:
+    folder = shutil.copytree(evaluated, tmp_path / "evaluated")
+    before = (folder / "eval_pvp_1.json").read_bytes()
+    done = run_here("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
     assert done.returncode == 0 and "playing" not in done.stdout and "take" in done.stdout
-    assert (evaluated / "eval_pvp_1.json").read_bytes() == before
+    assert (folder / "eval_pvp_1.json").read_bytes() == before
 
 
 def test_results_of_other_weights_are_not_mixed_in(evaluated: Path, world: list[object], tmp_path: Path) -> None:
     folder = shutil.copytree(evaluated, tmp_path / "changed")
     shutil.copy(folder / "kit.safetensors", folder / "yao.safetensors")
     command = ("evaluate.py", folder, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
-    assert_refused(run(*command), "eval_pvp_1.json", "yao", "made in another way")
+    assert_refused(run_here(*command), "eval_pvp_1.json", "yao", "made in another way")
 
 
 def test_pve_plays_policies_alone_and_keeps_them_in_one_file(policies: Path, world: list[object]) -> None:
-    assert_refused(run("evaluate.py", policies, "pve", *world), "kit, take, yao")
+    assert_refused(run_here("evaluate.py", policies, "pve", *world), "kit, take, yao")
     for names in ("kit", "take,yao"):
-        done = run("evaluate.py", policies, "pve", "-p", names, "-n", 2, *world)
+        done = run_here("evaluate.py", policies, "pve", "-p", names, "-n", 2, *world)
         assert done.returncode == 0, done.stderr
     content = results(policies, mode="pve")
     assert list(content) == ["kit", "take", "yao"]
@@ -137,7 +132,7 @@ def test_pve_plays_policies_alone_and_keeps_them_in_one_file(policies: Path, wor
 
 
 def test_a_single_task_is_given_to_everyone(policies: Path, world: list[object]) -> None:
-    done = run("evaluate.py", policies, "pvp", "-n", 1, "-t", "GO_FARTHEST", *world)
+    done = run_here("evaluate.py", policies, "pvp", "-n", 1, "-t", "GO_FARTHEST", *world)
     assert done.returncode == 0, done.stderr
     assert "proc_eval_result" not in done.stdout
     (path,) = policies.glob("*.json")
@@ -157,18 +152,50 @@ def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Pa
         ((policies, "pvp", "-p", "kit,nobody"), ("nobody", "kit, take, yao")),
         ((policies, "pvp", "-p", "kit"), ("at least two policies",)),
         ((policies, "pvp", "-p", "kit,yao,kit"), ("'kit' is named twice",)),
-        ((policies, "pvp", "-r", 0), ("--repeats 0",)),
-        ((policies, "pvp", "-n", 0), ("--episodes 0",)),
+        ((policies, "pvp", "-r", 0), ("--repeats is 0",)),
+        ((policies, "pvp", "-n", 0), ("--episodes is 0",)),
+        ((policies, "pvp", "-p", "kit,taek"), ("there is no policy 'taek'", "did you mean take?")),
         ((policies, "pvp", "-t", "NOTHING"), ("NOTHING",)),
         ((policies, "pvp", "--untrained", "nobody"), ("nobody",)),
         ((policies, "pvp", "--env.map-size", 64), ("kit", "map_side", "64", "96")),
     ):  # fmt: skip
         assert_refused(
-            run("evaluate.py", *arguments, *(world if "--env.map-size" not in arguments else world[6:])), *parts
+            run_here("evaluate.py", *arguments, *(world if "--env.map-size" not in arguments else world[6:])), *parts
         )
     (policies / "yao.safetensors").write_bytes((policies / "yao.safetensors").read_bytes()[:-100])
     assert_refused(run("evaluate.py", policies, "pvp", *world), "yao.safetensors")
     assert not list(policies.glob("*eval*"))
+
+
+def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
+    policies: Path, misfits: Path, world: list[object]
+) -> None:
+    for path in misfits.glob("*.safetensors"):
+        shutil.copy(path, policies)
+    done = run("evaluate.py", policies, "pvp", "-n", 1, *world)
+    assert done.returncode == 0, done.stderr
+    assert [line[: line.index(" was")] for line in done.stderr.splitlines() if " was trained in a world" in line] == [
+        "left out: the policy debug"
+    ]
+    assert "left out: kit and other_tasks were trained on different encodings of tasks" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+    assert list(results(policies)) == ["kit", "take", "yao"]
+    assert_refused(run_here("evaluate.py", policies, "pvp", "-p", "kit,debug", *world), "the policy debug", "map_side")
+    assert_refused(
+        run_here("evaluate.py", policies, "pvp", "-p", "kit,other_tasks", *world), "other_tasks", "encodings"
+    )
+    assert_refused(run_here("evaluate.py", policies, "pve", "-p", "debug", *world), "the policy debug", "map_side")
+
+
+@pytest.fixture(scope="module")
+def misfits(tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings) -> Path:
+    """A policy that was trained on larger maps, and one that was told its tasks in another way."""
+    folder, agents = tmp_path_factory.mktemp("misfits"), {"debug": ("neurips23_start_kit", 1)}
+    larger = replace(small_world, map_size=40)
+    save_policies(folder, larger, task, ensure_maps(larger, numbers=()), agents)
+    agents = {"other_tasks": agents["debug"]}
+    save_policies(folder, small_world, replace(task, embedding_size=24), ensure_maps(small_world, numbers=()), agents)
+    return folder
 
 
 def test_two_evaluations_do_not_write_to_one_folder(policies: Path, world: list[object]) -> None:
@@ -179,6 +206,6 @@ def test_two_evaluations_do_not_write_to_one_folder(policies: Path, world: list[
 def test_a_damaged_journal_is_named(policies: Path, world: list[object]) -> None:
     journal = policies / ".eval_pvp_1.episodes.jsonl"
     journal.write_bytes(b"{nothing\n[]\n")
-    assert_refused(run("evaluate.py", policies, "pvp", "-n", 1, *world), str(journal), "remove it")
+    assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 1, *world), str(journal), "remove it")
     journal.write_bytes(b'{"kit": {}}\n')
-    assert_refused(run("evaluate.py", policies, "pvp", "-n", 1, *world), str(journal), "another way")
+    assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 1, *world), str(journal), "another way")

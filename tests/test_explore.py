@@ -34,7 +34,7 @@ from analysis.statistics.given_time import shift_test_given_time
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
 from tests.browser import damaged
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run, run_here
 
 MOST_TICKS = 400_000
 PAGE_BYTES = 7_000_000
@@ -286,12 +286,15 @@ def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
     assert any("propagated" in bar["name"] for bar in bars) and any("propagated" not in bar["name"] for bar in bars)
     box = page.evaluate(
         """(() => {
-          const { xaxis, yaxis4 } = document.getElementById("timeline")._fullLayout;
+          const { xaxis, yaxis } = document.getElementById("timeline")._fullLayout;
           const { left, top } = document.getElementById("timeline").getBoundingClientRect();
-          return { x: left + xaxis._offset + xaxis.l2p(4), y: top + yaxis4._offset + yaxis4._length / 2 };
+          return { x: left + xaxis._offset + xaxis.l2p(4), y: top + yaxis._offset + yaxis._length / 2 };
         })()"""
     )
     page.mouse.move(box["x"] + 2, box["y"])
+    page.mouse.move(box["x"], box["y"])
+    # A click counts only where plotly has noticed the pointer, which takes it a while on a busy machine.
+    until(page, "(document.getElementById('timeline')._hoverdata ?? []).some(({ x }) => x === 4)")
     page.mouse.click(box["x"], box["y"])
     until(page, "window.explorer.open.tick === 4")
     page.get_by_role("button", name="Close the life").click()
@@ -546,9 +549,9 @@ def test_a_dump_that_has_moved_is_given(analysed: Analysed, tmp_path: Path) -> N
     moved = tmp_path / "moved"
     shutil.copytree(analysed.dump, moved)
     copy = changed_run(analysed.run, tmp_path / "run", dump=tmp_path / "where it was")
-    assert_refused(run("explore.py", copy), "where it was", "--dump")
+    assert_refused(run_here("explore.py", copy), "where it was", "--dump")
     assert not (copy / "explorer.html").exists()
-    done = run("explore.py", copy, "--dump", moved)
+    done = run_here("explore.py", copy, "--dump", moved)
     assert done.returncode == 0, done.stderr
     assert (copy / "explorer.html").exists()
 
@@ -567,16 +570,18 @@ def test_what_does_not_fit_is_refused(analysed: Analysed, tmp_path: Path) -> Non
     shutil.copytree(analysed.dump, other)
     told = json.loads((other / "metadata.json").read_text())
     (other / "metadata.json").write_text(json.dumps(told))
-    assert_refused(run("explore.py", analysed.run, "--dump", other), str(other), str(analysed.dump), "another dump")
+    assert_refused(
+        run_here("explore.py", analysed.run, "--dump", other), str(other), str(analysed.dump), "another dump"
+    )
     assert read_metadata(other).records
     assert_refused(run("explore.py", tmp_path / "nowhere"), "nowhere", "does not exist")
-    assert_refused(run("explore.py", analysed.run, "-o", tmp_path / "page.txt"), "page.txt", ".html")
-    assert_refused(run("explore.py", analysed.run, "--max-ticks", 1), "--max-ticks 1")
+    assert_refused(run_here("explore.py", analysed.run, "-o", tmp_path / "page.txt"), "page.txt", ".html")
+    assert_refused(run_here("explore.py", analysed.run, "--max-ticks", 1), "--max-ticks 1")
     damaged = tmp_path / "damaged"
     shutil.copytree(analysed.run, damaged)
     (damaged / "embedding.npy").write_bytes(b"nothing")
-    assert_refused(run("explore.py", damaged), "embedding.npy", "SHA-256")
+    assert_refused(run_here("explore.py", damaged), "embedding.npy", "SHA-256")
     (damaged / "embedding.npy").unlink()
-    assert_refused(run("explore.py", damaged), "embedding.npy")
-    assert_refused(run("explore.py", damaged, "--dump", tmp_path), "embedding.npy")
+    assert_refused(run_here("explore.py", damaged), "embedding.npy")
+    assert_refused(run_here("explore.py", damaged, "--dump", tmp_path), "embedding.npy")
     assert not (analysed.run / "explorer.html").exists()

@@ -11,7 +11,8 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, run, start
+from tests.command import assert_refused, run, run_here, run_on_terminal, start
+from tests.shared import shared_folder
 from user_error import UserError
 
 WORLD = (
@@ -24,23 +25,29 @@ WORLD = (
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with policies/tiny.safetensors, its maps and its dump of two episodes."""
-    folder = tmp_path_factory.mktemp("pipeline")
+    return shared_folder(tmp_path_factory, "pipeline", train_and_extract)
+
+
+def train_and_extract(folder: Path) -> None:
     trained = run(
         "train.py", "--debug", "--no-track", "-n", "tiny", *WORLD, "--policies-dir", folder / "policies",
         "--runs-dir", folder / "runs", "--env.maps-dir", folder / "maps",
     )  # fmt: skip
     assert trained.returncode == 0, trained.stderr
-    extracted = extract(folder, "pve", "-p", "tiny", "-n", 2)
+    extracted = run("extract_activations.py", "pve", "-p", "tiny", "-n", 2, *options(folder))
     assert extracted.returncode == 0, extracted.stderr
     assert str(folder / "activation_data" / "tiny") in extracted.stdout.replace("\n", "")
-    return folder
+
+
+def options(folder: Path, output: Path | None = None) -> tuple[object, ...]:
+    return (
+        "-o", output or folder / "activation_data", "--policies-dir", folder / "policies",
+        "--maps-dir", folder / "maps", "--runs-dir", folder / "runs",
+    )  # fmt: skip
 
 
 def extract(folder: Path, *arguments: object, output: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return run(
-        "extract_activations.py", *arguments, "-o", output or folder / "activation_data",
-        "--policies-dir", folder / "policies", "--maps-dir", folder / "maps", "--runs-dir", folder / "runs",
-    )  # fmt: skip
+    return run_here("extract_activations.py", *arguments, *options(folder, output))
 
 
 def test_dump_says_what_it_holds(folder: Path) -> None:
@@ -50,25 +57,27 @@ def test_dump_says_what_it_holds(folder: Path) -> None:
     assert len(metadata.episodes) == 2 and metadata.records == len(records) > 200
     lives = set(zip(records.env_id.tolist(), records.agent_id.tolist(), records.episode.tolist(), strict=True))
     assert metadata.lives == len(lives) == 32
-    # Training ends episodes early and makes some agents hardy; what is studied is the game as it is.
+    # Training ends episodes early and lets some agents starve more slowly; what is studied is the plain game.
     assert metadata.environment["early_stop_agents"] == 0 and metadata.environment["resilient_population"] == 0
 
 
-def test_the_analysis_takes_the_dump(folder: Path) -> None:
-    results = folder / "analysis_results"
-    done = run("analyze_activations.py", folder / "activation_data" / "tiny", "--subsample", 2, "--output-dir", results)
+def test_the_analysis_takes_the_dump(folder: Path, tmp_path: Path) -> None:
+    results = tmp_path / "analysis_results"
+    done = run_here(
+        "analyze_activations.py", folder / "activation_data" / "tiny", "--subsample", 2, "--output-dir", results
+    )
     assert done.returncode == 0, done.stderr
     (analysis,) = results.iterdir()
     for name in ("umap_scatter.png", "cluster_features.png", "umap_metric_scatter.png", "summary.txt", "run.json"):
         assert (analysis / name).stat().st_size > 0
 
 
-def test_parquet_holds_the_same_records(folder: Path) -> None:
-    again = extract(folder, "pve", "-p", "tiny", "-n", 2, "--format", "parquet", output=folder / "parquet")
+def test_parquet_holds_the_same_records(folder: Path, tmp_path: Path) -> None:
+    again = extract(folder, "pve", "-p", "tiny", "-n", 2, "--format", "parquet", output=tmp_path / "parquet")
     assert again.returncode == 0, again.stderr
-    read = {name: folder / name / "tiny" for name in ("activation_data", "parquet")}
-    assert_same_records(*map(read_dump, read.values()))
-    json, parquet = (read_metadata(path) for path in read.values())
+    written = (folder / "activation_data" / "tiny", tmp_path / "parquet" / "tiny")
+    assert_same_records(*map(read_dump, written))
+    json, parquet = map(read_metadata, written)
     assert json.episodes == parquet.episodes and len(parquet.files) == 2
 
 
@@ -88,10 +97,10 @@ def test_what_follows_from_the_records_says_the_same(folder: Path) -> None:
     assert np.flatnonzero(records.column("done")).tolist() == sorted(last.values())
 
 
-def test_max_steps_stops_in_mid_episode(folder: Path) -> None:
-    result = extract(folder, "pve", "-p", "tiny", "--max-steps", 3, output=folder / "short")
+def test_max_steps_stops_in_mid_episode(folder: Path, tmp_path: Path) -> None:
+    result = extract(folder, "pve", "-p", "tiny", "--max-steps", 3, output=tmp_path / "short")
     assert result.returncode == 0, result.stderr
-    assert read_dump(folder / "short" / "tiny").tick.max() == 2
+    assert read_dump(tmp_path / "short" / "tiny").tick.max() == 2
 
 
 def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: Path) -> None:
@@ -131,23 +140,40 @@ def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: 
     assert "legal" in records.columns and "Market" in records.tables
 
 
-def test_every_checkpoint_of_a_run_can_be_recorded(folder: Path) -> None:
+def test_every_checkpoint_of_a_run_can_be_recorded(folder: Path, tmp_path: Path) -> None:
     result = extract(
         folder, "pve", "-p", "tiny", "--checkpoint", "all", "--max-steps", 2, "-n", 1,
-        output=folder / "emergence",
+        output=tmp_path / "emergence",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    steps = [read_metadata(each).steps_trained for each in sorted((folder / "emergence").iterdir())]
+    steps = [read_metadata(each).steps_trained for each in sorted((tmp_path / "emergence").iterdir())]
     assert len(steps) == 2 and steps[0] == 0 and (steps[1] or 0) >= 1024
 
 
-def test_list_shows_policies_and_what_is_wrong_with_them(folder: Path) -> None:
-    (folder / "policies" / "broken.safetensors").write_bytes(b"\x80\x04.")
-    result = extract(folder, "--list")
-    (folder / "policies" / "broken.safetensors").unlink()
+def test_list_shows_policies_and_what_is_wrong_with_them(folder: Path, tmp_path: Path) -> None:
+    policies = Path(shutil.copytree(folder / "policies", tmp_path / "policies"))
+    (policies / "broken.safetensors").write_bytes(b"\x80\x04.")
+    result = extract(tmp_path, "--list")
     assert result.returncode == 0
     assert "tiny" in result.stdout and "neurips23_start_kit" in result.stdout
     assert "broken" in result.stdout and "pickle" in result.stdout
+
+
+def test_list_shows_whole_names_in_a_narrow_terminal(folder: Path, tmp_path: Path) -> None:
+    name = "a_policy_whose_name_is_longer_than_the_terminal_is_wide"
+    shutil.copy(folder / "policies" / "tiny.safetensors", tmp_path / f"{name}.safetensors")
+    code, sent = run_on_terminal(40, "extract_activations.py", "--list", "--policies-dir", tmp_path)
+    assert code == 0 and name in sent and "1,0" in sent
+
+
+def test_one_episode_needs_one_map(folder: Path, tmp_path: Path) -> None:
+    done = run(
+        "extract_activations.py", "pve", "-p", "tiny", "-n", 1, "--max-steps", 2, "-o", tmp_path / "dumps",
+        "--policies-dir", folder / "policies", "--maps-dir", tmp_path / "maps",
+    )  # fmt: skip
+    assert done.returncode == 0 and "generating maps: 1" in done.stdout, done.stderr
+    (played,) = read_metadata(tmp_path / "dumps" / "tiny").episodes
+    assert [path.parent.name for path in tmp_path.glob("maps/*/*/map.npy")] == [f"map{played['map']}"]
 
 
 def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
@@ -167,9 +193,11 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "tiny", "--workers", "2", "--num-envs", "8"), ("--num-envs and --workers",)),
         (("pve", "-p", "tiny", "--fields", "Smell"), ("no field 'Smell'", "Market")),
         (("pve", "-p", "tiny", "--checkpoint", "7"), ("no such checkpoint of tiny", "1,")),
-        (("pve", "-p", "tiny", "--checkpoint", "last"), ("--checkpoint last", "all")),
+        (("pve", "-p", "tiny", "--checkpoint", "last"), ("--checkpoint is last", "all")),
         (("pve", "-p", "tiny", "--layers", "attention"), ("no layer 'attention'", "lstm_cell")),
-        (("pve", "-p", "tiny", "-n", "0"), ("--episodes 0",)),
+        (("pve", "-p", "tiny", "--layers", "lstm_hiden"), ("did you mean lstm_hidden or lstm_cell?",)),
+        (("pve", "-p", "tiny_200M"), ("no policy 'tiny_200M'", "did you mean tiny?")),
+        (("pve", "-p", "tiny", "-n", "0"), ("--episodes is 0",)),
         (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
         (("pve", "-p", "tiny"), ("already holds a dump", "activation_data/tiny")),
     ],
@@ -192,13 +220,13 @@ def test_a_truncated_policy_is_refused(folder: Path, tmp_path: Path, cut: int) -
     assert_refused(extract(tmp_path, "pve", "-p", "tiny"), "tiny.safetensors")
 
 
-def test_networks_that_watch_are_recorded(folder: Path) -> None:
+def test_networks_that_watch_are_recorded(folder: Path, tmp_path: Path) -> None:
     done = extract(
         folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 4, "--untrained-twin", "--shadow-networks", "all",
-        output=folder / "watched",
+        output=tmp_path / "watched",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    metadata = read_metadata(folder / "watched" / "tiny")
+    metadata = read_metadata(tmp_path / "watched" / "tiny")
     steps = [
         int(name.removeprefix("steps_")) for name in metadata.environment["shadow_networks"] if name != "untrained"
     ]
@@ -208,7 +236,7 @@ def test_networks_that_watch_are_recorded(folder: Path) -> None:
     }
     assert set(metadata.layers) == {"action_decoder"} | expected
     assert_refused(
-        extract(folder, "pve", "-p", "tiny", "--shadow-networks", "few"), "--shadow-networks few must be numbers"
+        extract(folder, "pve", "-p", "tiny", "--shadow-networks", "few"), "--shadow-networks is few: allowed is numbers"
     )
     assert_refused(
         extract(folder, "pve", "-p", "tiny", "--shadow-networks", "17"), "no such checkpoint of tiny", "there are"

@@ -1,4 +1,4 @@
-"""Both life scripts from the command line, on a real recording and a real cluster run of it."""
+"""Both life scripts from the command line, on a real recording and a run with planted clusters of it."""
 
 import sys
 from pathlib import Path
@@ -11,8 +11,9 @@ import agent_life_visualization
 import cluster_life_phase
 from activation_store.reader import read_dump, read_identity
 from analysis.life.selection import choose, life_spans
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run, run_here
 from tests.planted import Planted, planted_dump, write_planted
+from tests.planted_run import planted_run
 from tests.recorded import Recording
 from user_error import UserError
 
@@ -21,12 +22,8 @@ PNG = b"\x89PNG"
 
 @pytest.fixture(scope="module")
 def clusters(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real cluster run of every third record."""
-    results = tmp_path_factory.mktemp("analysis_results")
-    done = run("analyze_activations.py", recording.dump, "--subsample", 3, "--output-dir", results)
-    assert done.returncode == 0, done.stderr
-    (folder,) = results.iterdir()
-    return folder
+    """A run of every third record."""
+    return planted_run(recording.dump, tmp_path_factory.mktemp("analysis_results"), 3)
 
 
 def refused(script: object, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
@@ -39,7 +36,7 @@ def refused(script: object, monkeypatch: pytest.MonkeyPatch, *arguments: object)
 
 
 def test_the_life_at_the_75th_percentile_is_drawn(recording: Recording, tmp_path: Path) -> None:
-    done = run("agent_life_visualization.py", recording.dump, "--output", tmp_path)
+    done = run_here("agent_life_visualization.py", recording.dump, "--output", tmp_path)
     assert done.returncode == 0 and done.stderr == "", done.stderr
     (folder,) = tmp_path.iterdir()
     assert folder.name == "dump-p75" and str(folder) in done.stdout.replace("\n", "")
@@ -93,7 +90,7 @@ def test_phases_of_a_real_run(recording: Recording, clusters: Path, tmp_path: Pa
 
 
 def test_lives_that_are_not_there_are_refused(recording: Recording, tmp_path: Path) -> None:
-    done = run("agent_life_visualization.py", recording.dump, "--agent", 999, "--episode", 1, "--output", tmp_path)
+    done = run_here("agent_life_visualization.py", recording.dump, "--agent", 999, "--episode", 1, "--output", tmp_path)
     assert_refused(done, str(recording.dump), "no life of agent 999 in episode 1", "agents (1 to 16)")
     assert list(tmp_path.iterdir()) == []
 

@@ -15,12 +15,13 @@ from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.materials import MATERIALS, PALETTE
+from analysis.replays.events import events_of
 from analysis.replays.file import read_replay
-from analysis.replays.frames import STRIP
+from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
 from tests.browser import damaged
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run, run_here
 from tests.recorded import POLICIES, Recording
 
 STRIDE = 2
@@ -35,7 +36,8 @@ def replay(recording: Recording) -> Replay:
 @pytest.fixture(scope="module")
 def run_folder(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Half of the dump's records labelled: by agent, and some as noise."""
-    records = read_dump(recording.dump, layers=[], subsample=STRIDE)
+    records = read_dump(recording.dump, layers=[])
+    records = records.take(records.tick % STRIDE == 0)
     places = {name: getattr(records, name) for name in ("env_id", "agent_id", "episode", "step", "tick")}
     labels = np.where(records.tick % 8 == 0, -1, records.agent_id % 3)
     path = tmp_path_factory.mktemp("results") / "run"
@@ -283,7 +285,7 @@ def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> Non
 
 
 def test_without_clusters_there_is_no_such_switch(browser, recording: Recording, tmp_path: Path) -> None:
-    done = run("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
+    done = run_here("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
     assert done.returncode == 0, done.stderr
     page = browser.new_page()
     page.goto((tmp_path / "plain.html").as_uri())
@@ -298,7 +300,7 @@ def nearest(pixels: np.ndarray, colour: str) -> int:
 
 
 def film(recording: Recording, path: Path, *options: object) -> np.ndarray:
-    done = run("render_replay.py", recording.replay, "-o", path, *options)
+    done = (run if path.suffix == ".mp4" else run_here)("render_replay.py", recording.replay, "-o", path, *options)
     assert done.returncode == 0, done.stderr
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     return np.stack(list(imageio.imiter(path, plugin="FFMPEG" if path.suffix == ".mp4" else "pillow")))[..., :3]
@@ -319,19 +321,46 @@ def test_films_show_the_followed_agent_on_its_tile(
         truth = recording.truth[tick]
         state = truth.players[number]
         stood_on = {(one["row"], one["col"]) for one in (*truth.players.values(), *truth.npcs.values())}
-        middle = frame[radius * tile + tile // 2, radius * tile + tile // 2].astype(int)
+        top, left = corner(truth.materials, state, radius)
+        row, col = (state["row"] - top) * tile + tile // 2, (state["col"] - left) * tile + tile // 2
+        middle = frame[row, col].astype(int)
         ground = PALETTE[truth.materials[state["row"], state["col"]]].astype(int)
-        assert np.abs(middle - ground).max() > tolerance, f"nobody is drawn in the middle at tick {tick}"
-        for down, right in itertools.product((-3, -1, 1, 3), (-4, -2, 0, 2)):
-            place = (state["row"] + down, state["col"] + right)
+        assert np.abs(middle - ground).max() > tolerance, f"nobody is drawn on the tile at tick {tick}"
+        for down, right in itertools.product((1, 3, 5, 7), (0, 2, 4, 6)):
+            place = (top + down, left + right)
             if place in stood_on or (place[0] - 1, place[1]) in stood_on:  # bars hang below who stands there
                 continue
             # The corner of a tile, which no line between the middles of tiles covers.
-            seen = frame[(down + radius) * tile + 2, (right + radius) * tile + 2].astype(int)
+            seen = frame[down * tile + 2, right * tile + 2].astype(int)
             expected = PALETTE[truth.materials[place]].astype(int)
             assert np.abs(seen - expected).max() <= tolerance, (tick, down, right)
             checked += 1
     assert checked > 50
+
+
+def corner(materials: np.ndarray, agent: dict[str, float], radius: int) -> tuple[int, int]:
+    """The first row and column that are seen: the agent in the middle, but at most one tile beyond the world's edge."""
+    rows, cols = np.nonzero(materials)
+    top, left = (
+        int(min(max(agent[axis] - radius, places.min() - 1), places.max() + 1 - 2 * radius))
+        for axis, places in (("row", rows), ("col", cols))
+    )
+    return top, left
+
+
+def test_near_an_edge_the_picture_is_filled_with_the_world(replay: Replay) -> None:
+    """Every agent starts at an edge, where a view with the agent in its middle would be half void."""
+    events, radius, size = events_of(replay), 6, 130
+    for column in range(4):
+        drawer = FrameDrawer(replay, events, colours_by_policy(replay), size, column, radius)
+        picture = drawer.draw(0)[:size]
+        void = (picture == PALETTE[0]).all(axis=2).mean()
+        assert void <= 1 - (12 / 13) ** 2 + 0.01
+        row, col = (int(table[0, column]) for table in (replay.players.row, replay.players.col))
+        state = {"row": row, "col": col}
+        top, left = corner(replay.materials_at(0), state, radius)
+        middle = picture[(row - top) * 10 + 5, (col - left) * 10 + 5].astype(int)
+        assert np.abs(middle - PALETTE[replay.materials_at(0)[row, col]]).max() > 10
 
 
 def test_the_whole_map_is_filmed_by_default(recording: Recording, replay: Replay, tmp_path: Path) -> None:
@@ -345,10 +374,13 @@ def test_films_are_coloured_by_cluster_too(
 ) -> None:
     options = ("--follow", 5, "--radius", 2, "--size", 250, "--start", 2, "--end", 2)
     clusters = ("--dump", recording.dump, "--cluster-dir", run_folder)
-    seen = {}
+    seen, truth = {}, recording.truth[2]
+    top, left = corner(truth.materials, truth.players[5], 2)
+    row, col = ((truth.players[5][axis] - first) * 50 + 25 for axis, first in (("row", top), ("col", left)))
     for name, extra in (("policy", ()), ("cluster", clusters)):
         (tmp_path / name).mkdir()
-        seen[name] = film(recording, tmp_path / name / "film.gif", *options, *extra)[0][115:135, 115:135]
+        picture = film(recording, tmp_path / name / "film.gif", *options, *extra)[0]
+        seen[name] = picture[row - 10 : row + 10, col - 10 : col + 10]
     expected = {"policy": cluster_colour(POLICIES.index(POLICIES[1])), "cluster": cluster_colour(5 % 3)}
     for name, colour in expected.items():
         assert nearest(seen[name], colour) <= 4
@@ -375,11 +407,13 @@ def test_films_are_coloured_by_cluster_too(
 def test_bad_options_are_refused(recording: Recording, tmp_path: Path, options: tuple[str, ...], parts: tuple) -> None:
     copy = tmp_path / "episode.replay.lzma"
     shutil.copy(recording.replay, copy)
-    assert_refused(run("render_replay.py", copy, *options), *parts)
+    assert_refused(run_here("render_replay.py", copy, *options), *parts)
     assert [each.name for each in tmp_path.iterdir()] == [copy.name]
 
 
 def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
     (tmp_path / "foreign.replay.lzma").write_text("hello")
     assert_refused(run("render_replay.py", tmp_path / "foreign.replay.lzma"), "foreign.replay.lzma")
-    assert_refused(run("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "No such file")
+    assert_refused(
+        run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "No such file"
+    )

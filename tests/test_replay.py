@@ -2,6 +2,8 @@
 
 import json
 import lzma
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,20 +13,19 @@ from nmmo.render.replay_helper import FileReplayHelper
 
 from activation_store.reader import read_dump
 from analysis.replays.file import read_replay
+from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import load_entrants, shared_tasks
 from reinforcement_learning.play.policy_pool import seats
 from reinforcement_learning.play.replay import record_replay
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run, run_here
 from tests.tiny_policies import save_policies, world_options
 
 
 @pytest.fixture(scope="module")
-def policies(
-    tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings, maps: Path
-) -> Path:
-    return save_policies(tmp_path_factory.mktemp("policies"), small_world, task, maps)
+def policies(three_policies: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(three_policies, tmp_path_factory.mktemp("replays") / "policies")
 
 
 @pytest.fixture(scope="module")
@@ -77,18 +78,18 @@ def test_agents_are_named_after_their_policy(policies: Path, small_world: Enviro
     names = [player["base"]["name"] for player in content(path)["packets"][0]["player"].values()]
     seated = seats(3, 0, small_world.num_agents, 3)
     assert names == [f"{('kit', 'take', 'yao')[entrant]}_{agent}" for agent, entrant in enumerate(seated, start=1)]
-    again = run("train.py", "--debug", "-m", "replay", "-p", policies, "--train.seed", 3, "-t", "0")
+    again = run_here("train.py", "--debug", "-m", "replay", "-p", policies, "--train.seed", 3, "-t", "0")
     assert_refused(again, str(path), "already exists")
 
 
 def test_an_extraction_of_one_episode_records_the_same_one(
     policies: Path, small_world: EnvironmentSettings, tmp_path: Path
 ) -> None:
-    replayed = run(
+    replayed = run_here(
         "train.py", "--debug", "-m", "replay", "-p", policies, "-n", "kit", "--train.seed", 4,
         *world_options(small_world),
     )  # fmt: skip
-    recorded = run(
+    recorded = run_here(
         "extract_activations.py", "pve", "-p", "kit", "-n", 1, "-s", 4, "--policies-dir", policies, "-o", tmp_path,
         "--maps-dir", small_world.maps_dir, "--format", "parquet",
     )  # fmt: skip
@@ -101,7 +102,7 @@ def test_an_extraction_of_one_episode_records_the_same_one(
 
 
 def test_one_policy_plays_alone(policies: Path, small_world: EnvironmentSettings) -> None:
-    done = run(
+    done = run_here(
         "train.py", "--debug", "-m", "replay", "-p", policies, "-n", "take", "--env.horizon", 3,
         *world_options(small_world)[:-4], "--env.maps-dir", small_world.maps_dir,
     )  # fmt: skip
@@ -109,6 +110,23 @@ def test_one_policy_plays_alone(policies: Path, small_world: EnvironmentSettings
     packets = content(policies / "seed_1_take.replay.lzma")["packets"]
     assert len(packets) == 4
     assert all(player["base"]["name"].startswith("take_") for player in packets[0]["player"].values())
+
+
+def test_a_policy_of_another_world_is_left_out_unless_it_is_named(
+    policies: Path, small_world: EnvironmentSettings, task: TaskSettings
+) -> None:
+    larger = replace(small_world, map_size=40)
+    save_policies(policies, larger, task, ensure_maps(larger, numbers=()), {"debug": ("neurips23_start_kit", 1)})
+    options = ("train.py", "--debug", "-m", "replay", "-p", policies, "--train.seed", 8, *world_options(small_world))
+    done = run(*options)
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("left out: the policy debug was trained in a world whose map_side is 72, not 64 as here")
+    players = content(policies / "seed_8.replay.lzma")["packets"][0]["player"].values()
+    assert {player["base"]["name"].split("_")[0] for player in players} == {"kit", "take", "yao"}
+    assert_refused(run_here(*options, "-n", "debug"), "the policy debug", "map_side")
+    assert_refused(run_here(*options, "-n", "debgu"), "did you mean debug?")
+    (policies / "debug.safetensors").unlink()
 
 
 def test_bad_input_is_one_line(policies: Path, small_world: EnvironmentSettings, tmp_path: Path) -> None:
@@ -119,7 +137,7 @@ def test_bad_input_is_one_line(policies: Path, small_world: EnvironmentSettings,
         (("-p", policies, "--env.map-size", 64), ("kit", "map_side", "64", "96")),
     ):
         options = [*world_options(small_world), "--train.seed", 9, *arguments]
-        assert_refused(run("train.py", "--debug", "-m", "replay", *options), *parts)
+        assert_refused(run_here("train.py", "--debug", "-m", "replay", *options), *parts)
     (tmp_path / "broken.safetensors").write_bytes((policies / "kit.safetensors").read_bytes()[:-9])
     assert_refused(run("train.py", "--debug", "-m", "replay", "-p", tmp_path), "broken.safetensors")
     assert not [*tmp_path.glob("*replay*"), *policies.glob("*seed_9*")]

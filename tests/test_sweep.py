@@ -8,7 +8,7 @@ import yaml
 
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweep import agent_environment, override, read_sweep, trial_command
-from tests.command import ROOT, assert_refused, environment, run
+from tests.command import ROOT, assert_refused, environment, run, run_here
 from tests.test_train import ONE_UPDATE, folders
 from user_error import UserError
 
@@ -103,5 +103,5 @@ def test_overriding_leaves_everything_else() -> None:
     ],
 )
 def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    assert_refused(run("train.py", *folders(tmp_path), *arguments), *parts)
+    assert_refused(run_here("train.py", *folders(tmp_path), *arguments), *parts)
     assert list(tmp_path.iterdir()) == []

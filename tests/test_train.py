@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import time
 from pathlib import Path
 
 import psutil
@@ -10,21 +12,26 @@ import pytest
 
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.observation_masking import ObservationMask
-from tests.command import assert_refused, run, start
+from tests.command import assert_refused, run, run_here, start
+from tests.shared import shared_folder
 
+WORLD = ("--debug", "--no-track", "--env.num-agents", "16", "--env.num-npcs", "16", "--env.num-maps", "2")
 SMALL = (
-    "--debug", "--no-track", "--env.num-agents", "16", "--env.num-npcs", "16", "--env.num-maps", "2",
-    "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--train.total-agent-steps", "2048",
+    *WORLD, "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--train.update-epochs", "1",
+    "--train.total-agent-steps", "2048",
 )  # fmt: skip
+"""Two updates, in which lives end."""
+SMALLER = (*WORLD, "--train.batch-size", "256", "--train.minibatch-rows", "16")
+ONE_UPDATE = (*SMALLER, "--train.total-agent-steps", "256")
+TWO_UPDATES = (*SMALLER, "--train.total-agent-steps", "512")
+FOREVER = (*SMALLER, "--train.total-agent-steps", "10_000_000")
 
-ONE_UPDATE = (
-    *SMALL, "--train.batch-size", "256", "--train.minibatch-rows", "16", "--train.total-agent-steps", "256",
-)  # fmt: skip
 
-
-def folders(tmp_path: Path) -> tuple[object, ...]:
+def folders(tmp_path: Path, maps: Path | None = None) -> tuple[object, ...]:
+    """Options that put everything below a folder, but take maps from elsewhere if told."""
     return (
-        "--policies-dir", tmp_path / "policies", "--runs-dir", tmp_path / "runs", "--env.maps-dir", tmp_path / "maps",
+        "--policies-dir", tmp_path / "policies", "--runs-dir", tmp_path / "runs",
+        "--env.maps-dir", maps or tmp_path / "maps",
     )  # fmt: skip
 
 
@@ -40,7 +47,10 @@ def metrics_of(run_folder: Path) -> list[dict[str, float]]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which `train.py -n first` has run."""
-    folder = tmp_path_factory.mktemp("trained")
+    return shared_folder(tmp_path_factory, "trained", train_first)
+
+
+def train_first(folder: Path) -> None:
     result = run("train.py", *SMALL, "-n", "first", *folders(folder))
     assert result.returncode == 0, result.stdout + result.stderr
     assert "first.safetensors" in result.stdout
@@ -49,7 +59,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert len(updates) == 2 and all(len(line) < 300 for line in updates) and "\x1b" not in result.stdout
     for part in ("environment", "inference", "learning", "copying", "entropy", "ticks", "task", "died:", "a life:"):
         assert part in updates[-1], part
-    return folder
 
 
 def test_leaves_a_policy_metrics_curves_settings_and_checkpoints(trained: Path) -> None:
@@ -70,13 +79,12 @@ def test_leaves_a_policy_metrics_curves_settings_and_checkpoints(trained: Path) 
 @pytest.mark.parametrize(
     ("agent", "layers"), [("yaofeng", 2), ("takeru", 0), ("hybrid", 1), ("hybrid", 2), ("neurips23_start_kit", 0)]
 )
-def test_every_agent_trains_with_any_memory(trained: Path, agent: str, layers: int) -> None:
-    name = f"{agent}_{layers}"
-    how = ("-a", agent, "-n", name, "--policy.lstm-layers", layers, "--env.num-maps", 2)
-    result = run("train.py", *SMALL, *how, *folders(trained))
+def test_every_agent_trains_with_any_memory(trained: Path, tmp_path: Path, agent: str, layers: int) -> None:
+    how = ("-a", agent, "-n", "any", "--policy.lstm-layers", layers, "--env.num-maps", 2)
+    result = run_here("train.py", *TWO_UPDATES, *how, *folders(tmp_path, trained / "maps"))
     assert result.returncode == 0, result.stdout + result.stderr
-    policy, info = load_checkpoint(trained / "policies" / f"{name}.safetensors")
-    assert info.agent == agent and info.steps >= 2048 and len(metrics_of(trained / "runs" / name)) == 2
+    policy, info = load_checkpoint(tmp_path / "policies" / "any.safetensors")
+    assert info.agent == agent and info.steps >= 512 and len(metrics_of(tmp_path / "runs" / "any")) == 2
     memory = {parameter for parameter, _ in policy.named_parameters() if parameter.startswith("lstm.")}
     assert memory == {
         f"lstm.{kind}_{source}_l{layer}"
@@ -86,31 +94,39 @@ def test_every_agent_trains_with_any_memory(trained: Path, agent: str, layers: i
     }
 
 
-def test_same_seed_same_metrics_another_seed_others(trained: Path) -> None:
-    for name, seed, vectorization in (
-        ("second", 1, "serial"),
-        ("third", 2, "serial"),
-        ("spread", 1, "multiprocessing"),
-        ("on_ray", 1, "ray"),
-    ):
-        how = ("--train.seed", seed, "--rollout.vectorization", vectorization)
-        result = run("train.py", *SMALL, "-n", name, *how, *folders(trained))
-        assert result.returncode == 0, result.stderr
-    first, second, third, spread, on_ray = (
-        metrics_of(trained / "runs" / name) for name in ("first", "second", "third", "spread", "on_ray")
+def test_same_seed_same_metrics_another_seed_others(trained: Path, tmp_path: Path) -> None:
+    first, second, third = (
+        metrics_of(folder)
+        for folder in (
+            trained / "runs" / "first",
+            trained_like(trained, tmp_path, "second", "--train.seed", 1, "--rollout.vectorization", "serial"),
+            trained_like(trained, tmp_path, "third", "--train.seed", 2, "--rollout.vectorization", "serial"),
+        )
     )
     assert first == second
     assert first != third
-    assert first == spread, "worlds in worker processes play otherwise"
-    assert first == on_ray, "worlds on Ray play otherwise"
 
 
-@pytest.mark.parametrize("vectorization", ["serial", "multiprocessing", "ray"])
+@pytest.mark.parametrize("vectorization", ["multiprocessing", pytest.param("ray", marks=pytest.mark.slow)])
+def test_worlds_elsewhere_play_the_same(trained: Path, tmp_path: Path, vectorization: str) -> None:
+    spread = trained_like(trained, tmp_path, "spread", "--rollout.vectorization", vectorization)
+    assert metrics_of(trained / "runs" / "first") == metrics_of(spread)
+
+
+def trained_like(trained: Path, tmp_path: Path, name: str, *options: object) -> Path:
+    """Train as `first` was, but for some options, and return the run's folder."""
+    result = run("train.py", *SMALL, "-n", name, *options, *folders(tmp_path, trained / "maps"))
+    assert result.returncode == 0, result.stderr
+    return tmp_path / "runs" / name
+
+
+@pytest.mark.parametrize("vectorization", ["serial", "multiprocessing", pytest.param("ray", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_a_policy_that_loads(trained: Path, vectorization: str, number: int, code: int) -> None:
-    name = f"stopped_{vectorization}_{code}"
-    forever = ("--train.total-agent-steps", "10_000_000", "--rollout.vectorization", vectorization)
-    with start("train.py", *SMALL, *forever, "-n", name, *folders(trained)) as process:
+def test_a_signal_leaves_a_policy_that_loads(
+    trained: Path, tmp_path: Path, vectorization: str, number: int, code: int
+) -> None:
+    how = ("--rollout.vectorization", vectorization, "-n", "stopped")
+    with start("train.py", *FOREVER, *how, *folders(tmp_path, trained / "maps")) as process:
         assert process.stdout
         output = process.stdout.readline()
         while "agent-steps" not in output.splitlines()[-1]:
@@ -119,13 +135,13 @@ def test_a_signal_leaves_a_policy_that_loads(trained: Path, vectorization: str, 
         output += process.stdout.read()
     assert process.returncode == code, output
     assert "Traceback" not in output
-    _, info = load_checkpoint(trained / "policies" / f"{name}.safetensors")
-    assert 1024 <= info.steps < 10_000_000
+    _, info = load_checkpoint(tmp_path / "policies" / "stopped.safetensors")
+    assert 256 <= info.steps < 10_000_000
 
 
-def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Path) -> None:
+def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Path, tmp_path: Path) -> None:
     arguments = ("--rollout.vectorization", "multiprocessing", "--rollout.num-workers", "2", "-n", "bereft")
-    with start("train.py", *SMALL, *arguments, "--train.total-agent-steps", 10_000_000, *folders(trained)) as process:
+    with start("train.py", *FOREVER, *arguments, *folders(tmp_path, trained / "maps")) as process:
         assert process.stdout
         while "agent-steps" not in process.stdout.readline():
             pass
@@ -135,26 +151,27 @@ def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Pa
         output = process.stdout.read()
     assert process.returncode == 2
     assert "worker process 0 ended (exit code -9" in output and "Traceback" not in output
-    assert str(trained / "runs" / "bereft" / "checkpoints") in output
-    checkpoints = sorted((trained / "runs" / "bereft" / "checkpoints").iterdir())
+    assert str(tmp_path / "runs" / "bereft" / "checkpoints") in output
+    checkpoints = sorted((tmp_path / "runs" / "bereft" / "checkpoints").iterdir())
     assert load_checkpoint(checkpoints[-1])[1].agent == "neurips23_start_kit"
     assert not psutil.pid_exists(workers[1].pid) or workers[1].status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_killed_run_goes_on_exactly(trained: Path) -> None:
-    longer = ("--train.total-agent-steps", "6144")
-    assert run("train.py", *SMALL, *longer, "-n", "unbroken", *folders(trained)).returncode == 0
-    with start("train.py", *SMALL, *longer, "-n", "killed", *folders(trained)) as process:
-        metrics = trained / "runs" / "killed" / "metrics.jsonl"
+def test_a_killed_run_goes_on_exactly(trained: Path, tmp_path: Path) -> None:
+    six_updates = (*SMALLER, "--train.total-agent-steps", "1536", *folders(tmp_path, trained / "maps"))
+    unbroken = run("train.py", *six_updates, "-n", "unbroken")
+    assert unbroken.returncode == 0, unbroken.stderr
+    metrics = tmp_path / "runs" / "killed" / "metrics.jsonl"
+    with start("train.py", *six_updates, "-n", "killed") as process:
         while process.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 2):
-            pass
+            time.sleep(0.01)
         process.kill()
-    assert len(metrics_of(trained / "runs" / "killed")) < 6, "it ended before it could be killed"
-    where = ("--policies-dir", trained / "policies")
-    result = run("train.py", "--resume", trained / "runs" / "killed", "--no-track", *where)
+    assert len(metrics_of(tmp_path / "runs" / "killed")) < 6, "it ended before it could be killed"
+    where = ("--policies-dir", tmp_path / "policies")
+    result = run("train.py", "--resume", tmp_path / "runs" / "killed", "--no-track", *where)
     assert result.returncode == 0, result.stderr
-    assert metrics_of(trained / "runs" / "killed") == metrics_of(trained / "runs" / "unbroken")
-    killed, unbroken = (trained / "policies" / f"{name}.safetensors" for name in ("killed", "unbroken"))
+    assert metrics_of(tmp_path / "runs" / "killed") == metrics_of(tmp_path / "runs" / "unbroken")
+    killed, unbroken = (tmp_path / "policies" / f"{name}.safetensors" for name in ("killed", "unbroken"))
     assert killed.read_bytes() == unbroken.read_bytes()
 
 
@@ -168,7 +185,7 @@ def test_a_killed_run_goes_on_exactly(trained: Path) -> None:
     ],
 )
 def test_resuming_as_another_run_is_refused(trained: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    result = run("train.py", "--resume", trained / "runs" / "first", "--no-track", *arguments)
+    result = run_here("train.py", "--resume", trained / "runs" / "first", "--no-track", *arguments)
     assert_refused(result, *parts)
 
 
@@ -177,7 +194,7 @@ def test_resuming_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_recurrence_a_policy_has_no_memory(tmp_path: Path) -> None:
-    result = run("train.py", *SMALL, "--no-recurrence", "-n", "reflex", *folders(tmp_path))
+    result = run_here("train.py", *ONE_UPDATE, "--no-recurrence", "-n", "reflex", *folders(tmp_path))
     assert result.returncode == 0, result.stderr
     policy, info = load_checkpoint(tmp_path / "policies" / "reflex.safetensors")
     assert info.recurrent_arguments == {"layers": 0}
@@ -191,18 +208,19 @@ def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(
     tmp_path: Path, option: tuple[str, ...], masked: str
 ) -> None:
     paid = ("--reward.hp-coef", "2", "--reward.bonus-coef", "0")
-    result = run("train.py", *ONE_UPDATE, *option, *paid, "-n", "blind", *folders(tmp_path))
+    result = run_here("train.py", *ONE_UPDATE, *option, *paid, "-n", "blind", *folders(tmp_path))
     assert result.returncode == 0, result.stderr
     policy, info = load_checkpoint(tmp_path / "policies" / "blind.safetensors")
     assert policy.mask == ObservationMask.of({"mask_intrinsics": masked}) != ObservationMask()
     assert info.reward == {"task_coef": 1, "bonus_coef": 0, "hp_coef": 2, "drive_coef": 0}
 
 
-def test_refuses_a_name_that_is_taken(trained: Path) -> None:
-    assert_refused(run("train.py", *SMALL, "-n", "first", *folders(trained)), "first.safetensors already exists", "-n")
-    (trained / "policies" / "first.safetensors").rename(trained / "moved.safetensors")
-    assert_refused(run("train.py", *SMALL, "-n", "first", *folders(trained)), "already holds a run", "-n")
-    (trained / "moved.safetensors").rename(trained / "policies" / "first.safetensors")
+def test_refuses_a_name_that_is_taken(trained: Path, tmp_path: Path) -> None:
+    again = Path(shutil.copytree(trained, tmp_path / "trained"))
+    command = ("train.py", *SMALL, "-n", "first", *folders(again))
+    assert_refused(run_here(*command), "first.safetensors already exists", "-n")
+    (again / "policies" / "first.safetensors").unlink()
+    assert_refused(run(*command), "already holds a run", "-n")
 
 
 @pytest.mark.parametrize(
@@ -221,13 +239,13 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts
 
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    result = run("train.py", "--no-track", *folders(tmp_path), *arguments)
+    result = run_here("train.py", "--no-track", *folders(tmp_path), *arguments)
     assert_refused(result, *parts)
     assert list(tmp_path.iterdir()) == [], "something was left behind"
 
 
 def test_metrics_are_mirrored_to_wandb_files_when_offline(tmp_path: Path) -> None:
-    online = tuple(argument for argument in SMALL if argument != "--no-track")
+    online = tuple(argument for argument in TWO_UPDATES if argument != "--no-track")
     result = run("train.py", *online, "--wandb.mode", "offline", "-n", "mirrored", *folders(tmp_path))
     assert result.returncode == 0, result.stderr
     (mirror,) = (tmp_path / "runs" / "mirrored" / "wandb").glob("offline-run-*/run-*.wandb")
@@ -236,7 +254,7 @@ def test_metrics_are_mirrored_to_wandb_files_when_offline(tmp_path: Path) -> Non
 
 
 def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
-    mirrored = tuple(argument for argument in SMALL if argument != "--no-track")
+    mirrored = tuple(argument for argument in TWO_UPDATES if argument != "--no-track")
     with start("train.py", *mirrored, "--wandb.mode", "offline", "-n", "alone", *folders(tmp_path)) as process:
         assert process.stdout
         while "agent-steps" not in process.stdout.readline():
@@ -247,7 +265,7 @@ def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
     assert process.returncode == 0, output
     assert output.count("Weights & Biases is gone") == 1 and "metrics.jsonl" in output
     assert len(metrics_of(tmp_path / "runs" / "alone")) == 2
-    assert load_checkpoint(tmp_path / "policies" / "alone.safetensors")[1].steps >= 2048
+    assert load_checkpoint(tmp_path / "policies" / "alone.safetensors")[1].steps >= 512
 
 
 def test_mirroring_online_without_a_login_is_refused_before_anything_is_made(tmp_path: Path) -> None:
@@ -260,7 +278,7 @@ def test_mirroring_online_without_a_login_is_refused_before_anything_is_made(tmp
 @pytest.mark.parametrize("option", ["--policies-dir", "--runs-dir", "--env.maps-dir"])
 def test_a_folder_that_cannot_be_made_is_named_before_training(tmp_path: Path, option: str) -> None:
     (tmp_path / "file").touch()
-    result = run("train.py", *SMALL, *folders(tmp_path), option, tmp_path / "file" / "inside")
+    result = run_here("train.py", *SMALL, *folders(tmp_path), option, tmp_path / "file" / "inside")
     assert_refused(result, "file/inside cannot be made")
     assert not (tmp_path / "runs" / "first").exists()
 
@@ -270,3 +288,8 @@ def test_help_shows_every_default() -> None:
     assert result.returncode == 0
     for text in ("--train.learning-rate", "0.00015", "--env.num-agents", "128", "-a STR", "--no-track"):
         assert text in result.stdout
+    # Where a flag is on by default, both of its forms stand beside the text, which so cannot say the opposite.
+    for flag in ("track", "recurrence", "train.anneal-learning-rate", "train.normalize-advantage"):
+        section, _, name = flag.rpartition(".")
+        off = f"--{section}.no-{name}" if section else f"--no-{name}"
+        assert f"--{flag}, {off}" in result.stdout

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import load_file
 
-import train_probes
+from activation_store.directions import Source, read_directions
 from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
-from tests.command import assert_refused, run
-from tests.recorded_probes import LAYERS, record_for_probes
+from representation.probes.probe_run import check_dumps, wanted_of
+from representation.probes.settings import ProbeSettings
+from tests.command import assert_refused, run, run_here
+from tests.recorded_probes import LAYERS, record_for_probes, shared_probe_dump
+from tests.shared import shared_folder
 from user_error import UserError
 
 STEPS = (0, 5000)
@@ -23,21 +24,22 @@ MEMORIES = ("lstm_hidden", "lstm_cell", "action_decoder")
 
 @pytest.fixture(scope="module")
 def dumps(small_world, task, maps, tmp_path_factory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("dumps")
-    return [record_for_probes(folder / f"tiny_{n:010d}", small_world, task, maps, steps=n) for n in STEPS]
+    return [shared_probe_dump(tmp_path_factory, small_world, task, maps, steps) for steps in STEPS]
 
 
 @pytest.fixture(scope="module")
 def results(dumps: list[Path], tmp_path_factory) -> Path:
-    output = tmp_path_factory.mktemp("results")
-    done = run(
-        "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--resamples", 200,
-        "--output-dir", output,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "targets have an advantage at a false discovery rate of 5%" in done.stdout
-    (folder,) = output.iterdir()
-    assert str(folder) in done.stdout.replace("\n", "")
+    def train_probes(output: Path) -> None:
+        done = run(
+            "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--resamples", 200,
+            "--output-dir", output,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "targets have an advantage at a false discovery rate of 5%" in done.stdout
+        (folder,) = output.iterdir()
+        assert str(folder) in done.stdout.replace("\n", "")
+
+    (folder,) = shared_folder(tmp_path_factory, "trained_probes", train_probes).iterdir()
     return folder
 
 
@@ -49,7 +51,7 @@ def rows(results: Path, name: str) -> list[dict[str, str]]:
 def test_everything_is_there_and_whole(results: Path) -> None:
     figures = {f"probe_{name}.png" for name in ("summary", "advantage", "emergence")}
     tables = {f"probe_{name}.tsv" for name in ("scores", "advantages", "given", "cka")}
-    others = {"probes.json", "run.json", "probe_directions.safetensors"}
+    others = {"probes.json", "run.json", "directions.safetensors"}
     done = json.loads((results / "DONE.json").read_text())["files"]
     assert set(done) == figures | tables | others
     assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
@@ -87,16 +89,18 @@ def test_scores_are_what_they_can_be(results: Path) -> None:
 
 
 def test_read_outs_work_on_raw_activations(results: Path, dumps: list[Path]) -> None:
-    file = results / "probe_directions.safetensors"
-    directions, name = load_file(file), dumps[1].name
-    with safe_open(file, "np") as opened:
-        assert "activation @ weight + bias" in opened.metadata()["use"]
-    records = read_dump(dumps[1])
+    directions, name = read_directions(results / "directions.safetensors"), dumps[1].name
+    records, metadata = read_dump(dumps[1]), read_metadata(dumps[1])
     for layer in MEMORIES:
-        predicted = records.activations[layer] @ directions[f"{name}/{layer}/tick/weight"]
-        error = predicted + directions[f"{name}/{layer}/tick/bias"] - records.tick
+        tick = directions.named(f"{name}/{layer}/tick")
+        value = tick.read_out(records.activations[layer])
+        error = value - records.tick
         assert 1 - (error**2).sum() / ((records.tick - records.tick.mean()) ** 2).sum() > 0.3
-    assert not any("is_buying" in key for key in directions)
+        assert (tick.mean, tick.spread) == pytest.approx((value.mean(), value.std()))
+        assert (tick.records, tick.lives, tick.episodes) == (len(records), metadata.lives, 4)
+        assert tick.unit == "ticks" and directions.named(f"{name}/{layer}/is_moving").unit == "log-odds"
+        assert tick.source == Source("probe", results.name, name, metadata.policy, metadata.checkpoint_sha256)
+    assert not any("is_buying" in each.name for each in directions)
 
 
 def test_given_parts_add_up(results: Path) -> None:
@@ -120,14 +124,14 @@ def test_similarity_is_of_networks_on_one_stream(results: Path) -> None:
 def test_bad_input_is_one_line_and_leaves_nothing(dumps: list[Path], tmp_path: Path) -> None:
     out = ("--output-dir", tmp_path / "out")
     assert_refused(
-        run("train_probes.py", dumps[0], "--targets", "self_foot", *out), "no target 'self_foot'", "self_food"
+        run_here("train_probes.py", dumps[0], "--targets", "self_foot", *out), "no target 'self_foot'", "self_food"
     )
     assert_refused(run("train_probes.py", tmp_path / "none", *out), "does not exist")
     assert not (tmp_path / "out").exists()
 
 
-def arguments(*dumps: Path, **changes: object) -> train_probes.Arguments:
-    return train_probes.Arguments(dumps=dumps, **changes)  # type: ignore[arg-type]
+def arguments(*dumps: Path, **changes: object) -> ProbeSettings:
+    return ProbeSettings(dumps=dumps, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -135,33 +139,35 @@ def arguments(*dumps: Path, **changes: object) -> train_probes.Arguments:
     [
         ({"history": 1}, "--history is 1: allowed is 2 to 32"),
         ({"subsample": 0}, "--subsample is 0"),
+        ({"skip_first": -1}, "--skip-first is -1"),
+        ({"seed": 2**32}, "--seed is 4294967296"),
         ({"resamples": 10}, "--resamples is 10"),
     ],
 )
 def test_values_are_checked(dumps: list[Path], changes: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        train_probes.check_values(arguments(dumps[0], **changes))
+        arguments(dumps[0], **changes).check()
 
 
 def test_dumps_are_checked(dumps: list[Path], small_world, task, maps, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="two dumps are called"):
-        train_probes.check_values(arguments(dumps[0], dumps[0]))
+        arguments(dumps[0], dumps[0]).check()
     metadata = {dumps[0].name: read_metadata(dumps[0])}
     with pytest.raises(UserError, match="--emergence needs checkpoints after different numbers"):
-        train_probes.check_dumps(arguments(dumps[0], emergence=True), metadata)
+        check_dumps(arguments(dumps[0], emergence=True), metadata)
     short = record_for_probes(tmp_path / "short", small_world, task, maps, episodes=2)
     with pytest.raises(UserError, match="short holds 2 episodes: probes are fitted, tuned and tested"):
-        train_probes.check_dumps(arguments(short), {"short": read_metadata(short)})
+        check_dumps(arguments(short), {"short": read_metadata(short)})
 
 
 def test_what_a_dump_lacks_is_told(dumps: list[Path]) -> None:
     metadata = read_metadata(dumps[0])
     del metadata.layers["untrained_lstm_cell"]
-    assert "untrained" not in {each.name for each in train_probes.wanted_of(arguments(*dumps), metadata).inputs}
+    assert "untrained" not in {each.name for each in wanted_of(arguments(*dumps), metadata).inputs}
     with pytest.raises(UserError, match="lacks layers untrained_lstm_hidden, untrained_lstm_cell"):
-        train_probes.wanted_of(arguments(*dumps, inputs="lstm_hidden,untrained"), metadata)
+        wanted_of(arguments(*dumps, inputs="lstm_hidden,untrained"), metadata)
     with pytest.raises(UserError, match="holds none of lstm_hidden, lstm_cell, action_decoder"):
-        train_probes.wanted_of(arguments(*dumps, inputs="observation"), metadata)
+        wanted_of(arguments(*dumps, inputs="observation"), metadata)
     with pytest.raises(UserError, match="--given remembered_water_rows: it does not apply to every record"):
-        train_probes.wanted_of(arguments(*dumps, given="remembered_water_rows"), metadata)
+        wanted_of(arguments(*dumps, given="remembered_water_rows"), metadata)
     assert np.isfinite(metadata.steps_trained)

@@ -12,7 +12,7 @@ from agent_zoo.checkpoint import load_checkpoint
 from reinforcement_learning.game.language_model_encoder import describe_task
 from reinforcement_learning.game.tasks import curriculum, offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run, run_here
 from tests.test_train import SMALL, folders, metrics_of
 from tests.tiny_language_model import make_language_model
 
@@ -24,7 +24,7 @@ FIRST = "Task_TickGE_(num_tick:2)_reward_to:agent"
 
 
 def test_tasks_are_listed_plainly_into_a_pipe(tmp_path: Path) -> None:
-    result = run("train.py", "--list-tasks", "-c", "evaluation", *folders(tmp_path))
+    result = run_here("train.py", "--list-tasks", "-c", "evaluation", *folders(tmp_path))
     lines = result.stdout.splitlines()
     assert result.returncode == 0 and len(lines) == 64 and result.stderr == ""
     assert lines[0].split("\t") == ["number", "task", "share of draws"]
@@ -40,6 +40,7 @@ def test_tasks_are_listed_plainly_into_a_pipe(tmp_path: Path) -> None:
         (("-t", "nonsense"), ("no tasks of the curriculum contain 'nonsense'", "Task_TickGE_(num_tick:50)")),
         (("-c", "evaluation", "--task", "63"), ("no task number 63",)),
         (("-t", "0", "--syllabus", "learning_progress"), ("nothing to choose from",)),
+        (("-t", "0", "--syllabus"), ("nothing to choose from",)),
         (
             ("--task.encoder", "language-model", "--task.language-model", "./nowhere"),
             ("the language model './nowhere' cannot be loaded",),
@@ -49,7 +50,7 @@ def test_tasks_are_listed_plainly_into_a_pipe(tmp_path: Path) -> None:
 def test_what_names_nothing_is_refused_in_one_line(
     tmp_path: Path, arguments: tuple[str, ...], parts: tuple[str, ...]
 ) -> None:
-    assert_refused(run("train.py", *SMALL, *folders(tmp_path), *arguments), *parts)
+    assert_refused(run_here("train.py", *SMALL, *folders(tmp_path), *arguments), *parts)
     assert list(tmp_path.iterdir()) == [], "something was left behind"
 
 
@@ -96,14 +97,14 @@ def test_activations_are_extracted_with_the_same_reader_even_without_its_files(t
         "-p", "reader", "-n", "1", "--max-steps", "4", "--policies-dir", trained / "policies",
         "--maps-dir", trained / "maps", "--embeddings-dir", trained / "embeddings", "-o", tmp_path,
     )  # fmt: skip
-    result = run("extract_activations.py", "pve", *shared)
+    result = run_here("extract_activations.py", "pve", *shared)
     assert result.returncode == 0, result.stderr
     assert len(read_dump(tmp_path / "reader")) > 32
     assert read_metadata(tmp_path / "reader").environment["task"]["language_model"] == str(trained / "model")
     shutil.rmtree(tmp_path / "reader")
-    unread = run("extract_activations.py", "pve", *shared, "-c", "evaluation", "-t", "0")
+    unread = run_here("extract_activations.py", "pve", *shared, "-c", "evaluation", "-t", "0")
     assert_refused(unread, "the language model")
     shutil.move(tmp_path / "model", trained / "model")
-    asked = run("extract_activations.py", "pve", *shared, "-c", "evaluation", "-t", "0")
+    asked = run_here("extract_activations.py", "pve", *shared, "-c", "evaluation", "-t", "0")
     assert asked.returncode == 0, asked.stderr
     assert read_metadata(tmp_path / "reader").environment["task"]["only"] == "0"

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from tests.command import run_on_terminal
-from tests.test_train import SMALL, folders
+from tests.test_train import FOREVER, SMALL, folders
 
 PARTS = (
     "of 1,024 agent-steps", "so far", "left", "agent-steps/s", "environment", "inference", "learning", "copying",
@@ -35,9 +35,8 @@ def test_the_live_panel_shows_everything_and_leaves_the_terminal_in_order(tmp_pa
 
 
 def test_ctrl_c_leaves_the_terminal_in_order(tmp_path: Path) -> None:
-    forever = (*SMALL, "--train.total-agent-steps", "10_000_000")
     code, sent = run_on_terminal(
-        80, "train.py", *forever, "-n", "stopped", *folders(tmp_path), interrupt_at="first update"
+        80, "train.py", *FOREVER, "-n", "stopped", *folders(tmp_path), interrupt_at="first update"
     )
     assert code == 130, sent
     assert "stopped.safetensors" in sent and "Traceback" not in sent

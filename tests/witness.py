@@ -65,7 +65,7 @@ class Witness:
         """Extract a dump of the plan's episodes, one after the other, to `folder`."""
         advance = PolicyPool.advance
 
-        def sample(distribution: ActionDistribution, generator: torch.Generator) -> torch.Tensor:
+        def sample(distribution: ActionDistribution, uniforms: torch.Tensor) -> torch.Tensor:
             present = self.pool.arrival.observations[self.pool.arrival.acting]
             return torch.from_numpy(forage(present, self.layout, self.random))
 

@@ -5,7 +5,6 @@ from torch import nn
 from torch.nn import functional
 
 from agent_zoo.base import BasePolicy, RecurrentPolicy
-from agent_zoo.distribution import ActionDistribution
 from agent_zoo.layers import (
     ENTITY_ID,
     ENTITY_SCALES,
@@ -74,11 +73,9 @@ class Policy(BasePolicy):
         )
         return self.projection(torch.cat(parts, dim=1)), candidates
 
-    def decode_actions(
-        self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
-    ) -> tuple[ActionDistribution, torch.Tensor]:
-        """Return the distribution over actions and the value, (B,), both of the rectified hidden state."""
-        return super().decode_actions(functional.relu(hidden), candidates, observation)
+    def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the rectified hidden state, (B, hidden)."""
+        return functional.relu(hidden)
 
     def material_vectors(self) -> torch.Tensor:
         """Describe each material, (materials, embedding)."""

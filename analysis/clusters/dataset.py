@@ -80,13 +80,13 @@ def read_dataset(
         leave_out.append("tile")
     with step("reading the dump") as report:
         records = read_dump(
-            settings.dump, subsample=settings.subsample, layers=[layer], columns=columns, leave_out=leave_out,
+            settings.dump, subsample=settings.thinning, layers=[layer], columns=columns, leave_out=leave_out,
             progress=report,
         )  # fmt: skip
     settings.check_enough(len(records))
     check_activations(records, layer)
     history = None
-    if needs_history(features, settings.subsample):
+    if needs_history(features, settings.thinning):
         with step("reading what happened between the records kept") as report:
             history = read_history(settings.dump, report)
     with step("computing features"):

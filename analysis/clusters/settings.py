@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from activation_store.schema import ACTION_DECODER, DumpMetadata
+from activation_store.layers import ACTION_DECODER
+from activation_store.schema import DumpMetadata
+from activation_store.subsample import Subsample
+from argument_checks import at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +22,6 @@ ProjectionKind = Literal["umap", "tsne", "pca"]
 
 PROJECTION_NAMES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 
-_SEEDS = 2**32
 _FEWEST_FOR_UMAP = 4
 _LONGEST_NAMES = 80
 _FEWEST_DRAWS, _MOST_DRAWS = 99, 100_000
@@ -32,7 +34,11 @@ class AnalysisSettings:
     dump: tyro.conf.Positional[Path]
     """Folder that extract_activations.py wrote, such as activation_data/NAME."""
     subsample: int = 10
-    """Keep every so many-th record of each life, from 1 (all): neighbouring ticks are nearly copies."""
+    """Keep one record in this many of each life, from 1 (all), since neighbouring ticks are nearly copies. The first
+    one kept is drawn at random for each life."""
+    skip_first: int = 1
+    """Leave out this many ticks at the start of each life, from 0. In the first one, an agent's state holds little more
+    than where it was born."""
     layer: str = ACTION_DECODER
     """Layer of the network to analyse, one that the dump holds."""
     features: str = "default"
@@ -81,7 +87,12 @@ class AnalysisSettings:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The features, or sets of them, that are asked for."""
-        return tuple(name.strip() for name in self.features.split(",") if name.strip())
+        return split(self.features)
+
+    @property
+    def thinning(self) -> Subsample:
+        """Which records of each life to keep."""
+        return Subsample(self.subsample, self.skip_first, self.seed)
 
     @property
     def inference(self) -> "Inference":
@@ -93,7 +104,7 @@ class AnalysisSettings:
     @property
     def residual_names(self) -> tuple[str, ...]:
         """The variables to regress out, each once."""
-        return tuple(dict.fromkeys(name.strip() for name in self.residualize.split(",") if name.strip()))
+        return tuple(dict.fromkeys(split(self.residualize)))
 
     @property
     def run_folder(self) -> Path:
@@ -133,23 +144,22 @@ class AnalysisSettings:
         Raises:
             UserError: names the option, and what is allowed.
         """
-        allowed = {
-            "subsample": (self.subsample >= 1, "1 or more"),
-            "umap_neighbors": (self.umap_neighbors >= 2, "2 or more"),
-            "umap_min_dist": (0 <= self.umap_min_dist <= 1, "0 to 1"),
-            "tsne_perplexity": (1 <= self.tsne_perplexity < float("inf"), "1 or more"),
-            "hdbscan_min_cluster": (self.hdbscan_min_cluster >= 2, "2 or more"),
-            "hdbscan_min_samples": (self.hdbscan_min_samples >= 1, "1 or more"),
-            "pre_cluster_dims": (self.pre_cluster_dims >= 2, "2 or more"),
-            "umap_pairs_dims": (2 <= self.umap_pairs_dims <= 100, "2 to 100"),
-            "permutations": (_FEWEST_DRAWS <= self.permutations <= _MOST_DRAWS, f"{_FEWEST_DRAWS} to {_MOST_DRAWS}"),
-            "bootstraps": (_FEWEST_DRAWS <= self.bootstraps <= _MOST_DRAWS, f"{_FEWEST_DRAWS} to {_MOST_DRAWS}"),
-            "confidence": (0.5 <= self.confidence < 1, "0.5 to below 1"),
-            "seed": (0 <= self.seed < _SEEDS, f"0 to {_SEEDS - 1}"),
-        }
-        for name, (fits, values) in allowed.items():
-            if not fits:
-                raise UserError(f"{_flag(name)} is {getattr(self, name)}: allowed is {values}")
+        check(
+            self,
+            subsample=at_least(self.subsample, 1),
+            skip_first=at_least(self.skip_first, 0),
+            umap_neighbors=at_least(self.umap_neighbors, 2),
+            umap_min_dist=between(self.umap_min_dist, 0, 1),
+            tsne_perplexity=(1 <= self.tsne_perplexity < float("inf"), "1 or more"),
+            hdbscan_min_cluster=at_least(self.hdbscan_min_cluster, 2),
+            hdbscan_min_samples=at_least(self.hdbscan_min_samples, 1),
+            pre_cluster_dims=at_least(self.pre_cluster_dims, 2),
+            umap_pairs_dims=between(self.umap_pairs_dims, 2, 100),
+            permutations=between(self.permutations, _FEWEST_DRAWS, _MOST_DRAWS),
+            bootstraps=between(self.bootstraps, _FEWEST_DRAWS, _MOST_DRAWS),
+            confidence=(0.5 <= self.confidence < 1, "0.5 to below 1"),
+            seed=seed_value(self.seed),
+        )
         if self.metric_only and self.dendrogram_explorer:
             raise UserError(
                 "--metric-only finds no clusters, so --dendrogram-explorer has no tree: leave one of them out"
@@ -184,13 +194,14 @@ class AnalysisSettings:
             UserError: the dump lacks the layer, or has too few units or records.
         """
         if self.layer not in metadata.layers:
-            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}")
+            hint = did_you_mean(self.layer, metadata.layers)
+            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}{hint}")
         units = metadata.layers[self.layer]
         if self.cluster_before_umap and self.pre_cluster_dims > units:
             raise UserError(f"--pre-cluster-dims is {self.pre_cluster_dims}: layer {self.layer} has {units} units only")
         if self.projection == "pca" and not self.metric_only and units < 2:
             raise UserError(f"--projection pca needs two units: layer {self.layer} has {units}")
-        self.check_enough(min(metadata.records, metadata.records // self.subsample + metadata.lives))
+        self.check_enough(self.thinning.capacity(metadata.records, metadata.lives))
 
     def check_enough(self, records: int) -> None:
         """Refuse to work with fewer records than the settings need.
@@ -240,6 +251,7 @@ _OF_CLUSTERS = (
 _OF_INTERVALS = ("bootstraps", "confidence")
 _DEFAULTS = {field.name: field.default for field in fields(AnalysisSettings)}
 _IN_NAME = {
+    "skip_first": "skip",
     "projection": "",
     "hdbscan_min_samples": "s",
     "umap_neighbors": "n",

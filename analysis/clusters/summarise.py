@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from activation_store.subsample import Subsample
 from analysis.clusters.cluster_statistics import ClusterStatistics
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.summary import ClusterSummary, FeatureEffect, Method, Residualized, Stability, Summary
@@ -23,7 +24,7 @@ def summarise(
     found: ClusterStatistics,
     projection: ProjectionStability,
     *,
-    subsample: int,
+    subsample: Subsample,
     components: dict[float, int],
     residualized: Residualized | None = None,
 ) -> Summary:
@@ -33,7 +34,7 @@ def summarise(
         labels: (B,) clusters from 0; negative for noise.
         found: statistics of those clusters.
         projection: what other embeddings would have found.
-        subsample: every so many-th record of each life was kept.
+        subsample: which records of each life were kept.
         components: principal components that explain shares of the activations' variance.
         residualized: the repeated analysis, where it was asked for.
     """
@@ -42,7 +43,8 @@ def summarise(
     tested = sum(not effect.untested for effect in told)
     summary = Summary(
         **_about(data, labels),
-        subsample=subsample,
+        subsample=subsample.every,
+        skip_first=subsample.skip_first,
         components_explaining={f"{share:.0%}": number for share, number in components.items()},
         verdict=(),
         method=_method(found),

@@ -223,6 +223,8 @@ class Summary:
     """A whole analysis; shares are of the records kept.
 
     Attributes:
+        subsample: one record in this many of each life was kept.
+        skip_first: records at the start of each life that were left out.
         verdict: sentences that say how many clusters, how stable, what each is about, which claims survive, which
             confounds are flagged.
         tested: pairs of cluster and feature that could be tested.
@@ -239,6 +241,7 @@ class Summary:
     layer: str
     records_in_dump: int
     subsample: int
+    skip_first: int
     records: int
     lives: int
     agents: int

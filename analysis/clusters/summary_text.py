@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+from activation_store.subsample import Subsample
 from analysis.clusters.summary import (
     SAME_CLUSTER,
     UNDEFINED,
@@ -65,7 +66,7 @@ def _overview(summary: Summary) -> list[str]:
     validity = summary.validity
     return [
         f"Policy {summary.policy} (agent {summary.agent}), layer {summary.layer}",
-        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_thinned(summary.subsample)}), "
+        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_kept(summary)}), "
         f"{summary.episodes:,} episodes, {summary.lives:,} lives, {summary.agents:,} agent ids",
         f"Principal components that explain the activations' variance: {components}",
         f"Clusters: {len(summary.clusters):,}, covering {share_text(summary.coverage)} of the records kept "
@@ -80,8 +81,8 @@ def _overview(summary: Summary) -> list[str]:
     ]
 
 
-def _thinned(subsample: int) -> str:
-    return "all of each life" if subsample == 1 else f"one in {subsample} of each life"
+def _kept(summary: Summary) -> str:
+    return Subsample(summary.subsample, summary.skip_first).in_words()
 
 
 def _agreements(summary: Summary) -> str:
@@ -113,7 +114,7 @@ def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
     told = [_confound(confound) for confound in confounds if not confound.reason]
     reason = [f"{confound.name} ({confound.reason})" for confound in confounds if confound.reason]
     lines = [f"{of} share with {', '.join(told)}"] if told else []
-    return [*lines, f"  not told: {', '.join(reason)}"] if reason else lines
+    return [*lines, f"  n/a: {', '.join(reason)}"] if reason else lines
 
 
 def _confound(confound: Confound) -> str:

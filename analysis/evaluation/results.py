@@ -72,7 +72,9 @@ def find_result_files(paths: Sequence[Path]) -> list[Path]:
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from None
         if not inside:
-            raise UserError(f"{path} holds no result files eval_<mode>_<seed>.json: make some with evaluate.py")
+            there = [each for each in sorted(path.glob("*/")) if any(each.glob(_PATTERN))]
+            hint = f", or take those in {there[0]}" if there else ""
+            raise UserError(f"{path} holds no result files eval_<mode>_<seed>.json: make some with evaluate.py{hint}")
         for file in inside:
             found.setdefault(file.resolve(), file)
     for file in found.values():

@@ -9,6 +9,7 @@ const HERE = 3;
 const PATH_POINTS = 4; // before the open tick, and as many after it
 const OUTLIERS = 0.01; // share of values at either end that the colours do not spread over
 const UNSELECTED = 0.08;
+const PLOT_GROUND = "#eceef1"; // both ends of the colour scale stand out from it
 
 class Embedding {
   constructor(state) {
@@ -29,6 +30,7 @@ class Embedding {
     }));
     this.div.on("plotly_selected", (event) => this.selected(event));
     this.div.on("plotly_deselect", () => this.state.set("selection", null));
+    new ResizeObserver(() => Plotly.Plots.resize(this.div)).observe(this.div); // a life that opens takes room
     this.state.on(["colourBy", "names"], () => this.recolour());
     this.state.on(["tick"], () => this.showLife());
     this.state.on(["selection"], () => this.showSelection());
@@ -66,7 +68,7 @@ class Embedding {
     const axis = { zeroline: false, showgrid: false, ticks: "", showticklabels: false, linecolor: "#8a929b", mirror: true, showline: true };
     return {
       margin: { l: 34, r: 12, t: 12, b: 30 }, hovermode: "closest", dragmode: "pan", uirevision: "kept",
-      paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", font: { family: "system-ui, sans-serif", size: 12 },
+      paper_bgcolor: "#ffffff", plot_bgcolor: PLOT_GROUND, font: { family: "system-ui, sans-serif", size: 12 },
       xaxis: { ...axis, title: { text: `${this.data.facts.axes} 1`, standoff: 6 } },
       yaxis: { ...axis, title: { text: `${this.data.facts.axes} 2`, standoff: 4 } },
       hoverlabel: { bgcolor: "#1e2329", font: { color: "#ffffff" } },
@@ -111,7 +113,7 @@ class Embedding {
     const { name, unit } = this.quantity();
     const [low, high] = span(values);
     return {
-      color: values, colorscale: "Viridis", reversescale: true, cmin: low, cmax: high, showscale: true, symbol: "circle",
+      color: values, colorscale: "Viridis", reversescale: false, cmin: low, cmax: high, showscale: true, symbol: "circle",
       colorbar: { title: { text: escaped(unit ? `${name} (${unit})` : name), side: "right" }, thickness: 14, len: 0.7, outlinewidth: 0 },
     };
   }

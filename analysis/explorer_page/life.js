@@ -3,7 +3,7 @@
 /* The life that is open: what was seen around a tick, and how the agent fared at every tick, drawn by plotly. */
 
 const GAP = 0.02; // between panels, of the height
-const LANE_HEIGHTS = { line: 84, lane: 15, strip: 30, margins: 60 };
+const LANE_HEIGHTS = { line: 78, lane: 15, strip: 30, margins: 48 };
 const LINE_COLOURS = { self_health: "#c8453f", self_food: "#b97800", self_water: "#2b7fb8" };
 const OTHER_COLOURS = ["#3f4a55", "#832db6", "#a3600f", "#c2264b"];
 const EVENT_LOOKS = {
@@ -12,7 +12,8 @@ const EVENT_LOOKS = {
 };
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const DASH_MARKS = ["━", "╌", "┈", "┉"];
-const CARD_WIDTH = 168;
+const CARD_WIDTHS = { least: 126, most: 230, gap: 8, edges: 14 }; // CSS pixels
+const CARDS_TO_EACH_SIDE = 4;
 
 function lineColour(key, number) {
   return LINE_COLOURS[key] ?? OTHER_COLOURS[number];
@@ -41,6 +42,7 @@ class LifePanel {
     document.getElementById("previous-point").addEventListener("click", () => this.goToPoint(-1));
     document.getElementById("next-point").addEventListener("click", () => this.goToPoint(1));
     new ResizeObserver(() => { if (state.tick !== null) this.drawViews(); }).observe(this.strip);
+    new ResizeObserver(() => { if (this.shown !== null) Plotly.Plots.resize(this.plot); }).observe(this.plot.parentElement);
   }
 
   go(tick) {
@@ -80,21 +82,30 @@ class LifePanel {
 
   /** The tick, and as many before and after it as there is room for. */
   drawViews() {
-    const room = Math.max(1, Math.floor((this.strip.clientWidth + 10) / (CARD_WIDTH + 10)));
-    const reach = Math.min(4, Math.floor((room - 1) / 2));
-    const ticks = Array.from({ length: 2 * reach + 1 }, (_, i) => this.state.tick - reach + i);
-    this.strip.replaceChildren(...ticks.map((tick) => {
-      if (tick < this.life.start || tick >= this.life.end) {
-        return element("figure", { class: "card none" }, tick < this.life.start ? "before the life" : "after the life");
-      }
-      const card = viewCard(this.state, tick, reach ? CARD_WIDTH - 14 : Math.min(260, this.strip.clientWidth - 20));
-      card.classList.toggle("now", tick === this.state.tick);
-      card.addEventListener("click", () => this.go(tick));
+    const { least, most, gap, edges } = CARD_WIDTHS;
+    const room = this.strip.clientWidth;
+    if (!room) return; // hidden: drawn once it is shown, which changes its size
+    const reach = Math.max(0, Math.min(CARDS_TO_EACH_SIDE, Math.floor(((room + gap) / (least + gap) - 1) / 2)));
+    const count = 2 * reach + 1;
+    const width = Math.floor(Math.min(most, (room - gap * (count - 1)) / count));
+    this.strip.replaceChildren(...Array.from({ length: count }, (_, i) => {
+      const card = this.cardOf(this.state.tick - reach + i, width - edges);
+      card.style.width = `${width}px`;
       return card;
     }));
   }
 
-  // ---- the time line: cluster strip, lanes of acts, lines, on a shared axis
+  cardOf(tick, width) {
+    if (tick < this.life.start || tick >= this.life.end) {
+      return element("figure", { class: "card none" }, tick < this.life.start ? "before the life" : "after the life");
+    }
+    const card = viewCard(this.state, tick, width);
+    card.classList.toggle("now", tick === this.state.tick);
+    card.addEventListener("click", () => this.go(tick));
+    return card;
+  }
+
+  // ---- the time line: cluster strip, lines, lanes of events and acts, on a shared axis
 
   drawTimeline() {
     const { panels } = this.data.facts;
@@ -103,7 +114,7 @@ class LifePanel {
     const kinds = this.data.facts.eventKinds.filter((kind) => events.some((event) => event.kind === kind));
     const lanes = [kinds, acts.map(([, name]) => name)];
     const heights = [
-      ...panels.map(() => LANE_HEIGHTS.line), ...lanes.map((names) => LANE_HEIGHTS.lane * names.length + 14), LANE_HEIGHTS.strip,
+      LANE_HEIGHTS.strip, ...panels.map(() => LANE_HEIGHTS.line), ...lanes.map((names) => LANE_HEIGHTS.lane * names.length + 14),
     ].reverse();
     const whole = heights.reduce((sum, height) => sum + height, 0);
     let bottom = 0;
@@ -120,12 +131,18 @@ class LifePanel {
       responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
     });
     this.plot.removeAllListeners("plotly_click");
-    this.plot.on("plotly_click", ({ points }) => this.go(this.tickAt(points[0].x)));
+    this.plot.on("plotly_click", ({ event }) => this.go(this.tickAt(this.timeAt(event))));
   }
 
   column(key) { return this.data.tables[key].subarray(this.life.start, this.life.end); }
 
   clock() { return this.data.tables.tick.subarray(this.life.start, this.life.end); }
+
+  /** The time that a click is at: that of the point it belongs to would be the middle of a bar. */
+  timeAt({ clientX }) {
+    const { xaxis } = this.plot._fullLayout;
+    return xaxis.p2l(clientX - this.plot.getBoundingClientRect().left - xaxis._offset);
+  }
 
   /** The place, among all ticks, of the life's tick that is nearest to a time. */
   tickAt(time) {
@@ -137,20 +154,22 @@ class LifePanel {
 
   layout(domains, [kinds, acts], panels, whole) {
     const axes = {};
-    const axis = (i, more) => {
-      axes[i === 0 ? "yaxis" : `yaxis${i + 1}`] = { domain: domains[i], fixedrange: true, zeroline: false, gridcolor: "#e7eaee", ...more };
+    const axis = (i, domain, more) => {
+      axes[i === 0 ? "yaxis" : `yaxis${i + 1}`] = { domain, fixedrange: true, zeroline: false, gridcolor: "#e7eaee", ...more };
     };
-    axis(0, { range: [0, 1], showticklabels: false, showgrid: false, title: this.title("cluster") });
+    const [acting, happening, ...rest] = domains; // from the bottom
+    const [strip] = rest.splice(-1);
+    axis(0, strip, { range: [0, 1], showticklabels: false, showgrid: false, title: this.title("cluster") });
     [acts, kinds].forEach((names, i) => {
-      axis(i + 1, { range: [-0.6, Math.max(1, names.length) - 0.4], tickvals: names.map((_, lane) => lane), ticktext: names });
+      axis(i + 1, [acting, happening][i], { range: [-0.6, Math.max(1, names.length) - 0.4], tickvals: names.map((_, lane) => lane), ticktext: names });
     });
-    panels.toReversed().forEach((panel, i) => axis(i + 3, { title: this.title(panel.title), rangemode: "tozero", nticks: 4 }));
+    panels.toReversed().forEach((panel, i) => axis(i + 3, rest[i], { title: this.title(panel.title), rangemode: "tozero", nticks: 4 }));
     const clock = this.clock();
     return {
-      ...axes, height: whole + LANE_HEIGHTS.margins, margin: { l: 76, r: 12, t: 8, b: 40 }, barmode: "overlay", bargap: 0,
-      xaxis: { title: { text: "tick" }, range: [clock[0] - 1, clock[clock.length - 1] + 1], zeroline: false, gridcolor: "#e7eaee", anchor: "y" },
+      ...axes, height: whole + LANE_HEIGHTS.margins, margin: { l: 76, r: 12, t: 38, b: 10 }, barmode: "overlay", bargap: 0,
+      xaxis: { title: { text: "tick", standoff: 2 }, side: "top", range: [clock[0] - 1, clock[clock.length - 1] + 1], zeroline: false, gridcolor: "#e7eaee", anchor: "y" },
       hovermode: "x", font: { family: "system-ui, sans-serif", size: 11 }, showlegend: false, shapes: this.cursor(),
-      annotations: panels.toReversed().map((panel, i) => this.legendOf(panel, domains[i + 3][1])),
+      annotations: panels.toReversed().map((panel, i) => this.legendOf(panel, rest[i][1])),
       paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", hoverlabel: { namelength: -1 },
     };
   }

@@ -2,6 +2,9 @@
 
 /* Puts the parts together, and shows the state to consoles and tests. */
 
+const LARGEST_VIEW = 300; // CSS pixels
+const SHARE_OF_WINDOW = 0.32; // so that vitals stay in sight below the view
+
 /** The point under the pointer: its view, and what the analysis knows of it. */
 class PointerPanel {
   constructor(state) {
@@ -17,7 +20,7 @@ class PointerPanel {
     const [agent, episode] = [data.tables.agent[tick], data.tables.episode[tick]];
     const { row, col } = data.place(tick);
     this.body.replaceChildren(
-      viewCard(this.state, tick, Math.min(300, this.body.clientWidth - 4)),
+      viewCard(this.state, tick, Math.min(LARGEST_VIEW, this.body.clientWidth - 4, SHARE_OF_WINDOW * window.innerHeight)),
       element("p", { class: "dim" }, `agent ${agent}, episode ${episode}; row ${row}, column ${col}; record ${data.tables["point.row"][hovered]} of the run`),
       element("details", { class: "features", ...(this.open ? { open: "" } : {}), ontoggle: (event) => { this.open = event.target.open; } },
         element("summary", {}, "features"),

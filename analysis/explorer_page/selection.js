@@ -75,5 +75,5 @@ function signed(value) {
 
 function probability(value) {
   if (Number.isNaN(value)) return "n/a";
-  return value < 0.001 ? value.toExponential(0).replace("-", "−") : value.toFixed(3);
+  return value < 0.001 ? "<0.001" : value.toFixed(3);
 }

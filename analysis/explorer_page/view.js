@@ -6,8 +6,11 @@ const VITALS = ["health", "food", "water"];
 const SELF_LOOK = { colour: "#ffd166", solid: true };
 const PLAYER_LOOK = { colour: "#e4615c", solid: true };
 
-/** Draw a tick's view on a canvas of the given width in CSS pixels. */
-function drawView(canvas, data, tick, width) {
+const SMALLEST_VIEW = 60; // CSS pixels
+
+/** Draw a tick's view on a canvas of the given width in CSS pixels, or of the smallest width that can be read. */
+function drawView(canvas, data, tick, room) {
+  const width = Math.max(SMALLEST_VIEW, room);
   const ratio = window.devicePixelRatio || 1;
   canvas.width = canvas.height = Math.round(width * ratio);
   canvas.style.width = canvas.style.height = `${width}px`;

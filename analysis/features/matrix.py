@@ -11,6 +11,7 @@ from activation_store.reader import Progress, read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, DumpMetadata
 from activation_store.selection import select
+from activation_store.subsample import Subsample
 from analysis.features.feature import Feature
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.registry import FEATURES
@@ -67,9 +68,9 @@ def read_history(folder: Path, progress: Progress | None = None) -> Records:
     return Records(**arrays, activations={}, entity=entity, inventory=no_items, columns=columns)
 
 
-def needs_history(features: Sequence[Feature], subsample: int) -> bool:
-    """Tell whether features of records that were kept at this stride need every tick read beside them."""
-    return subsample > 1 and any(feature.over_time for feature in features)
+def needs_history(features: Sequence[Feature], subsample: Subsample) -> bool:
+    """Tell whether features of the records kept need every tick read beside them."""
+    return not subsample.keeps_all and any(feature.over_time for feature in features)
 
 
 _KEPT = (*IDENTITY, "reward", "value", "action", "log_probability", "tile")

@@ -1,27 +1,32 @@
-"""Features against each other, every pair of them."""
+"""Features against each other, every pair of them once."""
 
 from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
 
 from analysis.features import Feature
 from analysis.figures.legend import add_cluster_legend, legend_width
 from analysis.figures.points import Panel, draw_clusters
-from analysis.figures.style import few_ticks, new_figure, style, title
+from analysis.figures.style import few_ticks, new_figure, style, title, wrapped
 
 FEATURES_AT_MOST = 14
-_COLUMNS = 7
-_SIDE = 2.1
+_SIDE = 1.4
+_NARROWEST = 4.0
+_LETTERS_IN_A_LABEL = 14
+_LEGEND_ROWS_AN_INCH = 4
 
 
 def feature_scatter(
     rolled: np.ndarray, features: Sequence[Feature], labels: np.ndarray | None, window: int, heading: str
 ) -> Figure:
-    """Draw a panel for each pair of features, of rolling means within lives, coloured by cluster.
+    """Draw a triangle of panels, one for each pair of features, of rolling means within lives, coloured by cluster.
 
-    Only the first fourteen features take part, 91 pairs; the title says so where there are more.
+    All panels of a column share the feature across, all panels of a row the feature upwards. Only the first fourteen
+    features take part, 91 pairs; the title says so where there are more.
 
     Args:
         rolled: rolling means, (B, features), two features or more.
@@ -31,30 +36,45 @@ def feature_scatter(
         heading: what the figure shows, for its title.
     """
     shown = features[:FEATURES_AT_MOST]
-    pairs = list(combinations(range(len(shown)), 2))
-    columns = min(_COLUMNS, len(pairs))
-    rows = -(-len(pairs) // columns)
+    side = len(shown) - 1
+    pairs = side * len(shown) // 2
     cut = f"; the first {len(shown)} of {len(features)} features" if len(shown) < len(features) else ""
     coloured = ", coloured by cluster" if labels is not None else ""
-    legend_rows = int(4 * (_SIDE * rows + 0.9))
+    inches = max(_SIDE * side, _NARROWEST)
+    legend_rows = int(_LEGEND_ROWS_AN_INCH * inches)
     with style():
         legend = legend_width(labels, legend_rows) if labels is not None else 0
-        figure = new_figure(max(_SIDE * columns, 5.0) + legend, _SIDE * rows + 0.9)
-        panels = figure.subplots(rows, columns, squeeze=False).ravel()
-        for (x, y), axes in zip(pairs, panels, strict=False):
+        figure = new_figure(inches + 0.9 + legend, inches + 1.4)
+        panels = _triangle(figure, shown)
+        for (x, y), axes in panels.items():
             draw_clusters(Panel(axes, _SIDE, _SIDE), rolled[:, [x, y]], labels)
-            axes.set(xlabel=_name(shown[x]), ylabel=_name(shown[y]))
-            axes.xaxis.set_major_locator(few_ticks())
-            axes.yaxis.set_major_locator(few_ticks())
-        for axes in panels[len(pairs) :]:
-            axes.set_axis_off()
-        text = f"{len(pairs)} pairs of features, each a mean over {window} kept records of a life{coloured}{cut}"
-        figure.suptitle(title(heading, text, 22 * columns + 20))
+        counted = f"{pairs} pair{'' if pairs == 1 else 's'} of features"
+        text = f"{counted}, each a mean over {window} kept records of a life{coloured}{cut}"
+        figure.suptitle(title(heading, text, int(9 * inches)))
         if labels is not None:
-            crowded = Panel(panels[0], _SIDE, _SIDE).crowded(len(rolled))
+            crowded = Panel(panels[0, 1], _SIDE, _SIDE).crowded(len(rolled))
             add_cluster_legend(figure, labels, crowded=crowded, rows=legend_rows)
     return figure
 
 
+def _triangle(figure: Figure, features: Sequence[Feature]) -> dict[tuple[int, int], Axes]:
+    """Return axes for each pair, by number of the feature across and of the feature upwards; the outer ones named."""
+    side = len(features) - 1
+    size = 9 + 0.2 * side  # large triangles are looked at from farther away
+    grid = GridSpec(side, side, figure)
+    panels: dict[tuple[int, int], Axes] = {}
+    for x, y in sorted(combinations(range(len(features)), 2), key=lambda pair: pair[1]):
+        axes = figure.add_subplot(grid[y - 1, x], sharex=panels.get((x, x + 1)), sharey=panels.get((0, y)))
+        axes.xaxis.set_major_locator(few_ticks())
+        axes.yaxis.set_major_locator(few_ticks())
+        axes.tick_params(labelsize=8, labelbottom=y == side, labelleft=x == 0)
+        if y == side:
+            axes.set_xlabel(_name(features[x]), fontsize=size)
+        if x == 0:
+            axes.set_ylabel(_name(features[y]), fontsize=size)
+        panels[x, y] = axes
+    return panels
+
+
 def _name(feature: Feature) -> str:
-    return f"{feature.name}\n({feature.unit})"
+    return f"{wrapped(feature.name, _LETTERS_IN_A_LABEL)}\n({feature.unit})"

@@ -4,9 +4,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
+from matplotlib.ticker import PercentFormatter
 
 from analysis.figures.life_strips import label_colour
-from analysis.figures.style import new_figure, style, title, whole_ticks
+from analysis.figures.style import few_ticks, new_figure, style, title, whole_ticks
 from analysis.labels import label_name
 from analysis.life_phase.phases import Association, Shares
 
@@ -18,9 +19,9 @@ _REST_COLOUR = "#f2f2f2"
 def life_phase_figure(
     shares: Shares, association: Association, labels: np.ndarray, time: str, heading: str, text: str
 ) -> Figure:
-    """Draw shares stacked upon each other, and below them each state's own with its 95% band.
+    """Draw shares stacked upon each other, and below them each state's own with its 95% interval as a band.
 
-    Beyond `MOST_STATES` the rarer states are one white area, and have no panel of their own.
+    Beyond `MOST_STATES` the rarer states are one pale area, and have no panel of their own.
 
     Args:
         shares: of K states.
@@ -41,7 +42,8 @@ def life_phase_figure(
         _lives(figure.add_subplot(grid[1, :], sharex=stack), shares, time)
         for place, state in enumerate(order.tolist()):
             panel = figure.add_subplot(grid[2 + place // _COLUMNS, place % _COLUMNS])
-            _panel(panel, shares, state, f"{label_name(int(labels[state]))}, {_told(association, state)}", time)
+            _panel(panel, shares, state, int(labels[state]), _told(association, state))
+            panel.set_xlabel(time)
         figure.suptitle(title(heading, text, 115))
     return figure
 
@@ -61,7 +63,8 @@ def _stack(axes: Axes, shares: Shares, order: np.ndarray, labels: np.ndarray) ->
         _area(
             axes, shares, base, np.where(np.isnan(base), np.nan, 1.0), _REST_COLOUR, f"{len(labels) - len(order)} rarer"
         )
-    axes.set(ylabel="share of the bin,\nmean over lives", ylim=(0, 1), xlim=(shares.edges[0], shares.edges[-1]))
+    axes.set(ylabel="share of ticks,\nmean over lives", ylim=(0, 1), xlim=(shares.edges[0], shares.edges[-1]))
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.tick_params(labelbottom=False)
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), reverse=True, borderaxespad=0.0)
 
@@ -77,10 +80,12 @@ def _lives(axes: Axes, shares: Shares, time: str) -> None:
     axes.yaxis.set_major_locator(whole_ticks())
 
 
-def _panel(axes: Axes, shares: Shares, state: int, name: str, time: str) -> None:
+def _panel(axes: Axes, shares: Shares, state: int, label: int, told: str) -> None:
     mean, low, high = (each[:, state] for each in (shares.mean, shares.low, shares.high))
-    axes.stairs(high, shares.edges, baseline=low, fill=True, color="#cccccc", linewidth=0)
+    axes.stairs(high, shares.edges, baseline=low, fill=True, color=label_colour(label), alpha=0.45, linewidth=0)
     axes.stairs(mean, shares.edges, baseline=None, color="#222222", linewidth=1.3)
     most = np.nanmax(np.concatenate([mean, high]), initial=0.0)
-    axes.set(ylim=(0, max(1e-3, min(1.0, most * 1.1))), xlim=(shares.edges[0], shares.edges[-1]), xlabel=time)
-    axes.set_title(name, fontsize=8.5)
+    axes.set(ylim=(0, max(1e-3, min(1.0, most * 1.1))), xlim=(shares.edges[0], shares.edges[-1]))
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    axes.yaxis.set_major_locator(few_ticks())
+    axes.set_title(f"{label_name(label)}, {told}", fontsize=8.5)

@@ -43,14 +43,14 @@ def counts_beside(axes: Axes, texts: list[str]) -> None:
 
 
 def cluster_strip(axes: Axes, tick: np.ndarray, strip: ClusterStrip) -> None:
-    """Draw the labels that the run gave in one row, and all of them below it, those propagated paler."""
+    """Draw the labels that the run gave in one row, and all of them below it, propagated labels paler."""
     colours = np.array([to_rgb(label_colour(int(label))) for label in strip.label])  # (B, 3)
     paler = 1 - _PALE * (1 - colours)
     own = np.where(strip.exact[:, None], colours, 1.0)
     both = np.where(strip.exact[:, None], colours, paler)
     image = np.stack([np.stack([_dense(tick, rows[:, c], 1.0) for c in range(3)], axis=1) for rows in (own, both)])
     _show(axes, image, tick[0], 1)
-    _name_rows(axes, ["by the run", "all; propagated paler"])
+    _name_rows(axes, ["labels of the run", "with propagated ones (paler)"])
     axes.axhline(1, color="#dddddd", linewidth=0.6)
     counts_beside(axes, [f"{strip.exact.mean():.0%}", "100%"])
 

@@ -18,10 +18,10 @@ _WIDTH, _HEIGHT = 2.6, 2.4
 def metric_scatter(
     projection: Projection, rolled: np.ndarray, window: int, heading: str, features: Sequence[Feature] = FEATURES
 ) -> Figure:
-    """Draw one panel a feature: colour and opacity follow the feature's rolling mean within a life.
+    """Draw one panel for each feature, coloured by the feature's rolling mean within a life.
 
-    The colours span the values from the 1st to the 99th percentile; the highest values are drawn last. Where points
-    would hide each other, small cells show their means.
+    The colours span the values from the 1st to the 99th percentile, as each colour bar says; the highest values are
+    drawn last. Where points would hide each other, small cells show their means.
 
     Args:
         projection: B records in the plane.
@@ -36,23 +36,27 @@ def metric_scatter(
         figure = new_figure(3.4 * across, 2.9 * rows + 0.7)
         panels = figure.subplots(rows, across, sharex=True, sharey=True, squeeze=False).ravel()
         for i, (feature, axes) in enumerate(zip(features, panels, strict=False)):
-            axes.set(title=f"{feature.name} ({feature.unit})", xticks=[], yticks=[])
-            _draw(Panel(axes, _WIDTH, _HEIGHT), projection.points, rolled[:, i])
+            axes.set(title=feature.name, xticks=[], yticks=[])
+            _draw(Panel(axes, _WIDTH, _HEIGHT), projection.points, rolled[:, i], feature.unit)
         for axes in panels[len(features) :]:
             axes.set_axis_off()
         figure.supxlabel(projection.axes[0], fontsize=9)
         figure.supylabel(projection.axes[1], fontsize=9)
         crowded = Panel(panels[0], _WIDTH, _HEIGHT).crowded(len(rolled))
-        cells = ", then over the records in a cell" if crowded else ""
-        text = f"features as means over {window} kept records of a life{cells}; darker and more opaque is higher"
+        cells = ", then over the records in each cell" if crowded else ""
+        text = f"each feature's mean over {window} kept records of a life{cells}; yellow is high, dark blue is low"
         figure.suptitle(title(heading, text, 130))
     return figure
 
 
-def _draw(panel: Panel, points: np.ndarray, values: np.ndarray) -> None:
-    colours = draw_values(panel, points, values)
+def _draw(panel: Panel, points: np.ndarray, values: np.ndarray, unit: str) -> None:
+    scale = draw_values(panel, points, values)
     if values.max() > values.min():
-        panel.axes.figure.colorbar(colours, ax=panel.axes, ticks=few_ticks(), fraction=0.05, pad=0.02)
+        bar = panel.axes.figure.colorbar(
+            scale.colours, ax=panel.axes, ticks=few_ticks(), extend=scale.extend, fraction=0.05, pad=0.02
+        )
+        bar.set_label(f"{unit}, {scale.limits}", fontsize=7.5)
+        bar.ax.tick_params(labelsize=8)
     else:
         text = f"always {values[0]:g}"
         panel.axes.text(0.5, 0.5, text, ha="center", va="center", transform=panel.axes.transAxes, fontsize=11)

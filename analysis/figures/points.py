@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, to_rgb, to_rgba_array
 
-from analysis.figures.style import NOISE_COLOUR, VALUE_MAP, cluster_colour, cluster_marker
+from analysis.figures.style import NOISE_COLOUR, PANEL_COLOUR, VALUE_MAP, cluster_colour, cluster_marker
 
 _ROOM = 2000
 """Points in a square inch above which markers hide each other."""
@@ -15,8 +15,7 @@ _CELLS_AN_INCH = 50
 _UNLABELLED = "#33475b"
 _OPAQUE = 0.8
 _FAINTEST_CELL = 0.35
-_FAINTEST_VALUE, _STRONGEST_VALUE = 0.15, 0.9
-_OUTLIERS_PERCENT = 1.0
+_LOWEST_PERCENT, _HIGHEST_PERCENT = 1.0, 99.0
 _MARGIN = 0.03
 _FEW_VALUES, _FEWEST_CELLS = 20, 16
 
@@ -65,46 +64,59 @@ def draw_clusters(panel: Panel, points: np.ndarray, labels: np.ndarray | None) -
         panel.axes.scatter(place[:, 0], place[:, 1], s=area, color=colour, marker=marker, alpha=_OPAQUE, linewidths=0)
 
 
-def draw_values(panel: Panel, points: np.ndarray, values: np.ndarray) -> ScalarMappable:
-    """Draw points coloured by value, the highest on top and most opaque; in a crowded panel, cells by their means.
+@dataclass(frozen=True)
+class ValueScale:
+    """How values were coloured, for a colour bar.
 
-    The colours span what is drawn from its 1st to its 99th percentile.
+    Attributes:
+        colours: what a colour bar is made from.
+        extend: at which ends values lie beyond the limits: `neither`, `min`, `max` or `both`.
+        limits: what the limits are, in words.
+    """
+
+    colours: ScalarMappable
+    extend: str
+    limits: str
+
+
+def draw_values(panel: Panel, points: np.ndarray, values: np.ndarray) -> ValueScale:
+    """Draw points coloured by value, the highest on top; in a crowded panel, cells by their means.
+
+    The colours span what is drawn from its 1st to its 99th percentile. The panel is grey, so that every colour shows.
 
     Args:
         panel: to draw in.
         points: (B, 2).
         values: (B,).
-
-    Returns:
-        What a colour bar is made from.
     """
+    panel.axes.set_facecolor(PANEL_COLOUR)
     if panel.crowded(len(points)):
         cells = _Cells.of(panel, points)
         count = cells.sum(np.ones(len(points)))
         mean = cells.sum(values) / np.maximum(count, 1)
-        colours = ScalarMappable(_without_outliers(mean[count > 0]), VALUE_MAP)
-        image = np.array(colours.to_rgba(mean))  # (rows, columns, 4)
-        image[..., 3] = np.where(count > 0, _strength(colours.norm(mean), _FAINTEST_CELL), 0)
+        scale = _scale_of(mean[count > 0])
+        image = np.array(scale.colours.to_rgba(mean))  # (rows, columns, 4)
+        image[..., 3] = count > 0
         cells.draw(panel.axes, image)
-        return colours
+        return scale
     order = np.argsort(values, kind="stable")
-    colours = ScalarMappable(_without_outliers(values), VALUE_MAP)
-    shades = to_rgba_array(colours.to_rgba(values[order]))
-    shades[:, 3] = _strength(colours.norm(values[order]), _FAINTEST_VALUE)
+    scale = _scale_of(values)
+    shades = to_rgba_array(scale.colours.to_rgba(values[order]))
     panel.axes.scatter(points[order, 0], points[order, 1], s=panel.area(len(points)), color=shades, linewidths=0)
-    return colours
+    return scale
 
 
-def _without_outliers(values: np.ndarray) -> Normalize:
-    low, high = np.percentile(values, [_OUTLIERS_PERCENT, 100 - _OUTLIERS_PERCENT])
+def _scale_of(values: np.ndarray) -> ValueScale:
+    """Let colours span the values without outliers; all values where that leaves nothing."""
+    low, high = np.percentile(values, [_LOWEST_PERCENT, _HIGHEST_PERCENT])
+    limits = f"{_LOWEST_PERCENT:g}st to {_HIGHEST_PERCENT:g}th percentile"
     if low == high:
         # A rare event can leave both percentiles equal; the extremes still tell it from a feature that never changes.
         low, high = values.min(), values.max()
-    return Normalize(low, high, clip=True)
-
-
-def _strength(magnitude: np.ndarray, faintest: float) -> np.ndarray:
-    return faintest + (_STRONGEST_VALUE - faintest) * np.asarray(magnitude)
+        limits = "lowest to highest"
+    below, above = bool((values < low).any()), bool((values > high).any())
+    extend = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
+    return ValueScale(ScalarMappable(Normalize(low, high, clip=True), VALUE_MAP), extend[below, above], limits)
 
 
 def _opacity(count: np.ndarray) -> np.ndarray:

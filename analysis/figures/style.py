@@ -1,5 +1,6 @@
 """One look for every figure: colours that colour-blind readers tell apart, and text that is never cut off."""
 
+import re
 import textwrap
 from contextlib import AbstractContextManager
 
@@ -10,7 +11,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 NOISE_COLOUR = "#c4c4c4"
-VALUE_MAP = "viridis_r"
+VALUE_MAP = "viridis"
+PANEL_COLOUR = "#e8eaed"
+"""Behind points that are coloured by value: both ends of `VALUE_MAP` stand out from it."""
 EFFECT_MAP = "RdBu_r"
 
 # Petroff 2021, "Accessible color sequences for data visualization", arXiv:2107.02270, without the two greys, which
@@ -58,8 +61,27 @@ def category_colour(category: int) -> str:
 
 
 def title(heading: str, text: str, width: int) -> str:
-    """Return a heading and, on a new line, what the figure tells, wrapped to `width`; dollar signs stay as they are."""
-    return "\n".join(textwrap.fill(part.replace("$", r"\$"), width) for part in (heading, text))
+    """Return a heading and, on a new line, what the figure shows, wrapped to `width`; dollar signs stay as they are."""
+    return "\n".join(wrapped(part, width) for part in (heading, text))
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return a text in lines of at most `width` letters; longer words, such as names of runs, break after underscores.
+
+    Dollar signs stay as they are: matplotlib would take what is between two of them for a formula.
+    """
+    words = (part for word in text.split() for part in _parts(word, width))
+    return textwrap.fill(" ".join(words), width).replace("$", r"\$")
+
+
+def _parts(word: str, width: int) -> list[str]:
+    """Split a word that is longer than a line into parts that fill lines."""
+    parts = [""]
+    for piece in re.findall(r"[^_-]*[_-]*", word) if len(word) > width else [word]:
+        if parts[-1] and len(parts[-1] + piece) > width:
+            parts.append("")
+        parts[-1] += piece
+    return parts
 
 
 def few_ticks() -> MaxNLocator:

@@ -1,6 +1,7 @@
 """What follows what, and how long states last, against chance."""
 
 import numpy as np
+from matplotlib.artist import setp
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
@@ -18,6 +19,11 @@ _UNSURE = 0.25
 _STRONGEST = 3.0
 """Doublings of chance, or halvings, at which colours end."""
 
+_UNDEFINED = "#dedede"
+_INK = "#333333"
+_FEWEST_TICKS = 20
+"""Ticks of the longest visit below which the axis marks more than powers of ten."""
+
 
 def transitions_figure(
     transitions: Transitions, dwelling: Dwelling, labels: np.ndarray, heading: str, text: str
@@ -31,7 +37,7 @@ def transitions_figure(
         dwelling: of the same.
         labels: of the states, (K,).
         heading: whose clusters these are.
-        text: what is told.
+        text: what one step is, for the title.
     """
     shown = np.sort(np.argsort(-dwelling.ticks, kind="stable")[:MOST_STATES])
     names = [label_name(int(labels[state])) for state in shown]
@@ -60,12 +66,20 @@ def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list
                 column, row, f"{value:.0%}", ha="center", va="center", fontsize=7,
                 color="white" if dark else "black", fontweight="bold" if sure[row, column] else "normal",
             )  # fmt: skip
-    axes.set_xticks(range(len(shown)), names, rotation=60, ha="right", rotation_mode="anchor")
+    axes.set_facecolor(_UNDEFINED)
+    axes.set_xticks(range(len(shown)), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(shown)), names)
-    axes.set(xlabel="to", ylabel="from", title="when left, where to (bold: q < 0.05)")
-    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, label="times chance")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.set(xlabel="next state", ylabel="state that is left")
+    axes.set_title("share of changes out of a state that lead to each other state\n(bold and full colour: q < 0.05)")
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both", label="share, relative to chance (log scale)")
     ticks = np.arange(-_STRONGEST, _STRONGEST + 1)
-    bar.set_ticks(ticks.tolist(), labels=[f"{2.0**tick:g}" for tick in ticks])
+    bar.set_ticks(ticks.tolist(), labels=[_times(tick) for tick in ticks.tolist()])
+
+
+def _times(doublings: float) -> str:
+    return f"{2.0**doublings:g}×" if doublings >= 0 else f"1/{2.0**-doublings:g}×"
 
 
 def _dwell(axes: Axes, dwelling: Dwelling, labels: np.ndarray, shown: np.ndarray, names: list[str]) -> None:
@@ -74,16 +88,26 @@ def _dwell(axes: Axes, dwelling: Dwelling, labels: np.ndarray, shown: np.ndarray
     mean, low, high, chance, median = (each[shown] for each in told)
     colours = [label_colour(int(labels[state])) for state in shown]
     axes.hlines(place, low, high, color=colours, linewidth=2.5)
-    axes.scatter(mean, place, c=colours, s=40, zorder=3, label="mean visit, 95% interval")
-    axes.scatter(chance, place, marker="|", c="black", s=90, zorder=3, label="chance: ticks in random order")
+    axes.scatter(mean, place, c=colours, s=40, zorder=3, label="mean, 95% interval")
+    axes.scatter(chance, place, marker="|", c="black", s=90, zorder=3, label="mean if ticks were in random order")
     axes.scatter(median, place, marker="d", c="white", edgecolors="black", s=22, zorder=4, label="median")
     most = np.nanmax(np.concatenate([[1.0], mean, high, chance, median]))
-    axes.set(xscale="log", xlim=(0.8, most * 1.3), xlabel="ticks", ylim=(len(shown) - 0.5, -0.5))
+    axes.set(
+        xscale="log",
+        xlim=(0.8, most * 1.3),
+        xlabel="length of a visit (ticks, log scale)",
+        ylim=(len(shown) - 0.5, -0.5),
+    )
     powers = 10 ** np.arange(int(np.log10(most)) + 1)
-    axes.set_xticks(powers, [f"{power:,}" for power in powers])
+    marked = np.array([1, 2, 5, 10, 20]) if most < _FEWEST_TICKS else powers
+    marked = marked[marked <= most * 1.3]
+    axes.set_xticks(marked, [f"{ticks:,}" for ticks in marked])
     axes.xaxis.set_minor_formatter(NullFormatter())
     ended = "" if np.isfinite(mean).any() else " (none has ended)"
-    axes.set_title(f"how long a visit lasts{ended}")
+    axes.set_title(f"how long visits to a state last{ended}")
     axes.set_yticks(place, names)
     axes.grid(axis="x", color="#eeeeee")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16))
+    legend = axes.figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=3)
+    first = legend.legend_handles[0]
+    if first is not None:
+        setp(first, color=_INK)  # of no one state

@@ -17,8 +17,8 @@ def as_text(results: LifePhases) -> str:
 
 def caption(results: LifePhases, told: InTime) -> str:
     """Return what shares over time are of, and whether they change, in one line."""
-    lives = f"{len(results.sequences):,} lives of {results.shortest} ticks or more, each weighing equally"
-    return f"{lives}; of the clusters' entropy time explains {_explained(told.association)}"
+    lives = f"{len(results.sequences):,} lives of {results.shortest} ticks or more, weighted equally"
+    return f"{lives}; share of the clusters' entropy that time explains: {_explained(told.association)}; bands: 95%"
 
 
 def _head(results: LifePhases) -> list[str]:

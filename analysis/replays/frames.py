@@ -75,7 +75,8 @@ class FrameDrawer:
             events: of the replay.
             colours: of the agents.
             size: of the square map, in pixels.
-            followed: column of the player in whose middle the view is; None shows the whole map.
+            followed: column of the player who is in the middle of the view, except near the world's edges; None shows
+                the whole map.
             radius: tiles that are seen to each side of a followed player.
         """
         self.replay = replay
@@ -99,7 +100,7 @@ class FrameDrawer:
         for entities in (self.replay.npcs, self.replay.players):
             self._draw_entities(image, entities, tick, (top, left, scale), sharing)
         if self.followed is not None:
-            self._draw_ring(draw, tiles)
+            self._draw_ring(draw, tick, (top, left, scale))
         # What reaches beyond the map's edge must not reach into the strip.
         draw.rectangle((0, self.size, self.size, self.size + STRIP), fill=_GROUND)
         self._draw_strip(draw, tick)
@@ -110,8 +111,13 @@ class FrameDrawer:
         if self.followed is None or self._seen_at is None:
             return self._whole
         seen = self._seen_at[tick]
+        tiles = 2 * self.radius + 1
+        top, left, side = self._whole
+        if tiles >= side:
+            return self._whole
         row, col = (int(table[seen, self.followed]) for table in (self.replay.players.row, self.replay.players.col))
-        return row - self.radius, col - self.radius, 2 * self.radius + 1
+        # Near an edge of the world the view stays inside it, and the agent leaves the middle.
+        return _within(row - self.radius, top, side - tiles), _within(col - self.radius, left, side - tiles), tiles
 
     def _ground(self, tick: int, top: int, left: int, tiles: int) -> np.ndarray:
         materials = self.replay.materials_at(tick)
@@ -162,9 +168,14 @@ class FrameDrawer:
                 draw.line((*places[attacker], *places[target]), fill="#ffffff", width=4)
                 draw.line((*places[attacker], *places[target]), fill=_ATTACK, width=2)
 
-    def _draw_ring(self, draw: ImageDraw.ImageDraw, tiles: int) -> None:
-        middle, radius = self.size / 2, max(_SMALLEST_RADIUS, 0.38 * self.size / tiles) + 4
-        box = (middle - radius, middle - radius, middle + radius, middle + radius)
+    def _draw_ring(self, draw: ImageDraw.ImageDraw, tick: int, view: tuple[int, int, float]) -> None:
+        assert self._seen_at is not None
+        top, left, scale = view
+        players, seen = self.replay.players, self._seen_at[tick]
+        x = (int(players.col[seen, self.followed]) - left + 0.5) * scale
+        y = (int(players.row[seen, self.followed]) - top + 0.5) * scale
+        radius = max(_SMALLEST_RADIUS, 0.38 * scale) + 4
+        box = (x - radius, y - radius, x + radius, y + radius)
         draw.ellipse(box, outline=EDGE, width=4)
         draw.ellipse(box, outline=_RING, width=2)
 
@@ -242,6 +253,10 @@ def _square_around_world(tiles: np.ndarray) -> tuple[int, int, int]:
         return 0, 0, max(tiles.shape)
     side = int(max(np.ptp(rows), np.ptp(cols))) + 3
     return int(rows.min() + rows.max() + 1 - side) // 2, int(cols.min() + cols.max() + 1 - side) // 2, side
+
+
+def _within(place: int, first: int, room: int) -> int:
+    return min(max(place, first), first + room)
 
 
 def _last_seen(present: np.ndarray) -> np.ndarray:

@@ -32,8 +32,8 @@ def _of_plane(kind: str) -> dict[str, Caption]:
         f"{kind}_metric_scatter.png": Caption(
             "What agents were doing",
             f"The same plane once a feature, coloured by the feature's mean around that time (plane made by {plane}).",
-            "Darker and more opaque is higher. A feature that a cluster is about should change where the cluster ends; "
-            "one that changes smoothly across the whole plane is about no cluster.",
+            "Yellow is high and dark blue is low. A feature that a cluster is about should change where the cluster "
+            "ends; one that changes smoothly across the whole plane is about no cluster.",
         ),
     }
 

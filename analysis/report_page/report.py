@@ -20,8 +20,9 @@ TREE_FILE = "dendrogram_explorer.html"
 
 _HERE = Path(__file__).parent
 _POSITIONAL = "dump"
-_NOT_REPEATED = "output_dir"
-"""A folder that holds a run takes no other: who repeats a run chooses a folder."""
+_OUTPUT = "output_dir"
+_ANEW = "_again"
+"""A folder that holds a run takes no other, so the command that repeats a run writes elsewhere."""
 
 
 def report_html(folder: Path) -> str:
@@ -51,8 +52,10 @@ def report_html(folder: Path) -> str:
         figures=_figures(folder),
         tree=TREE_FILE if (folder / TREE_FILE).exists() else None,
         explorer=EXPLORER_FILE,
+        explorer_is_there=(folder / EXPLORER_FILE).exists(),
+        explore_command=shlex.join(["python", "explore.py", str(folder)]),
         command=command_of(run["arguments"]),
-        not_repeated=_NOT_REPEATED,
+        not_repeated=_OUTPUT,
         same_cluster=SAME_CLUSTER,
         interval=lambda low, high: format_interval(_told(low), _told(high)),
         style=Markup((_HERE / "style.css").read_text()),
@@ -60,11 +63,12 @@ def report_html(folder: Path) -> str:
 
 
 def command_of(arguments: dict[str, Any]) -> str:
-    """Return the command line that repeats a run, ready for a shell."""
+    """Return the command line that repeats a run in another folder, ready for a shell."""
     words = ["python", "analyze_activations.py", str(arguments.get(_POSITIONAL, ""))]
     for name, value in arguments.items():
-        if name in (_POSITIONAL, _NOT_REPEATED) or value is None or value is False or value == "":
+        if name == _POSITIONAL or value is None or value is False or value == "":
             continue
+        value = f"{value}{_ANEW}" if name == _OUTPUT else value
         words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return shlex.join(words)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from activation_store.files import read_json, sha256
 from activation_store.schema import IDENTITY, METADATA_FILE
+from activation_store.subsample import Subsample
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE
 from user_error import UserError
 
@@ -52,13 +53,13 @@ class ClusterRun:
         return str(self._argument("layer"))
 
     @property
-    def subsample(self) -> int:
-        """The stride at which records of each life were kept.
+    def subsample(self) -> Subsample:
+        """Which records of each life were kept.
 
         Raises:
             UserError: run.json does not tell.
         """
-        return int(self._argument("subsample"))
+        return Subsample(*(int(self._argument(name)) for name in ("subsample", "skip_first", "seed")))
 
     def _argument(self, name: str) -> Any:
         if name not in self.arguments:

@@ -72,6 +72,17 @@ class EpisodeStart:
     task_weights: np.ndarray | None = None
 
 
+def map_of_episode(settings: EnvironmentSettings, first_seed: int, number: int) -> int:
+    """Return the number of the map that an episode is played on, from 1; arguments as in `Episode`."""
+    return _episode_start(settings, first_seed, number)[1]
+
+
+def _episode_start(settings: EnvironmentSettings, first_seed: int, number: int) -> tuple[np.random.Generator, int]:
+    """Draw an episode's map; return the random stream that the rest of the episode is drawn from too."""
+    random = np.random.default_rng([first_seed, number])
+    return random, int(random.integers(settings.num_maps)) + 1
+
+
 class SeededEpisodes(BaseParallelWrapper):
     """Gives each episode its own seed, map and tasks, and ends it early when few agents are left."""
 
@@ -96,8 +107,7 @@ class SeededEpisodes(BaseParallelWrapper):
         """Start the next episode; a seed starts the sequence of episodes anew."""
         first_seed = self.episode.first_seed if seed is None else seed
         number = self.episode.number + 1 if seed is None else 0
-        random = np.random.default_rng([first_seed, number])
-        map_number = int(random.integers(self.settings.num_maps)) + 1
+        random, map_number = _episode_start(self.settings, first_seed, number)
         weights, self._next_weights = self._next_weights, None
         if weights is None and self.weights_file:
             weights = read_weights(self.weights_file, self.specs)

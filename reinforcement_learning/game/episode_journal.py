@@ -1,10 +1,26 @@
 """What was done in each world since its episode began: with the episode's seed, all that rebuilds the world."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from reinforcement_learning.game.environment import NO_ACTIONS, Episode, EpisodeStart
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One tick of one episode.
+
+    Attributes:
+        first_seed: of the world's whole sequence of episodes.
+        number: of the episode in that sequence, from 0.
+        tick: of the episode, from 0.
+    """
+
+    first_seed: int
+    number: int
+    tick: int
 
 
 class EpisodeJournal:
@@ -29,6 +45,13 @@ class EpisodeJournal:
             world = self._world[episode.first_seed]
             self._episodes[world] = (episode.first_seed, episode.number, episode.task_weights)
             self._actions[world] = []
+
+    def moments(self) -> list[Moment]:
+        """Return the tick that each world plays next."""
+        return [
+            Moment(first_seed, number, tick=len(actions))
+            for (first_seed, number, _), actions in zip(self._episodes, self._actions, strict=True)
+        ]
 
     def starts(self) -> list[EpisodeStart]:
         """Return what takes each world to where it is now."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import nmmo.core.config as nc
+from nmmo.core.terrain import MapGenerator
 
 from reinforcement_learning.settings import EnvironmentSettings
 
@@ -17,6 +18,13 @@ class GameConfig(
     nc.Exchange,
 ):  # fmt: skip
     """All systems of the game but communication."""
+
+
+class FinishedMaps(MapGenerator):
+    """Leaves maps to us: the game's own generator would make all of them anew where a single one is missing."""
+
+    def generate_all_maps(self, seed: int | None = None) -> None:
+        """Leave the maps as they are."""
 
 
 def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: Path | None = None) -> GameConfig:
@@ -38,6 +46,7 @@ def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: P
         "PROGRESSION_SPAWN_CLUSTERS": max(1, tiles // _TILES_PER_CLUSTER),
         "PROGRESSION_SPAWN_UNIFORMS": max(1, tiles // _TILES_PER_SINGLE_RESOURCE),
         "MAP_FORCE_GENERATION": False,
+        "MAP_GENERATOR": FinishedMaps,
         "PATH_MAPS": str((maps or settings.maps_dir).resolve()),
     }
     for name, value in values.items():

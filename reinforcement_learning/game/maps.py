@@ -1,13 +1,14 @@
-"""Maps: generated once, in parallel, and only ever seen whole.
+"""Maps: each generated once, in parallel, when some run first needs it, and only ever seen whole.
 
-Neural MMO takes a map for finished once its folder exists, so a killed generation leaves a cache that fails later.
-Here maps are made in a `.partial` folder that is renamed when its last map is on disk; the name is a hash of all that
-the maps depend on, and a lock lets one process generate while others wait.
+A folder's name is a hash of all that its maps depend on. A map is made in a folder of another name, which is renamed
+when all its files are on disk; so runs can read a folder while another run adds maps to it, and one that is killed
+leaves only whole maps. A lock lets one process generate while others wait.
 """
 
 import hashlib
 import os
 import signal
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
@@ -23,27 +24,28 @@ DESCRIPTION_FILE = "maps.json"
 _MAP_FILES = ("map.npy", "fractal.npy")
 
 
-def ensure_maps(settings: EnvironmentSettings, progress: Progress = no_progress) -> Path:
-    """Return the folder of the maps that these settings need, generating them first if they are not there.
+def ensure_maps(
+    settings: EnvironmentSettings, progress: Progress = no_progress, numbers: Iterable[int] | None = None
+) -> Path:
+    """Return the folder of the maps that these settings need, generating first those that are not there.
 
     Args:
         settings: the world; `num_maps`, `map_size` and `map_seed` decide the maps.
-        progress: called with (maps done, maps in all) after each generated map.
+        progress: called with (maps done, maps needed) after each generated map.
+        numbers: of the maps that are needed, from 1; all `num_maps` by default.
     """
     description = _describe(settings)
     digest = hashlib.sha256(orjson.dumps(description, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
     folder = settings.maps_dir / f"{settings.map_size}x{settings.map_size}_{settings.num_maps}_{digest}"
-    if folder.is_dir():
-        return folder
-    make_folder(settings.maps_dir)
-    with FileLock(f"{folder}.lock"):
-        if not folder.is_dir():
-            partial = folder.with_name(f"{folder.name}.partial")
-            partial.mkdir(exist_ok=True)
-            _generate(settings, partial, progress)
-            write_json(partial / DESCRIPTION_FILE, description)
-            partial.rename(folder)
-            sync_folder(settings.maps_dir)
+    needed = sorted(set(range(1, settings.num_maps + 1) if numbers is None else numbers))
+    if _missing(folder, needed):
+        make_folder(settings.maps_dir)
+        with FileLock(f"{folder}.lock"):
+            folder.mkdir(exist_ok=True)
+            if not (folder / DESCRIPTION_FILE).exists():
+                write_json(folder / DESCRIPTION_FILE, description)
+            _generate(settings, folder, needed, progress)
+            sync_folder(folder)
     return folder
 
 
@@ -62,17 +64,21 @@ def _describe(settings: EnvironmentSettings) -> dict[str, object]:
     return {"nmmo": nmmo.__version__, "seed": settings.map_seed, "terrain": terrain}
 
 
-def _generate(settings: EnvironmentSettings, folder: Path, progress: Progress) -> None:
-    missing = [number for number in range(1, settings.num_maps + 1) if not _is_whole(folder / f"map{number}")]
-    done = settings.num_maps - len(missing)
-    progress(done, settings.num_maps)
+def _missing(folder: Path, needed: list[int]) -> list[int]:
+    return [number for number in needed if not _is_whole(folder / f"map{number}")]
+
+
+def _generate(settings: EnvironmentSettings, folder: Path, needed: list[int], progress: Progress) -> None:
+    missing = _missing(folder, needed)
+    done = len(needed) - len(missing)
+    progress(done, len(needed))
     workers = min(len(os.sched_getaffinity(0)), max(1, len(missing)))
     with ProcessPoolExecutor(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
             for finished in as_completed([pool.submit(_generate_one, settings, folder, number) for number in missing]):
                 finished.result()
                 done += 1
-                progress(done, settings.num_maps)
+                progress(done, len(needed))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

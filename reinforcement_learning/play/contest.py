@@ -1,10 +1,13 @@
 """Who plays together in which world, and which episodes are played side by side."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from reinforcement_learning.game.environment import map_of_episode
+from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -45,6 +48,12 @@ class Group:
 
     seed: int
     numbers: tuple[int, ...]
+
+
+def maps_of(env: EnvironmentSettings, seeds: Iterable[int], episodes: int) -> set[int]:
+    """Return the numbers of the maps that so many episodes of each seed are played on."""
+    firsts = [first_episodes(seed, 1)[0].first_seed for seed in seeds]
+    return {map_of_episode(env, first, number) for first in firsts for number in range(episodes)}
 
 
 def groups(seed: int, episodes: int) -> list[Group]:

@@ -1,6 +1,5 @@
 """The policies that are to play together."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,8 @@ import torch
 
 from activation_store.files import sha256
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import SUFFIX, CheckpointInfo, build_policy, list_checkpoints, load_checkpoint
+from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
+from agent_zoo.checkpoint_files import SUFFIX, policy_names
 from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.game.shared_world import Kind
@@ -46,25 +46,6 @@ class Entrant:
         return Kind(self.info.agent, RewardSettings(**self.info.reward))
 
 
-def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
-    """Return the names of a folder's policies, or of those asked for.
-
-    Raises:
-        UserError: the folder holds none, or lacks one that was asked for; or one was asked for twice.
-    """
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder: name one that holds policies (*{SUFFIX})")
-    names = [path.name.removesuffix(SUFFIX) for path in list_checkpoints(folder)]
-    if not names:
-        raise UserError(f"there is no policy (*{SUFFIX}) in {folder}: train one with `python train.py`")
-    for number, name in enumerate(only):
-        if name not in names:
-            raise UserError(f"there is no policy {name!r} in {folder}: it holds {', '.join(names)}")
-        if name in only[:number]:
-            raise UserError(f"the policy {name!r} is named twice: two in one world must differ in name")
-    return list(only) or names
-
-
 def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
     """Load the policies of a folder, or those asked for.
 
@@ -72,27 +53,6 @@ def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
         UserError: as `policy_names` and `load_checkpoint`.
     """
     return [load_entrant(folder / f"{name}{SUFFIX}") for name in policy_names(folder, only)]
-
-
-def find_checkpoints(folders: Sequence[Path], name: str, steps: int | None) -> list[Path]:
-    """Return the checkpoints that a policy's training left in some folders, after so many agent-steps or all.
-
-    Raises:
-        UserError: there is none.
-    """
-    pattern = re.compile(rf"{re.escape(name)}_(\d{{10}}){re.escape(SUFFIX)}")
-    found: dict[int, Path] = {}
-    for folder in folders:
-        for path in list_checkpoints(folder):
-            if match := pattern.fullmatch(path.name):
-                found.setdefault(int(match[1]), path)
-    if steps is not None and steps in found:
-        return [found[steps]]
-    if not found or steps is not None:
-        there = f"there are {', '.join(f'{each:,}' for each in sorted(found))}" if found else "there are none in"
-        where = "" if found else " " + " or ".join(map(str, folders))
-        raise UserError(f"no such checkpoint of {name}: {there}{where}")
-    return [found[each] for each in sorted(found)]
 
 
 def load_entrant(path: Path) -> Entrant:
@@ -112,9 +72,9 @@ def shared_tasks(entrants: Sequence[Entrant], asked: TaskSettings) -> TaskSettin
         UserError: they were told in different ways, and one world can tell in one only; names two policies.
     """
     first, *others = entrants
-    told = _encoding(first)
+    told = encoding_of(first)
     for other in others:
-        if told != _encoding(other):
+        if told != encoding_of(other):
             raise UserError(
                 f"{first.name} and {other.name} were trained on different encodings of tasks and cannot share a world: "
                 "move one of them to another folder, or choose policies by name"
@@ -122,7 +82,8 @@ def shared_tasks(entrants: Sequence[Entrant], asked: TaskSettings) -> TaskSettin
     return replace(asked, syllabus="none", **told)
 
 
-def _encoding(entrant: Entrant) -> dict[str, Any]:
+def encoding_of(entrant: Entrant) -> dict[str, Any]:
+    """Return the settings that say how a policy was told its tasks in training."""
     task = TaskSettings(**entrant.info.task)  # what an older checkpoint does not mention had the default
     return {name: getattr(task, name) for name in ENCODER_SETTINGS}
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from activation_store.schema import ActionHead, DumpMetadata, Format, Precision
 from activation_store.writer import DumpWriter
+from agent_zoo.capture import layer_units
 from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
-from reinforcement_learning.play.capture import capture, layer_units
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.parallel_play import play_groups
@@ -31,7 +31,7 @@ class Plan:
         episodes: to play.
         most_ticks: of each episode; None plays every episode to its end.
         seed: of the episodes and of the actions.
-        layers: names from `activation_store.schema.LAYERS`.
+        layers: names of `activation_store.layers`, or `agent_zoo.capture.ALL_LAYERS` for all that a policy has.
         fields: Market, Task, ActionTargets or Logits, beyond what every record has.
         format: of the dump.
         precision: of the activations.
@@ -65,8 +65,7 @@ def extract(
     """
     job = functools.partial(record_group, layers=plan.layers, fields=plan.fields, most_ticks=plan.most_ticks)
     for entrant in contest.entrants:
-        with capture(entrant.policy, plan.layers):  # refuses a layer that the policy lacks before anything is written
-            pass
+        layer_units(entrant.policy, plan.layers)  # refuses a layer that the policy lacks before anything is written
     with contextlib.ExitStack() as stack:
         writers = [
             stack.enter_context(DumpWriter(folder, metadata_of(contest, entrant, plan), resume=resume))

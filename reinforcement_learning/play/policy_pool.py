@@ -2,7 +2,8 @@
 
 What happens is a function of the world's settings, the policies, the seed and the numbers of the episodes played side
 by side: seats, tasks, map, game and actions have random streams of their own, and nothing of earlier episodes enters.
-So the same episodes can be played anywhere, in any order, again.
+So the same episodes can be played anywhere, in any order, again. Episodes played beside others differ by rounding at
+most: their random numbers are their own.
 """
 
 import functools
@@ -15,11 +16,13 @@ import pufferlib.vector
 import torch
 
 from reinforcement_learning.game.environment import EpisodeStart, World, observation_layout
+from reinforcement_learning.game.episode_journal import Moment
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.game.shared_world import make_shared_world
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes
+from reinforcement_learning.play.action_noise import action_noise
 from reinforcement_learning.play.entrants import Entrant, check_fits
 from reinforcement_learning.play.stepper import Arrival, Decision, decide, receive, remember
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -59,7 +62,8 @@ def seats(seed: int, number: int, agents: int, entrants: int) -> np.ndarray:
 
     What does not divide evenly goes to one entrant after the other as episodes go on.
     """
-    random = np.random.default_rng(_streams(seed, number)[0])
+    (stream,) = np.random.SeedSequence([seed, number]).spawn(1)
+    random = np.random.default_rng(stream)
     return random.permutation((np.arange(agents) + number) % entrants)
 
 
@@ -115,7 +119,6 @@ class PolicyPool:
         self.agents = self.worlds.agents_per_env[0]
         self.slots = self.worlds.agents_per_batch
         self.policies = [entrant.policy.to(device) for entrant in entrants]
-        self.generator = torch.Generator(device)
         self.stopwatch = Stopwatch()
         self.arrival: Arrival
 
@@ -138,6 +141,7 @@ class PolicyPool:
         self.entrant_of = np.concatenate(by_world)  # (slots,)
         kind_of_entrant = [self.kinds.index(entrant.kind) for entrant in self.entrants]
         (first,) = first_episodes(seed, 1)
+        self.first_seed, self.ticks = first.first_seed, 0
         for shared, number, seated in zip(self.shared, numbers, by_world, strict=True):
             shared.rewards.kind_of = {
                 agent: kind_of_entrant[entrant] for agent, entrant in zip(shared.agents, seated, strict=True)
@@ -145,7 +149,6 @@ class PolicyPool:
             shared.world.start = EpisodeStart(first.first_seed, number)
         self.memories = [policy.initial_state(self.slots) for policy in self.policies]
         self.lives: list[list[list[Life]]] = [[[] for _ in self.entrants] for _ in numbers]  # by world and entrant
-        self.generator.manual_seed(int(_streams(seed, numbers[0])[1].generate_state(1)[0]))
         with self.stopwatch.time("environment"):
             self.worlds.async_reset()
             self.arrival = receive(self.worlds)
@@ -161,11 +164,17 @@ class PolicyPool:
 
     def decide(self) -> Iterator[EntrantActions]:
         """Let every entrant that has living agents choose, in the entrants' order."""
+        noise = self.action_noise()
         for entrant, (policy, memory) in enumerate(zip(self.policies, self.memories, strict=True)):
             slots = np.flatnonzero(self.arrival.acting & (self.entrant_of == entrant))
             if len(slots):
                 decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch)
-                yield EntrantActions(entrant, decision, decision.distribution.sample(self.generator))
+                yield EntrantActions(entrant, decision, decision.sample(noise))
+
+    def action_noise(self) -> np.ndarray:
+        """Return the numbers behind this tick's actions, (slots, heads) float64; the same until the tick is played."""
+        moments = [Moment(self.first_seed, number, self.ticks) for number in self.numbers]
+        return action_noise(moments, self.agents, len(self.layout.heads))
 
     def advance(self, choices: Sequence[EntrantActions]) -> None:
         """Play the tick that was decided on."""
@@ -175,6 +184,7 @@ class PolicyPool:
             actions += choice.decision.over_slots(choice.action)
         with self.stopwatch.time("environment"):
             self.worlds.send(actions)
+            self.ticks += 1
             self.arrival = receive(self.worlds)
         for world, info in enumerate(self.worlds.infos):
             for life in info.get("lives", ()):
@@ -195,8 +205,3 @@ class PolicyPool:
 
 def _given(world: World) -> World:
     return world
-
-
-def _streams(seed: int, number: int) -> list[np.random.SeedSequence]:
-    """Independent random streams of an episode: of its seats and of its actions."""
-    return np.random.SeedSequence([seed, number]).spawn(2)

@@ -9,10 +9,10 @@ import numpy as np
 
 from activation_store.columns import COLUMNS, Column, legal_column, logits_column, task_column
 from activation_store.schema import RaggedRows, Records
+from agent_zoo.capture import Captured, capture, layer_units
 from agent_zoo.observation import ObservationLayout, PackedRows
 from agent_zoo.observation_masking import ObservationMask
 from reinforcement_learning.game.ground_truth import OwnRows, truth_columns, truth_of, withheld_columns
-from reinforcement_learning.play.capture import Captured, capture
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.shadow_networks import ShadowNetwork
 
@@ -53,20 +53,23 @@ class Recorder:
     """Records what the entrants of a pool see, think and do in a group of episodes."""
 
     def __init__(self, pool: PolicyPool, layers: Sequence[str], fields: Sequence[str]):
-        """Record the given layers, and the given fields beyond those that every record has."""
-        self.pool = pool
-        self.layers = layers
-        self.fields = fields
-        self.task_numbers = {name: number for number, name in enumerate(pool.tasks)}
-
-    def record(self, seed: int, numbers: Sequence[int], most_ticks: int | None) -> Iterator[Batch | Finished]:
-        """Play episodes side by side, at most so many ticks of each, and yield all that happens.
+        """Record the given layers, and the given fields beyond those that every record has.
 
         Raises:
             UserError: a policy lacks a layer.
         """
+        self.pool = pool
+        self.layers = [tuple(layer_units(policy, layers)) for policy in pool.policies]
+        self.fields = fields
+        self.task_numbers = {name: number for number, name in enumerate(pool.tasks)}
+
+    def record(self, seed: int, numbers: Sequence[int], most_ticks: int | None) -> Iterator[Batch | Finished]:
+        """Play episodes side by side, at most so many ticks of each, and yield all that happens."""
         with contextlib.ExitStack() as stack:
-            captured = [stack.enter_context(capture(policy, self.layers)) for policy in self.pool.policies]
+            captured = [
+                stack.enter_context(capture(policy, layers))
+                for policy, layers in zip(self.pool.policies, self.layers, strict=True)
+            ]
             self.pool.start(seed, numbers)
             episodes = [shared.world.episodes.episode for shared in self.pool.shared]
             self.maps = np.array([episode.map_number for episode in episodes], dtype=np.int32)
@@ -115,7 +118,7 @@ class Recorder:
         if not self.pool.policies[choice.entrant].mask.absolute:
             tile[:, :, :2] -= own.position[:, None]
         log_probability = decision.distribution.log_probability(choice.action)
-        activations = {layer: captured[layer].cpu().numpy() for layer in self.layers}
+        activations = {layer: captured[layer].cpu().numpy() for layer in self.layers[choice.entrant]}
         for network in self.shadow_networks[choice.entrant]:
             activations |= network.watch(decision)
         return Records(

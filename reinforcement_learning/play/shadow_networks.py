@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from activation_store.schema import UNTRAINED
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, UNTRAINED
 from agent_zoo.checkpoint import build_policy
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.stepper import Decision, remember
 from user_error import UserError
 
-MEMORY = ("lstm_hidden", "lstm_cell")
+MEMORY = (LSTM_HIDDEN, LSTM_CELL)
 """The layers that are recorded of a shadow network."""
 
 
@@ -31,13 +31,12 @@ class ShadowNetwork:
     @torch.no_grad()
     def watch(self, decision: Decision) -> dict[str, np.ndarray]:
         """Take in what the entrant saw this tick; return the own memory afterwards, layer -> (P, units) float32."""
-        assert self.policy.lstm is not None
         device = self.memory.hidden.device
         state = self.memory.take(torch.from_numpy(decision.present).to(device))
-        encoded, _ = self.policy.policy.encode_observations(decision.observation.to(device))  # (P, hidden)
-        _, (hidden, cell) = self.policy.lstm(encoded.unsqueeze(0), (state.hidden, state.cell))
-        remember(self.memory, replace(decision, next_state=type(state)(hidden, cell)))
-        values = (hidden[-1].cpu().numpy(), cell[-1].cpu().numpy())
+        encoded, _ = self.policy.encode(decision.observation.to(device))  # (P, hidden)
+        _, after = self.policy.remember(encoded, state)
+        remember(self.memory, replace(decision, next_state=after))
+        values = (after.hidden[-1].cpu().numpy(), after.cell[-1].cpu().numpy())
         return dict(zip(shadow_layers(self.name), values, strict=True))
 
 

@@ -17,6 +17,7 @@ from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from reinforcement_learning.game.environment import Episode
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.life import Life
+from reinforcement_learning.play.action_noise import action_noise
 from reinforcement_learning.stopwatch import Stopwatch
 
 
@@ -41,6 +42,10 @@ class Decision:
     next_state: LSTMState
     distribution: ActionDistribution
     value: np.ndarray
+
+    def sample(self, noise: np.ndarray) -> torch.Tensor:
+        """Draw the present slots' actions by the numbers of all slots: (slots, heads) -> (P, heads) int64."""
+        return self.distribution.sample(torch.from_numpy(noise[self.present]).to(self.state.hidden.device))
 
     def over_slots(self, chosen: torch.Tensor) -> np.ndarray:
         """Lay the present slots' actions, (P, heads), out over all slots, zeros elsewhere: (slots, heads) int64."""
@@ -75,7 +80,7 @@ class Stepper:
 
     def __init__(
         self, worlds: Any, policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
-        journal: EpisodeJournal | None = None,
+        journal: EpisodeJournal,
     ):  # fmt: skip
         """Play with the given policy.
 
@@ -84,7 +89,7 @@ class Stepper:
             policy: plays all agents.
             layout: of the observations.
             stopwatch: told where the time goes.
-            journal: told of every action, for who wants to rebuild the worlds.
+            journal: of these worlds, from where their first reset takes them; gets every action.
         """
         self.worlds = worlds
         self.journal = journal
@@ -108,6 +113,11 @@ class Stepper:
         present = np.flatnonzero(self.arrival.present)
         return decide(self.policy, self.memory, self.arrival, present, self.layout, self.stopwatch)
 
+    def action_noise(self) -> np.ndarray:
+        """Return the numbers behind this tick's actions, (slots, heads) float64; the same until the tick is played."""
+        moments = self.journal.moments()
+        return action_noise(moments, self.slots // len(moments), len(self.layout.heads))
+
     def act(self, decision: Decision, actions: np.ndarray) -> None:
         """Remember what the decision left in memory, and play one tick.
 
@@ -119,8 +129,7 @@ class Stepper:
         with self.stopwatch.time("environment"):
             self.worlds.send(actions)
             self.arrival = receive(self.worlds)
-        if self.journal:
-            self.journal.record(actions, self.arrival.episodes)
+        self.journal.record(actions, self.arrival.episodes)
 
 
 def receive(worlds: Any) -> Arrival:

@@ -1,4 +1,4 @@
-"""What playing shows while it runs: a live bar on a terminal, plain lines elsewhere."""
+"""What playing shows while it runs."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -6,10 +6,10 @@ from time import perf_counter
 
 from rich.console import Console
 
+from progress_view import progress
 from reinforcement_learning.play.policy_pool import EpisodeLives
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.progress import Progress
-from reinforcement_learning.terminal import progress_bar
 
 
 @contextlib.contextmanager
@@ -20,19 +20,17 @@ def extraction_progress() -> Iterator[Callable[[Recorded, int], None]]:
     """
     console = Console()
     start = perf_counter()
-    with progress_bar(console) as bar:
-        task = bar.add_task("records", total=None)
-        last = Recorded()
+    last = Recorded()
+    with progress("recording", "records", console) as report:
 
         def show(recorded: Recorded, episodes: int) -> None:
             nonlocal last
-            expected, seconds = recorded.expected_records(episodes), perf_counter() - start
             if recorded.ended_episodes > last.ended_episodes and recorded.episodes < episodes:
-                console.print(projection(recorded, episodes, seconds), highlight=False, soft_wrap=True)
+                text = projection(recorded, episodes, perf_counter() - start)
+                console.print(text, highlight=False, soft_wrap=True)
             last = recorded
-            speed = f"{recorded.records / seconds:,.0f}/s"
-            told = f"episodes: {recorded.episodes} of {episodes}, records ({speed})"
-            bar.update(task, completed=recorded.records, total=expected, description=told)
+            ended = f"{recorded.episodes} of {episodes} episodes finished"
+            report(recorded.records, recorded.expected_records(episodes), ended)
 
         yield show
     console.print(f"{last.records:,} records in {perf_counter() - start:.0f} s", highlight=False)
@@ -58,15 +56,16 @@ def evaluation_progress(who: str, episodes: int) -> Iterator[Callable[[Sequence[
     console = Console()
     console.print(f"playing {episodes:,} episodes: {who}", highlight=False)
     start = perf_counter()
-    with progress_bar(console) as bar:
-        task = bar.add_task("episodes", total=episodes)
-        agent_steps = 0
+    agent_steps = 0
+    with progress("playing", "episodes", console) as report:
+        done = 0
+        report(done, episodes)
 
         def show(played: Sequence[EpisodeLives]) -> None:
-            nonlocal agent_steps
+            nonlocal agent_steps, done
             agent_steps += sum(life.ticks for episode in played for lives in episode.lives for life in lives)
-            speed = agent_steps / (perf_counter() - start)
-            bar.update(task, advance=len(played), description=f"episodes ({speed:,.0f} agent-steps/s)")
+            done += len(played)
+            report(done, episodes, f"{agent_steps / (perf_counter() - start):,.0f} agent-steps/s")
 
         yield show
     console.print(f"{agent_steps:,} agent-steps in {perf_counter() - start:.0f} s", highlight=False)
@@ -75,6 +74,6 @@ def evaluation_progress(who: str, episodes: int) -> Iterator[Callable[[Sequence[
 @contextlib.contextmanager
 def replay_progress(ticks: int) -> Iterator[Progress]:
     """Show how far an episode is; yields a callback that takes (ticks played, most ticks that there can be)."""
-    with progress_bar(Console()) as bar:
-        task = bar.add_task("ticks", total=ticks)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with progress("playing", "ticks") as report:
+        report(0, ticks)
+        yield report

@@ -1,6 +1,7 @@
 """The training curves of a run as one picture, drawn from its metrics.jsonl alone."""
 
 import io
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,16 @@ import orjson
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from activation_store.files import write_bytes
 from user_error import UserError
 
 MOST_POINTS = 300
-"""Longer runs are drawn as means over consecutive updates, so that noise does not hide the curve."""
+"""Longer runs are drawn as means over consecutive updates."""
+FEWEST_TO_SMOOTH = 30
+"""Points from which on a thick line shows their rolling mean, over a twentieth of them."""
 MOST_EVENTS = 6
 """Kinds of events drawn: those that happen most."""
 
@@ -25,6 +29,8 @@ MOST_EVENTS = 6
 _COLOURS = matplotlib.color_sequences["petroff10"]
 _DOTS_AN_INCH = 100
 _GREY = "#c4c4c4"
+_THIN, _FAINT = 0.8, 0.4
+_LETTERS_IN_TITLE = 150
 _CAUSES = ("starved", "dehydrated", "starved_and_dehydrated", "killed_by_player", "killed_by_npc")
 _PHASES = ("environment", "inference", "copying", "learning")
 _RC = {
@@ -47,6 +53,12 @@ class Curves:
     steps: np.ndarray
     values: dict[str, np.ndarray]
     updates_a_point: int
+
+    @property
+    def window(self) -> int:
+        """Points that the smoothed line is the rolling mean of; 1 in a run too short to smooth."""
+        points = len(self.steps)
+        return points // 20 // 2 * 2 + 3 if points >= FEWEST_TO_SMOOTH else 1
 
     def of(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return agent-steps and values where the metric was reported."""
@@ -80,9 +92,19 @@ def figure_of(curves: Curves, name: str) -> Figure:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlabel("agent-steps")
-    note = f"; each point is the mean of {curves.updates_a_point} updates" if curves.updates_a_point > 1 else ""
-    figure.suptitle(f"{name}: {curves.steps[-1]:,.0f} agent-steps{note}")
+    run = textwrap.fill(name, _LETTERS_IN_TITLE).replace("$", r"\$")
+    figure.suptitle(f"{run}: {curves.steps[-1]:,.0f} agent-steps", fontsize=13)
+    figure.legend(handles=_explained_lines(curves), loc="outside lower center", ncols=2, fontsize=10)
     return figure
+
+
+def _explained_lines(curves: Curves) -> list[Line2D]:
+    """Say what thin and thick lines are, and how many updates they are means of."""
+    together, window = curves.updates_a_point, curves.window
+    point = "one update" if together == 1 else f"mean of {together} updates"
+    thick = Line2D([], [], color="black", label=f"rolling mean of {together * window} updates")
+    thin = Line2D([], [], color="black", linewidth=_THIN, alpha=_FAINT if window > 1 else 1, label=point)
+    return [thin, thick] if window > 1 else [thin]
 
 
 def read_curves(metrics_file: Path) -> Curves:
@@ -117,8 +139,20 @@ def _line(axes: Axes, curves: Curves, name: str, label: str | None = None, colou
     steps, values = curves.of(name)
     if not len(steps):
         return
-    marker = "o" if len(steps) <= 30 else None
-    axes.plot(steps, values, style, color=_COLOURS[colour], label=label, marker=marker, markersize=3)
+    if curves.window == 1:
+        axes.plot(steps, values, style, color=_COLOURS[colour], label=label, marker="o", markersize=3)
+        return
+    axes.plot(steps, values, color=_COLOURS[colour], linewidth=_THIN, alpha=_FAINT)
+    axes.plot(steps, rolling_mean(values, curves.window), style, color=_COLOURS[colour], label=label)
+
+
+def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """Return the mean of the `window` values around each, (U,); at the ends, of those that there are."""
+    window = min(window, 2 * len(values) - 1)
+    ones = np.ones(window)
+    reach = window // 2
+    total = np.convolve(values, ones)[reach : reach + len(values)]
+    return total / np.convolve(np.ones(len(values)), ones)[reach : reach + len(values)]
 
 
 def _legend(axes: Axes, beside: bool = False) -> None:

@@ -41,7 +41,7 @@ class SingleProcess:
     def same_weights(self, policy: nn.Module) -> None:
         """Leave the weights as they are."""
 
-    def average(self, policy: nn.Module, scalars: Sequence[torch.Tensor], weight: int) -> None:
+    def average(self, parameters: Sequence[torch.Tensor], scalars: Sequence[torch.Tensor], weight: int) -> None:
         """Leave gradients and scalars as they are."""
 
     def concatenate(self, rows: torch.Tensor) -> torch.Tensor:
@@ -103,10 +103,10 @@ class ProcessGroup:
                 torch.distributed.broadcast(tensor, src=0)
 
     @torch.no_grad()
-    def average(self, policy: nn.Module, scalars: Sequence[torch.Tensor], weight: int) -> None:
-        """Replace the policy's gradients and some scalars by their weighted means over all processes, in place."""
+    def average(self, parameters: Sequence[torch.Tensor], scalars: Sequence[torch.Tensor], weight: int) -> None:
+        """Replace gradients and scalars by their weighted means over all processes, in place."""
         gradients = []
-        for parameter in policy.parameters():
+        for parameter in parameters:
             if parameter.grad is None:  # another process may have used what this one did not
                 parameter.grad = torch.zeros_like(parameter)
             gradients.append(parameter.grad)

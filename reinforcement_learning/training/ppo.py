@@ -1,12 +1,12 @@
 """Proximal policy optimisation (Schulman et al. 2017) over segments of lives."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import torch
 
-from agent_zoo.base import RecurrentPolicy
+from agent_zoo.base import RecurrentPolicy, SegmentOutputs
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.data_parallel import ALONE, Processes
 from reinforcement_learning.training.rollout import Rollout
@@ -24,6 +24,7 @@ class Losses:
         approximate_kl: between the policy before and after, in nats (Schulman's k3 estimator).
         clip_fraction: share of decisions whose probability ratio was clipped.
         gradient_norm: before clipping.
+        auxiliary: auxiliary losses by name, before their weights.
     """
 
     policy: float
@@ -32,15 +33,45 @@ class Losses:
     approximate_kl: float
     clip_fraction: float
     gradient_norm: float
+    auxiliary: dict[str, float] = field(default_factory=dict)
+
+    def by_name(self) -> dict[str, float]:
+        """Return all of them, the auxiliary ones among the others."""
+        return {name: getattr(self, name) for name in _OWN_LOSSES} | self.auxiliary
 
 
 @dataclass(frozen=True)
 class Minibatch:
-    """Some segments of a rollout, longest first."""
+    """Some segments of a rollout, longest first.
+
+    Attributes:
+        rows: of the rollout, one segment's ticks after the other's, (N,) int64.
+        lengths: ticks of each segment, (S,) int64.
+        segments: of the rollout, (S,) int64.
+    """
 
     rows: torch.Tensor
     lengths: torch.Tensor
     segments: torch.Tensor
+
+
+@dataclass(frozen=True)
+class NamedLoss:
+    """What an auxiliary loss finds in a minibatch.
+
+    Attributes:
+        name: in the metrics, `loss/NAME`.
+        value: scalar, the mean over the minibatch's rows: with several processes they are averaged by rows.
+        weight: what the value is multiplied by before it is added to PPO's loss.
+    """
+
+    name: str
+    value: torch.Tensor
+    weight: float = 1.0
+
+
+AuxiliaryLoss = Callable[[SegmentOutputs, Rollout, Minibatch], NamedLoss]
+"""Gets what the policy made of a minibatch's rows, in their order, the rollout, and which of its rows these are."""
 
 
 def update(
@@ -51,6 +82,7 @@ def update(
     generator: torch.Generator,
     on_minibatch: Callable[[], None],
     processes: Processes = ALONE,
+    auxiliary: Sequence[AuxiliaryLoss] = (),
 ) -> Losses:
     """Improve the policy on a rollout, in place.
 
@@ -59,25 +91,29 @@ def update(
 
     Args:
         policy: the policy that collected the rollout.
-        optimizer: over the policy's parameters.
+        optimizer: over the policy's parameters, and those of auxiliary losses if they have any: gradients of all that
+            it steps are averaged over processes and clipped together.
         rollout: the decisions to learn from.
         settings: of the algorithm.
         generator: randomness of the minibatches, on the CPU.
         on_minibatch: called before each minibatch; may raise to stop.
         processes: of the run; all must call this with equal policies and settings.
+        auxiliary: losses to minimise beside PPO's own.
 
     Raises:
         UserError: the loss or its gradient is not finite; the policy is left as it was before that minibatch.
+        ValueError: an auxiliary loss is named like another one or like one of PPO's own.
     """
     steps = []
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for _ in range(settings.update_epochs):
         for minibatch in minibatches(rollout, settings, generator):
             on_minibatch()
-            loss, losses = _losses(policy, rollout, minibatch, settings, processes)
+            loss, losses = _losses(policy, rollout, minibatch, settings, processes, auxiliary)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            processes.average(policy, [loss.detach(), *losses.values()], weight=len(minibatch.rows))
-            norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), settings.max_gradient_norm)
+            processes.average(parameters, [loss.detach(), *losses.values()], weight=len(minibatch.rows))
+            norm = torch.nn.utils.clip_grad_norm_(parameters, settings.max_gradient_norm)
             step = {name: value.item() for name, value in losses.items()}
             if not torch.isfinite(loss + norm):
                 raise UserError(
@@ -86,7 +122,9 @@ def update(
                 )
             optimizer.step()
             steps.append({**step, "gradient_norm": norm.item()})
-    return Losses(**{name.name: float(np.mean([step[name.name] for step in steps])) for name in fields(Losses)})
+    means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
+    own = {name: means.pop(name) for name in _OWN_LOSSES}
+    return Losses(**own, auxiliary=means)
 
 
 def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Generator) -> Iterator[Minibatch]:
@@ -105,9 +143,13 @@ def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Gene
         yield Minibatch(rollout.order[positions], lengths, longest_first)
 
 
+_OWN_LOSSES = tuple(each.name for each in fields(Losses) if each.name != "auxiliary")
+
+
 def _losses(
-    policy: RecurrentPolicy, rollout: Rollout, minibatch: Minibatch, settings: TrainSettings, processes: Processes
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    policy: RecurrentPolicy, rollout: Rollout, minibatch: Minibatch, settings: TrainSettings, processes: Processes,
+    auxiliary: Sequence[AuxiliaryLoss],
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:  # fmt: skip
     """Return what to minimise, and scalars to report; all are means over this process's rows."""
     device = next(policy.parameters()).device
     rows = minibatch.rows
@@ -115,11 +157,12 @@ def _losses(
     old_value = rollout.value[rows].to(device)
     advantage = rollout.advantage[rows].to(device)
     returns = advantage + old_value
-    distribution, value = policy.forward_segments(
+    outputs = policy.forward_segments(
         rollout.observation.take(rows).to(device),
         minibatch.lengths,
         rollout.state.take(minibatch.segments.to(rollout.state.hidden.device)),
     )
+    distribution, value = outputs.distribution, outputs.value
     log_probability = distribution.log_probability(rollout.action[rows].to(device)).sum(dim=1)  # (rows,)
     if settings.normalize_advantage:
         everyones = processes.concatenate(advantage)
@@ -134,10 +177,16 @@ def _losses(
     loss = policy_loss + settings.value_coefficient * value_loss - settings.entropy_coefficient * entropy
     with torch.no_grad():
         outside = (ratio - 1).abs() > settings.clip_coefficient
-        return loss, {
+        losses = {
             "policy": policy_loss.detach(),
             "value": value_loss.detach(),
             "entropy": entropy.detach(),
             "approximate_kl": ((ratio - 1) - log_ratio).mean(),
             "clip_fraction": outside.float().mean(),
         }
+    for found in (each(outputs, rollout, minibatch) for each in auxiliary):
+        if found.name in losses or found.name in _OWN_LOSSES:
+            raise ValueError(f"two losses are named {found.name}: give the auxiliary loss another name")
+        losses[found.name] = found.value.detach()
+        loss = loss + found.weight * found.value
+    return loss, losses

@@ -46,18 +46,16 @@ class Rollout:
 class RolloutCollector:
     """Plays until enough decisions are made, then hands them over as one `Rollout`."""
 
-    def __init__(self, stepper: Stepper, generator: torch.Generator, horizon: int, gamma: float, gae_lambda: float):
+    def __init__(self, stepper: Stepper, horizon: int, gamma: float, gae_lambda: float):
         """Collect with the given stepper.
 
         Args:
             stepper: steps the worlds.
-            generator: randomness of the actions.
             horizon: longest segment, in ticks.
             gamma: discount per tick.
             gae_lambda: of generalised advantage estimation.
         """
         self.stepper = stepper
-        self.generator = generator
         self.horizon = horizon
         self.gamma = gamma
         self.gae_lambda = gae_lambda
@@ -73,7 +71,7 @@ class RolloutCollector:
         while tape.decisions < decisions:
             decision = self.stepper.decide()
             with self.stepper.stopwatch.time("inference"):
-                chosen = decision.distribution.sample(self.generator)  # (P, heads)
+                chosen = decision.sample(self.stepper.action_noise())  # (P, heads)
                 log_probability = decision.distribution.log_probability(chosen).sum(dim=1)  # (P,)
             self.stepper.act(decision, decision.over_slots(chosen))
             with self.stepper.stopwatch.time("copying"):

@@ -7,7 +7,7 @@ import orjson
 from filelock import FileLock, Timeout
 
 from activation_store.files import make_folder, write_bytes, write_json
-from agent_zoo.checkpoint import SUFFIX
+from agent_zoo.checkpoint_files import SUFFIX
 from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings
 from user_error import UserError
 

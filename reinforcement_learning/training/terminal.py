@@ -1,32 +1,35 @@
-"""What training shows while it runs: a live panel on a terminal, a line for each update elsewhere."""
+"""What training shows while it runs: a live panel on a terminal, plain lines elsewhere."""
 
-from time import perf_counter
+import time
 
 from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
 
+from progress_view import Clock, ProgressLines
 from reinforcement_learning.training.trainer import Metrics, Reports
 from reinforcement_learning.training.training_panel import training_panel, update_line
 
 
 class TrainingDisplay:
-    """A live panel on a terminal, one line for each update elsewhere.
+    """A live panel on a terminal; elsewhere a line for each update, and one every half minute between them.
 
     Enter it only once there is something to show: on a terminal the panel appears at once, and stays when it ends.
     """
 
-    def __init__(self, total_agent_steps: int):
-        self.console = Console()
+    def __init__(self, total_agent_steps: int, console: Console | None = None, clock: Clock = time.monotonic):
+        self.console = console or Console()
+        self.clock = clock
         self.total = total_agent_steps
         self.agent_steps = 0
         self.metrics: Metrics = {}
         self._first_steps: int | None = None  # a resumed run does not start at 0
-        self._start = perf_counter()
+        self._start = clock()
+        self._lines = ProgressLines("training", "agent-steps", self._print, clock)
         self._live = Live(console=self.console, get_renderable=self._panel, refresh_per_second=4)
 
     def __enter__(self) -> "TrainingDisplay":
-        self._start = perf_counter()
+        self._start = self.clock()
         if self.console.is_terminal:
             self._live.start()
         return self
@@ -42,16 +45,21 @@ class TrainingDisplay:
 
     def _advance(self, agent_steps: int) -> None:
         if self._first_steps is None:
-            self._first_steps, self._start = agent_steps, perf_counter()
+            self._first_steps, self._start = agent_steps, self.clock()
         self.agent_steps = agent_steps
+        if not self.console.is_terminal:
+            self._lines.report(agent_steps, self.total)
 
     def _show_update(self, metrics: Metrics) -> None:
         self.metrics = metrics
         if not self.console.is_terminal:
-            self.console.print(update_line(metrics), highlight=False, soft_wrap=True)
+            self._print(update_line(metrics))
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _panel(self) -> Panel:
-        seconds = perf_counter() - self._start
+        seconds = self.clock() - self._start
         done = self.agent_steps - (self._first_steps or 0)
         left = seconds / done * max(self.total - self.agent_steps, 0) if done else None
         return training_panel(self.metrics, self.agent_steps, self.total, seconds, left)

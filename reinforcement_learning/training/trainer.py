@@ -1,7 +1,7 @@
 """Trains one agent: collect, learn, report, until the steps are used up or somebody stops it."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -71,7 +71,7 @@ def train(
     Raises:
         UserError: the loss stopped being a finite number, or a worker process or another process of the run ended.
     """
-    seeds = np.random.SeedSequence(settings.train.seed).generate_state(2 + processes.size)
+    seeds = np.random.SeedSequence(settings.train.seed).generate_state(2)
     torch.manual_seed(int(seeds[0]))
     state = state.share(processes) if state else None
     starts = state.worlds if state else first_episodes(settings.train.seed, settings.rollout.num_envs, processes.rank)
@@ -112,11 +112,7 @@ class _Training:
         self.stepper = Stepper(worlds, self.policy, self.info.layout, self.stopwatch, journal)
         self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
         self.collector = RolloutCollector(
-            self.stepper,
-            torch.Generator(device).manual_seed(int(seeds[2 + processes.rank])),
-            settings.train.bptt_horizon,
-            settings.train.gamma,
-            settings.train.gae_lambda,
+            self.stepper, settings.train.bptt_horizon, settings.train.gamma, settings.train.gae_lambda
         )
         self.steps = 0
         self.updates = 0
@@ -132,8 +128,7 @@ class _Training:
         restore_optimizer(self.optimizer, state.optimizer)
         everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
         self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
-        self.collector.generator.set_state(state.action_random[0])
-        self.minibatch_generator.set_state(state.minibatch_random)
+        self.minibatch_generator.set_state(state.minibatch_random[0])
 
     def run_to_end(self) -> Path:
         """Train until the steps are used up, or somebody stops it, and return the policy's checkpoint."""
@@ -162,8 +157,7 @@ class _Training:
             policy=self.policy.state_dict(),
             optimizer=optimizer_tensors(self.optimizer),
             memory=self.stepper.memory,
-            action_random=self.collector.generator.get_state().unsqueeze(0),
-            minibatch_random=self.minibatch_generator.get_state(),
+            minibatch_random=self.minibatch_generator.get_state().unsqueeze(0),
             worlds=self.journal.starts(),
             curriculum=self.curriculum.state() if self.curriculum else {},
         )
@@ -191,7 +185,7 @@ class _Training:
             "agent_steps": self.steps,
             "update": self.updates,
             "learning_rate": learning_rate,
-            **{f"loss/{key}": value for key, value in asdict(losses).items()},
+            **{f"loss/{key}": value for key, value in losses.by_name().items()},
             "loss/explained_variance": explained_variance(
                 self.processes.concatenate(rollout.advantage), self.processes.concatenate(rollout.value)
             ),

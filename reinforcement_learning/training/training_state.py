@@ -18,7 +18,7 @@ from reinforcement_learning.game.environment import NO_ACTIONS, EpisodeStart
 from reinforcement_learning.training.data_parallel import Processes
 from user_error import UserError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class TrainingState:
         policy: weights by name.
         optimizer: moments and counters of Adam, by the parameter's place and the quantity's name.
         memory: of all slots.
-        action_random: state of the generator that draws actions in each process, (processes, bytes) uint8.
-        minibatch_random: state of the generator that deals minibatches.
+        minibatch_random: state of the generator that deals minibatches in each process, (processes, bytes) uint8. Each
+            deals its own number of segments, so these generators do not stay equal.
         worlds: where each world is.
         curriculum: what an automatic curriculum has learnt; nothing without one.
     """
@@ -42,7 +42,6 @@ class TrainingState:
     policy: dict[str, torch.Tensor]
     optimizer: dict[str, torch.Tensor]
     memory: LSTMState
-    action_random: torch.Tensor
     minibatch_random: torch.Tensor
     worlds: list[EpisodeStart]
     curriculum: dict[str, np.ndarray]
@@ -56,7 +55,7 @@ class TrainingState:
         return replace(
             self,
             memory=LSTMState(slots_joined(self.memory.hidden), slots_joined(self.memory.cell)),
-            action_random=processes.concatenate(self.action_random),
+            minibatch_random=processes.concatenate(self.minibatch_random),
             worlds=_worlds_joined(self.worlds, processes),
         )
 
@@ -66,16 +65,17 @@ class TrainingState:
         Raises:
             UserError: the state is that of another number of processes.
         """
-        if len(self.action_random) != processes.size:
+        if len(self.minibatch_random) != processes.size:
             raise UserError(
-                f"the run had {len(self.action_random)} processes and cannot be resumed with {processes.size}: "
+                f"the run had {len(self.minibatch_random)} processes and cannot be resumed with {processes.size}: "
                 "start as many with torchrun as before"
             )
         rank, size = processes.rank, processes.size
         return replace(
             self,
             memory=LSTMState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
-            action_random=self.action_random[rank : rank + 1],
+            # A copy, because torch restores a generator from where a tensor's storage begins, not from where a view does.
+            minibatch_random=self.minibatch_random[rank : rank + 1].clone(),
             worlds=self.worlds[rank * len(self.worlds) // size : (rank + 1) * len(self.worlds) // size],
         )
 
@@ -86,7 +86,6 @@ class TrainingState:
             **{f"optimizer/{name}": tensor for name, tensor in self.optimizer.items()},
             "memory/hidden": self.memory.hidden,
             "memory/cell": self.memory.cell,
-            "random/actions": self.action_random,
             "random/minibatches": self.minibatch_random,
             **{f"curriculum/{name}": torch.from_numpy(np.array(value)) for name, value in self.curriculum.items()},
         }
@@ -113,15 +112,18 @@ class TrainingState:
         arrays, text = read_tensors(path)
         tensors = as_tensors(arrays)
         counters = json.loads(text)
-        if counters.get("format_version") != FORMAT_VERSION:
-            raise UserError(f"{path} is no training state of format version {FORMAT_VERSION}")
+        version = counters.get("format_version")
+        if version != FORMAT_VERSION:
+            raise UserError(
+                f"{path} is a training state of format version {version}, and only version {FORMAT_VERSION} can be "
+                "resumed: train anew, or resume with the version of this project that wrote it"
+            )
         return TrainingState(
             steps=counters["steps"],
             updates=counters["updates"],
             policy=_inside("policy/", tensors),
             optimizer=_inside("optimizer/", tensors),
             memory=LSTMState(tensors["memory/hidden"], tensors["memory/cell"]),
-            action_random=tensors["random/actions"],
             minibatch_random=tensors["random/minibatches"],
             worlds=[
                 _world(world["first_seed"], world["number"], place, tensors)

@@ -9,6 +9,7 @@ import numpy as np
 from activation_store.lives import life_keys, places_of
 from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, DumpMetadata, Records
+from activation_store.subsample import Subsample
 from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
@@ -29,19 +30,23 @@ class ProbeData:
     """What the probes of one dump work on. B records, T targets, G given variables, W worlds.
 
     Attributes:
-        inputs: name -> (B, columns) float32.
+        inputs: name -> (B, columns) float32, without columns that never change.
+        varying: name -> which of all columns these are, (all columns,) bool.
         targets: (B, T) float64, NaN where a target does not apply.
         given: variables to hold against the memory, (B, G) float64.
         world: the world of each record, (B,) int64 in [0, W): its map, or its episode.
+        episode: of each record, (B,) int64, as the dump numbers them.
         lives: of the records.
         by_map: whether worlds are maps; otherwise they are episodes, and maps may come again in another one.
         networks: other networks' memories on the same stream, layer -> (B, units) float32.
     """
 
     inputs: dict[str, np.ndarray]
+    varying: dict[str, np.ndarray]
     targets: np.ndarray
     given: np.ndarray
     world: np.ndarray
+    episode: np.ndarray
     lives: Lives
     by_map: bool
     networks: dict[str, np.ndarray]
@@ -64,7 +69,7 @@ class Wanted:
         targets: to compute.
         given: variables to hold against the memory.
         history: observations in the input `history`, the present one among them, from 1.
-        subsample: keep the first record of each life and every so many-th after it.
+        subsample: which records of each life to keep.
         networks: further layers to keep.
     """
 
@@ -72,7 +77,7 @@ class Wanted:
     targets: tuple[Target, ...]
     given: tuple[Target, ...]
     history: int
-    subsample: int
+    subsample: Subsample
     networks: tuple[str, ...] = ()
 
 
@@ -88,7 +93,7 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
     for records in _episodes(folder, metadata, wanted, progress):
         seen = Observed(records, metadata)
         check_unbroken(seen, [feature for feature in EXTENDED_FEATURES if feature.over_time][:1])
-        kept = _thinned(seen.lives, wanted.subsample)
+        kept = _thinned(seen, wanted.subsample)
         parts.append({name: values[kept] for name, values in _computed(seen, wanted).items()})
         identities.append(life_keys(places_of(records))[kept])
         maps.append(records.columns.get("map", np.full(len(records), _UNKNOWN_MAP))[kept])
@@ -97,11 +102,14 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
     episode = identity[:, LIFE_KEY.index("episode")]
     _check_enough(folder, len(np.unique(episode)))
     world, by_map = _worlds(episode, np.concatenate(maps))
+    varying = {each.name: np.ptp(columns[each.name], axis=0) > 0 for each in wanted.inputs}
     return ProbeData(
-        inputs={each.name: _varying(columns.pop(each.name)) for each in wanted.inputs},
+        inputs={name: _only(columns.pop(name), varies) for name, varies in varying.items()},
+        varying=varying,
         targets=columns.pop("targets"),
         given=columns.pop("given"),
         world=world,
+        episode=episode,
         lives=_lives(identity),
         by_map=by_map,
         networks={layer: columns.pop(f"network/{layer}") for layer in wanted.networks},
@@ -165,15 +173,16 @@ def _computed(seen: Observed, wanted: Wanted) -> dict[str, np.ndarray]:
     return columns
 
 
-def _thinned(lives: Lives, subsample: int) -> np.ndarray:
+def _thinned(seen: Observed, subsample: Subsample) -> np.ndarray:
     """Return the records kept, in order of lives and ticks, (kept,) int64."""
+    lives = seen.lives
     rank = np.arange(len(lives.order)) - np.repeat(lives.starts, lives.lengths)
-    return lives.order[rank % subsample == 0]
+    keys = np.stack([getattr(seen.records, name)[lives.order[lives.starts]] for name in LIFE_KEY], axis=1)
+    return lives.order[subsample.keep(rank, np.repeat(subsample.first_kept(keys), lives.lengths))]
 
 
-def _varying(values: np.ndarray) -> np.ndarray:
-    """Leave out columns that are the same in every record: they tell nothing."""
-    varies = np.ptp(values, axis=0) > 0
+def _only(values: np.ndarray, varies: np.ndarray) -> np.ndarray:
+    """Leave out columns that are the same in every record: they tell nothing. All are kept without a copy."""
     return values if varies.all() else values[:, varies]
 
 

@@ -9,18 +9,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
-from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title
+from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title, wrapped
 from representation.probes.inputs import INPUTS
 from representation.probes.report import AdvantageRow, CKARow, DumpReport
 
 _TARGETS_AT_MOST = 11
 _COLUMNS = 4
 _LOWEST = 1.5
+_LETTERS_IN_A_TITLE, _LETTERS_IN_LEGEND = 38, 50
 _INK = "#1a1a1a"
 _WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
 _HIDDEN = "lstm_hidden"
 _TITLES = {each.name: each.title for each in INPUTS}
-_LIKE_HIDDEN = {"-": "encoder", ":": "the untrained LSTM's", "-.": "an earlier checkpoint's"}
+_LIKE_HIDDEN = {"-": "encoder output", ":": "that of the untrained LSTM", "-.": "that of an earlier checkpoint"}
 """How a line looks -> what CKA compares the hidden state with."""
 
 
@@ -36,6 +37,7 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
     """
     chosen, of_how_many = _chosen(reports, memory, probe)
     trainings = list(dict.fromkeys(report.training for report in reports))
+    measures = {row.target: row.measure for report in reports for row in report.advantages}
     with style():
         panels = len(chosen) + 1
         lines = -(-panels // _COLUMNS)
@@ -47,7 +49,7 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
                     (r.steps_trained or 0, _row(r, target, memory, probe)) for r in reports if r.training == training
                 ]
                 _draw_target(axes, rows, cluster_colour(number))
-            axes.set_title(target)
+            axes.set_title(wrapped(f"{target} ({measures[target]})", _LETTERS_IN_A_TITLE))
             _label_steps(axes)
         for number, training in enumerate(trainings):
             _draw_cka(grid[len(chosen)], [r for r in reports if r.training == training], cluster_colour(number))
@@ -56,7 +58,7 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
             axes.axis("off")
         lines_drawn = {line.get_linestyle() for line in grid[len(chosen)].lines}
         like_hidden = {line: other for line, other in _LIKE_HIDDEN.items() if line in lines_drawn}
-        _explain(figure, trainings, f"{probe} probe of {_TITLES[memory]}", len(chosen), of_how_many, like_hidden)
+        _explain(figure, trainings, f"{probe} probe on {_TITLES[memory]}", len(chosen), of_how_many, like_hidden)
     return figure
 
 
@@ -97,7 +99,7 @@ def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow | None]], co
 
 
 def _draw_cka(axes: Axes, reports: Sequence[DumpReport], colour: str) -> None:
-    axes.set(title="CKA on one stream", ylim=(-0.05, 1.05))
+    axes.set(title="similarity of layers (CKA)", ylim=(-0.05, 1.05))
     for other, line in (("encoder_output", "-"), ("untrained_lstm_hidden", ":")):
         found = [
             (r.steps_trained or 0, row) for r in reports for row in r.cka if {row.one, row.other} == {_HIDDEN, other}
@@ -132,19 +134,18 @@ def _explain(
 ) -> None:
     some = f"the {drawn} of {of_how_many} targets with the largest advantage anywhere" if drawn < of_how_many else "all"
     some = some if of_how_many else "none could be probed"
-    figure.suptitle(
-        title("What the memory learns in training", f"{what}; targets: {some}; 95% intervals over worlds", 120)
-    )
+    text = f"{what}; targets: {some}; bands: 95% intervals over worlds"
+    figure.suptitle(title("Probe scores and advantages over training", text, 120))
     looks = [
         Line2D([], [], color=_INK, linestyle="--", marker=".", label="score"),
         Line2D([], [], color=_INK, marker="o", markersize=3.5, label="advantage over the best baseline"),
         *(
-            Line2D([], [], color=_INK, linestyle=line, linewidth=1, label=f"CKA of hidden and {other}")
+            Line2D([], [], color=_INK, linestyle=line, linewidth=1, label=f"CKA of hidden state and {other}")
             for line, other in like_hidden.items()
         ),
     ]
     colours = [
-        Line2D([], [], color=cluster_colour(i), linewidth=3, label=name.replace("$", r"\$"))
+        Line2D([], [], color=cluster_colour(i), linewidth=3, label=wrapped(name, _LETTERS_IN_LEGEND))
         for i, name in enumerate(trainings)
     ]
     figure.legend(handles=[*colours, *looks], loc="outside lower center", ncols=3)

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import new_figure, style, title
+from analysis.figures.style import new_figure, style, title, wrapped
 from representation.probes.inputs import INPUTS
 from representation.probes.report import AUC, DumpReport
 
@@ -17,6 +17,7 @@ _DARK_CELL = 0.6
 _INCHES_A_ROW = 0.2
 _INCHES_A_COLUMN = 0.62
 _NARROWEST = 6.5
+_LABELS_INCHES = 2.6
 _LETTERS_AN_INCH = 10.5
 _TITLES = {each.name: each.title for each in INPUTS}
 
@@ -33,14 +34,21 @@ def probe_summary(reports: Sequence[DumpReport]) -> Figure:
     targets = shown[0].targets
     widths = [len(report.inputs) for report, _ in panels]
     with style():
-        width = max(_NARROWEST, 2.6 + _INCHES_A_COLUMN * sum(widths))
-        figure = new_figure(width, 2.2 + _INCHES_A_ROW * len(targets))
+        width = max(_NARROWEST, _LABELS_INCHES + _INCHES_A_COLUMN * sum(widths))
+        letters = int(_LETTERS_AN_INCH * (width - _LABELS_INCHES) / len(panels))
+        names = [f"{wrapped(report.name, letters)}\n{probe} probe" for report, probe in panels]
+        lines = max(name.count("\n") for name in names)
+        figure = new_figure(width, 2.2 + _INCHES_A_ROW * (len(targets) + lines))
         grid = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
-        for axes, (report, probe) in zip(grid, panels, strict=True):
+        for axes, (report, probe), name in zip(grid, panels, names, strict=True):
             _draw(axes, report, probe)
+            axes.set_title(name, fontsize=9)
         grid[0].set_yticks(range(len(targets)), [f"{t['name']}  ({t['measure']})" for t in targets])
         more = f"; {len(shown)} of {len(reports)} dumps" if len(shown) < len(reports) else ""
-        text = "R2 (chance 0) and AUC (chance .5) on worlds that no probe was fitted to; grey where nothing can be told"
+        text = (
+            "R2 (chance 0) or AUC (chance 0.5) on worlds that no probe was fitted to; darker is further from chance; "
+            "grey: could not be probed"
+        )
         figure.suptitle(title("What probes read out of each input", text + more, int(_LETTERS_AN_INCH * width)))
     return figure
 
@@ -66,4 +74,3 @@ def _draw(axes: Axes, report: DumpReport, probe: str) -> None:
     axes.set_yticks([])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_title(f"{report.name}\n{probe}".replace("$", r"\$"), fontsize=9)

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from activation_store.schema import ACTION_DECODER, UNTRAINED, DumpMetadata
+from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN, UNTRAINED
+from activation_store.schema import DumpMetadata
 from user_error import UserError
 
 
@@ -28,13 +29,13 @@ class Input:
 OBSERVATION, HISTORY = "observation", "history"
 
 INPUTS = (
-    Input("lstm_hidden", "memory", "LSTM hidden", ("lstm_hidden",)),
-    Input("lstm_cell", "memory", "LSTM cell", ("lstm_cell",)),
+    Input(LSTM_HIDDEN, "memory", "LSTM hidden", (LSTM_HIDDEN,)),
+    Input(LSTM_CELL, "memory", "LSTM cell", (LSTM_CELL,)),
     Input(ACTION_DECODER, "memory", "decoder input", (ACTION_DECODER,)),
-    Input("encoder_output", "baseline", "encoder output", ("encoder_output",)),
+    Input(ENCODER_OUTPUT, "baseline", "encoder output", (ENCODER_OUTPUT,)),
     Input(OBSERVATION, "baseline", "observation"),
     Input(HISTORY, "baseline", "last observations"),
-    Input(UNTRAINED, "baseline", "untrained LSTM", (f"{UNTRAINED}_lstm_hidden", f"{UNTRAINED}_lstm_cell")),
+    Input(UNTRAINED, "baseline", "untrained LSTM", (f"{UNTRAINED}_{LSTM_HIDDEN}", f"{UNTRAINED}_{LSTM_CELL}")),
 )
 NAMES = tuple(each.name for each in INPUTS)
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from representation.probes.logistic_solver import Basis, TrainingSet, log_odds, solve
-from representation.probes.ridge import Directions, Fitted, Penalties, standardising
+from representation.probes.ridge import Fitted, Penalties, ReadOuts, standardising
 
 _BLOCK = 4096
 
@@ -61,7 +61,7 @@ class _Records:
         """Return the log-odds of the records of a fold, (B, T) float64."""
         return torch.cat(list(log_odds(self.x[held_out], weights))).double().cpu().numpy()
 
-    def in_raw_units(self, weights: torch.Tensor) -> Directions:
+    def in_raw_units(self, weights: torch.Tensor) -> ReadOuts:
         """Return read-outs of the input as it was given."""
         weight = weights[:-1].cpu().numpy() * self.per_unit[:, None]
-        return Directions(weight, weights[-1].cpu().numpy() - self.mean @ weight)
+        return ReadOuts(weight, weights[-1].cpu().numpy() - self.mean @ weight)

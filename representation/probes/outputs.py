@@ -1,9 +1,7 @@
 """What a run of probes leaves: tables, figures, read-outs, and the lines that a terminal shows."""
 
-import json
 from collections.abc import Sequence
 
-import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
@@ -25,18 +23,6 @@ def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
         rows = [row for report in reports for row in getattr(report, name)]
         if rows:
             folder.save_text(f"probe_{name}.tsv", table(rows, kind))
-
-
-def save_directions(folder: RunFolder, directions: dict[str, np.ndarray]) -> None:
-    """Write the linear read-outs as safetensors; its header says what they are."""
-    from safetensors.numpy import save
-
-    about = {
-        "names": "DUMP/LAYER/TARGET/weight and DUMP/LAYER/TARGET/bias",
-        "use": "raw activation @ weight + bias predicts the target in its unit, or the log-odds of a yes",
-        "targets": json.dumps(sorted({name.split("/")[-2] for name in directions})),
-    }
-    folder.save_bytes("probe_directions.safetensors", save(directions, metadata=about))
 
 
 def save_figures(folder: RunFolder, reports: Sequence[DumpReport], emergence: bool) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from representation.probes.controls import shifted_within_lives
 from representation.probes.dataset import ProbeData
 from representation.probes.inputs import Input
-from representation.probes.ridge import Directions, Fitted, fit_ridge
+from representation.probes.ridge import Fitted, ReadOuts, fit_ridge
 from representation.probes.scores import Losses, losses
 from representation.probes.splits import folds_of_worlds
 from representation.probes.target import Target
@@ -32,13 +32,13 @@ class Probed:
     Attributes:
         losses: (probe, input) -> what went wrong, world by world, in the order of the targets.
         controls: likewise of the control tasks, for memories.
-        directions: memory -> linear read-outs of all targets, in the order of the targets.
+        read_outs: memory -> linear read-outs of all targets, in the order of the targets.
         reasons: why a target was not probed, None where it was.
     """
 
     losses: dict[tuple[str, str], Losses]
     controls: dict[tuple[str, str], Losses]
-    directions: dict[str, Directions]
+    read_outs: dict[str, ReadOuts]
     reasons: tuple[str | None, ...]
 
     @property
@@ -71,21 +71,21 @@ def probe(
     task = Task(data, fold, np.array([target.yes_or_no for target in targets], bool), usable, seed)
     real: dict[tuple[str, str], Losses] = {}
     control: dict[tuple[str, str], Losses] = {}
-    directions: dict[str, Directions] = {}
+    read_outs: dict[str, ReadOuts] = {}
     jobs = [(kind, each) for each in inputs for kind in probes]
     for done, (kind, each) in enumerate(jobs):
         report(done / len(jobs))
         twin = _same_as(each, inputs, data)
         if twin is not None:
             real[kind, each.name], control[kind, each.name] = real[kind, twin], control[kind, twin]
-            directions |= {each.name: directions[twin]} if kind == LINEAR else {}
+            read_outs |= {each.name: read_outs[twin]} if kind == LINEAR else {}
             continue
         fitted = (task.linear if kind == LINEAR else task.networks)(data.inputs[each.name], each.kind == "memory")
         real[kind, each.name] = task.losses(fitted.real, data.targets)
         if each.kind == "memory":
             control[kind, each.name] = task.losses(fitted.control, task.controls)
-            directions |= {each.name: fitted.directions} if fitted.directions else {}
-    return Probed(real, control, directions, reasons)
+            read_outs |= {each.name: fitted.read_outs} if fitted.read_outs else {}
+    return Probed(real, control, read_outs, reasons)
 
 
 def _same_as(one: Input, inputs: Sequence[Input], data: ProbeData) -> str | None:
@@ -125,12 +125,12 @@ class Predictions:
     Attributes:
         real: of the targets, in their units; of yes-or-no targets log-odds.
         control: of the control tasks; empty unless asked for.
-        directions: linear read-outs fitted to all records; None for networks.
+        read_outs: linear read-outs fitted to all records; None for networks.
     """
 
     real: np.ndarray
     control: np.ndarray
-    directions: Directions | None = None
+    read_outs: ReadOuts | None = None
 
 
 class Task:
@@ -169,9 +169,9 @@ class Task:
             real[here] = fitted.predicted[:, :count]
             if with_control:
                 control[here] = fitted.predicted[:, count:]
-            found = fitted.directions
+            found = fitted.read_outs
             weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
-        return Predictions(real, control, Directions(weight, bias))
+        return Predictions(real, control, ReadOuts(weight, bias))
 
     def networks(self, x: np.ndarray, with_control: bool) -> Predictions:
         """Train and cross-validate networks on an input, (B, C); those of controls share nothing with the others."""
@@ -214,8 +214,8 @@ def fit_linear(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.nda
 
     logistic = fit_logistic(x, y[:, yes_or_no], fold, ridge.penalties.of_targets(yes_or_no))
     ridge.predicted[:, yes_or_no] = logistic.predicted
-    ridge.directions.weight[:, yes_or_no] = logistic.directions.weight
-    ridge.directions.bias[yes_or_no] = logistic.directions.bias
+    ridge.read_outs.weight[:, yes_or_no] = logistic.read_outs.weight
+    ridge.read_outs.bias[yes_or_no] = logistic.read_outs.bias
     return ridge
 
 

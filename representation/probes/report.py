@@ -14,7 +14,6 @@ from representation.probes.dataset import ProbeData
 from representation.probes.findings import Findings
 from representation.probes.inputs import Input
 from representation.probes.probing import Probed
-from representation.probes.ridge import Directions
 from representation.probes.similarity import Similarity
 from representation.probes.target import Target
 
@@ -174,18 +173,6 @@ def table(rows: Sequence[Any], kind: type) -> str:
     names = [field.name for field in fields(kind)]
     lines = ["\t".join(names), *("\t".join(_cell(getattr(row, name)) for name in names) for row in rows)]
     return "\n".join(lines) + "\n"
-
-
-def directions_of(dump: str, targets: Sequence[Target], directions: dict[str, Directions]) -> dict[str, np.ndarray]:
-    """Return `DUMP/LAYER/TARGET/weight`, (units,), and `/bias`, (1,), float32: activation @ weight + bias predicts."""
-    found = {}
-    for layer, each in directions.items():
-        for column, target in enumerate(targets):
-            if np.isfinite(each.bias[column]):
-                prefix = f"{dump}/{layer}/{target.name}"
-                found[f"{prefix}/weight"] = np.ascontiguousarray(each.weight[:, column], dtype=np.float32)
-                found[f"{prefix}/bias"] = each.bias[column : column + 1].astype(np.float32)
-    return found
 
 
 def _describe(target: Target, reason: str | None) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class Directions:
+class ReadOuts:
     """Linear read-outs: input @ weight + bias predicts each target in its own unit, or its log-odds if it is yes-or-no.
 
     Attributes:
@@ -92,13 +92,13 @@ class NormalEquations:
         with_targets = moments.xy / moments.count - np.outer(self.mean, self.target_mean)
         self.with_targets = with_targets * self.per_unit[:, None]  # (C, T)
 
-    def fit(self, penalty: np.ndarray) -> Directions:
+    def fit(self, penalty: np.ndarray) -> ReadOuts:
         """Fit every target with its own penalty, (T,)."""
         weight = np.empty(self.with_targets.shape)
         for each in np.unique(penalty):
             theirs = penalty == each
             weight[:, theirs] = self._solve(each, self.with_targets[:, theirs]) * self.per_unit[:, None]
-        return Directions(weight, self.target_mean - self.mean @ weight)
+        return ReadOuts(weight, self.target_mean - self.mean @ weight)
 
     def _solve(self, penalty: float, with_targets: np.ndarray) -> np.ndarray:
         # Eight Cholesky factors, one a penalty, take a fraction of the time of one eigendecomposition.
@@ -150,12 +150,12 @@ class Fitted:
 
     Attributes:
         predicted: of records that the fit has not seen, (B, T) float64.
-        directions: fitted to all records.
+        read_outs: fitted to all records.
         penalties: that were chosen.
     """
 
     predicted: np.ndarray
-    directions: Directions
+    read_outs: ReadOuts
     penalties: Penalties
 
 

@@ -12,7 +12,7 @@ from activation_store.conversion import convert, sample
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, METADATA_FILE, RECORDS_FILE, Format
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run, run_here
 from tests.planted import planted_dump, with_optional_parts, write_planted
 from user_error import UserError
 
@@ -56,7 +56,7 @@ def test_the_analysis_does_not_depend_on_the_format(dumps: dict[str, Path], tmp_
     for name in ("json", "parquet"):
         place = tmp_path / name / "planted"
         shutil.copytree(dumps[name], place)
-        done = run("analyze_activations.py", place, "--subsample", 2, "--output-dir", tmp_path / name / "results")
+        done = run_here("analyze_activations.py", place, "--subsample", 2, "--output-dir", tmp_path / name / "results")
         assert done.returncode == 0, done.stderr
     first, second = (next((tmp_path / name / "results").iterdir()) for name in ("json", "parquet"))
     for name in ("embedding.npy", "summary.json", "summary.txt", "umap_scatter.png"):
@@ -96,11 +96,11 @@ def test_a_sample_of_episodes(dumps: dict[str, Path], tmp_path: Path) -> None:
 
 
 def store(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return run("-m", "activation_store", *arguments)
+    return run_here("activation_store/__main__.py", *arguments)
 
 
 def test_command_line(dumps: dict[str, Path], tmp_path: Path) -> None:
-    told = store("info", dumps["parquet"])
+    told = run("-m", "activation_store", "info", dumps["parquet"])
     assert told.returncode == 0, told.stderr
     for part in (
         "policy\tplanted",

@@ -11,6 +11,7 @@ from activation_store.columns import pack_legal, unpack_legal
 from activation_store.parquet_format import ROW_GROUP_RECORDS
 from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import IDENTITY, LIFE_KEY, METADATA_FILE, RECORDS_FILE, RaggedRows, Records
+from activation_store.subsample import Subsample
 from tests.planted import planted_dump, with_optional_parts, write_planted
 from user_error import UserError
 
@@ -107,17 +108,22 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path, form: str) -> None:
 
 
 @both_formats
-@pytest.mark.parametrize("subsample", [2, 7, 1000])
-def test_every_nth_record_of_each_life_is_kept(tmp_path: Path, subsample: int, form: str) -> None:
+@pytest.mark.parametrize("subsample", [Subsample(2), Subsample(7, 3, seed=5), Subsample(1, 4), Subsample(20, seed=1)])
+def test_every_nth_record_of_each_life_is_kept(tmp_path: Path, subsample: Subsample, form: str) -> None:
     planted = planted_dump(agents=5, ticks=25)
     kept, seen = [], {}
     for i in range(len(planted.records)):
         life = tuple(int(getattr(planted.records, name)[i]) for name in LIFE_KEY)
         seen[life] = seen.get(life, -1) + 1
-        if seen[life] % subsample == 0:
+        first = int(subsample.first_kept(np.array([life]))[0])
+        if seen[life] in range(first, 1000, subsample.every):
             kept.append(i)
-    read = read_dump(write_planted(tmp_path / "dump", planted, format=form), subsample=subsample)
-    assert_same_records(read, completed(planted.records).take(np.array(kept)))
+    folder = write_planted(tmp_path / "dump", planted, format=form)
+    assert_same_records(read_dump(folder, subsample=subsample), completed(planted.records).take(np.array(kept)))
+    some = read_dump(folder, subsample=subsample, episodes=[1])
+    assert_same_records(
+        some, completed(planted.records).take(np.array([i for i in kept if planted.records.episode[i] == 1]))
+    )
 
 
 @both_formats
@@ -132,7 +138,7 @@ def test_only_the_lives_and_episodes_asked_for_are_kept(tmp_path: Path, form: st
     identity = read_identity(folder)
     for name in IDENTITY:
         np.testing.assert_array_equal(identity[name], getattr(truth, name))
-    with pytest.raises(UserError, match="no record of the episodes or lives"):
+    with pytest.raises(UserError, match="no record of those that were asked for"):
         read_dump(folder, lives=[(7, 7, 7)])
 
 

@@ -118,4 +118,4 @@ def test_an_agent_that_is_not_here_is_refused(subject, path: Path) -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    assert "there is no checkpoint" in check_refused(tmp_path / "nope.safetensors")
+    assert "does not exist" in check_refused(tmp_path / "nope.safetensors")

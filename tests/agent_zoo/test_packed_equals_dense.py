@@ -19,7 +19,7 @@ def policy(request, layout: ObservationLayout):
 def forward(policy, observation) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Encoder output, log-probabilities of all options with heads side by side, entropies, and values."""
     encoded, candidates = policy.encode_observations(observation)
-    distribution, value = policy.decode_actions(encoded, candidates, observation)
+    distribution, value = policy.decode_actions(policy.decoder_input(encoded), candidates, observation)
     return encoded, torch.cat(list(distribution.log_probabilities), dim=1), distribution.entropy(), value
 
 
@@ -57,12 +57,14 @@ def test_outputs_and_gradients_are_equal(policy, seen: np.ndarray, layout: Obser
         torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-7, atol=1e-7, msg=name)
 
 
-def test_what_was_chosen_has_the_dense_networks_log_probability(policy, seen, layout) -> None:
+def test_the_dense_network_draws_the_same_actions_with_the_same_log_probabilities(policy, seen, layout) -> None:
     observation = pack(seen, layout)
     encoded, candidates = policy.encode_observations(observation)
     distribution, _ = policy.decode_actions(encoded, candidates, observation)
-    actions = distribution.sample(torch.Generator().manual_seed(0))
+    uniforms = torch.rand(len(seen), len(layout.heads), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    actions = distribution.sample(uniforms)
     plain, _ = DensePolicy(policy).decode_actions(*_dense_arguments(policy, seen, layout))
+    assert torch.equal(actions, plain.sample(uniforms))
     torch.testing.assert_close(distribution.log_probability(actions), plain.log_probability(actions))
 
 
@@ -99,7 +101,7 @@ def test_sampled_actions_are_legal_and_follow_the_probabilities(policy, seen, la
     with torch.no_grad():
         encoded, candidates = policy.encode_observations(observation)
         distribution = policy.action_decoder(encoded, candidates, observation)
-        actions = distribution.sample(torch.Generator().manual_seed(0))
+        actions = distribution.sample(torch.from_numpy(np.random.default_rng(0).random((4_000, len(layout.heads)))))
     legal = legal_options(observation, layout)[0].split([head.size for head in layout.heads])
     direction = [head.name for head in layout.heads].index("Move.Direction")
     for column, allowed in enumerate(legal):
@@ -115,5 +117,5 @@ def test_nobody_alive_is_no_error(layout: ObservationLayout, seen: np.ndarray) -
     policy = module.Recurrent(module.Policy(layout, hidden_size=16))
     with torch.no_grad():
         distribution, value, state = policy(pack(seen[:0], layout), policy.initial_state(0))
-        actions = distribution.sample(torch.Generator())
+        actions = distribution.sample(torch.zeros(0, len(layout.heads), dtype=torch.float64))
     assert actions.shape == (0, len(layout.heads)) and len(value) == 0 and state.hidden.shape == (1, 0, 16)

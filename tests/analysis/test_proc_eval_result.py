@@ -13,7 +13,7 @@ import pytest
 
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.tables import TABLES
-from tests.command import ROOT, assert_refused, environment, run, run_on_terminal
+from tests.command import ROOT, assert_refused, environment, run, run_here, run_on_terminal
 from tests.planted_results import Results, as_original, play, provenance, write
 
 SCRIPT = "analysis/proc_eval_result.py"
@@ -26,7 +26,7 @@ SUMMARY = [
 
 
 def proc(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return run(SCRIPT, *arguments, "--resamples", 100)
+    return run_here(SCRIPT, *arguments, "--resamples", 100)
 
 
 def rows(folder: Path, name: str) -> list[dict[str, str]]:
@@ -53,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(folder: Path) -> subprocess.CompletedProcess[str]:
-    done = proc(folder)
+    done = run(SCRIPT, folder, "--resamples", 100)
     assert (done.returncode, done.stderr) == (0, "")
     return done
 
@@ -247,10 +247,10 @@ def test_modes_may_differ_in_their_rules_and_pve_files_in_their_policies(tmp_pat
 
 def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     assert_refused(run(SCRIPT), "name a folder")
-    assert_refused(run(SCRIPT, tmp_path / "none"), "does not exist")
-    assert_refused(run(SCRIPT, tmp_path), "holds no result files", "evaluate.py")
-    assert_refused(run(SCRIPT, tmp_path, "--confidence", 1), "--confidence", "below 1")
-    assert_refused(run(SCRIPT, tmp_path, "--resamples", 3), "--resamples", "100 or more")
-    assert_refused(run(SCRIPT, tmp_path, "--seed", -1), "--seed", "0 or more")
+    assert_refused(run_here(SCRIPT, tmp_path / "none"), "does not exist")
+    assert_refused(run_here(SCRIPT, tmp_path), "holds no result files", "evaluate.py")
+    assert_refused(run_here(SCRIPT, tmp_path, "--confidence", 1), "--confidence", "below 1")
+    assert_refused(run_here(SCRIPT, tmp_path, "--resamples", 3), "--resamples", "100 or more")
+    assert_refused(run_here(SCRIPT, tmp_path, "--seed", -1), "--seed", "0 or more")
     stray = write(tmp_path, "eval_pvp.json", {})
-    assert_refused(run(SCRIPT, tmp_path), str(stray), "eval_<pvp|pve>_<seed>.json")
+    assert_refused(run_here(SCRIPT, tmp_path), str(stray), "eval_<pvp|pve>_<seed>.json")

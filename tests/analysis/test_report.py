@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tyro
 
 from activation_store.files import write_json
+from analysis.clusters.settings import AnalysisSettings
 from analysis.report_page.captions import CAPTIONS
 from analysis.report_page.report import command_of, report_html
 from analysis.share_text import share_text
@@ -102,7 +104,7 @@ def test_confounds_and_stability_are_those_of_the_summary(page, summary: dict[st
         told = cells(page.locator(f"#confounds tr[data-cluster='{label}']"))
         for text, confound in zip(told, confounds, strict=True):
             if confound["reason"]:
-                assert text == "not told"
+                assert text == "n/a"
                 continue
             shares = f"{share_text(confound['share'])} chance {share_text(confound['chance'])}"
             assert text.startswith(f"{shares} q {p_value(confound['q'])}")
@@ -123,7 +125,40 @@ def test_it_says_how_to_make_it_again(page, analysed: Analysed) -> None:
     text = page.locator("#reproduce").inner_text()
     for part in (*run["versions"].values(), *run["input"].values()):
         assert part in text
-    assert page.get_by_role("link", name="explorer.html").get_attribute("href") == "explorer.html"
+    again = tyro.cli(AnalysisSettings, args=words[2:])
+    again.check()
+    told = {name: getattr(again, name) for name in run["arguments"]}
+    made = {**run["arguments"], "output_dir": f"{run['arguments']['output_dir']}_again"}
+    assert {name: str(value) for name, value in told.items()} == {name: str(value) for name, value in made.items()}
+    page.locator("#reproduce pre code").click()
+    assert page.evaluate("getSelection().toString()").strip() == command.strip()
+
+
+def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, analysed: Analysed, tmp_path) -> None:
+    moved = tmp_path / "it's moved"
+    shutil.copytree(analysed.run, moved)
+    page = opened(browser, moved / "report.html", [])
+    assert page.get_by_role("link").count() == 0  # the explorer has not been built
+    assert shlex.split(page.locator("header code").inner_text()) == ["python", "explore.py", str(analysed.run)]
+    for name in ("explorer.html", "dendrogram_explorer.html"):
+        (moved / name).write_text("<title>there</title>")
+    (moved / "report.html").write_text(report_html(moved))
+    page.reload()
+    links = [link.get_attribute("href") for link in page.get_by_role("link").all()]
+    assert links == ["explorer.html", "dendrogram_explorer.html"]
+    page.get_by_role("link", name="explorer.html", exact=True).click()
+    assert page.title() == "there" and page.url.startswith(moved.as_uri())
+    page.context.close()
+
+
+def test_units_that_intervals_resample_are_named_in_plural(analysed: Analysed, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(analysed.run, folder)
+    summary = json.loads((folder / "summary.json").read_text())
+    for unit, words in (("life", "bootstraps of\n    lives ("), ("episode", "bootstraps of\n    whole episodes (")):
+        summary["method"]["unit"] = unit
+        write_json(folder / "summary.json", summary)
+        assert words in report_html(folder)
 
 
 def test_commands_are_ready_for_a_shell() -> None:
@@ -131,7 +166,7 @@ def test_commands_are_ready_for_a_shell() -> None:
                  "features": "tick,is_idle", "output_dir": "out", "nothing": None}  # fmt: skip
     assert shlex.split(command_of(arguments)) == [
         "python", "analyze_activations.py", "a folder/it's", "--subsample", "3", "--metric-only", "--features",
-        "tick,is_idle",
+        "tick,is_idle", "--output-dir", "out_again",
     ]  # fmt: skip
 
 

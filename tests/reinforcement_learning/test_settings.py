@@ -1,5 +1,6 @@
 """Settings: what config.yaml may say, and what is refused, naming the key, the value and what is allowed."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,14 @@ def test_impossible_combinations_name_both_numbers(tmp_path: Path, text: str, pa
         check_training(settings)
     for part in parts:
         assert part in str(error.value)
+
+
+def test_a_curriculum_without_its_library_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load(tmp_path, "task: {syllabus: learning_progress}")
+    check_training(settings)
+    monkeypatch.setitem(sys.modules, "syllabus", None)  # type: ignore[arg-type]  # as if it were not installed
+    with pytest.raises(UserError, match="make setup-all"):
+        check_training(settings)
+    check_training(load(tmp_path, ""))

@@ -35,7 +35,7 @@ def test_both_spellings_mean_the_same() -> None:
 
 
 CHANGES = [
-    {"subsample": 3}, {"layer": "lstm_cell"}, {"features": "tick,self_food"}, {"projection": "tsne"},
+    {"subsample": 3}, {"skip_first": 0}, {"layer": "lstm_cell"}, {"features": "tick,self_food"}, {"projection": "tsne"},
     {"projection": "pca"}, {"umap_neighbors": 16}, {"umap_min_dist": 0.2}, {"hdbscan_min_cluster": 16},
     {"hdbscan_min_samples": 6}, {"cluster_before_umap": True}, {"cluster_before_umap": True, "pre_cluster_dims": 9},
     {"cluster_before_umap": True, "metric_only": True}, {"feature_scatter": True}, {"umap_pairs": True},
@@ -65,6 +65,7 @@ def test_combinations_that_work_are_not_refused(change: dict) -> None:
     ("change", "message"),
     [
         ({"subsample": 0}, "--subsample is 0: allowed is 1 or more"),
+        ({"skip_first": -1}, "--skip-first is -1: allowed is 0 or more"),
         ({"hdbscan_min_cluster": 1}, "--hdbscan-min-cluster is 1"),
         ({"hdbscan_min_samples": 0}, "--hdbscan-min-samples is 0"),
         ({"umap_neighbors": 1}, "--umap-neighbors is 1"),

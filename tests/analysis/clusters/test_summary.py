@@ -7,6 +7,7 @@ import numpy as np
 import orjson
 import pytest
 
+from activation_store.subsample import ALL_RECORDS
 from analysis.clusters.clustering import largest_first
 from analysis.clusters.residual_analysis import repeat_without
 from analysis.clusters.summarise import summarise
@@ -142,7 +143,7 @@ def test_constant_features_have_no_effect_and_no_test() -> None:
     data = dataclasses.replace(data, values=values)
     labels = largest_first(PLANTED.behaviour)
     summary = summarise(
-        data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=1, components={0.5: 1}
+        data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}
     )
     for cluster in summary.clusters:
         effect = cluster.effects[2]
@@ -243,7 +244,7 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     ticks = [claim for claim in again.result.claims if claim.feature == "tick"]
     assert ticks and not any(claim.survives for claim in again.result.claims if claim.feature == "tick")
     summary = summarise(
-        data, labels, plain, not_embedded_anew(), subsample=1, components={0.5: 1}, residualized=again.result
+        data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again.result
     )
     assert any("Without tick, which takes" in sentence for sentence in summary.verdict)
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
@@ -267,7 +268,7 @@ def test_a_difference_is_not_found_again_in_another_cluster() -> None:
     assert claims and all(0 < claim.overlap < 0.5 and abs(claim.d_after) > 0.5 for claim in claims)
     assert not any(claim.survives for claim in claims)
     summary = summarise(
-        data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=1, components={0.5: 1},
+        data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1},
         residualized=again.result,
     )  # fmt: skip
     assert "and 0 of the" in summary.verdict[-1] and "no cluster like it" in as_text(summary)

@@ -9,6 +9,7 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import ActionHead, DumpMetadata, RaggedRows, Records
+from activation_store.subsample import Subsample
 from analysis.features import (
     EXTENDED_FEATURES,
     FEATURE_NAMES,
@@ -181,10 +182,11 @@ def test_features_over_time_of_a_thinned_dump_come_from_every_tick(form: str, pl
     folder = write_planted(tmp_path / "dump", planted, format=form, environment={"map_size": 96})
     metadata, whole = read_metadata(folder), read_dump(folder)
     over_time = [feature for feature in EXTENDED_FEATURES if feature.over_time]
-    assert needs_history(over_time, 3) and not needs_history(over_time, 1) and not needs_history(FEATURES, 3)
+    assert needs_history(over_time, Subsample(3)) and needs_history(over_time, Subsample(skip_first=1))
+    assert not needs_history(over_time, Subsample()) and not needs_history(FEATURES, Subsample(3))
     every = feature_matrix(whole, metadata, over_time)
     value = dict(zip(zip(whole.step, whole.env_id, strict=True), every, strict=True))
-    kept = read_dump(folder, subsample=3)
+    kept = read_dump(folder, subsample=Subsample(3))
     thinned = feature_matrix(kept, metadata, over_time, read_history(folder))
     expected = [value[key] for key in zip(kept.step, kept.env_id, strict=True)]
     np.testing.assert_array_equal(thinned, expected)

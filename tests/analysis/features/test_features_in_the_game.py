@@ -7,6 +7,7 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
+from activation_store.subsample import Subsample
 from analysis.features import EXTENDED_FEATURES, feature_matrix, features_named, read_history
 from tests.witness import Key, Witness
 from user_error import UserError
@@ -68,7 +69,7 @@ def test_subsampled_records_have_the_values_of_every_tick(
     subsample: int, computed: np.ndarray, records: Records, metadata: DumpMetadata, witnessed: tuple[Path, Witness]
 ) -> None:
     """Features over time look at the tick before, not at the record before."""
-    kept = read_dump(witnessed[0], subsample=subsample)
+    kept = read_dump(witnessed[0], subsample=Subsample(subsample))
     values = feature_matrix(kept, metadata, EXTENDED_FEATURES, read_history(witnessed[0]))
     place = {key: i for i, key in enumerate(keys(records))}
     np.testing.assert_array_equal(values, computed[[place[key] for key in keys(kept)]])

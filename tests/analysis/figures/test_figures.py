@@ -27,7 +27,7 @@ from analysis.figures.pca_feature_correlations import pca_feature_correlations
 from analysis.figures.pca_feature_profiles import pca_feature_profiles
 from analysis.figures.plane_scatter import plane_scatter
 from analysis.figures.points import Panel, draw_clusters, draw_values
-from analysis.figures.style import cluster_colour, cluster_marker, new_figure
+from analysis.figures.style import cluster_colour, cluster_marker, new_figure, title
 from analysis.lives import lives_of, rolling_mean
 from analysis.statistics.inference import Inference
 from tests.planted import planted_dump
@@ -119,10 +119,12 @@ def test_metric_scatter(labels: np.ndarray) -> None:
     features[:, 0] = 7
     features[:, 1] = 0
     features[3, 1] = 1
+    features[:, 2] = np.arange(len(features))
     rolled = rolling_mean(features, lives_of(PLANTED.records))
     written = texts(metric_scatter(plane(labels), rolled, 5, HEADING))
-    assert all(any(text.startswith(f"{name} (") for text in written) for name in FEATURE_NAMES)
+    assert set(FEATURE_NAMES) <= set(written)
     assert written.count("always 7") == 1 and not any(text == "always 0" for text in written)
+    assert written.count("points, 1st to 99th percentile") == 3
 
 
 @pytest.mark.parametrize("dimensions", [2, 5, 70])
@@ -142,17 +144,36 @@ def test_pair_panels(dimensions: int) -> None:
 def test_feature_scatter_draws_every_pair() -> None:
     features = feature_matrix(PLANTED.records, PLANTED.metadata)
     figure = feature_scatter(features, FEATURES, largest_first(PLANTED.behaviour), 5, HEADING)
+    written = texts(figure)
+    assert len(figure.axes) == 91  # a pair has one panel, not two
+    across = [axes.get_xlabel().replace("\n", "").split("(")[0] for axes in figure.axes if axes.get_xlabel()]
+    upwards = [axes.get_ylabel().replace("\n", "").split("(")[0] for axes in figure.axes if axes.get_ylabel()]
+    assert (across, upwards) == (list(FEATURE_NAMES[:-1]), list(FEATURE_NAMES[1:]))
+    assert any(text.startswith("noise (") for text in written)
+
+
+def test_a_panel_of_the_triangle_shows_the_pair_that_its_edges_name() -> None:
+    """Each feature has a value of its own, so every panel says which two it shows."""
+    values = np.tile(np.arange(4.0), (9, 1))
+    figure = feature_scatter(values, FEATURES[:4], None, 5, HEADING)
     texts(figure)
-    drawn = {(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes if axes.get_xlabel()}
-    assert len(drawn) == 91
-    assert ("self_food\n(points)", "self_water\n(points)") in drawn
+    column = {axes.get_position().x0: axes.get_xlabel() for axes in figure.axes if axes.get_xlabel()}
+    row = {axes.get_position().y0: axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()}
+    shown = set()
+    for axes in figure.axes:
+        x, y = (int(value) for value in axes.collections[-1].get_offsets()[0])
+        place = axes.get_position()
+        names = [label.replace("\n", "").split("(")[0] for label in (column[place.x0], row[place.y0])]
+        assert names == [FEATURE_NAMES[x], FEATURE_NAMES[y]]
+        shown.add((x, y))
+    assert shown == {(x, y) for y in range(4) for x in range(y)}
 
 
 def test_feature_scatter_of_many_features_says_what_it_leaves_out() -> None:
     metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
     chosen = EXTENDED_FEATURES[:16]
     figure = feature_scatter(feature_matrix(PLANTED.records, metadata, chosen), chosen, None, 5, HEADING)
-    assert sum(bool(axes.get_xlabel()) for axes in figure.axes) == 91
+    assert len(figure.axes) == 91
     assert "the first 14 of 16 features" in figure.get_suptitle()
     assert len(feature_scatter(np.ones((5, 2)), FEATURES[:2], None, 5, HEADING).axes) == 1
 
@@ -242,7 +263,9 @@ def test_crowded_values_become_means_of_cells() -> None:
     values = np.concatenate([np.full(20_000, 1.0), np.tile([2.0, 4.0], 10_000), np.full(20_000, 5.0)])
     figure = new_figure(3, 3)
     panel = Panel(figure.add_subplot(), 3, 3)
-    colours = draw_values(panel, points, values)
+    scale = draw_values(panel, points, values)
+    colours = scale.colours
+    assert (scale.extend, scale.limits) == ("neither", "1st to 99th percentile")
     (image,) = panel.axes.images
     assert (colours.norm.vmin, colours.norm.vmax) == pytest.approx((1, 5), abs=0.1)
     for place, mean in (((0, 0), 1.0), ((1, 0), 3.0), ((1, 1), 5.0)):
@@ -256,6 +279,32 @@ def pixel(image: AxesImage, place: tuple[float, float] | np.ndarray) -> np.ndarr
     rows, columns = image.get_array().shape[:2]
     column, row = (place[0] - left) / (right - left) * columns, (place[1] - bottom) / (top - bottom) * rows
     return np.asarray(image.get_array())[int(row), int(column)]
+
+
+def test_values_are_coloured_from_dark_to_light_and_outliers_are_announced() -> None:
+    """A rising row of points: the lowest is dark, the highest light, and both stand out from the panel."""
+    values = np.arange(1000.0)
+    values[0], values[-1] = -1e6, 1e6
+    figure = new_figure(3, 3)
+    panel = Panel(figure.add_subplot(), 3, 3)
+    scale = draw_values(panel, np.stack([values, values], axis=1), values)
+    assert (scale.extend, scale.limits) == ("both", "1st to 99th percentile")
+    assert 9 < scale.colours.norm.vmin < 11 and 988 < scale.colours.norm.vmax < 990
+    (drawn,) = panel.axes.collections
+    light = drawn.get_facecolors()[:, :3].mean(axis=1)
+    assert light[0] < light[500] < light[-1] and (drawn.get_facecolors()[:, 3] == 1).all()
+    ground = np.array(panel.axes.get_facecolor()[:3])
+    assert (np.abs(drawn.get_facecolors()[:, :3] - ground).max(axis=1) > 0.2).all()
+    rare = draw_values(panel, np.stack([values, values], axis=1), (values > 998).astype(float))
+    assert (rare.extend, rare.limits) == ("neither", "lowest to highest")
+
+
+def test_long_names_are_wrapped_where_they_may_be() -> None:
+    name = "_".join(["policy"] * 40) + "$"
+    lines = title(name, "what it is", 30).split("\n")
+    assert all(len(line) <= 31 for line in lines) and lines[-1] == "what it is"
+    assert "".join(lines[:-1]) == name.replace("$", r"\$") and all(line.endswith("_") for line in lines[:-2])
+    assert title("a_name", "short text", 30) == "a_name\nshort text"
 
 
 @pytest.mark.parametrize("values", [np.zeros(9_000), np.arange(9_000) % 2, np.r_[np.zeros(8_999), 1e9]])
@@ -281,7 +330,7 @@ def test_all_features_can_be_drawn_and_read() -> None:
     assert figure.get_figwidth() < 20
     rolled = rolling_mean(features, lives)
     panels = metric_scatter(plane(labels), rolled, 5, HEADING, EXTENDED_FEATURES).axes
-    titles = [axes.get_title().split(" (")[0] for axes in panels if axes.get_title()]
+    titles = [axes.get_title() for axes in panels if axes.get_title()]
     assert titles == names
 
 

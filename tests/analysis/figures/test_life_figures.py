@@ -73,7 +73,7 @@ def test_the_timeline_has_every_column_at_every_tick(timeline: Timeline, records
 def test_a_life_shows_all_panels(timeline: Timeline, states: int) -> None:
     life = longest(timeline)
     written = texts(life_figure(life, HEADING, "64 ticks", strip_of(life, states)))
-    for word in ("health", "food", "water", "level", "items", "gold", "value", "moving", "drank", "by the run"):
+    for word in ("health", "food", "water", "level", "items", "gold", "value", "moving", "drank", "labels of the run"):
         assert word in written
     assert ("and 19 rarer" in written) == (states == 30) and any(text.startswith("noise (") for text in written)
 

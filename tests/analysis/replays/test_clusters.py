@@ -10,6 +10,7 @@ import pytest
 from activation_store.files import sha256
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, Records
+from activation_store.subsample import Subsample
 from analysis.labels import NOISE
 from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
 from analysis.replays.file import read_replay
@@ -28,7 +29,7 @@ def replay(recording: Recording) -> Replay:
 
 @pytest.fixture(scope="module")
 def records(recording: Recording) -> Records:
-    return read_dump(recording.dump, layers=[], subsample=STRIDE)
+    return read_dump(recording.dump, layers=[], subsample=Subsample(STRIDE))
 
 
 def label_of(records: Records) -> np.ndarray:

@@ -10,6 +10,7 @@ import pytest
 from activation_store.files import sha256
 from activation_store.reader import read_dump
 from activation_store.schema import IDENTITY, METADATA_FILE
+from activation_store.subsample import Subsample
 from analysis.labels import NOISE
 from analysis.lives import places_among
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run
@@ -25,7 +26,7 @@ from analysis.runs.run_folder import RunFolder
 from tests.planted import Planted, planted_dump, write_planted
 from user_error import UserError
 
-STRIDE = 5
+STRIDE, SKIP_FIRST, SEED = 5, 2, 7
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +46,16 @@ def truth_at(planted: Planted, places: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def write_run(path: Path, dump: Path, planted: Planted, subsample: int = STRIDE, **arguments: object) -> Path:
-    records = read_dump(dump, subsample=subsample, layers=[])
+    records = read_dump(dump, subsample=Subsample(subsample, skip_first=2, seed=7), layers=[])
     places = {name: getattr(records, name) for name in IDENTITY}
-    told = {"layer": "action_decoder", "subsample": subsample, "dump": str(dump), **arguments}
+    told = {
+        "layer": "action_decoder",
+        "subsample": subsample,
+        "skip_first": 2,
+        "seed": 7,
+        "dump": str(dump),
+        **arguments,
+    }
     run = {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}, "arguments": told}
     with RunFolder(path, run) as folder:
         folder.save_arrays("cluster_labels.npz", **places, label=truth_at(planted, places))

@@ -26,6 +26,7 @@ from reinforcement_learning.game.vectorization import make_worlds
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings
 from tests.conftest import AGENT, random_legal_actions
 from tests.forager import forage
+from tests.shared import shared_root
 
 BUSY = {
     EventCode.EAT_FOOD, EventCode.DRINK_WATER, EventCode.GO_FARTHEST, EventCode.SCORE_HIT, EventCode.PLAYER_KILL,
@@ -70,7 +71,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> EnvironmentSettings:
     """Many agents and NPCs on a small map: fights, harvests and trade from the first ticks on."""
     return EnvironmentSettings(
         num_agents=24, num_npcs=32, map_size=32, num_maps=3, horizon=48, early_stop_agents=2, spawn_immunity=5,
-        maps_dir=tmp_path_factory.mktemp("maps"),
+        maps_dir=shared_root(tmp_path_factory) / "maps",
     )  # fmt: skip
 
 

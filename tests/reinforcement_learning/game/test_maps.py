@@ -12,9 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.settings import EnvironmentSettings
+from reinforcement_learning.play.contest import Contest, maps_of
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 
 
 @pytest.fixture
@@ -32,6 +35,42 @@ def test_made_once_with_progress(settings: EnvironmentSettings) -> None:
     assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
     assert sorted(contents(folder)) == [f"map{n}/{file}.npy" for n in (1, 2, 3) for file in ("fractal", "map")]
     assert ensure_maps(settings, lambda done, total: pytest.fail("made again")) == folder
+
+
+def test_only_the_maps_that_are_needed_are_made_and_others_join_them_later(
+    settings: EnvironmentSettings, tmp_path: Path
+) -> None:
+    whole = contents(ensure_maps(replace(settings, maps_dir=tmp_path / "whole")))
+    seen: list[tuple[int, int]] = []
+    folder = ensure_maps(settings, lambda done, total: seen.append((done, total)), numbers=[2])
+    assert seen == [(0, 1), (1, 1)]
+    assert contents(folder) == {name: content for name, content in whole.items() if name.startswith("map2/")}
+    before = (folder / "map2" / "map.npy").stat().st_mtime_ns
+    assert ensure_maps(settings, lambda done, total: pytest.fail("made again"), numbers={2}) == folder
+    assert ensure_maps(settings, numbers=[3, 2]) == folder and not (folder / "map1").exists()
+    assert ensure_maps(settings) == folder and contents(folder) == whole
+    assert (folder / "map2" / "map.npy").stat().st_mtime_ns == before
+
+
+def test_episodes_play_on_the_maps_that_were_made_for_them(
+    small_world: EnvironmentSettings, task: TaskSettings, tmp_path: Path
+) -> None:
+    """Results do not depend on which other maps are there, and the game makes none of its own."""
+    seed, episodes = 5, 3
+    world = replace(small_world, num_maps=6, horizon=12)
+    played = []
+    for name, numbers in (("some", maps_of(world, [seed], episodes)), ("all", None)):
+        env = replace(world, maps_dir=tmp_path / name)
+        maps = ensure_maps(env, numbers=numbers)
+        there = contents(maps)
+        entrant = untrained_entrant("neurips23_start_kit", Settings(env, task, policy=PolicySettings(16)), maps, seed=0)
+        pool = Contest((entrant,), env, task, maps, torch.device("cpu")).pool(episodes)
+        played.append(pool.play(seed, range(episodes)))
+        on = {shared.world.episodes.episode.map_number for shared in pool.shared}
+        pool.close()
+        assert contents(maps) == there and on == maps_of(world, [seed], episodes)
+    assert played[0] == played[1]
+    assert 1 < len(on) < world.num_maps
 
 
 def test_same_settings_same_maps_another_seed_others(settings: EnvironmentSettings, tmp_path: Path) -> None:
@@ -70,12 +109,12 @@ def test_a_killed_generation_never_looks_complete_and_is_taken_up(settings: Envi
         while int(process.stdout.readline()) < 5:
             pass
         os.killpg(process.pid, signal.SIGKILL)
-    finished = [path for path in settings.maps_dir.iterdir() if path.is_dir() and path.suffix != ".partial"]
-    assert finished == []
+    (left,) = (path for path in settings.maps_dir.iterdir() if path.is_dir())
+    assert all(np.load(each / "map.npy").shape == (96, 96) for each in left.glob("map*/"))  # whole, or not there
     progress: list[int] = []
     folder = ensure_maps(settings, lambda done, total: progress.append(done))
     assert progress[0] >= 5, "what was whole was made again"
-    assert len(contents(folder)) == 80
+    assert folder == left and len(contents(folder)) == 80
     untouched = ensure_maps(replace(settings, maps_dir=settings.maps_dir / "untouched"))
     assert contents(folder) == contents(untouched)
 
@@ -84,4 +123,4 @@ def test_two_processes_make_them_once(settings: EnvironmentSettings) -> None:
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         folders = list(pool.map(ensure_maps, [settings, settings]))
     assert folders[0] == folders[1] and len(contents(folders[0])) == 6
-    assert not list(settings.maps_dir.glob("*.partial"))
+    assert {path.name for path in folders[0].iterdir()} == {"map1", "map2", "map3", "maps.json"}

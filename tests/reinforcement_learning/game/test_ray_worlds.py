@@ -12,7 +12,7 @@ from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.ray_worlds import RayWorlds
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.settings import RolloutSettings
-from tests.command import assert_refused, run
+from tests.command import assert_refused, run_here
 from tests.conftest import AGENT, random_legal_actions
 from user_error import UserError
 
@@ -91,7 +91,7 @@ def test_maps_that_a_worker_does_not_see_are_named(small_world, task, maps, tmp_
 def test_an_address_where_no_cluster_is_is_refused_before_anything_is_made(
     tmp_path: Path, address: str, parts: tuple[str, ...]
 ) -> None:
-    result = run(
+    result = run_here(
         "train.py", "--debug", "--no-track", "--vectorization", "ray", "--rollout.ray-address", address,
         "--policies-dir", tmp_path / "policies", "--runs-dir", tmp_path / "runs", "--env.maps-dir", tmp_path / "maps",
     )  # fmt: skip
@@ -102,7 +102,9 @@ def test_an_address_where_no_cluster_is_is_refused_before_anything_is_made(
 def test_a_killed_worker_is_noticed(on_ray, layout) -> None:
     on_ray.async_reset()
     on_ray.recv()
-    (victim, *_) = [each for each in psutil.process_iter() if each.name().startswith("ray::_Worker")]
+    (victim, *_) = [
+        each for each in psutil.Process().children(recursive=True) if each.name().startswith("ray::_Worker")
+    ]
     victim.kill()
     actions = np.zeros((on_ray.agents_per_batch, len(layout.heads)), dtype=np.int64)
     with pytest.raises(UserError, match=r"Ray worker [01] ended .*last checkpoint is good"):

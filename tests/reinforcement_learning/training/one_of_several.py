@@ -1,10 +1,12 @@
 """What each process does in test_data_parallel.py: `torchrun one_of_several.py FOLDER MAPS_DIR`.
 
-It writes, for its rank, the gradients of one minibatch of which it holds a part, and the files of a whole training in
-which every process writes as if it led.
+It writes, for its rank, the gradients of one minibatch of which it holds a part, and the files of three trainings in
+which every process writes as if it led: a whole one, another whole one with several minibatches an update, and the
+same stopped and resumed.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,8 +17,10 @@ from reinforcement_learning.training.data_parallel import join_processes
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Reports, train
+from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
 from tests.reinforcement_learning.training.test_data_parallel import first_update, part_of, played, run_in, settings_in
+from tests.reinforcement_learning.training.test_resume import StopAfter
 
 
 def main() -> None:
@@ -34,6 +38,17 @@ def main() -> None:
     silent = Reports(on_update=lambda _: None, on_progress=lambda _: None)
     run = run_in(folder / f"rank{rank}")
     train("together", AGENT, settings, maps, run, NoTracker(), silent, StopSignal(), processes=processes)
+
+    # Several minibatches an update, and a third update: in the second one agents have died, and not equally many.
+    several = replace(settings, train=replace(settings.train, minibatch_rows=16, total_agent_steps=3_072))
+    straight, resumed = (run_in(folder / f"{name}{rank}") for name in ("straight", "resumed"))
+    train("straight", AGENT, several, maps, straight, NoTracker(), silent, StopSignal(), processes=processes)
+    stop = StopAfter(2)
+    stopping = Reports(on_update=stop.count, on_progress=lambda _: None)
+    train("resumed", AGENT, several, maps, resumed, NoTracker(), stopping, stop, processes=processes)
+    state = TrainingState.load(resumed.state_path)
+    state.save(folder / f"stopped_{rank}.safetensors")
+    train("resumed", AGENT, several, maps, resumed, NoTracker(), silent, StopSignal(), state, processes)
     processes.leave()
 
 

@@ -11,6 +11,7 @@ import torch
 
 import agent_zoo
 from reinforcement_learning.game.environment import make_environment, observation_layout
+from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.stepper import Stepper
@@ -45,11 +46,13 @@ def play(
     layout = observation_layout(make_environment(AGENT, env, task, maps))
     torch.manual_seed(0)
     agent = agent_zoo.load(AGENT)
-    worlds = make_worlds(AGENT, env, task, rollout, maps, first_episodes(0, rollout.num_envs), file)
+    starts = first_episodes(0, rollout.num_envs)
+    worlds = make_worlds(AGENT, env, task, rollout, maps, starts, file)
     try:
-        player = Stepper(worlds, agent.Recurrent(agent.Policy(layout, hidden_size=16)), layout, Stopwatch())
+        policy = agent.Recurrent(agent.Policy(layout, hidden_size=16))
+        player = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
         player.reset()
-        collector = RolloutCollector(player, torch.Generator().manual_seed(0), 8, gamma=0.99, gae_lambda=0.95)
+        collector = RolloutCollector(player, 8, gamma=0.99, gae_lambda=0.95)
         done = []
         for _ in range(rollouts):
             played = collector.collect(1_500, on_tick=lambda _: None)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from reinforcement_learning.game.life import CAUSES_OF_DEATH
 from reinforcement_learning.training import curves as curves_module
-from reinforcement_learning.training.curves import MOST_POINTS, draw_curves, figure_of, read_curves
+from reinforcement_learning.training.curves import MOST_POINTS, draw_curves, figure_of, read_curves, rolling_mean
 from reinforcement_learning.training.ppo import Losses
 from reinforcement_learning.training.statistics import life_statistics
 from tests.reinforcement_learning.training.test_statistics import LIFE
@@ -97,3 +97,25 @@ def test_refuses_what_holds_no_metrics(tmp_path: Path, content: str | None, mess
         (tmp_path / "metrics.jsonl").write_text(content)
     with pytest.raises(UserError, match=message):
         draw_curves(tmp_path / "metrics.jsonl", tmp_path / "curves.png")
+
+
+def test_long_runs_are_smoothed_and_the_legend_says_over_what(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    updates = [{**an_update(n), "loss/entropy": 5 + float(rng.normal())} for n in range(1, 901)]
+    figure = figure_of(read_curves(write(tmp_path, updates)), "a run with a long name " * 12 + "$1$")
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["mean of 3 updates", "rolling mean of 51 updates"]
+    thin, thick = next(axes for axes in figure.axes if axes.get_title("left") == "Entropy").lines
+    assert thin.get_linewidth() < thick.get_linewidth() and thin.get_alpha() < 1
+    points, smooth = np.asarray(thin.get_ydata()), np.asarray(thick.get_ydata())
+    assert len(points) == len(smooth) == 300 and smooth.std() < 0.5 * points.std()
+    assert smooth[100] == pytest.approx(points[92:109].mean()) and smooth[0] == pytest.approx(points[:9].mean())
+    box = figure.get_tightbbox()
+    assert box.x0 >= 0 and box.x1 <= figure.get_figwidth()
+
+
+def test_rolling_means_of_few_values() -> None:
+    assert rolling_mean(np.array([1.0, 2, 6]), 3).tolist() == [1.5, 3, 4]
+    assert rolling_mean(np.array([4.0]), 17).tolist() == [4]
+    assert rolling_mean(np.array([1.0, 3]), 17).tolist() == [2, 2]

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,8 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from agent_zoo.base import SegmentOutputs
 from agent_zoo.checkpoint import load_checkpoint
 from reinforcement_learning.game.environment import observation_layout
+from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
@@ -28,12 +30,13 @@ from reinforcement_learning.settings import (
 )
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.data_parallel import ALONE, Processes
-from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.ppo import Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Reports, train
+from reinforcement_learning.training.training_state import TrainingState
 from tests.command import ROOT, environment
 from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of
@@ -60,10 +63,11 @@ def settings_in(maps_dir: Path) -> Settings:
 def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     """An untrained policy and what it did in two worlds: the same in every process."""
     policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
-    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, first_episodes(0, 2))
-    player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch())
+    starts = first_episodes(0, 2)
+    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
+    player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch(), EpisodeJournal(starts))
     player.reset()
-    collector = RolloutCollector(player, torch.Generator().manual_seed(0), settings.train.bptt_horizon, 0.99, 0.95)
+    collector = RolloutCollector(player, settings.train.bptt_horizon, 0.99, 0.95)
     return policy, collector.collect(settings.train.batch_size, on_tick=lambda _: None)
 
 
@@ -84,6 +88,11 @@ def part_of(rollout: Rollout, rank: int) -> Rollout:
     )
 
 
+def calm(outputs: SegmentOutputs, rollout: Rollout, minibatch: Minibatch) -> NamedLoss:
+    """An auxiliary loss: small hidden states."""
+    return NamedLoss("calm", outputs.hidden.square().mean(), weight=5.0)
+
+
 def first_update(
     policy: torch.nn.Module, rollout: Rollout, settings: Settings, processes: Processes
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -91,17 +100,17 @@ def first_update(
     learner = copy.deepcopy(policy)
     optimizer = torch.optim.Adam(learner.parameters())
     losses = update(
-        learner, optimizer, rollout, settings.train, torch.Generator().manual_seed(1), lambda: None, processes
+        learner, optimizer, rollout, settings.train, torch.Generator().manual_seed(1), lambda: None, processes, [calm]
     )
     gradients = {name: parameter.grad for name, parameter in learner.named_parameters()}
-    return gradients, {f"loss/{name}": torch.tensor(value) for name, value in asdict(losses).items()}
+    return gradients, {f"loss/{name}": torch.tensor(value) for name, value in losses.by_name().items()}
 
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
     """The folder in which two processes have run `one_of_several.py`."""
     folder = tmp_path_factory.mktemp("together")
-    script = ROOT / "tests" / "reinforcement_learning" / "one_of_several.py"
+    script = Path(__file__).with_name("one_of_several.py")
     result = subprocess.run(
         [*TORCHRUN, script, folder, maps.parent],
         cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
@@ -118,7 +127,7 @@ def test_gradients_are_those_of_one_process_on_the_joined_minibatch(together: Pa
     gradients, losses = first_update(policy, rollout, settings, ALONE)
     alone = {**gradients, **losses}
     first, second = (load_file(together / f"gradients_{rank}.safetensors") for rank in (0, 1))
-    assert first.keys() == second.keys() == alone.keys()
+    assert first.keys() == second.keys() == alone.keys() > {"loss/calm"}
     for name in alone:
         assert torch.equal(first[name], second[name]), f"{name} differs between the processes"
         torch.testing.assert_close(first[name], alone[name], atol=1e-6, rtol=1e-4, msg=name)
@@ -144,6 +153,17 @@ def test_weights_are_equal_after_training_and_metrics_are_of_both(together: Path
     assert both[1]["lives/ended"] > alone[1]["lives/ended"]
     same_rows_twice = pytest.approx(alone[0]["loss/value"], rel=1e-4)
     assert both[0]["loss/value"] != same_rows_twice, "both processes played the same worlds"
+
+
+def test_a_run_of_two_processes_goes_on_bit_for_bit(together: Path) -> None:
+    state = TrainingState.load(together / "stopped_0.safetensors")
+    assert state.updates == 2 and not torch.equal(*state.minibatch_random), "both dealt alike: too easy"
+    for rank in (0, 1):
+        straight, resumed = (together / f"{name}{rank}" / "checkpoints" for name in ("straight", "resumed"))
+        last = sorted(straight.iterdir())[-1].name.removeprefix("straight")
+        expected = load_checkpoint(straight / f"straight{last}")[0].state_dict()
+        weights = load_checkpoint(resumed / f"resumed{last}")[0].state_dict()
+        assert all(torch.equal(weights[name], expected[name]) for name in expected)
 
 
 def test_each_process_gets_worlds_of_its_own() -> None:
@@ -177,6 +197,7 @@ def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psuti
     return leader, other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("told", ["all", "one"])
 def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: Path, told: str) -> None:
     without_a_name = (*folders(tmp_path), "--env.maps-dir", maps.parent)  # both must choose the same
@@ -196,6 +217,7 @@ def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: P
     assert output.count("stopped early") == 1 and output.count(" agent-steps ") == len(lines), output
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_takes_the_others_along(tmp_path: Path, maps: Path) -> None:
     with start_train("-n", "bereft", *folders(tmp_path), "--env.maps-dir", maps.parent) as process:
         output = until_first_update(process)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
@@ -28,10 +29,11 @@ def policy(small_world, task, maps):
 @pytest.fixture(scope="module")
 def rollout(policy, layout, small_world, task, maps) -> Rollout:
     rollout = RolloutSettings(num_envs=4, vectorization="serial")
-    worlds = make_worlds(AGENT, small_world, task, rollout, maps, first_episodes(0, 4))
-    player = Stepper(worlds, policy, layout, Stopwatch())
+    starts = first_episodes(0, 4)
+    worlds = make_worlds(AGENT, small_world, task, rollout, maps, starts)
+    player = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
     player.reset()
-    collector = RolloutCollector(player, torch.Generator().manual_seed(0), SETTINGS.bptt_horizon, 0.99, 0.95)
+    collector = RolloutCollector(player, SETTINGS.bptt_horizon, 0.99, 0.95)
     return collector.collect(SETTINGS.batch_size, on_tick=lambda _: None)
 
 
@@ -99,8 +101,9 @@ def test_no_gradient_depends_on_the_order_of_threads(policy, rollout: Rollout) -
     """
     some = next(minibatches(rollout, SETTINGS, torch.Generator()))
     observation, state = rollout.observation.take(some.rows), rollout.state.take(some.segments)
-    distribution, value = policy.forward_segments(observation, some.lengths, state)
-    loss = distribution.log_probability(rollout.action[some.rows]).sum() + distribution.entropy().sum() + value.sum()
+    outputs = policy.forward_segments(observation, some.lengths, state)
+    log_probability = outputs.distribution.log_probability(rollout.action[some.rows])
+    loss = log_probability.sum() + outputs.distribution.entropy().sum() + outputs.value.sum()
     operations, waiting = set(), [loss.grad_fn]
     while waiting:
         node = waiting.pop()

@@ -1,5 +1,6 @@
 """A run that was stopped goes on as if it had not been, bit for bit; and every part of what it saved is needed."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.base import LSTMState
 from agent_zoo.checkpoint import load_checkpoint
 from reinforcement_learning.game.environment import EpisodeStart
@@ -115,8 +117,9 @@ DROPPED = {
     "exp_avg_sq": drop_one_moment("exp_avg_sq"),
     "optimizer step": drop_one_moment("step"),
     "memory": drop_memory,
-    "action random": lambda state: replace(state, action_random=torch.Generator().manual_seed(0).get_state()[None]),
-    "minibatch random": lambda state: replace(state, minibatch_random=torch.Generator().manual_seed(0).get_state()),
+    "minibatch random": lambda state: replace(
+        state, minibatch_random=torch.Generator().manual_seed(0).get_state().unsqueeze(0)
+    ),
     "actions": lambda state: replace(
         state, worlds=[EpisodeStart(world.first_seed, world.number) for world in state.worlds]
     ),
@@ -136,6 +139,16 @@ def drop_episode_weights(state: TrainingState) -> TrainingState:
     return replace(state, worlds=[replace(world, task_weights=None) for world in state.worlds])
 
 
+@pytest.fixture(scope="module")
+def automatic(play, settings: Settings, tmp_path_factory: pytest.TempPathFactory):
+    """Settings with an automatic curriculum, weights of a run that was not stopped, and the folder of one that was."""
+    task = TaskSettings(curriculum="evaluation", syllabus="prioritized_level_replay", embedding_size=64)
+    settings, folder = replace(settings, task=task), tmp_path_factory.mktemp("automatic")
+    straight = play(folder / "straight", StopAfter(-1), settings=settings)
+    play(folder / "stopped", StopAfter(UPDATES_BEFORE), settings=settings)
+    return settings, straight, folder / "stopped"
+
+
 @pytest.mark.parametrize(
     ("same", "change"),
     [
@@ -144,14 +157,12 @@ def drop_episode_weights(state: TrainingState) -> TrainingState:
         (False, drop_episode_weights),
     ],
 )
-def test_an_automatic_curriculum_goes_on_too(play, settings: Settings, tmp_path: Path, same: bool, change) -> None:
+def test_an_automatic_curriculum_goes_on_too(play, automatic, tmp_path: Path, same: bool, change) -> None:
     """Rewards differ with the tasks drawn, so weights tell whether the curriculum went on."""
-    task = TaskSettings(curriculum="evaluation", syllabus="prioritized_level_replay", embedding_size=64)
-    automatic = replace(settings, task=task)
-    straight = play(tmp_path / "straight", StopAfter(-1), settings=automatic)
-    play(tmp_path / "stopped", StopAfter(UPDATES_BEFORE), settings=automatic)
-    state = change(TrainingState.load(tmp_path / "stopped" / "training_state.safetensors"))
-    assert equal(play(tmp_path / "on", StopAfter(-1), state, automatic), straight) == same
+    settings, straight, stopped = automatic
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    state = change(TrainingState.load(folder / "training_state.safetensors"))
+    assert equal(play(folder, StopAfter(-1), state, settings), straight) == same
 
 
 def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:
@@ -161,6 +172,15 @@ def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:
         damaged.write_bytes(bytes(content[:place]) + bytes([content[place] ^ 1]) + bytes(content[place + 1 :]))
         with pytest.raises(UserError, match=r"state\.safetensors"):
             TrainingState.load(damaged)
+
+
+def test_a_state_of_an_older_format_is_refused_in_one_line(stopped: Path, tmp_path: Path) -> None:
+    tensors, text = read_tensors(stopped / "training_state.safetensors")
+    older = tmp_path / "training_state.safetensors"
+    write_tensors(older, tensors, json.dumps(json.loads(text) | {"format_version": 1}))
+    with pytest.raises(UserError, match="format version 1, and only version 2 can be resumed: train anew") as refusal:
+        TrainingState.load(older)
+    assert "\n" not in str(refusal.value)
 
 
 def test_one_process_at_a_time_holds_a_run(stopped: Path, tmp_path: Path) -> None:

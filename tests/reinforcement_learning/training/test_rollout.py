@@ -6,6 +6,7 @@ import torch
 
 import agent_zoo
 from agent_zoo.observation import legal_options
+from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import RolloutSettings
@@ -27,10 +28,11 @@ def policy(layout):
 def rollout(policy, layout, small_world, task, maps):
     """About 3,000 decisions in two worlds of 16 agents: several episodes, most agents die in them."""
     rollout = RolloutSettings(num_envs=2, vectorization="serial")
-    worlds = make_worlds(AGENT, small_world, task, rollout, maps, first_episodes(0, 2))
-    stepper = Stepper(worlds, policy, layout, Stopwatch())
+    starts = first_episodes(0, 2)
+    worlds = make_worlds(AGENT, small_world, task, rollout, maps, starts)
+    stepper = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
     stepper.reset()
-    collector = RolloutCollector(stepper, torch.Generator().manual_seed(0), HORIZON, gamma=0.99, gae_lambda=0.95)
+    collector = RolloutCollector(stepper, HORIZON, gamma=0.99, gae_lambda=0.95)
     yield collector.collect(3_000, on_tick=lambda _: None)
     worlds.close()
 
@@ -72,12 +74,10 @@ def test_replaying_the_segments_gives_the_recorded_probabilities_and_values(roll
     starts = torch.cumsum(rollout.lengths, 0) - rollout.lengths
     rows = torch.cat([rollout.order[starts[s] : starts[s] + rollout.lengths[s]] for s in longest_first])
     with torch.no_grad():
-        distribution, value = policy.forward_segments(
-            rollout.observation.take(rows), lengths, rollout.state.take(longest_first)
-        )
-        log_probability = distribution.log_probability(rollout.action[rows]).sum(dim=1)
+        replayed = policy.forward_segments(rollout.observation.take(rows), lengths, rollout.state.take(longest_first))
+        log_probability = replayed.distribution.log_probability(rollout.action[rows]).sum(dim=1)
     torch.testing.assert_close(log_probability, rollout.log_probability[rows], atol=2e-5, rtol=1e-5)
-    torch.testing.assert_close(value, rollout.value[rows], atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(replayed.value, rollout.value[rows], atol=2e-5, rtol=1e-5)
 
 
 def test_life_lengths_are_the_decisions_made(rollout, small_world) -> None:

@@ -10,6 +10,7 @@ from representation.probes.figure_advantage import probe_advantage
 from representation.probes.figure_emergence import probe_emergence
 from representation.probes.figure_summary import probe_summary
 from representation.probes.report import AdvantageRow, CKARow, DumpReport, ScoreRow
+from tests.analysis.figures.test_figures import texts as inside
 
 INPUTS = ("lstm_hidden", "observation")
 
@@ -70,16 +71,38 @@ def test_a_filled_mark_is_an_advantage_that_survived() -> None:
     assert sorted(filled) == sorted(gains)
 
 
+def test_advantages_are_sorted_and_the_title_counts_those_above_0() -> None:
+    (one,) = [report(1, 8)]
+    figure = probe_advantage([one], "lstm_hidden", "linear")
+    texts(figure)
+    gain = {row.target: row.advantage or 0 for row in one.advantages}
+    for axes in figure.axes:
+        shown = [gain[text.get_text()] for text in axes.get_yticklabels()]
+        assert shown == sorted(shown, reverse=True) and len(shown) == 4
+    better = sum(each > 0 for each in gain.values())
+    assert f"beats every baseline for {better} of 8 targets\n" in figure.get_suptitle()
+    (legend,) = figure.legends
+    assert legend.get_texts()[0].get_text().endswith(f"({better} of 8 targets above 0)")
+
+
+def test_long_names_stay_inside_the_pictures() -> None:
+    long = [report(n, name="a_run_with_a_long_name_" * 6) for n in (0, 5)]
+    hidden = ("lstm_hidden", "linear")
+    for figure in (probe_summary(long), probe_advantage(long, *hidden), probe_emergence(long, *hidden)):
+        inside(figure)
+
+
 def test_emergence_draws_the_largest_advantages_and_says_so() -> None:
     reports = [report(n, 30) for n in (0, 7)]
     figure = probe_emergence(reports, "lstm_hidden", "linear")
     assert "the 11 of 30 targets" in texts(figure)
     largest = {t: max(r.advantages[t].advantage or 0 for r in reports) for t in range(30)}
     best = {f"target_{t}" for t in sorted(largest, key=lambda t: -largest[t])[:11]}
-    assert {axes.get_title() for axes in figure.axes} - {"", "CKA on one stream"} == best
+    titles = {axes.get_title() for axes in figure.axes} - {"", "similarity of layers (CKA)"}
+    assert {text.split(" (")[0] for text in titles} == best and all(text.endswith(("(R2)", "(AUC)")) for text in titles)
 
 
 def test_the_legend_of_emergence_names_only_lines_that_are_drawn() -> None:
     (legend,) = probe_emergence([report(n) for n in (0, 7)], "lstm_hidden", "linear").legends
     told = [text.get_text() for text in legend.get_texts()]
-    assert [text for text in told if text.startswith("CKA")] == ["CKA of hidden and encoder"]
+    assert [text for text in told if text.startswith("CKA")] == ["CKA of hidden state and encoder output"]

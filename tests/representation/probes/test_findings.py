@@ -74,9 +74,9 @@ def test_a_network_finds_what_no_line_can(data: ProbeData, resamples: Resamples)
     assert found[LINEAR, "observation"].score[0] < 0.3 < 0.6 < found[MLP, "observation"].score[0]
 
 
-def test_directions_predict_from_raw_activations(data: ProbeData, probed: Probed) -> None:
-    directions = probed.directions["lstm_hidden"]
-    predicted = data.inputs["lstm_hidden"] @ directions.weight[:, SINCE] + directions.bias[SINCE]
+def test_read_outs_predict_from_raw_activations(data: ProbeData, probed: Probed) -> None:
+    read_outs = probed.read_outs["lstm_hidden"]
+    predicted = data.inputs["lstm_hidden"] @ read_outs.weight[:, SINCE] + read_outs.bias[SINCE]
     truth = data.targets[:, SINCE]
     assert 1 - ((predicted - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum() > 0.9
 

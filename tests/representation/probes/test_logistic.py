@@ -109,7 +109,7 @@ def test_numbers_beside_yes_or_no_targets_are_the_ridge_regressions(rng: np.rand
     y = np.column_stack([x[:, 5] + rng.normal(size=RECORDS), labels(x, rng)[:, 0], x[:, 8]])
     ridge, both = fit_ridge(x, y, FOLD), fit_linear(x, y, FOLD, np.array([False, True, False]))
     np.testing.assert_array_equal(both.predicted[:, [0, 2]], ridge.predicted[:, [0, 2]])
-    np.testing.assert_array_equal(both.directions.weight[:, [0, 2]], ridge.directions.weight[:, [0, 2]])
+    np.testing.assert_array_equal(both.read_outs.weight[:, [0, 2]], ridge.read_outs.weight[:, [0, 2]])
     assert both.predicted[:, 1].min() < -1 < ridge.predicted[:, 1].min()  # log-odds, not shares
 
 
@@ -119,18 +119,18 @@ def test_planted_events_are_found_and_coins_are_not(rng: np.random.Generator) ->
     fitted = fit(x, y, FOLD)
     common, rare, coin = (roc_auc_score(y[:, i], fitted.predicted[:, i]) for i in range(3))
     assert common > 0.75 and rare > 0.75 and abs(coin - 0.5) < 0.04
-    odds = x @ fitted.directions.weight + fitted.directions.bias
+    odds = x @ fitted.read_outs.weight + fitted.read_outs.bias
     assert roc_auc_score(y[:, 0], odds[:, 0]) >= common
     likely = 1 / (1 + np.exp(-odds))
     np.testing.assert_allclose(likely.mean(axis=0), y.mean(axis=0), atol=1e-3)  # an unpenalised intercept sees to it
-    assert fitted.directions.weight[3].tolist() == [0, 0, 0]
+    assert fitted.read_outs.weight[3].tolist() == [0, 0, 0]
 
 
 def test_what_can_be_told_without_a_fault_stays_finite(rng: np.random.Generator) -> None:
     x = rng.normal(size=(400, 5)).astype(np.float32)
     x[:, 1] = x[:, 0] * 1000  # the same again
     fitted = fit(x, (x[:, :1] > 1).astype(float), np.arange(400) % 3)
-    assert np.isfinite(fitted.predicted).all() and np.isfinite(fitted.directions.weight).all()
+    assert np.isfinite(fitted.predicted).all() and np.isfinite(fitted.read_outs.weight).all()
     assert roc_auc_score(x[:, 0] > 1, fitted.predicted[:, 0]) > 0.999
 
 

@@ -1,0 +1,263 @@
+"""Directions in activations: the contract between what finds them and what uses them.
+
+A direction reads one number out of a layer: activation @ weight + bias, with activations as the policy computed them.
+A file of directions holds arrays and text only; opening one never runs code.
+"""
+
+import difflib
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import orjson
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from activation_store.tensor_file import read_tensors, write_tensors
+from user_error import UserError
+
+DIRECTIONS_FILE = "directions.safetensors"
+"""What a run calls its file of directions."""
+
+FORMAT_VERSION = 1
+_KIND = "directions"
+_LONGEST_NAME = 300
+_SHOWN_AT_MOST = 8
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+SourceKind = Literal["probe", "cluster difference", "principal component"]
+"""How a direction was found; a new way to find them needs a new entry here."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a direction comes from.
+
+    Attributes:
+        kind: how it was found.
+        run: name of the folder of the run that found it.
+        dump: name of the folder of the dump that it was fitted on.
+        policy: whose activations the dump holds.
+        checkpoint_sha256: of the policy's checkpoint file, 64 hexadecimal digits; None where it is not known.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    kind: SourceKind
+    run: str
+    dump: str
+    policy: str
+    checkpoint_sha256: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """One direction in the activations of one layer.
+
+    Attributes:
+        name: unlike that of any other direction in the file.
+        layer: of the network, as dumps call it.
+        weight: of each unit's raw activation, (units,) float32, not all zero.
+        bias: added to the weighted sum, in the read-out's unit.
+        unit: of the read-out.
+        mean: of the read-out over the records that it was fitted on.
+        spread: standard deviation of the read-out over the same records.
+        records: that it was fitted on.
+        lives: that these belong to.
+        episodes: that these belong to.
+        source: where it comes from.
+    """
+
+    name: str
+    layer: str
+    weight: np.ndarray
+    bias: float
+    unit: str
+    mean: float
+    spread: float
+    records: int
+    lives: int
+    episodes: int
+    source: Source
+
+    def read_out(self, activations: np.ndarray) -> np.ndarray:
+        """Return the read-out of raw activations, (B, units) to (B,) float64.
+
+        Raises:
+            ValueError: the activations have another number of units.
+        """
+        # In double precision: a unit that hardly varies may have a large weight, which the bias cancels out.
+        return np.einsum("bu,u->b", activations, self.weight, dtype=np.float64) + self.bias
+
+    def faults(self) -> Iterator[str]:
+        """Yield what is wrong with it, a phrase each; nothing if it can be used."""
+        if not self.name or len(self.name) > _LONGEST_NAME or not self.name.isprintable():
+            yield "its name is empty, too long or not printable"
+        if not (self.layer and self.unit):
+            yield "its layer or unit is not named"
+        if self.weight.ndim != 1 or self.weight.dtype != np.float32:
+            yield f"its weight has shape {self.weight.shape} and type {self.weight.dtype}, not (units,) and float32"
+        if not np.isfinite([self.bias, self.mean, self.spread]).all() or not np.isfinite(self.weight).all():
+            yield "it holds NaN or infinity"
+        elif not self.weight.any():
+            yield "its weights are all zero, so it points nowhere"
+        if self.spread < 0:
+            yield f"its spread is negative ({self.spread})"
+        if not 1 <= self.episodes <= self.lives <= self.records:
+            yield f"it counts {self.records} records, {self.lives} lives and {self.episodes} episodes"
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """What a file of directions holds.
+
+    Attributes:
+        path: of the file.
+        directions: in the order in which they were written.
+    """
+
+    path: Path
+    directions: tuple[Direction, ...]
+
+    def __len__(self) -> int:
+        return len(self.directions)
+
+    def __iter__(self) -> Iterator[Direction]:
+        return iter(self.directions)
+
+    def named(self, name: str) -> Direction:
+        """Return the direction of a name, or the only one whose name ends in `/` and this.
+
+        Raises:
+            UserError: there is none, or several end so; the message names the nearest.
+        """
+        by_name = {each.name: each for each in self.directions}
+        if name in by_name:
+            return by_name[name]
+        ending = [full for full in by_name if full.endswith(f"/{name}")]
+        if len(ending) == 1:
+            return by_name[ending[0]]
+        if ending:
+            raise UserError(f"{self.path} holds {len(ending)} directions {name!r}: name one of {_some(ending)}")
+        endings = {"/".join(full.split("/")[i:]): full for full in by_name for i in range(full.count("/") + 1)}
+        likely = difflib.get_close_matches(name, endings, n=1)
+        hint = f"did you mean {likely[0]!r}?" if likely else f"it holds {_some(list(by_name))}"
+        raise UserError(f"{self.path} holds no direction {name!r}: {hint}")
+
+
+def write_directions(path: Path, directions: Sequence[Direction]) -> None:
+    """Write directions, whole or not at all; the same directions make the same file.
+
+    The file holds `NAME/weight`, (units,) float32, and `NAME/bias`, () float64, of each; all else is in its header.
+
+    Raises:
+        ValueError: a direction cannot be used, or two have one name.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    described = []
+    for each in directions:
+        if fault := next(each.faults(), None):
+            raise ValueError(f"direction {each.name!r} cannot be written: {fault}")
+        if _weight(each.name) in arrays:
+            raise ValueError(f"two directions are called {each.name!r}")
+        arrays[_weight(each.name)] = each.weight
+        arrays[_bias(each.name)] = np.array(each.bias, np.float64)
+        described.append(_Description.of(each))
+    header = {"kind": _KIND, "version": FORMAT_VERSION, "directions": described}
+    write_tensors(path, arrays, orjson.dumps(header).decode())
+
+
+def read_directions(path: Path) -> Directions:
+    """Read directions back.
+
+    Raises:
+        UserError: the file is missing, damaged, of another kind or version, or holds a direction that cannot be used.
+    """
+    arrays, text = read_tensors(path)
+    described = _descriptions(path, text)
+    expected = {name for each in described for name in (_weight(each.name), _bias(each.name))}
+    if len(expected) < 2 * len(described) or expected != arrays.keys():
+        raise UserError(f"{path} is damaged: its arrays are not those of the directions in its header; fit them again")
+    found = []
+    for each in described:
+        weight, bias = arrays[_weight(each.name)], arrays[_bias(each.name)]
+        if weight.shape != (each.units,) or bias.shape != () or bias.dtype != np.float64:
+            raise UserError(
+                f"{path} is damaged: direction {each.name!r} has a weight of shape {weight.shape} and a bias of shape "
+                f"{bias.shape}, where {each.units} units make ({each.units},) and (); fit it again"
+            )
+        direction = each.direction(weight, float(bias))
+        if fault := next(direction.faults(), None):
+            raise UserError(f"{path}: direction {each.name!r} cannot be used: {fault}; fit it again")
+        found.append(direction)
+    return Directions(path, tuple(found))
+
+
+@dataclass(frozen=True)
+class _Description:
+    """What the header says of a direction; attributes as in `Direction`, and how many units its layer has."""
+
+    __pydantic_config__ = _STRICT
+
+    name: str
+    layer: str
+    units: int
+    unit: str
+    mean: float
+    spread: float
+    records: int
+    lives: int
+    episodes: int
+    source: Source
+
+    @staticmethod
+    def of(direction: Direction) -> "_Description":
+        return _Description(
+            direction.name, direction.layer, len(direction.weight), direction.unit, float(direction.mean),
+            float(direction.spread), int(direction.records), int(direction.lives), int(direction.episodes),
+            direction.source,
+        )  # fmt: skip
+
+    def direction(self, weight: np.ndarray, bias: float) -> Direction:
+        rest = {name: value for name, value in vars(self).items() if name != "units"}
+        return Direction(weight=weight, bias=bias, **rest)
+
+
+@functools.cache
+def _validator() -> "TypeAdapter[list[_Description]]":
+    return TypeAdapter(list[_Description])
+
+
+def _descriptions(path: Path, text: str) -> list[_Description]:
+    try:
+        header: Any = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        header = None
+    if not isinstance(header, dict) or header.get("kind") != _KIND:
+        raise UserError(
+            f"{path} does not hold directions: give a {DIRECTIONS_FILE} that a run of probes or clusters wrote"
+        )
+    if header.get("version") != FORMAT_VERSION:
+        version = str(header.get("version"))[:40]
+        raise UserError(f"{path} has version {version}; this toolkit reads version {FORMAT_VERSION}: fit it again")
+    try:
+        return _validator().validate_json(orjson.dumps(header.get("directions")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path} is damaged: {place[:80]!r}: {first['msg'][:200]}; fit the directions again") from None
+
+
+def _weight(name: str) -> str:
+    return f"{name}/weight"
+
+
+def _bias(name: str) -> str:
+    return f"{name}/bias"
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN_AT_MOST} more" if len(names) > _SHOWN_AT_MOST else ""
+    return ", ".join(names[:_SHOWN_AT_MOST]) + more

@@ -1,0 +1,154 @@
+"""A dump as one ordinary Parquet file, for other programs: vectors are lists, rows of tables are named.
+
+The dump's own Parquet files hold vectors as planes of bytes (`parquet_layout.py`), which reads fast and which no other
+program understands. An export takes more room and is not read back; the dump stays the original.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import orjson
+
+from activation_store.files import atomic_path, full_disk_named
+from activation_store.parquet_format import ROW_GROUP_RECORDS
+from activation_store.parquet_layout import TABLE, TILE, Numbers, numbers_of, values_of
+from activation_store.reader import read_batches, read_metadata
+from activation_store.records import RaggedRows, Records
+from activation_store.schema import DumpMetadata
+from activation_store.selection import Selection, select
+from activation_store.subsample import ALL_RECORDS, Subsample
+from user_error import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SUFFIX = ".parquet"
+DUMP_KEY, SELECTION_KEY = b"activation_dump", b"activation_selection"
+"""Keys of the schema's metadata: the dump's metadata, and what was selected of it, both as JSON."""
+
+
+def export(
+    source: Path,
+    path: Path,
+    report: Callable[[float], None],
+    *,
+    layers: Sequence[str] | None = None,
+    leave_out: Iterable[str] = (),
+    subsample: Subsample = ALL_RECORDS,
+) -> int:
+    """Write records of a dump to one Parquet file that any program reads, and return how many there are.
+
+    Single numbers keep their type, vectors are lists of a fixed number of values, and a table is a list of rows with
+    named int16 columns. Activations are float32 whatever the dump's precision. Memory holds one row group.
+
+    Args:
+        source: folder of a dump of either format.
+        path: of the new file; must end in .parquet and not exist yet.
+        report: called with the share of the work done, from 0 to 1.
+        layers: to export; all of them where None.
+        leave_out: what not to export, of `tile`, `entity`, `inventory` and `tables` (all further tables).
+        subsample: which records of each life to keep.
+
+    Raises:
+        UserError: the source is no whole dump, lacks a layer or holds no record; or the file exists already, does not
+            end in .parquet or cannot be written.
+    """
+    import pyarrow.parquet as pq
+
+    if path.suffix != SUFFIX:
+        raise UserError(f"{path} does not end in {SUFFIX}: an export is one Parquet file")
+    if path.exists():
+        raise UserError(f"{path} already exists: delete it, or choose another file")
+    metadata = read_metadata(source)
+    selection = select(source, metadata, layers=layers, leave_out=leave_out, subsample=subsample)
+    schema = export_schema(metadata, selection)
+    scalars = [field.name for field in schema if field.type.num_fields == 0]
+    records = 0
+    with (
+        atomic_path(path) as temporary,
+        full_disk_named(path),
+        pq.ParquetWriter(
+            temporary, schema, compression="zstd", use_dictionary=scalars, write_statistics=scalars
+        ) as writer,
+    ):
+        for table in _row_groups(read_batches(source, metadata, selection, report), metadata, selection, schema):
+            writer.write_table(table, row_group_size=ROW_GROUP_RECORDS)
+            records += len(table)
+    return records
+
+
+def export_schema(metadata: DumpMetadata, selection: Selection) -> "pa.Schema":
+    """Return the columns of an export, with the dump's metadata and the selection as JSON in the schema's metadata."""
+    import pyarrow as pa
+
+    fields = [pa.field("policy", pa.string())]
+    for name, numbers in _numbers_of(metadata, selection).items():
+        kind = pa.bool_() if numbers.dtype == bool else pa.from_numpy_dtype(numbers.dtype)
+        fields.append(pa.field(name, kind if numbers.width is None else pa.list_(kind, numbers.width)))
+    for name in _tables_of(selection):
+        row = pa.struct([pa.field(column, pa.int16()) for column in metadata.all_tables[name]])
+        fields.append(pa.field(TABLE + name, pa.list_(row)))
+    selected = {
+        "layers": selection.layers,
+        "leave_out": sorted(selection.leave_out),
+        "tables": selection.tables,
+        "subsample": asdict(selection.subsample),
+    }
+    return pa.schema(
+        fields, metadata={DUMP_KEY: orjson.dumps(metadata.to_json()), SELECTION_KEY: orjson.dumps(selected)}
+    )
+
+
+def _numbers_of(metadata: DumpMetadata, selection: Selection) -> dict[str, Numbers]:
+    """Return the selected fields of numbers, by their names in the file."""
+    layers = {name: metadata.layers[name] for name in selection.layers}
+    found = numbers_of(replace(metadata, layers=layers, precision="float32"))
+    if "tile" in selection.leave_out:
+        return {name: numbers for name, numbers in found.items() if not name.startswith(TILE)}
+    return found
+
+
+def _tables_of(selection: Selection) -> list[str]:
+    always = [name for name in ("Entity", "Inventory") if name.lower() not in selection.leave_out]
+    return [*always, *selection.tables]
+
+
+def _row_groups(
+    batches: Iterator[Records], metadata: DumpMetadata, selection: Selection, schema: "pa.Schema"
+) -> "Iterator[pa.Table]":
+    """Yield tables of at least a row group each, except the last one: a subsample's batches are small."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    for batch in batches:
+        waiting.append(_to_table(batch, metadata, selection, schema))
+        if sum(map(len, waiting)) >= ROW_GROUP_RECORDS:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _to_table(records: Records, metadata: DumpMetadata, selection: Selection, schema: "pa.Schema") -> "pa.Table":
+    import pyarrow as pa
+
+    values = values_of(records)
+    arrays: list[pa.Array] = [pa.repeat(metadata.policy, len(records))]
+    for name, numbers in _numbers_of(metadata, selection).items():
+        flat = pa.array(np.ascontiguousarray(values[name], numbers.dtype).reshape(-1))
+        arrays.append(flat if numbers.width is None else pa.FixedSizeListArray.from_arrays(flat, numbers.width))
+    for name in _tables_of(selection):
+        arrays.append(_named_rows(records.all_tables[name], schema.field(TABLE + name).type))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _named_rows(rows: RaggedRows, kind: "pa.ListType") -> "pa.Array":
+    """Return a table's rows as a list of structs for each record."""
+    import pyarrow as pa
+
+    columns = [pa.array(np.ascontiguousarray(column)) for column in rows.values.T]
+    structs = pa.StructArray.from_arrays(columns, fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(pa.array(rows.offsets.astype(np.int32)), structs, type=kind)

@@ -1,0 +1,114 @@
+"""Reads a policy's layers while it runs, and rebuilds its memory from recorded ones."""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, check_policy_layers, memory_names
+from agent_zoo.base import LSTMState, RecurrentPolicy
+from agent_zoo.distribution import ActionDistribution
+from agent_zoo.observation import PackedObservation
+from user_error import UserError
+
+ALL_LAYERS = ("all",)
+"""Stands for every layer that a policy has, however many those are."""
+
+Captured = dict[str, torch.Tensor]
+
+
+@contextlib.contextmanager
+def capture(policy: RecurrentPolicy, layers: Sequence[str]) -> Iterator[Captured]:
+    """Within the block, every tick the policy plays leaves its activations in the yielded dictionary.
+
+    Args:
+        policy: the policy that will play.
+        layers: names of `activation_store.layers`, or `ALL_LAYERS`.
+
+    Yields:
+        Layer name -> (B, units) of the latest tick, without gradients; empty before the first.
+
+    Raises:
+        UserError: the policy has no layer of that name.
+    """
+    captured: Captured = {}
+
+    def keep(layer: str, tensor: torch.Tensor) -> None:
+        captured[layer] = tensor.detach()
+
+    with policy.hooked({layer: functools.partial(keep, layer) for layer in layer_units(policy, layers)}):
+        yield captured
+
+
+def layer_units(policy: RecurrentPolicy, layers: Sequence[str]) -> dict[str, int]:
+    """Return how many units each of these layers has, in the order given.
+
+    Raises:
+        UserError: the policy has no layer of that name.
+    """
+    if tuple(layers) == ALL_LAYERS:
+        return policy.layer_units
+    check_policy_layers(layers, policy.layers)
+    return {layer: policy.layer_units[layer] for layer in layers}
+
+
+def run_with_layers(
+    policy: RecurrentPolicy, observation: PackedObservation, memory: LSTMState, layers: Sequence[str] = ALL_LAYERS
+) -> tuple[ActionDistribution, torch.Tensor, LSTMState, Captured]:
+    """Play one tick of B agents and keep what passed through some layers.
+
+    Args:
+        policy: to run; under `torch.no_grad()` unless gradients are wanted.
+        observation: what the agents see.
+        memory: before the tick.
+        layers: names of `activation_store.layers`; all that the policy has unless asked otherwise.
+
+    Returns:
+        Distribution over actions, value (B,), memory after the tick, and layer name -> (B, units). All that a layer
+        influences can be differentiated by it.
+
+    Raises:
+        UserError: the policy has no layer of that name.
+    """
+    found: Captured = {}
+
+    def keep(layer: str, tensor: torch.Tensor) -> torch.Tensor:
+        # A tensor of its own, from which the rest of the tick is computed: nn.LSTM's states have no way to its output.
+        found[layer] = tensor.view_as(tensor)
+        return found[layer]
+
+    with policy.hooked({layer: functools.partial(keep, layer) for layer in layer_units(policy, layers)}):
+        return *policy(observation, memory), found
+
+
+def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarray]) -> LSTMState:
+    """Rebuild the memory that some agents had after a recorded tick, and so before the next one.
+
+    A float32 dump gives the memory back exactly, a float16 dump rounded. The first tick of a life starts from
+    `policy.initial_state`.
+
+    Args:
+        policy: that was recorded.
+        recorded: layer name -> (B, units), all LSTM layers' hidden and cell states among them, as in
+            `Records.activations`.
+
+    Raises:
+        UserError: a layer is missing, or has another number of units.
+    """
+    agents = len(next(iter(recorded.values()), ()))
+    memory = policy.initial_state(agents)
+    for kind, states in ((LSTM_HIDDEN, memory.hidden), (LSTM_CELL, memory.cell)):
+        for number, name in enumerate(memory_names(kind, policy.layers)):
+            if name not in recorded:
+                raise UserError(
+                    f"the memory cannot be rebuilt: layer {name} was not recorded; extract again with --layers all"
+                )
+            if recorded[name].shape != (agents, states.shape[2]):
+                raise UserError(
+                    f"layer {name} was recorded as {recorded[name].shape}, but the memory of {agents} agents of this "
+                    f"policy is {(agents, states.shape[2])}: name the policy that was recorded"
+                )
+            states[number] = torch.from_numpy(recorded[name].astype(np.float32))
+    return memory

@@ -1,0 +1,58 @@
+"""Where checkpoints lie and what they are called; nothing here opens one, so it needs no torch."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from argument_checks import did_you_mean
+from user_error import UserError
+
+SUFFIX = ".safetensors"
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder, by name."""
+    return sorted(folder.glob(f"*{SUFFIX}"))
+
+
+def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
+    """Return the names of a folder's policies, or of those asked for.
+
+    Raises:
+        UserError: the folder holds none, or lacks one that was asked for; or one was asked for twice.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder: name one that holds policies (*{SUFFIX})")
+    names = [path.name.removesuffix(SUFFIX) for path in list_checkpoints(folder)]
+    if not names:
+        raise UserError(f"there is no policy (*{SUFFIX}) in {folder}: train one with `python train.py`")
+    for number, name in enumerate(only):
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise UserError(f"there is no policy {name!r} in {folder}: it holds {', '.join(names)}{hint}")
+        if name in only[:number]:
+            raise UserError(f"the policy {name!r} is named twice: two in one world must differ in name")
+    return list(only) or names
+
+
+def find_checkpoints(folders: Sequence[Path], name: str, steps: int | None) -> list[Path]:
+    """Return the checkpoints that a policy's training left in some folders, after so many agent-steps or all.
+
+    Raises:
+        UserError: there is none.
+    """
+    pattern = re.compile(rf"{re.escape(name)}_(\d{{10}}){re.escape(SUFFIX)}")
+    found: dict[int, Path] = {}
+    for folder in folders:
+        for path in list_checkpoints(folder):
+            if match := pattern.fullmatch(path.name):
+                found.setdefault(int(match[1]), path)
+    if steps is not None and steps in found:
+        return [found[steps]]
+    if not found:
+        there = sorted({re.sub(r"_\d{10}$", "", path.stem) for each in folders for path in list_checkpoints(each)})
+        where = " or ".join(map(str, folders))
+        raise UserError(f"no such checkpoint of {name}: there are none in {where}{did_you_mean(name, there)}")
+    if steps is not None:
+        raise UserError(f"no such checkpoint of {name}: there are {', '.join(f'{each:,}' for each in sorted(found))}")
+    return [found[each] for each in sorted(found)]

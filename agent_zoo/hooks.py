@@ -1,0 +1,49 @@
+"""Functions that see, and may replace, what passes between the steps of a policy."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import torch
+
+Hook = Callable[[torch.Tensor], torch.Tensor | None]
+"""Gets a layer's tensor, (B, units), and returns another one to go on with, or None to leave it as it is."""
+
+
+class Hooks:
+    """The hooks of one policy. A copy of the policy, in this process or in another one, starts without any."""
+
+    def __init__(self) -> None:
+        self._attached: list[Mapping[str, Hook]] = []
+
+    def __reduce__(self) -> tuple[type["Hooks"], tuple[()]]:
+        return Hooks, ()
+
+    @contextlib.contextmanager
+    def attached(self, hooks: Mapping[str, Hook]) -> Iterator[None]:
+        """Within the block, call these hooks; those of several blocks run in the order in which they were attached."""
+        mine = dict(hooks)
+        self._attached.append(mine)
+        try:
+            yield
+        finally:
+            self._attached = [each for each in self._attached if each is not mine]
+
+    def any_at(self, layers: Iterable[str]) -> bool:
+        """Return whether there is a hook at one of these layers."""
+        return bool(self._attached) and any(layer in each for each in self._attached for layer in layers)
+
+    def through(self, layer: str, tensor: torch.Tensor) -> torch.Tensor:
+        """Return what the hooks at a layer make of its tensor: the same object if none replaces it.
+
+        Raises:
+            ValueError: a hook returned a tensor of another shape.
+        """
+        for hooks in self._attached:
+            replacement = hooks[layer](tensor) if layer in hooks else None
+            if replacement is None:
+                continue
+            if replacement.shape != tensor.shape:
+                shapes = f"{tuple(replacement.shape)} instead of {tuple(tensor.shape)}"
+                raise ValueError(f"a hook at layer {layer} returned a tensor of shape {shapes}")
+            tensor = replacement
+        return tensor

@@ -1,0 +1,75 @@
+"""What an analysis found in activations as directions that other stages read: cluster differences and components."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from activation_store.directions import Direction, Source, SourceKind
+from analysis.clusters.components import Components
+from analysis.clusters.dataset import Dataset
+from analysis.labels import NOISE
+
+WRITTEN_SHARE = 0.99
+"""Share of the variance that the components written explain together."""
+
+CLUSTER_UNIT = "share of the way from the mean of all other records (0) to the cluster's mean (1)"
+COMPONENT_UNIT = "component score"
+
+
+def cluster_directions(data: Dataset, labels: np.ndarray, run: str, dump: str) -> Iterator[Direction]:
+    """Yield a direction `cluster_NUMBER` of each cluster: its mean minus that of all other records, noise included.
+
+    The weight is that difference over its squared length, so that the read-out is 0 at the mean of the other records
+    and 1 at the cluster's. A cluster without other records, or with the same mean as they have, has no direction.
+
+    Args:
+        data: that was clustered.
+        labels: of its records, (B,) int64.
+        run: name of the run's folder.
+        dump: name of the dump's folder.
+    """
+    total = data.activations.sum(axis=0, dtype=np.float64)  # (U,)
+    for number in np.unique(labels[labels != NOISE]).tolist():
+        inside = labels == number
+        own, count = data.activations[inside].sum(axis=0, dtype=np.float64), int(inside.sum())
+        rest = (total - own) / max(len(data) - count, 1)  # (U,)
+        difference = own / count - rest
+        length = difference @ difference
+        if count < len(data) and length > 0:
+            weight = difference / length
+            yield _direction(f"cluster_{number}", "cluster difference", weight, rest, CLUSTER_UNIT, data, run, dump)
+
+
+def component_directions(data: Dataset, components: Components, run: str, dump: str) -> Iterator[Direction]:
+    """Yield a direction `component_NUMBER`, from 1, of each component needed to explain `WRITTEN_SHARE`.
+
+    Its weight has length 1, its read-out is the component's score, 0 at the mean of the activations; other arguments
+    as for clusters.
+    """
+    for i in range(components.needed_for((WRITTEN_SHARE,))[WRITTEN_SHARE]):
+        weight = components.directions[i]
+        name = f"component_{i + 1}"
+        yield _direction(name, "principal component", weight, components.mean, COMPONENT_UNIT, data, run, dump)
+
+
+def _direction(
+    name: str, kind: SourceKind, weight: np.ndarray, origin: np.ndarray, unit: str, data: Dataset, run: str, dump: str
+) -> Direction:
+    """Return the direction with this weight that reads 0 at the origin, (U,) each."""
+    rounded = weight.astype(np.float32)
+    bias = float(-(origin @ rounded.astype(np.float64)))
+    value = np.einsum("bu,u->b", data.activations, rounded, dtype=np.float64) + bias  # (B,)
+    metadata = data.metadata
+    return Direction(
+        name=name,
+        layer=data.layer,
+        weight=rounded,
+        bias=bias,
+        unit=unit,
+        mean=float(value.mean()),
+        spread=float(value.std()),
+        records=len(data),
+        lives=len(data.lives),
+        episodes=len(np.unique(data.records.episode)),
+        source=Source(kind, run, dump, metadata.policy, metadata.checkpoint_sha256),
+    )

@@ -1,0 +1,60 @@
+"""Checks of what users ask for, each written once: numbers, seeds, lists of names, and names that nothing has.
+
+A check of one value is a pair: whether it passes, and what is allowed, in words.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+from user_error import UserError
+
+SEEDS = 2**32
+"""Seeds are below this: what numpy, scikit-learn and UMAP all take."""
+
+Allowed = tuple[bool, str]
+
+_NAMES_SUGGESTED = 3
+
+
+def check(arguments: object, **allowed: Allowed) -> None:
+    """Refuse the first argument that is not allowed, by the name of its field.
+
+    Raises:
+        UserError: names the option, its value, and what is allowed.
+    """
+    for name, (passes, values) in allowed.items():
+        if not passes:
+            raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: allowed is {values}")
+
+
+def at_least(value: float | None, least: int) -> Allowed:
+    """Check a number that may be left out (None)."""
+    return value is None or value >= least, f"{least} or more"
+
+
+def between(value: float, least: float, most: float) -> Allowed:
+    """Check a number with a least and a most value."""
+    return least <= value <= most, f"{least} to {most}"
+
+
+def seed_value(value: int) -> Allowed:
+    """Check a seed."""
+    return between(value, 0, SEEDS - 1)
+
+
+def split(names: str | None) -> tuple[str, ...]:
+    """Split a comma-separated list of names; None and empty names give nothing."""
+    return tuple(name.strip() for name in (names or "").split(",") if name.strip())
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question with the known names that are nearest to one that nobody knows, or nothing.
+
+    Returns:
+        Such as "; did you mean takeru_1M?", to be put at the end of a sentence.
+    """
+    known = list(known)
+    parts = [each for each in known if name and (name.lower() in each.lower() or each.lower() in name.lower())]
+    near = difflib.get_close_matches(name, known, _NAMES_SUGGESTED)
+    found = list(dict.fromkeys([*parts, *near]))[:_NAMES_SUGGESTED]
+    return f"; did you mean {' or '.join(found)}?" if found else ""

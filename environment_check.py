@@ -1,0 +1,37 @@
+"""Says in one line what to do where a script is started without this project's environment; imported before all else.
+
+It uses the standard library alone, in a way that every Python 3 understands.
+"""
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+NEEDED = ("numpy", "tyro", "rich", "orjson", "pydantic", "yaml", "filelock", "safetensors", "torch", "nmmo")
+OLDEST = (3, 11)
+EXIT_BAD_INPUT = 2
+
+
+def fault() -> str:
+    """Return what is wrong with this Python, in one line that says what to do; "" if nothing is."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if sys.version_info >= OLDEST and not missing:
+        return ""
+    too_old = "Python {}.{} is too old".format(*sys.version_info[:2])
+    why = too_old if sys.version_info < OLDEST else "it lacks " + ", ".join(missing)
+    has_environment = (Path(__file__).resolve().parent / ".venv" / "bin" / "python").exists()
+    first = "" if has_environment else "run `make setup`, then "
+    return "{} is not this project's Python ({}): {}use `.venv/bin/python`, or `source .venv/bin/activate`".format(
+        sys.executable or "this", why, first
+    )
+
+
+def end_unless_complete() -> None:
+    """End the process with one line on standard error and exit code 2 if something is wrong."""
+    found = fault()
+    if found:
+        sys.stderr.write("error: " + found + "\n")
+        sys.exit(EXIT_BAD_INPUT)
+
+
+end_unless_complete()

@@ -1,0 +1,37 @@
+"""The random numbers behind agents' choices, each of which depends on seed, episode, tick, agent and head alone.
+
+Nobody's number depends on who else is alive, on who plays the others, or on what is played beside it. So a run and
+the same run with one agent changed are a paired experiment: all others roll the same dice.
+
+A counter-based generator makes this possible: Philox4x64-10, which computes any part of its stream from a key and a
+counter without what comes before (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+SC 2011, https://doi.org/10.1145/2063384.2063405).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reinforcement_learning.game.episode_journal import Moment
+
+
+def action_noise(moments: Sequence[Moment], agents: int, heads: int) -> np.ndarray:
+    """Draw a number for each agent and head of several worlds.
+
+    Args:
+        moments: the tick that each world plays.
+        agents: of each world, dead or alive.
+        heads: choices that each agent makes in a tick.
+
+    Returns:
+        Numbers in [0, 1), (worlds * agents, heads) float64, in the order of the worlds and of their agents.
+    """
+    return np.concatenate([_of_world(moment, agents, heads) for moment in moments])
+
+
+def _of_world(moment: Moment, agents: int, heads: int) -> np.ndarray:
+    # The lowest word counts blocks of four numbers inside the table; the others say which table it is.
+    stream = np.random.Philox(key=moment.first_seed, counter=[0, moment.tick, moment.number, 0])
+    # NumPy promises that a bit generator's stream stays the same; of Generator.random it does not.
+    bits = stream.random_raw(agents * heads) >> 11  # the 53 highest bits: as many as a float64 holds
+    return (bits * 2.0**-53).reshape(agents, heads)

@@ -1,0 +1,87 @@
+"""Which policies of a folder fit a world, and which must be left out of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.game.environment import make_environment, observation_layout
+from reinforcement_learning.play.entrants import Entrant, check_fits, encoding_of, shared_tasks
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from user_error import UserError
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Policies that can share a world.
+
+    Attributes:
+        entrants: that fit.
+        tasks: what they are asked to do, encoded as they were trained on it.
+        left_out: a sentence for each policy that does not fit: which, and why.
+    """
+
+    entrants: tuple[Entrant, ...]
+    tasks: TaskSettings
+    left_out: tuple[str, ...] = ()
+
+
+def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path) -> Admitted:
+    """Check that all these policies fit into one world: for policies that were asked for by name.
+
+    Args:
+        entrants: at least one.
+        env: settings of the world.
+        asked: tasks, in any encoding.
+        maps: folder from `ensure_maps`.
+
+    Raises:
+        UserError: one does not fit; names it and what differs.
+    """
+    tasks = shared_tasks(entrants, asked)
+    layout = _layout(entrants[0], env, tasks, maps)
+    for entrant in entrants:
+        check_fits(entrant, layout)
+    return Admitted(tuple(entrants), tasks)
+
+
+def admit_fitting(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path) -> Admitted:
+    """Keep the policies that fit into one world: for all policies of a folder. Arguments as `admit_all`.
+
+    The world encodes tasks in the way that lets most of them in.
+
+    Raises:
+        UserError: none fits; names the first and what differs.
+    """
+    found = [_admitted_with(entrant, entrants, env, asked, maps) for entrant in _one_for_each_encoding(entrants)]
+    best = max(found, key=lambda each: len(each.entrants))
+    if not best.entrants:
+        raise UserError(best.left_out[0])
+    return best
+
+
+def _one_for_each_encoding(entrants: Sequence[Entrant]) -> list[Entrant]:
+    return list({str(encoding_of(entrant)): entrant for entrant in reversed(entrants)}.values())[::-1]
+
+
+def _admitted_with(
+    model: Entrant, entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path
+) -> Admitted:
+    """Keep the policies that fit into a world that encodes tasks as one of them, the model, was trained on."""
+    tasks = shared_tasks([model], asked)
+    layout = _layout(model, env, tasks, maps)
+    fitting, left_out = [], []
+    for entrant in entrants:
+        try:
+            shared_tasks([model, entrant], asked)
+            check_fits(entrant, layout)
+            fitting.append(entrant)
+        except UserError as error:
+            left_out.append(str(error))
+    return Admitted(tuple(fitting), tasks, tuple(left_out))
+
+
+def _layout(entrant: Entrant, env: EnvironmentSettings, tasks: TaskSettings, maps: Path) -> ObservationLayout:
+    """Return what agents see in a world; of the encoding of tasks only its size matters, so no model reads them."""
+    same_size = replace(tasks, encoder="structural")
+    return observation_layout(make_environment(entrant.info.agent, env, same_size, maps))

@@ -1,0 +1,118 @@
+"""An evaluation: who plays with whom, which episodes are still to be played, and playing them."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from reinforcement_learning.device import pick_device
+from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.tasks import check_tasks, find_task
+from reinforcement_learning.play.admission import Admitted, admit_all, admit_fitting
+from reinforcement_learning.play.contest import Contest, maps_of
+from reinforcement_learning.play.entrants import Entrant, load_entrants, shared_tasks, untrained_entrant
+from reinforcement_learning.play.evaluation_results import SeedResults, play_to_the_end
+from reinforcement_learning.play.parallel_play import play_groups, processes_for
+from reinforcement_learning.play.terminal import evaluation_progress
+from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
+from reinforcement_learning.terminal import counted_progress
+from user_error import UserError
+
+UNTRAINED_SEED = 0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is to be evaluated.
+
+    Attributes:
+        folder: of the policies and of the results.
+        mode: pvp, policies share worlds; pve, one plays all agents.
+        names: of the policies asked for; none means all that fit the world.
+        untrained: folder in agent_zoo/ of an untrained agent that is added.
+        env: settings of the world.
+        task: what agents are asked to do.
+        seeds: to play.
+        episodes: of each seed.
+        worlds: that run side by side, four to a process; 0 takes a process for each core.
+        device: where the networks run: auto, cpu or cuda.
+    """
+
+    folder: Path
+    mode: Literal["pvp", "pve"]
+    names: tuple[str, ...]
+    untrained: str | None
+    env: EnvironmentSettings
+    task: TaskSettings
+    seeds: range
+    episodes: int
+    worlds: int
+    device: str
+
+
+def contests(asked: Evaluation) -> list[Contest]:
+    """Load the policies and decide who plays with whom; policies that do not fit are named on standard error.
+
+    Raises:
+        UserError: a policy that was asked for, or every policy, does not fit the world; or too few or too many are
+            left to share one.
+    """
+    device = pick_device(asked.device)
+    trained = load_entrants(asked.folder, asked.names)
+    check_tasks(asked.task, asked.env)
+    with counted_progress("generating maps", "maps") as progress:
+        maps = ensure_maps(asked.env, progress, maps_of(asked.env, asked.seeds, asked.episodes))
+    if asked.mode == "pve":
+        alone = [admit_all([entrant], asked.env, asked.task, maps) for entrant in trained]
+        if asked.untrained:
+            floor = _floor(asked, asked.task, maps)
+            alone.append(Admitted((floor,), shared_tasks([floor], asked.task)))
+        return [Contest(each.entrants, asked.env, each.tasks, maps, device) for each in alone]
+    admitted = (admit_all if asked.names else admit_fitting)(trained, asked.env, asked.task, maps)
+    for reason in admitted.left_out:
+        print(f"left out: {reason}", file=sys.stderr)
+    floors = (_floor(asked, admitted.tasks, maps),) if asked.untrained else ()
+    together = (*admitted.entrants, *floors)
+    if not 2 <= len(together) <= asked.env.num_agents:
+        raise UserError(
+            f"pvp needs at least two policies and at most one for each of {asked.env.num_agents} agents, not "
+            f"{len(together)}: a single one plays pve"
+        )
+    return [Contest(together, asked.env, admitted.tasks, maps, device)]
+
+
+def _floor(asked: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
+    """Build the untrained agent that was asked for, to play in the same world."""
+    assert asked.untrained is not None
+    return untrained_entrant(asked.untrained, Settings(env=asked.env, task=tasks), maps, UNTRAINED_SEED)
+
+
+def evaluate(asked: Evaluation, contest: Contest) -> list[SeedResults]:
+    """Play the episodes of a contest that are missing, and return all its results.
+
+    Raises:
+        UserError: results on disk are damaged, or were made in another way.
+    """
+    seeds = find_results(asked, contest)
+    missing = [group for each in seeds for group in each.missing]
+    if missing:
+        by_seed = {each.seed: each for each in seeds}
+        who = ", ".join(entrant.name for entrant in contest.entrants)
+        with evaluation_progress(who, sum(len(group.numbers) for group in missing)) as on_episodes:
+            for group, played in play_groups(contest, missing, play_to_the_end, processes_for(asked.worlds)):
+                by_seed[group.seed].add(played)
+                on_episodes(played)
+    return seeds
+
+
+def find_results(asked: Evaluation, contest: Contest) -> list[SeedResults]:
+    """Find out which episodes are on disk, a result file for each seed."""
+    before = ""
+    if asked.task.only is not None:
+        specs = evaluation_tasks()
+        before = f"task_{specs.index(find_task(specs, asked.task.only))}_"
+    return [
+        SeedResults(asked.folder / f"{before}eval_{asked.mode}_{seed}.json", contest, asked.mode, seed, asked.episodes)
+        for seed in asked.seeds
+    ]

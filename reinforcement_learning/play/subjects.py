@@ -1,0 +1,137 @@
+"""Whose states are recorded, as they are or as they were in training, and in which world each of them plays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from activation_store.files import free_bytes
+from activation_store.size_estimate import expected_record_bytes
+from agent_zoo.checkpoint_files import SUFFIX, find_checkpoints
+from reinforcement_learning.device import pick_device
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.plain_world import without_training_aids
+from reinforcement_learning.game.tasks import check_tasks
+from reinforcement_learning.play.contest import Contest, maps_of
+from reinforcement_learning.play.entrants import Entrant, load_entrant, shared_tasks, untrained_entrant
+from reinforcement_learning.play.extraction import Plan, metadata_of
+from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
+from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
+from reinforcement_learning.terminal import counted_progress
+from user_error import UserError
+
+Checkpoint = int | Literal["all", "trained"]
+"""Agent-steps after which a policy is taken; or all that were kept, or the trained policy itself."""
+
+SMOKE_TEST_AGENT = "neurips23_start_kit"
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Whose states are recorded, and what is asked of them.
+
+    Attributes:
+        names: of the policies.
+        share_world: whether all play in one world; otherwise each plays all agents of its own.
+        checkpoint: which of each policy's checkpoints.
+        untrained_twin: record a network with fresh weights beside each.
+        shadow_steps: agent-steps of checkpoints to record beside each; None stands for all.
+        curriculum: tasks that agents are given; None takes the policy's own.
+        task: given to everyone; None draws from the curriculum.
+        policies_dir: folder of trained policies.
+        runs_dir: folder of training runs, where checkpoints lie.
+        maps_dir: folder of generated maps.
+        embeddings_dir: folder that keeps what language models made of tasks.
+    """
+
+    names: tuple[str, ...]
+    share_world: bool
+    checkpoint: Checkpoint
+    untrained_twin: bool
+    shadow_steps: tuple[int | None, ...]
+    curriculum: str | None
+    task: str | None
+    policies_dir: Path
+    runs_dir: Path
+    maps_dir: Path
+    embeddings_dir: Path
+
+
+def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
+    """Load the policies and decide who shares a world; that is the first one's, as in its training.
+
+    Raises:
+        UserError: a policy or checkpoint is missing, or a single one is to share a world.
+    """
+    device = pick_device(device_name)
+    entrants = _load(subjects, plan.seed)
+    if subjects.share_world and len(entrants) < 2:
+        raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
+    found = []
+    for together in [entrants] if subjects.share_world else [[entrant] for entrant in entrants]:
+        world = EnvironmentSettings(**{**together[0].info.environment, "maps_dir": subjects.maps_dir})
+        env, task = without_training_aids(world), _tasks(subjects, together)
+        check_tasks(task, env)
+        with counted_progress("generating maps", "maps") as progress:
+            maps = ensure_maps(env, progress, maps_of(env, [plan.seed], plan.episodes))
+        found.append(Contest(tuple(together), env, task, maps, device))
+    return found
+
+
+def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:
+    """Return an untrained policy in a small world that needs no files."""
+    env = without_training_aids(
+        EnvironmentSettings(num_agents=8, num_npcs=8, map_size=32, num_maps=2, maps_dir=maps_dir)
+    )
+    settings, maps = Settings(env=env), ensure_maps(env)
+    entrant = untrained_entrant(SMOKE_TEST_AGENT, settings, maps, seed)
+    return Contest((entrant,), env, settings.task, maps, pick_device(device_name))
+
+
+def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
+    """Say how large a contest's dumps can become, and warn if the disk may be too small for them."""
+    record_bytes = max(expected_record_bytes(metadata_of(contest, each, plan)) for each in contest.entrants)
+    ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)
+    most = contest.env.num_agents * ticks * plan.episodes
+    size, free = most * record_bytes, free_bytes(output)
+    names = ", ".join(each.name for each in contest.entrants)
+    text = (
+        f"{names}: at most {most:,} records of about {record_bytes:,} bytes, {size / 1e9:.1f} GB, "
+        f"if every agent lived to the end; {free / 1e9:.1f} GB are free"
+    )
+    if size > free:
+        text += "\nthe disk may fill up: then this ends, with the finished episodes kept, to go on with --resume"
+    return text
+
+
+def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
+    asked = {**together[0].info.task, "embeddings_dir": subjects.embeddings_dir}
+    if subjects.curriculum is not None:
+        asked |= {"curriculum": subjects.curriculum, "only": None}
+    if subjects.task is not None:
+        asked |= {"only": subjects.task}
+    return shared_tasks(together, TaskSettings(**asked))
+
+
+def _load(subjects: Subjects, seed: int) -> list[Entrant]:
+    """Load the policies, as they are or as they were in training."""
+    if subjects.checkpoint == "trained":
+        paths = {name: [subjects.policies_dir / f"{name}{SUFFIX}"] for name in subjects.names}
+    else:
+        steps = subjects.checkpoint if isinstance(subjects.checkpoint, int) else None
+        paths = {name: find_checkpoints(_checkpoint_folders(subjects, name), name, steps) for name in subjects.names}
+    return [_watched(load_entrant(path), name, subjects, seed) for name, found in paths.items() for path in found]
+
+
+def _checkpoint_folders(subjects: Subjects, name: str) -> list[Path]:
+    """Return where the checkpoints of a policy's training may lie."""
+    return [subjects.policies_dir / "checkpoints", subjects.runs_dir / name / "checkpoints"]
+
+
+def _watched(entrant: Entrant, name: str, subjects: Subjects, seed: int) -> Entrant:
+    """Let the networks that were asked for watch an entrant; `name` is that of its training."""
+    shadow_networks = [untrained_twin(entrant, seed)] if subjects.untrained_twin else []
+    for steps in subjects.shadow_steps:
+        loaded = map(load_entrant, find_checkpoints(_checkpoint_folders(subjects, name), name, steps))
+        shadow_networks += [replace(each, name=f"steps_{each.info.steps}") for each in loaded]
+    return with_shadow_networks(entrant, tuple(shadow_networks))

@@ -1,0 +1,104 @@
+"""One training run, from its settings to its policy: what cannot work is refused before anything is written."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import agent_zoo
+from activation_store.files import make_folder
+from agent_zoo.checkpoint import copy_checkpoint
+from agent_zoo.checkpoint_files import SUFFIX
+from reinforcement_learning.device import pick_device
+from reinforcement_learning.game.language_model_encoder import pin_language_model
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.tasks import check_tasks, offered_tasks
+from reinforcement_learning.game.vectorization import connect_workers
+from reinforcement_learning.settings import Settings
+from reinforcement_learning.terminal import counted_progress
+from reinforcement_learning.training.data_parallel import Processes, join_processes, leaders_text
+from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
+from reinforcement_learning.training.stop_signal import StopSignal
+from reinforcement_learning.training.terminal import TrainingDisplay
+from reinforcement_learning.training.tracking import NoTracker, WandbTracker, check_login
+from reinforcement_learning.training.trainer import train
+from reinforcement_learning.training.training_state import TrainingState
+from reinforcement_learning.versions import versions
+from user_error import UserError
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What is to be trained, and where it goes.
+
+    Attributes:
+        name: of the policy and of the run.
+        agent: folder in agent_zoo/.
+        settings: of everything else.
+        policies_dir: folder that the policy goes to.
+        runs_dir: folder that the run's own folder is made in.
+        resume: folder of a run to go on with; None starts a new one.
+        track: whether to mirror the metrics on Weights & Biases.
+    """
+
+    name: str
+    agent: str
+    settings: Settings
+    policies_dir: Path
+    runs_dir: Path
+    resume: Path | None
+    track: bool
+
+
+def train_policy(run: TrainingRun) -> None:
+    """Train, save the policy, and say where it lies; ends the process if training was stopped.
+
+    Raises:
+        UserError: the tasks, the device, the account or a folder cannot be used.
+    """
+    check_tasks(run.settings.task, run.settings.env)
+    run = replace(run, settings=replace(run.settings, task=pin_language_model(run.settings.task)))
+    device = pick_device(run.settings.train.device)
+    agent_zoo.load(run.agent)
+    processes = join_processes(device)  # one, unless torchrun started several
+    run = replace(run, name=leaders_text(run.name, processes), track=run.track and processes.leads)
+    _check_services(run, processes)
+    folder, state = _open_folder(run, processes)
+    settings = run.settings
+    with counted_progress("generating maps", "maps") as progress:
+        maps = ensure_maps(settings.env, progress)
+    tracker = WandbTracker(run.name, run.agent, settings, folder.folder) if run.track else NoTracker()
+    with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
+        checkpoint = train(run.name, run.agent, settings, maps, folder, tracker, view.reports, stop, state, processes)
+        tracker.finish()
+    policy_path = run.policies_dir / f"{run.name}{SUFFIX}"
+    if processes.leads:
+        copy_checkpoint(checkpoint, policy_path)
+    print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
+    print(f"metrics and checkpoints: {folder.folder}")
+    processes.leave()
+    stop.end_process()
+
+
+def _check_services(run: TrainingRun, processes: Processes) -> None:
+    """Reach what the run needs beside its folders: an account, a cluster, a language model."""
+    if processes.size > 1 and run.settings.task.syllabus != "none":
+        raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
+    if run.track:
+        check_login(run.settings.wandb)
+    connect_workers(run.settings.rollout)
+    with counted_progress("reading tasks with the language model", "tasks") as progress:
+        offered_tasks(run.settings.task, run.settings.env, progress)
+
+
+def _open_folder(run: TrainingRun, processes: Processes) -> tuple[RunFolder, TrainingState | None]:
+    """Make or reopen the run's folder, and read where it was stopped."""
+    for folder in (run.policies_dir, run.runs_dir, run.settings.env.maps_dir):
+        make_folder(folder)
+    path = run.resume or run.runs_dir / run.name
+    if processes.leads and not run.resume:
+        make_run_folder(path)
+    opened = RunFolder(path, hold=processes.leads)
+    state = TrainingState.load(opened.state_path) if run.resume and opened.state_path.exists() else None
+    if processes.leads:
+        opened.keep_metrics(state.updates if state else 0)
+        opened.write_settings(run.agent, run.settings, versions())
+    return opened, state

@@ -1,0 +1,104 @@
+"""A run of probes: which dumps go together, what to take from each, fitting, comparing, and writing what was found."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
+from activation_store.schema import DumpMetadata
+from analysis.runs.run_folder import RunFolder
+from analysis.terminal import step
+from representation.probes import outputs
+from representation.probes.commonality import commonality
+from representation.probes.dataset import Wanted, check_enough_episodes, read_probe_data
+from representation.probes.directions import directions_of
+from representation.probes.findings import findings
+from representation.probes.inference import Resamples
+from representation.probes.inputs import inputs_named, recorded
+from representation.probes.probing import PROBES, probe
+from representation.probes.report import DumpReport, chance, report_dump
+from representation.probes.settings import ProbeSettings
+from representation.probes.similarity import comparable, similarities
+from representation.probes.targets import NOT_EVERYWHERE, targets_named
+from user_error import UserError
+
+
+def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> None:
+    """Refuse dumps that are too small to split, or that do not belong side by side."""
+    for folder, each in zip(settings.dumps, metadata.values(), strict=True):
+        check_enough_episodes(folder, each)
+    if not settings.emergence:
+        return
+    first = next(iter(metadata.values()))
+    for name, each in metadata.items():
+        if each.steps_trained is None:
+            raise UserError(f"--emergence: {name} does not say how long its policy was trained; leave it out")
+        inputs = [recorded(inputs_named(["all"]), one) for one in (each, first)]
+        if each.agent != first.agent or inputs[0] != inputs[1]:
+            raise UserError(f"--emergence: {name} and {first.policy} differ in agent or layers: probe them in two runs")
+    if len({each.steps_trained for each in metadata.values()}) < 2:
+        raise UserError("--emergence needs checkpoints after different numbers of agent-steps: record --checkpoint all")
+
+
+def wanted_of(settings: ProbeSettings, metadata: DumpMetadata) -> Wanted:
+    """Decide what to take from a dump."""
+    named = settings.input_names
+    inputs = inputs_named(named)
+    there = recorded(inputs, metadata)
+    lacking = [each for each in inputs if each not in there]
+    if lacking and named != ("all",):
+        raise UserError(
+            f"the dump of {metadata.policy} lacks layers {', '.join(lacking[0].layers)} for the input "
+            f"{lacking[0].name}: leave it out, or extract again with --layers or --untrained-twin"
+        )
+    if not any(each.kind == "memory" for each in there):
+        raise UserError(f"the dump of {metadata.policy} holds none of lstm_hidden, lstm_cell, action_decoder")
+    given = targets_named(settings.given_names) if settings.given else ()
+    if everywhere := [target.name for target in given if target.name in NOT_EVERYWHERE]:
+        raise UserError(
+            f"--given {everywhere[0]}: it does not apply to every record, so it cannot be held against them"
+        )
+    return Wanted(
+        there, targets_named(settings.target_names), given, settings.history, settings.thinning,
+        comparable(metadata.layers),
+    )  # fmt: skip
+
+
+def probe_dumps(
+    settings: ProbeSettings, metadata: dict[str, DumpMetadata], wanted: dict[str, Wanted], folder: RunFolder
+) -> None:
+    """Probe one dump after the other, then write tables and figures of all."""
+    console = Console()
+    reports: list[DumpReport] = []
+    directions: list[Direction] = []
+    for (name, each), path in zip(metadata.items(), settings.dumps, strict=True):
+        report, found = probe_dump(settings, path, name, each, wanted[name], console)
+        reports.append(report)
+        directions += found
+    with step(console, "writing tables and drawing"):
+        outputs.save_tables(folder, reports)
+        write_directions(folder.path / DIRECTIONS_FILE, directions)
+        outputs.save_figures(folder, reports, settings.emergence)
+    for report in reports:
+        console.print(outputs.headline(report))
+
+
+def probe_dump(
+    settings: ProbeSettings, path: Path, name: str, metadata: DumpMetadata, wanted: Wanted, console: Console
+) -> tuple[DumpReport, list[Direction]]:
+    """Read a dump, fit all probes, and compare them; return the report and the linear read-outs."""
+    with step(console, f"{name}: reading") as progress:
+        data = read_probe_data(path, wanted, progress)
+    kinds = PROBES if settings.probes == "both" else PROBES[:1]
+    with step(console, f"{name}: {len(data):,} records, {data.worlds} worlds: fitting probes") as progress:
+        probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress)
+    with step(console, f"{name}: comparing"):
+        resamples = Resamples.draw(data.worlds, settings.resamples, settings.seed)
+        found = findings(probed, wanted.inputs, resamples, chance(wanted.targets))
+        memories = [each.name for each in wanted.inputs if each.kind == "memory"] if wanted.given else []
+        given = {memory: commonality(data, memory, probed.usable, resamples) for memory in memories}
+        similar = similarities(data.networks, data.lives, data.world, settings.seed)
+    asked = inputs_named(settings.input_names)
+    report = report_dump(name, metadata, data, wanted.targets, asked, probed, found, given, similar)
+    source = Source("probe", settings.run_folder.name, name, metadata.policy, metadata.checkpoint_sha256)
+    return report, directions_of(data, wanted.targets, probed.read_outs, source)

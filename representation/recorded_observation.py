@@ -1,0 +1,96 @@
+"""Records of a dump back into what the policy saw, so that it can be asked again what it makes of it."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from activation_store.reader import read_metadata
+from activation_store.records import RaggedRows, Records
+from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
+from agent_zoo.observation_masking import ObservationMask
+from user_error import UserError
+
+FIELDS = "Market,Task,ActionTargets"
+"""What `extract_activations.py --fields` must record for it."""
+
+
+def check_shows_everything(folder: Path, layout: ObservationLayout) -> None:
+    """Refuse a dump that does not hold all that a policy of this layout sees, before its records are read.
+
+    Raises:
+        UserError: the dump cannot be read, was recorded without a field that is needed, or in a world whose
+            observations or actions are laid out otherwise.
+    """
+    metadata = read_metadata(folder)
+    there = {"Market": "Market" in metadata.tables, "Task": "task" in metadata.columns}
+    there["ActionTargets"] = "legal" in metadata.columns
+    if missing := [name for name, recorded in there.items() if not recorded]:
+        raise UserError(
+            f"{folder} was recorded without {', '.join(missing)}, which the policy sees: extract it again with "
+            f"--fields {FIELDS}"
+        )
+    heads = tuple((head.name, head.size, head.noop) for head in layout.heads)
+    if tuple((head.name, head.size, head.noop) for head in metadata.action_heads) != heads:
+        raise UserError(f"{folder} was recorded with other action heads than the policy has: give its own dump")
+    if metadata.entity_columns != layout.entity_columns or metadata.inventory_columns != layout.item_columns:
+        raise UserError(f"{folder} has other columns of entities or items than the policy sees: give its own dump")
+    if (width := metadata.columns["task"].width) != layout.task_size:
+        raise UserError(
+            f"{folder} holds task embeddings of {width} numbers, the policy takes {layout.task_size}: give its own dump"
+        )
+
+
+def packed_observation(records: Records, layout: ObservationLayout, mask: ObservationMask) -> PackedObservation:
+    """Return what the policy saw at each record, equal to what it was given when the dump was recorded.
+
+    A dump holds tiles and rows as the policy was shown them; only the clock, which it holds for other readers, has to
+    be withheld once more.
+
+    Args:
+        records: of a dump recorded with `--fields Market,Task,ActionTargets`, read with `tile`, `entity`, `inventory`
+            and `tables`.
+        layout: of the policy's checkpoint (`CheckpointInfo.layout`).
+        mask: what is withheld from the policy (`RecurrentPolicy.mask`).
+
+    Raises:
+        UserError: the records lack something that the policy sees.
+        ValueError: they do not have the shapes of the layout.
+    """
+    _check(records, layout)
+    middle = layout.tiles // 2
+    tick = records.tick if mask.clock else np.zeros_like(records.tick)
+    return PackedObservation(
+        material=torch.from_numpy(records.tile[:, :, 2].astype(np.uint8)),
+        centre=torch.from_numpy(records.tile[:, middle, :2].copy()),
+        agent_id=torch.from_numpy(records.agent_id.astype(np.int16)),
+        tick=torch.from_numpy(tick.astype(np.int16)),
+        entity=_packed(records.entity),
+        inventory=_packed(records.inventory),
+        market=_packed(records.tables["Market"]),
+        task=torch.from_numpy(records.column("task").astype(np.float16)),
+        legal=torch.from_numpy(records.column("legal").copy()),
+    )
+
+
+def _check(records: Records, layout: ObservationLayout) -> None:
+    if "Market" not in records.tables:
+        raise UserError(f"the records hold no Market: extract with --fields {FIELDS}, and read all tables")
+    if len(records) and (not records.tile.shape[1] or not records.entity.counts.all()):
+        # Every agent sees itself.
+        raise UserError("the records hold no tiles or no entities: read them with both")
+    shapes = {
+        "tile": (records.tile.shape[1], layout.tiles),
+        "entity": (records.entity.values.shape[1], len(layout.entity_columns)),
+        "inventory": (records.inventory.values.shape[1], len(layout.item_columns)),
+        "market": (records.tables["Market"].values.shape[1], len(layout.item_columns)),
+        "task": (records.column("task").shape[1], layout.task_size),
+        "legal": (records.column("legal").shape[1], -(-layout.mask_size // 8)),
+    }
+    for name, (found, expected) in shapes.items():
+        if found != expected:
+            raise ValueError(f"{name} is {found} wide in the records and {expected} in the layout")
+
+
+def _packed(rows: RaggedRows) -> PackedRows:
+    return PackedRows(torch.from_numpy(rows.values), torch.from_numpy(rows.counts))

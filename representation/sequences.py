@@ -1,0 +1,207 @@
+"""Lives out of a recorded dump as sequences, for what learns from courses of ticks: whole ones, or windows of them.
+
+Episodes are read one after the other, a few at a time where they are shuffled: memory does not grow with the dump.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.reader import Progress, read_dump, read_identity, read_metadata
+from activation_store.records import Records
+from activation_store.schema import DumpMetadata
+from analysis.lives import Lives, lives_of
+from user_error import UserError
+
+SHUFFLED_TOGETHER = 4
+"""Episodes that are in memory at once where sequences are shuffled; more mix better and take more memory."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What to read of each record; by default everything.
+
+    Attributes:
+        layers: to read; None for all.
+        columns: optional columns to read; None for all.
+        leave_out: as `activation_store.reader.read_dump` takes it.
+    """
+
+    layers: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    leave_out: tuple[str, ...] = ()
+
+
+EVERYTHING = Parts()
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceBatch:
+    """S sequences of consecutive ticks, each of one life. T ticks in the longest of them, B in all together.
+
+    Attributes:
+        records: of all sequences, one sequence after the other, each in order of ticks.
+        lengths: ticks of each sequence, (S,) int64.
+        first: place of each sequence's first record in its life, (S,) int64; 0 at its birth.
+        before: layer -> activations of the record before each sequence, (S, units) float32; zeros at a birth. Of an
+            LSTM's layers it is the memory that the sequence starts from.
+    """
+
+    records: Records
+    lengths: np.ndarray
+    first: np.ndarray
+    before: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def there(self) -> np.ndarray:
+        """Which places of the padded arrays hold a record, (S, T) bool; sequences are padded at their end."""
+        return np.arange(self.lengths.max()) < self.lengths[:, None]
+
+    def padded(self, values: np.ndarray) -> np.ndarray:
+        """Lay values of all records out by sequence and tick, zeros in the padding: (B, ...) to (S, T, ...)."""
+        grid = np.zeros((*self.there.shape, *values.shape[1:]), values.dtype)
+        grid[self.there] = values
+        return grid
+
+    def layer(self, name: str) -> np.ndarray:
+        """Return the activations of a layer, (S, T, units) float32."""
+        return self.padded(self.records.activations[name])
+
+    def column(self, name: str) -> np.ndarray:
+        """Return an optional column, (S, T) or (S, T, width).
+
+        Raises:
+            UserError: the records do not have it.
+        """
+        return self.padded(self.records.column(name))
+
+    @property
+    def action(self) -> np.ndarray:
+        """The options chosen, (S, T, heads) int64."""
+        return self.padded(self.records.action)
+
+
+def lives(
+    folder: Path,
+    *,
+    batch: int = 1,
+    seed: int | None = None,
+    parts: Parts = EVERYTHING,
+    progress: Progress | None = None,
+) -> Iterator[SequenceBatch]:
+    """Yield the whole lives of a dump.
+
+    Args:
+        folder: of the dump.
+        batch: lives in each batch; the last one before other episodes are read may have fewer.
+        seed: of the order. With one, episodes come in random order, and the lives of `SHUFFLED_TOGETHER` episodes at a
+            time too; the same seed gives the same order. Without, episodes come as they are numbered.
+        parts: what to read of each record.
+        progress: told the share of the episodes done.
+
+    Raises:
+        UserError: the dump cannot be read, lacks a part, or lacks a tick within a life.
+    """
+    yield from _batches(folder, None, None, batch, seed, parts, progress)
+
+
+def windows(
+    folder: Path, length: int, *, stride: int | None = None, batch: int = 32, seed: int | None = None,
+    parts: Parts = EVERYTHING, progress: Progress | None = None,
+) -> Iterator[SequenceBatch]:  # fmt: skip
+    """Yield windows of the lives of a dump.
+
+    Windows begin every `stride` ticks of a life, until one reaches its end; that one may be shorter than the others.
+    So with a stride of at most the length, every record is in at least one window.
+
+    Args:
+        folder: of the dump.
+        length: ticks of a window, from 1.
+        stride: ticks from the start of a window to that of the next, from 1; None for the length.
+        batch: windows in each batch; the last one before other episodes are read may have fewer.
+        seed: of the order, as for `lives`.
+        parts: what to read of each record.
+        progress: told the share of the episodes done.
+
+    Raises:
+        UserError: as `lives`.
+        ValueError: `length`, `stride` or `batch` is below 1.
+    """
+    yield from _batches(folder, length, length if stride is None else stride, batch, seed, parts, progress)
+
+
+def _batches(
+    folder: Path, length: int | None, stride: int | None, batch: int, seed: int | None, parts: Parts,
+    progress: Progress | None,
+) -> Iterator[SequenceBatch]:  # fmt: skip
+    if min(batch, 1 if length is None else length, 1 if stride is None else stride) < 1:
+        raise ValueError(f"batch {batch}, length {length} and stride {stride} must be 1 or more")
+    episodes = _episodes(folder, read_metadata(folder))
+    random = None if seed is None else np.random.default_rng(seed)
+    together = 1
+    if random:
+        episodes, together = random.permutation(episodes), SHUFFLED_TOGETHER
+    for start in range(0, len(episodes), together):
+        some = episodes[start : start + together].tolist()
+        records = read_dump(
+            folder, episodes=some, layers=parts.layers, columns=parts.columns, leave_out=parts.leave_out
+        )
+        found = lives_of(records)
+        _check_unbroken(folder, records, found)
+        life, first, ticks = _cut(found.lengths, length, stride)
+        order = np.arange(len(life)) if random is None else random.permutation(len(life))
+        for place in range(0, len(order), batch):
+            chosen = order[place : place + batch]
+            yield _batch(records, found, life[chosen], first[chosen], ticks[chosen])
+        if progress:
+            progress(min(1.0, (start + together) / len(episodes)))
+
+
+def _episodes(folder: Path, metadata: DumpMetadata) -> np.ndarray:
+    """Return the numbers of the episodes that have records, rising, (episodes,) int64."""
+    if metadata.format == "json":
+        return np.unique(read_identity(folder)["episode"])
+    return np.array(sorted(file.episode for file in metadata.files.values() if file.episode is not None))
+
+
+def _check_unbroken(folder: Path, records: Records, found: Lives) -> None:
+    """Refuse records of which a tick is missing between two others of the same life."""
+    tick, life = records.tick[found.order], found.index_in_order
+    broken = (np.diff(life) == 0) & (np.diff(tick) != 1)
+    if broken.any():
+        i = found.order[int(np.argmax(broken))]
+        raise UserError(
+            f"{folder} has no record of the tick after {records.tick[i]} of agent {records.agent_id[i]} in episode "
+            f"{records.episode[i]}, though later ones: sequences need every tick; extract the dump again"
+        )
+
+
+def _cut(lengths: np.ndarray, length: int | None, stride: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut lives of these lengths, (L,), into sequences: (S,) int64 each of lives, first records, and ticks."""
+    if length is None or stride is None:
+        return np.arange(len(lengths)), np.zeros(len(lengths), np.int64), lengths
+    # The first window that reaches the end is the last; with strides beyond the length, none may.
+    counts = np.minimum(1 + -(-np.maximum(lengths - length, 0) // stride), -(-lengths // stride))
+    life = np.repeat(np.arange(len(lengths)), counts)
+    number = np.arange(len(life)) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = number * stride
+    return life, first, np.minimum(length, lengths[life] - first)
+
+
+def _batch(records: Records, found: Lives, life: np.ndarray, first: np.ndarray, ticks: np.ndarray) -> SequenceBatch:
+    """Take sequences, (S,) each of lives, first records and ticks, out of records."""
+    start = found.starts[life] + first  # (S,) places in the order of lives and ticks
+    within = np.arange(ticks.sum()) - np.repeat(np.cumsum(ticks) - ticks, ticks)
+    chosen = found.order[np.repeat(start, ticks) + within]
+    previous = found.order[np.maximum(start - 1, 0)]
+    before = {
+        layer: np.where(first[:, None] > 0, values[previous], np.float32(0))
+        for layer, values in records.activations.items()
+    }
+    return SequenceBatch(records.take(chosen), ticks, first, before)

@@ -1,0 +1,182 @@
+"""Files of directions: what is written is read back, and what is damaged, foreign or useless is refused in one line."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+from safetensors.numpy import load_file
+
+from activation_store.directions import (
+    DIRECTIONS_FILE,
+    FORMAT_VERSION,
+    Direction,
+    Source,
+    read_directions,
+    write_directions,
+)
+from activation_store.tensor_file import read_tensors, write_tensors
+from user_error import UserError
+
+UNITS = 7
+SOURCE = Source("probe", "a-probes", "a", "a_3M", "0" * 64)
+
+
+def direction(name: str, *, seed: int = 0, units: int = UNITS) -> Direction:
+    weight = np.random.default_rng(seed).normal(size=units).astype(np.float32)
+    return Direction(name, "lstm_cell", weight, 0.1, "points", 4.5, 2.0, 100, 10, 3, SOURCE)
+
+
+WRITTEN = (direction("a/lstm_cell/self_food"), direction("a/lstm_cell/tick", seed=1), direction("cluster_0", seed=2))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_directions(tmp_path / DIRECTIONS_FILE, WRITTEN)
+    return tmp_path / DIRECTIONS_FILE
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        read_directions(path)
+    message = str(caught.value)
+    assert "\n" not in message and str(path) in message and len(message) < 600
+    return message
+
+
+def test_what_is_written_is_read_back(path: Path) -> None:
+    found = read_directions(path)
+    assert len(found) == len(WRITTEN) and found.path == path
+    for one, other in zip(found, WRITTEN, strict=True):
+        assert {**vars(one), "weight": None} == {**vars(other), "weight": None}
+        np.testing.assert_array_equal(one.weight, other.weight)
+        assert one.weight.dtype == np.float32
+
+
+def test_the_same_directions_make_the_same_file(path: Path, tmp_path: Path) -> None:
+    write_directions(tmp_path / "again", WRITTEN)
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_any_reader_of_safetensors_finds_weight_and_bias(path: Path) -> None:
+    arrays = load_file(path)
+    np.testing.assert_array_equal(arrays["cluster_0/weight"], WRITTEN[2].weight)
+    assert arrays["cluster_0/bias"] == 0.1
+
+
+def test_a_file_without_directions_is_whole(tmp_path: Path) -> None:
+    write_directions(tmp_path / "none", [])
+    assert len(read_directions(tmp_path / "none")) == 0
+
+
+def test_read_out_is_the_weighted_sum_and_the_bias() -> None:
+    one = replace(direction("x", units=3), weight=np.array([1, -2, 0.5], np.float32), bias=10.0)
+    assert one.read_out(np.array([[1, 1, 2], [0, 0, 0]], np.float32)).tolist() == [10, 10]
+    with pytest.raises(ValueError):
+        one.read_out(np.zeros((2, 4), np.float32))
+
+
+def test_large_weights_that_the_bias_cancels_lose_nothing() -> None:
+    one = replace(direction("x", units=1), weight=np.array([1e6], np.float32), bias=-900_000.0)
+    activation = np.array([[0.9]], np.float32)
+    assert one.read_out(activation)[0] == pytest.approx(float(activation[0, 0]) * 1e6 - 900_000, abs=1e-6)
+
+
+def test_a_direction_is_found_by_its_name_or_how_that_ends(path: Path) -> None:
+    found = read_directions(path)
+    for name in ("a/lstm_cell/tick", "lstm_cell/tick", "tick"):
+        assert found.named(name).name == "a/lstm_cell/tick"
+
+
+def test_a_name_that_is_not_there_is_answered_with_the_nearest(path: Path, tmp_path: Path) -> None:
+    found = read_directions(path)
+    with pytest.raises(UserError, match=r"no direction 'self_foot': did you mean 'self_food'\?"):
+        found.named("self_foot")
+    with pytest.raises(UserError, match="it holds a/lstm_cell/self_food, a/lstm_cell/tick, cluster_0"):
+        found.named("zzz")
+    write_directions(tmp_path / "two", [direction("a/lstm_cell/tick"), direction("a/lstm_hidden/tick")])
+    with pytest.raises(UserError, match="holds 2 directions 'tick': name one of a/lstm_cell/tick, a/lstm_hidden/tick"):
+        read_directions(tmp_path / "two").named("tick")
+
+
+def test_every_flipped_byte_and_every_truncation_is_refused(path: Path) -> None:
+    whole = path.read_bytes()
+    random = np.random.default_rng(0)
+    for place in random.choice(len(whole), 150, replace=False):
+        changed = bytearray(whole)
+        changed[place] ^= 1 << int(random.integers(8))
+        path.write_bytes(changed)
+        refused(path)
+    for length in (0, 5, 8, 60, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        refused(path)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    assert "does not exist" in refused(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", "not JSON", '{"kind": "checkpoint", "version": 1}'])
+def test_a_file_of_another_kind(tmp_path: Path, text: str) -> None:
+    write_tensors(tmp_path / "other", {"weight": np.zeros(3, np.float32)}, text)
+    assert "does not hold directions" in refused(tmp_path / "other")
+
+
+def rewrite(path: Path, change: Callable[[dict, dict], None]) -> None:
+    """Change what a file says and holds, with a hash that fits."""
+    arrays, text = read_tensors(path)
+    header = orjson.loads(text)
+    change(header, arrays)
+    write_tensors(path, arrays, orjson.dumps(header).decode())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda header, _: header.update(version=FORMAT_VERSION + 1), "this toolkit reads version 1"),
+        (lambda header, _: header.pop("directions"), "is damaged"),
+        (lambda header, _: header["directions"].pop(), "its arrays are not those"),
+        (lambda header, _: header["directions"].append(header["directions"][0]), "its arrays are not those"),
+        (lambda header, _: header["directions"][1].update(units=UNITS + 1), "weight of shape (7,)"),
+        (lambda header, _: header["directions"][1].update(mean=None), "'1.mean': Input should be a valid number"),
+        (lambda header, _: header["directions"][1].update(more=1), "'1.more'"),
+        (lambda header, _: header["directions"][1]["source"].update(kind="guess"), "'1.source.kind'"),
+        (lambda header, _: header["directions"][1].update(spread=-1.0), "its spread is negative"),
+        (lambda header, _: header["directions"][1].update(lives=200), "200 lives"),
+        (lambda header, _: header["directions"][1].update(unit=""), "unit is not named"),
+        (lambda _, arrays: arrays.update({"cluster_0/weight": np.zeros((1, UNITS), np.float32)}), "of shape (1, 7)"),
+        (lambda _, arrays: arrays.update({"cluster_0/weight": np.zeros(UNITS, np.float32)}), "points nowhere"),
+        (lambda _, arrays: arrays.update({"cluster_0/weight": np.ones(UNITS)}), "float64"),
+        (lambda _, arrays: arrays["cluster_0/weight"].__setitem__(3, np.nan), "NaN or infinity"),
+        (lambda _, arrays: arrays.update({"cluster_0/bias": np.array(np.inf)}), "NaN or infinity"),
+        (lambda _, arrays: arrays.update({"cluster_0/bias": np.zeros(2)}), "bias of shape (2,)"),
+        (lambda _, arrays: arrays.pop("cluster_0/bias"), "its arrays are not those"),
+        (lambda _, arrays: arrays.update(more=np.zeros(2)), "its arrays are not those"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(path: Path, change: Callable[[dict, dict], None], message: str) -> None:
+    rewrite(path, change)
+    assert message in refused(path)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"weight": np.full(UNITS, np.nan, np.float32)},
+        {"weight": np.ones(UNITS)},
+        {"weight": np.zeros(UNITS, np.float32)},
+        {"bias": float("inf")},
+        {"spread": -1.0},
+        {"records": 2},
+        {"name": ""},
+        {"name": "two\nlines"},
+    ],
+)
+def test_what_cannot_be_used_is_not_written(tmp_path: Path, bad: dict) -> None:
+    with pytest.raises(ValueError, match="cannot be written"):
+        write_directions(tmp_path / "bad", [replace(WRITTEN[0], **bad)])
+    with pytest.raises(ValueError, match="two directions are called 'cluster_0'"):
+        write_directions(tmp_path / "bad", [WRITTEN[2], WRITTEN[2]])
+    assert not (tmp_path / "bad").exists()

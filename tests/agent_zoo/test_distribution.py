@@ -1,0 +1,62 @@
+"""Drawing by the inverse of the cumulative distribution: by one number in [0, 1) for each choice."""
+
+import pytest
+import torch
+from scipy import stats
+
+from agent_zoo.distribution import ILLEGAL, Choices
+
+JUST_BELOW_ONE = 1 - 2.0**-53
+
+
+def choices(probabilities: list[list[float]], option: list[list[int]] | None = None) -> Choices:
+    """One choice a row, each of another agent, among options of these probabilities; 0 is illegal."""
+    given = torch.tensor(probabilities)
+    everyone = torch.arange(len(given))
+    named = None if option is None else torch.tensor(option)
+    logits = torch.where(given == 0, ILLEGAL, given.log())
+    return Choices(everyone, torch.zeros_like(everyone), logits, named)
+
+
+def drawn(choices: Choices, *numbers: float) -> list[int]:
+    return choices.draw(torch.tensor(numbers, dtype=torch.float64)).tolist()
+
+
+def test_the_first_option_whose_cumulative_probability_exceeds_the_number_is_drawn() -> None:
+    numbers = (0.0, 0.24, 0.26, 0.74, 0.76, JUST_BELOW_ONE)
+    assert drawn(choices([[0.25, 0.5, 0.25]] * len(numbers)), *numbers) == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("number", [0.0, 1e-300, 0.5, 1 - 1e-9, JUST_BELOW_ONE])
+def test_what_is_illegal_is_never_drawn(number: float) -> None:
+    """First, last, and in the middle; among few options and many, whose probabilities do not add up to exactly 1."""
+    legal = [2, 3, 5]
+    few = [[0.0, 0.0, 0.1, 0.7, 0.0, 0.2, 0.0]]
+    assert drawn(choices(few), number)[0] in legal
+    torch.manual_seed(0)
+    possible = torch.rand(500, 300) < 0.3
+    possible[:, 150] = True
+    many = choices((torch.rand(500, 300) * possible).tolist())
+    found = many.draw(torch.full((500,), number, dtype=torch.float64))
+    assert possible.gather(1, found.unsqueeze(1)).all()
+
+
+def test_padding_and_company_change_nothing() -> None:
+    """The same choice alone, and beside a wider one."""
+    numbers = torch.rand(200, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    alone = choices([[0.3, 0.3, 0.4]] * 200, [[4, 7, 99]] * 200)
+    padded = choices([[0.3, 0.3, 0, 0, 0.4], [0.2] * 5] * 200, [[4, 7, -1, -1, 99], [0, 1, 2, 3, 99]] * 200)
+    among_others = padded.draw(numbers.repeat_interleave(2))[::2]
+    assert torch.equal(alone.draw(numbers), among_others)
+    assert set(among_others.tolist()) == {4, 7, 99}
+
+
+def test_frequencies_follow_the_probabilities() -> None:
+    probabilities = [0.02, 0.5, 0.0, 0.18, 0.3]
+    numbers = torch.rand(20_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    found = choices([probabilities] * len(numbers)).draw(numbers)
+    counts = torch.bincount(found, minlength=5).numpy()
+    assert counts[2] == 0
+    expected = torch.tensor(probabilities, dtype=torch.float64).numpy() * len(numbers)
+    possible = [0, 1, 3, 4]
+    assert stats.chisquare(counts[possible], expected[possible]).pvalue > 0.001

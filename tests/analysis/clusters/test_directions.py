@@ -1,0 +1,70 @@
+"""Cluster differences and components as directions, on activations whose means and variances are planted."""
+
+import numpy as np
+import pytest
+
+from activation_store.directions import Direction
+from analysis.clusters.components import principal_components
+from analysis.clusters.dataset import Dataset
+from analysis.clusters.directions import cluster_directions, component_directions
+from analysis.labels import NOISE
+from analysis.lives import lives_of
+from tests.planted import planted_dump
+
+LAYER = "action_decoder"
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    planted = planted_dump(agents=6, episodes=3, ticks=40)
+    records = planted.records
+    nothing = np.empty((len(records), 0))
+    return Dataset(planted.metadata, LAYER, (), records, lives_of(records), records.activations[LAYER], nothing)
+
+
+@pytest.fixture(scope="module")
+def labels(data: Dataset) -> np.ndarray:
+    """Two clusters and noise, as good as any."""
+    return np.arange(len(data)) % 3 + NOISE
+
+
+def named(found: list[Direction], data: Dataset) -> dict[str, Direction]:
+    for each in found:
+        assert (each.layer, each.records, each.lives, each.episodes) == (LAYER, len(data), len(data.lives), 3)
+        assert each.source.run == "run" and each.source.dump == "dump" and each.source.policy == "planted"
+        assert next(each.faults(), None) is None
+        value = each.read_out(data.activations)
+        assert each.mean == pytest.approx(value.mean()) and each.spread == pytest.approx(value.std())
+    return {each.name: each for each in found}
+
+
+def test_a_cluster_reads_one_at_its_mean_and_zero_at_that_of_the_rest(data: Dataset, labels: np.ndarray) -> None:
+    found = named(list(cluster_directions(data, labels, "run", "dump")), data)
+    assert list(found) == ["cluster_0", "cluster_1"]
+    for number, each in enumerate(found.values()):
+        assert each.source.kind == "cluster difference"
+        inside = labels == number
+        value = each.read_out(data.activations)
+        assert value[inside].mean() == pytest.approx(1, abs=1e-5) and value[~inside].mean() == pytest.approx(
+            0, abs=1e-5
+        )
+        # One unit of the read-out, along the weight, is the whole difference.
+        step = each.weight / (each.weight @ each.weight)
+        difference = data.activations[inside].mean(axis=0) - data.activations[~inside].mean(axis=0)
+        np.testing.assert_allclose(step, difference, rtol=1e-3, atol=1e-5)
+
+
+def test_a_cluster_that_does_not_differ_from_the_rest_has_no_direction(data: Dataset) -> None:
+    assert not list(cluster_directions(data, np.zeros(len(data), int), "run", "dump"))
+    assert not list(cluster_directions(data, np.full(len(data), NOISE), "run", "dump"))
+
+
+def test_components_read_their_scores(data: Dataset) -> None:
+    components = principal_components(data.activations)
+    found = named(list(component_directions(data, components, "run", "dump")), data)
+    assert len(found) == components.needed_for((0.99,))[0.99] and next(iter(found)) == "component_1"
+    scores = components.scores(data.activations, len(found))
+    for column, each in enumerate(found.values()):
+        assert each.source.kind == "principal component"
+        np.testing.assert_allclose(each.read_out(data.activations), scores[:, column], atol=1e-4)
+        assert each.mean == pytest.approx(0, abs=1e-5) and each.weight @ each.weight == pytest.approx(1)

@@ -1,0 +1,142 @@
+"""The explorer with planted clusters: everything stays in view however many there are, and is called as planted."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.explorer_page.content import Explored, explored
+from analysis.explorer_page.page import explorer_page
+from analysis.figures.style import cluster_colour
+from analysis.runs.finished_run import read_run
+from tests.analysed import Analysed
+
+SIZES = ((1280, 720), (1920, 1080))
+COUNTS = (1, 20, 200)
+
+
+@pytest.fixture(scope="module")
+def content(analysed: Analysed) -> Explored:
+    return explored(read_run(analysed.run, None), 400_000, lambda _: nullcontext(lambda share: None))
+
+
+def planted(content: Explored, clusters: int) -> Explored:
+    """Return the same points in so many clusters, which take turns."""
+    run = content.run
+    label = np.arange(len(run.clusters.label)) % clusters
+    sizes = np.bincount(label, minlength=clusters).tolist()
+    first = run.summary["clusters"][0]
+    told = [
+        {**first, "label": i, "records": size, "share": size / len(label), "description": f"sign {i}"}
+        for i, size in enumerate(sizes)
+    ]  # fmt: skip
+    summary = {**run.summary, "clusters": told, "noise_records": 0}
+    return replace(content, run=replace(run, summary=summary, clusters=replace(run.clusters, label=label)))
+
+
+@pytest.fixture(scope="module", params=COUNTS, ids=lambda count: f"{count} clusters")
+def page(request: pytest.FixtureRequest, browser, content: Explored, tmp_path_factory) -> Iterator:
+    file: Path = tmp_path_factory.mktemp("page") / "explorer.html"
+    file.write_text(explorer_page(planted(content, request.param)))
+    page, problems = browser.new_page(offline=True), []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(file.as_uri())
+    until(page, "window.explorer !== undefined")
+    page.planted = request.param
+    yield page
+    assert problems == []
+    page.close()
+
+
+def until(page, condition: str) -> None:
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")
+
+
+def box(page, selector: str) -> dict[str, float]:
+    """Where an element lies in the window."""
+    return page.locator(selector).first.bounding_box()
+
+
+def open_a_life(page) -> None:
+    page.locator("#plot .nsewdrag").wait_for()
+    for point in range(page.evaluate("explorer.count")):
+        place = page.evaluate(f"explorer.placeOf({point})")
+        page.mouse.move(place["x"] + 3, place["y"] + 3)
+        page.wait_for_timeout(60)
+        page.mouse.move(place["x"], place["y"])
+        page.mouse.click(place["x"], place["y"])
+        page.wait_for_timeout(60)
+        if page.evaluate("explorer.open !== null"):
+            return
+    raise AssertionError("no click opened a life")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_everything_stays_in_view(page, size: tuple[int, int]) -> None:
+    width, height = size
+    page.set_viewport_size({"width": width, "height": height})
+    assert_the_list_is_in_view(page, size)
+    assert box(page, "#map")["height"] > 0.85 * height
+    open_a_life(page)
+    assert_the_list_is_in_view(page, size)
+    views, strip = box(page, "#life-views .now canvas"), box(page, "#timeline .nsewdrag[data-subplot=xy]")
+    for part in (views, box(page, "#life-tick")):
+        assert part["y"] >= 0 and part["y"] + part["height"] <= height and part["x"] + part["width"] <= width
+    assert 0.3 * height < strip["y"] < height - 150 and strip["width"] > 0.25 * width
+    assert views["y"] - 40 < strip["y"] and box(page, "#map")["height"] > 0.3 * height
+    page.get_by_role("button", name="Close the life").click()
+    assert box(page, "#map")["height"] > 0.85 * height
+
+
+def assert_the_list_is_in_view(page, size: tuple[int, int]) -> None:
+    """The page is as large as the window, and the list of clusters scrolls in its own place."""
+    assert page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]") == list(size)
+    listed = box(page, "#cluster-list")
+    assert listed["height"] > 150 and listed["y"] + listed["height"] <= size[1]
+    scrolls = page.evaluate("(({ scrollHeight, clientHeight }) => scrollHeight > clientHeight)(document.getElementById('cluster-list'))")  # fmt: skip  # noqa: E501
+    assert scrolls == (page.planted > 1)
+    last = page.locator(f"[data-cluster='{page.planted - 1}']")
+    last.scroll_into_view_if_needed()
+    assert last.bounding_box()["y"] + last.bounding_box()["height"] <= size[1] + 1
+    assert page.evaluate("window.scrollY") == 0
+
+
+def test_clusters_are_called_and_coloured_as_planted(page) -> None:
+    items = page.locator("#cluster-list li").all_inner_texts()
+    assert len(items) == page.planted
+    for number in {0, page.planted // 2, page.planted - 1}:
+        assert f"cluster {number}" in items[number] and f"sign {number}" in items[number]
+    last = page.planted - 1
+    page.locator(f"[data-cluster='{last}']").get_by_role("button", name="Select").click()
+    until(page, "explorer.selection !== null")
+    assert page.evaluate("explorer.selection") == list(range(last, page.evaluate("explorer.count"), page.planted))
+    shown = page.evaluate("JSON.parse(document.getElementById('explorer-facts').textContent).clusters")
+    assert [each["colour"] for each in shown] == [cluster_colour(number) for number in range(page.planted)]
+
+
+def test_views_can_be_drawn_in_any_room(page) -> None:
+    """No room at all, as in a hidden panel, must not give a circle a negative radius."""
+    for room in (-20, 0, 3, 300):
+        width = page.evaluate(
+            """(room) => {
+              const facts = JSON.parse(document.getElementById("explorer-facts").textContent);
+              const canvas = document.createElement("canvas");
+              const other = { id: 1, health: 9, down: 3, right: 2, kind: 0, attacked: true };
+              drawView(canvas, { facts, view: () => new Uint8Array(225), others: () => [other] }, 0, room);
+              return parseFloat(canvas.style.width);
+            }""",
+            room,
+        )
+        assert width == max(60, room)
+
+
+def test_small_p_values_are_not_spelled_out(page) -> None:
+    shown = page.evaluate("[3e-15, 0.00099, 0.001, 0.25, 1, NaN].map(probability)")
+    assert shown == ["<0.001", "<0.001", "0.001", "0.250", "1.000", "n/a"]

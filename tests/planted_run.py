@@ -1,0 +1,71 @@
+"""Analysis runs with planted clusters: made by the stage itself, with a planted plane in place of UMAP and HDBSCAN.
+
+What UMAP and HDBSCAN find differs from processor to processor. Tests of what is made from runs need clusters, noise
+and a plane that are the same everywhere. tests/test_analyze_activations.py holds UMAP and HDBSCAN themselves to planted
+behaviours.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.reader import read_dump
+from analysis.clusters.clustering import Clustering, largest_first
+from analysis.clusters.projection import Projection
+from analysis.labels import NOISE
+from tests.command import run_here
+
+CLUSTERS = 5
+_BOUT = 4
+_GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
+
+
+class PlantedPlane:
+    """Where each activation vector of a dump lies in the plane, and in which cluster.
+
+    Agents go through clusters and noise in turn, `_BOUT` ticks in each. A cluster is a disc in which all points keep
+    their distance, and the discs stand on a circle, far apart.
+    """
+
+    def __init__(self, dump: Path, subsample: int, layer: str = "action_decoder") -> None:
+        records = read_dump(dump, layers=[layer], subsample=subsample)
+        turn = (records.tick // _BOUT + records.agent_id) % (CLUSTERS + 1)
+        labels = largest_first(np.where(turn == CLUSTERS, NOISE, turn))
+        place = np.empty(len(labels))
+        for label in np.unique(labels):
+            place[labels == label] = np.arange((labels == label).sum())
+        distance = 3 * np.sqrt(place.max() + 1)
+        around = 2 * np.pi * np.arange(CLUSTERS + 1) / (CLUSTERS + 1)
+        self.centres = distance * np.stack([np.cos(around), np.sin(around)], axis=1)  # of the clusters, and of noise
+        angle = place * _GOLDEN_ANGLE
+        sunflower = np.sqrt(place)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        points = (self.centres[labels] + sunflower).astype(np.float32)  # noise is -1, the last centre
+        rows = records.activations[layer]
+        self._point_of = {row.tobytes(): point for row, point in zip(rows, points, strict=True)}
+
+    def project(self, activations: np.ndarray, *_: object, **__: object) -> Projection:
+        points = np.stack([self._point_of[row.tobytes()] for row in activations])
+        return Projection("umap", points, ("UMAP 1", "UMAP 2"))
+
+    def labels(self, points: np.ndarray, *_: object, **__: object) -> np.ndarray:
+        nearest = np.square(points[:, None] - self.centres).sum(axis=2).argmin(axis=1)
+        return np.where(nearest == CLUSTERS, NOISE, nearest)
+
+    def clusters(self, points: np.ndarray, *_: object) -> Clustering:
+        no_tree = np.empty(0, [("parent", int), ("child", int), ("lambda_val", float), ("child_size", int)])
+        return Clustering(points, self.labels(points), no_tree)
+
+
+def planted_run(dump: Path, results: Path, subsample: int, *options: object) -> Path:
+    """Analyse a dump with planted clusters; returns the run's folder in `results`."""
+    plane = PlantedPlane(dump, subsample)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("analysis.views", "analysis.clusters.clustering"):
+            patch.setattr(f"{module}.project", plane.project)
+            patch.setattr(f"{module}.hdbscan_clusters", plane.clusters)
+        patch.setattr("analysis.clusters.clustering.hdbscan_labels", plane.labels)
+        done = run_here("analyze_activations.py", dump, "--subsample", subsample, "--output-dir", results, *options)
+    assert done.returncode == 0, done.stderr
+    (folder,) = results.iterdir()
+    return folder

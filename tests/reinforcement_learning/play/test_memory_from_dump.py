@@ -1,0 +1,74 @@
+"""A dump with all layers holds a policy's whole memory: put back, it goes on as the recorded episode did."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.layers import layer_names
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import Records
+from activation_store.writer import DumpWriter
+from agent_zoo.capture import ALL_LAYERS, memory_from_layers, run_with_layers
+from agent_zoo.observation import PackedObservation
+from reinforcement_learning.play.contest import Contest, groups
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+from reinforcement_learning.settings import PolicySettings, Settings
+
+TICKS = 24
+LAYERS = layer_names(lstm_layers=2)
+
+
+@pytest.fixture(scope="module")
+def contest(small_world, task, maps) -> Contest:
+    """yaofeng with two LSTM layers."""
+    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=2))
+    entrant = untrained_entrant("yaofeng", settings, maps, seed=0)
+    return Contest((entrant,), small_world, task, maps, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def episode(contest: Contest, tmp_path_factory) -> tuple[Path, list[PackedObservation]]:
+    """The folder of a dump of one episode, and what its agents saw in every tick."""
+    folder, observations, advance = tmp_path_factory.mktemp("dumps") / "yaofeng", [], PolicyPool.advance
+
+    def watched(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
+        observations.append(choices[0].decision.observation)
+        advance(pool, choices)
+
+    plan = Plan(1, TICKS, seed=4, layers=ALL_LAYERS, format="parquet")
+    (group,) = groups(plan.seed, plan.episodes)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        DumpWriter(folder, metadata_of(contest, contest.entrants[0], plan)) as writer,
+    ):
+        patch.setattr(PolicyPool, "advance", watched)
+        told = record_group(contest.pool(1), group, plan.layers, plan.fields, plan.most_ticks)
+        write(((group, each) for each in told), [writer], lambda *_: None)
+    return folder, observations
+
+
+@torch.no_grad()
+def test_memory_of_a_tick_goes_on_to_the_recorded_next_tick(contest: Contest, episode) -> None:
+    folder, observations = episode
+    policy, records = contest.entrants[0].policy, read_dump(folder)
+    assert read_metadata(folder).layers == dict.fromkeys(LAYERS, 16)
+    assert set(records.tick.tolist()) == set(range(TICKS)) and len(observations) == TICKS
+    for tick in range(1, TICKS):
+        now = np.flatnonzero(records.tick == tick)  # in the order of the slots, as the agents decided
+        before = np.flatnonzero((records.tick == tick - 1) & np.isin(records.agent_id, records.agent_id[now]))
+        assert np.array_equal(records.agent_id[before], records.agent_id[now])
+        memory = memory_from_layers(policy, layers_of(records, before))
+        *_, layers = run_with_layers(policy, observations[tick], memory)
+        for name, recorded in layers_of(records, now).items():
+            np.testing.assert_allclose(layers[name].numpy(), recorded, atol=1e-6, err_msg=f"{name}, tick {tick}")
+        _, _, forgetful, _ = run_with_layers(policy, observations[tick], policy.initial_state(len(now)))
+        assert np.abs(forgetful.cell[0].numpy() - records.activations["lstm_cell_1"][now]).max() > 1e-3
+
+
+def layers_of(records: Records, rows: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: values[rows] for name, values in records.activations.items()}

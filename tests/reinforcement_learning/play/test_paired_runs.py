@@ -1,0 +1,141 @@
+"""Runs that differ in one agent are paired, on the real game: all others roll the same dice, wherever they play."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from reinforcement_learning.play.entrants import Entrant, untrained_entrant
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from tests.conftest import AGENT
+
+CPU = torch.device("cpu")
+SEED, NUMBERS = 4, (2, 3)
+SLOT = 3  # the agent whose actions are overridden
+
+MakePool = Callable[..., PolicyPool]
+Change = Callable[[Sequence[EntrantActions]], list[EntrantActions]]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One tick of a pool.
+
+    Attributes:
+        noise: the numbers behind the actions, (slots, heads).
+        seen: what each slot saw, as bytes; nothing where nobody acts.
+        actions: chosen, (slots, heads); -1 where nobody acts.
+    """
+
+    noise: np.ndarray
+    seen: tuple[bytes, ...]
+    actions: np.ndarray
+
+
+@pytest.fixture(scope="module")
+def make_pool(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> MakePool:
+    """Builds a pool of two entrants, of which the first has weights of the given seed."""
+    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16))
+
+    def entrant(name: str, seed: int) -> Entrant:
+        return replace(untrained_entrant(AGENT, settings, maps, seed), name=name)
+
+    def make(seed: int = 0, worlds: int = 2) -> PolicyPool:
+        entrants = [entrant("first", seed), entrant("second", 9)]
+        return PolicyPool(entrants, small_world, task, maps, CPU, worlds)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def pool(make_pool: MakePool) -> PolicyPool:
+    return make_pool()
+
+
+def played(pool: PolicyPool, change: Change = list) -> list[Tick]:
+    """Play two episodes side by side; `change` may replace what was chosen before it is played."""
+    pool.start(SEED, NUMBERS)
+    ticks = []
+    while not pool.is_over:
+        acting, noise = pool.arrival.acting, pool.action_noise()
+        seen = tuple(
+            row.tobytes() if acts else b"" for row, acts in zip(pool.arrival.observations, acting, strict=True)
+        )
+        actions = np.full((pool.slots, len(pool.layout.heads)), -1)
+        choices = change(list(pool.decide()))
+        for choice in choices:
+            actions[choice.decision.present] = choice.action
+        pool.advance(choices)
+        ticks.append(Tick(noise, seen, actions))
+    return ticks
+
+
+@pytest.fixture(scope="module")
+def run(pool: PolicyPool) -> list[Tick]:
+    return played(pool)
+
+
+def overridden(choices: Sequence[EntrantActions]) -> list[EntrantActions]:
+    """Let one agent choose option 0 in every head."""
+    done = []
+    for choice in choices:
+        action = choice.action.clone()
+        action[choice.decision.present == SLOT] = 0
+        done.append(replace(choice, action=action))
+    return done
+
+
+def assert_paired(run: list[Tick], other: list[Tick], unchanged: np.ndarray) -> None:
+    """Everybody's numbers are equal, and agents that have seen the same so far do the same.
+
+    Args:
+        run: one run.
+        other: the same, with some agents changed.
+        unchanged: slots of all other agents.
+    """
+    assert not np.array_equal(run[0].actions, other[0].actions), "nothing was changed"
+    seen_the_same = np.ones(len(run[0].seen), dtype=bool)
+    paired = apart = 0
+    for one, two in zip(run, other, strict=False):  # the longer run's last ticks have no partner
+        assert np.array_equal(one.noise, two.noise)
+        seen_the_same &= [a == b != b"" for a, b in zip(one.seen, two.seen, strict=True)]
+        slots = unchanged[seen_the_same[unchanged]]
+        assert np.array_equal(one.actions[slots], two.actions[slots])
+        paired += len(slots)
+        apart += len(unchanged) - len(slots)
+    assert paired > 2 * len(unchanged) and apart, "the runs should part, but not at once"
+
+
+def test_other_weights_of_one_entrant_leave_the_others_dice_alone(
+    make_pool: MakePool, pool: PolicyPool, run: list[Tick]
+) -> None:
+    assert_paired(run, played(make_pool(seed=1)), np.flatnonzero(pool.entrant_of == 1))
+
+
+def test_other_actions_of_one_agent_leave_the_others_dice_alone(pool: PolicyPool, run: list[Tick]) -> None:
+    assert_paired(run, played(pool, overridden), np.delete(np.arange(pool.slots), SLOT))
+
+
+def test_the_same_run_twice_is_the_same(pool: PolicyPool, run: list[Tick]) -> None:
+    for one, two in zip(run, played(pool), strict=True):
+        assert one.seen == two.seen
+        assert np.array_equal(one.noise, two.noise) and np.array_equal(one.actions, two.actions)
+
+
+def test_numbers_differ_from_tick_to_tick_and_between_worlds(run: list[Tick]) -> None:
+    noise = np.stack([tick.noise for tick in run])
+    assert len(run) > 20
+    assert len(np.unique(noise)) == noise.size
+
+
+def test_an_episode_is_the_same_alone_and_beside_others_in_any_order(make_pool: MakePool, pool: PolicyPool) -> None:
+    second, third = pool.play(SEED, NUMBERS)
+    assert pool.play(SEED, (NUMBERS[1], 0))[0] == third
+    alone = make_pool(worlds=1)
+    assert alone.play(SEED, NUMBERS[1:]) == [third]
+    assert alone.play(SEED, NUMBERS[:1]) == [second]
+    assert second.lives != third.lives

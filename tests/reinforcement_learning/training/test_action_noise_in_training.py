@@ -1,0 +1,106 @@
+"""The numbers behind a training run's actions belong to its worlds, wherever these are in their episodes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agent_zoo.base import RecurrentPolicy
+from reinforcement_learning.game.environment import EpisodeStart
+from reinforcement_learning.game.episode_journal import EpisodeJournal
+from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, RolloutSettings, Settings, TaskSettings
+from reinforcement_learning.stopwatch import Stopwatch
+from tests.conftest import AGENT
+
+TICKS = 50
+Place = tuple[int, int, int]
+"""First seed, number of the episode, tick."""
+
+
+class Played:
+    """What some ticks of some worlds showed.
+
+    Attributes:
+        noise: of each world's agents, at each place in its episodes, (agents, heads).
+        starts: what takes the worlds to where they are in the end.
+    """
+
+    def __init__(self, env: EnvironmentSettings, task: TaskSettings, maps: Path, starts: list[EpisodeStart]):
+        self.env, self.task, self.maps = env, task, maps
+        self.noise: dict[Place, np.ndarray] = {}
+        self.starts = starts
+
+    def play(self, policy: RecurrentPolicy, ticks: int) -> None:
+        rollout = RolloutSettings(num_envs=len(self.starts), vectorization="serial")
+        worlds = make_worlds(AGENT, self.env, self.task, rollout, self.maps, self.starts)
+        journal = EpisodeJournal(self.starts)
+        stepper = Stepper(worlds, policy, policy.policy.layout, Stopwatch(), journal)
+        stepper.reset()
+        for _ in range(ticks):
+            noise = np.split(stepper.action_noise(), len(worlds.envs))
+            for world, numbers in zip(worlds.envs, noise, strict=True):
+                episode = world.episodes.episode
+                if not world.done:
+                    self.noise[episode.first_seed, episode.number, world.game.realm.tick] = numbers
+            decision = stepper.decide()
+            stepper.act(decision, decision.over_slots(decision.sample(stepper.action_noise())))
+        self.starts = journal.starts()
+        worlds.close()
+
+
+@pytest.fixture(scope="module")
+def env(small_world: EnvironmentSettings) -> EnvironmentSettings:
+    return replace(small_world, horizon=20)
+
+
+@pytest.fixture(scope="module")
+def policy(env: EnvironmentSettings, task: TaskSettings, maps: Path) -> RecurrentPolicy:
+    torch.manual_seed(0)
+    return untrained_entrant(AGENT, Settings(env=env, task=task, policy=PolicySettings(16)), maps, 0).policy
+
+
+@pytest.fixture(scope="module")
+def together(env: EnvironmentSettings, task: TaskSettings, maps: Path, policy: RecurrentPolicy) -> Played:
+    """Two worlds, played through several episodes."""
+    played = Played(env, task, maps, first_episodes(0, 2))
+    played.play(policy, TICKS)
+    return played
+
+
+def same(one: dict[Place, np.ndarray], other: dict[Place, np.ndarray]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[place], other[place]) for place in one)
+
+
+def test_every_place_has_numbers_of_its_own(together: Played) -> None:
+    assert {number for _, number, _ in together.noise} == {0, 1, 2}
+    numbers = np.stack(list(together.noise.values()))
+    assert len(np.unique(numbers)) == numbers.size
+
+
+def test_a_world_has_the_same_numbers_alone(
+    env: EnvironmentSettings, task: TaskSettings, maps: Path, policy: RecurrentPolicy, together: Played
+) -> None:
+    alone = Played(env, task, maps, first_episodes(0, 2)[1:])
+    alone.play(policy, TICKS)
+    (seed,) = {seed for seed, *_ in alone.noise}
+    assert same(alone.noise, {place: numbers for place, numbers in together.noise.items() if place[0] == seed})
+
+
+def test_numbers_go_on_in_the_middle_of_an_episode(
+    env: EnvironmentSettings, task: TaskSettings, maps: Path, policy: RecurrentPolicy, together: Played
+) -> None:
+    parts = Played(env, task, maps, first_episodes(0, 2))
+    parts.play(policy, TICKS // 2)
+    assert all(start.number == 1 and len(start.actions) > 2 for start in parts.starts), (
+        "not inside an episode: too easy"
+    )
+    before = len(parts.noise)
+    parts.play(policy, TICKS // 2)
+    common = parts.noise.keys() & together.noise.keys()
+    assert len(common) > before + 10
+    assert same({place: parts.noise[place] for place in common}, {place: together.noise[place] for place in common})

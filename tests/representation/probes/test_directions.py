@@ -1,0 +1,74 @@
+"""Directions of linear probes say of raw activations exactly what the probes say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from activation_store.directions import Source, read_directions, write_directions
+from representation.probes.dataset import ProbeData
+from representation.probes.directions import directions_of
+from representation.probes.probing import LINEAR, Probed, probe
+from tests.planted_probes import INPUTS, NAMES, TARGETS, UNITS, planted_lives
+
+LAYER = "lstm_cell"
+FLAT = 5
+"""A unit of the layer that never changes, and that probes are therefore not given."""
+SOURCE = Source("probe", "run", "dump", "counter", None)
+NOT_EVERYWHERE = NAMES.index("shown")
+
+
+@pytest.fixture(scope="module")
+def raw() -> np.ndarray:
+    """All units of the layer, far from 0 and on scales that differ by five orders, (B, UNITS + 1) float32."""
+    lives, _ = planted_lives()
+    scale = np.logspace(-3, 2, UNITS)
+    values = (np.random.default_rng(0).normal(size=(len(lives.index), UNITS)) + 3) * scale
+    return np.insert(values, FLAT, 0.7, axis=1).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def data(raw: np.ndarray) -> ProbeData:
+    """Numbers and yes-or-no targets that the units tell with some noise, one of them of some records only."""
+    lives, world = planted_lives()
+    varying = np.arange(UNITS + 1) != FLAT
+    x, rng = raw[:, varying], np.random.default_rng(1)
+    told = (x - x.mean(axis=0)) / x.std(axis=0) @ rng.normal(size=(UNITS, len(TARGETS)))
+    told += rng.normal(size=told.shape)
+    targets = np.where([target.yes_or_no for target in TARGETS], told > 0, told)
+    targets[lives.index % 5 == 0, NOT_EVERYWHERE] = np.nan
+    return ProbeData(
+        inputs={LAYER: x}, varying={LAYER: varying}, targets=targets, given=np.empty((len(world), 0)), world=world,
+        episode=world, lives=lives, by_map=True, networks={},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def probed(data: ProbeData) -> Probed:
+    inputs = [each for each in INPUTS if each.name == LAYER]
+    return probe(data, TARGETS, inputs, [LINEAR], 0, lambda share: None)
+
+
+def test_the_file_says_what_the_probes_say(data: ProbeData, probed: Probed, raw: np.ndarray, tmp_path) -> None:
+    write_directions(tmp_path / "found", directions_of(data, TARGETS, probed.read_outs, SOURCE))
+    found = read_directions(tmp_path / "found")
+    assert [each.name for each in found] == [f"dump/{LAYER}/{name}" for name in NAMES]
+    predicted = probed.read_outs[LAYER].predict(data.inputs[LAYER].astype(np.float64))  # (B, T)
+    for column, (target, each) in enumerate(zip(TARGETS, found, strict=True)):
+        value = each.read_out(raw)
+        np.testing.assert_allclose(value, predicted[:, column], atol=1e-5, rtol=0)
+        assert each.weight.shape == (UNITS + 1,) and each.weight[FLAT] == 0
+        assert each.unit == ("log-odds" if target.yes_or_no else target.unit)
+        applies = np.isfinite(data.targets[:, column])
+        assert each.mean == pytest.approx(value[applies].mean()) and each.spread == pytest.approx(value[applies].std())
+        counts = (applies.sum(), len(np.unique(data.lives.index[applies])), len(np.unique(data.episode[applies])))
+        assert (each.records, each.lives, each.episodes) == counts
+        assert applies.all() == (column != NOT_EVERYWHERE)
+
+
+def test_what_was_not_probed_has_no_direction(data: ProbeData, probed: Probed) -> None:
+    read_out = probed.read_outs[LAYER]
+    bias, weight = read_out.bias.copy(), read_out.weight.copy()
+    bias[1], weight[:, 2] = np.nan, 0
+    found = directions_of(data, TARGETS, {LAYER: replace(read_out, bias=bias, weight=weight)}, SOURCE)
+    assert [each.name.split("/")[-1] for each in found] == [name for i, name in enumerate(NAMES) if i not in (1, 2)]

@@ -1,0 +1,180 @@
+"""What a policy saw comes back out of its dump, number for number, and it thinks the same of it again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from reinforcement_learning.play.capture import capture
+
+from activation_store.reader import read_dump
+from activation_store.records import Records
+from activation_store.writer import DumpWriter
+from agent_zoo.base import LSTMState, RecurrentPolicy
+from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.entrants import Entrant, untrained_entrant
+from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+from reinforcement_learning.settings import PolicySettings, Settings
+from representation.recorded_observation import FIELDS, check_shows_everything, packed_observation
+from representation.sequences import Parts, SequenceBatch, lives, windows
+from user_error import UserError
+
+LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
+CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+MASKED, TWO_LAYERS = "masked", "two layers"
+
+
+@dataclass(frozen=True)
+class Played:
+    """A dump, who played it, and all that it was shown, in the order of the records."""
+
+    dump: Path
+    entrant: Entrant
+    shown: PackedObservation
+
+    @property
+    def policy(self) -> RecurrentPolicy:
+        return self.entrant.policy
+
+    @property
+    def layout(self) -> ObservationLayout:
+        return self.entrant.info.layout
+
+
+@pytest.fixture(scope="module", params=[MASKED, TWO_LAYERS])
+def played(request, small_world, task, maps, tmp_path_factory) -> Played:
+    """Two episodes of a policy that is shown little of itself, or of one that sees all and has two layers of LSTM."""
+    env, agent, layers = replace(small_world, num_npcs=64), "yaofeng", 2
+    if request.param == MASKED:
+        env = replace(env, mask_intrinsics="strict", relative_position=True)
+        agent, layers = "neurips23_start_kit", 1
+    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=layers))
+    entrant = untrained_entrant(agent, settings, maps, seed=2)
+    contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
+    plan = Plan(2, None, 3, LAYERS, tuple(FIELDS.split(",")), format="parquet")
+    folder, shown, advance = tmp_path_factory.mktemp("dumps") / "all", [], PolicyPool.advance
+
+    def watched(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
+        shown.extend(choice.decision.observation for choice in choices)
+        advance(pool, choices)
+
+    with pytest.MonkeyPatch.context() as patch, DumpWriter(folder, metadata_of(contest, entrant, plan)) as writer:
+        patch.setattr(PolicyPool, "advance", watched)
+        for number in range(plan.episodes):
+            group = Group(plan.seed, (number,))
+            told = record_group(contest.pool(1), group, plan.layers, plan.fields, plan.most_ticks)
+            write(((group, each) for each in told), [writer], lambda *_: None)
+    return Played(folder, entrant, PackedObservation.concatenate(shown))
+
+
+def again(played: Played, records: Records) -> PackedObservation:
+    return packed_observation(records, played.layout, played.policy.mask)
+
+
+def assert_equal(one: PackedObservation, other: PackedObservation) -> None:
+    for field in fields(PackedObservation):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        pairs = [(a.values, b.values), (a.counts, b.counts)] if isinstance(a, PackedRows) else [(a, b)]
+        for x, y in pairs:
+            assert x.dtype == y.dtype and torch.equal(x, y), field.name
+
+
+def test_records_are_what_the_policy_saw(played: Played) -> None:
+    check_shows_everything(played.dump, played.layout)
+    records = read_dump(played.dump)
+    found = again(played, records)
+    assert_equal(found, played.shown)
+    assert found.entity.counts.max() > 1 and len(found.inventory.values) > 0
+    assert len(found.task.unique()) > 1 and len(found.legal.unique()) > 1
+
+
+def test_what_was_withheld_is_withheld_again(played: Played) -> None:
+    records = read_dump(played.dump)
+    found, masked = again(played, records), not played.policy.mask.clock
+    columns = [played.layout.entity_columns.index(name) for name in ("health", "food", "row", "time_alive")]
+    own = found.entity.values[found.entity.values[:, 0] == found.agent_id[found.entity.owner]]
+    assert len(own) == len(records) and records.tick.max() > 0
+    assert ((own[:, columns] == 0).all() and (found.tick == 0).all() and (found.centre == 0).all()) == masked
+    assert ((own[:, columns[:3]] > 0).any() and (found.tick > 0).any()) != masked
+
+
+@torch.no_grad()
+def test_lives_played_again_tick_by_tick_leave_the_same_activations(played: Played) -> None:
+    policy, count = played.policy, 0
+    for batch in lives(played.dump, batch=16, seed=1):
+        observation, state = again(played, batch.records), policy.initial_state(len(batch))
+        place = batch.padded(np.arange(len(batch.records)))
+        with capture(policy, ["encoder_output"]) as captured:
+            for tick in range(batch.there.shape[1]):
+                alive, here = torch.from_numpy(batch.there[:, tick].nonzero()[0]), place[batch.there[:, tick], tick]
+                _, value, after = policy(observation.take(torch.from_numpy(here)), state.take(alive))
+                state.put(alive, after)
+                found = {"lstm_hidden": after.hidden[-1], "lstm_cell": after.cell[-1], **captured}
+                for layer, values in found.items():
+                    np.testing.assert_allclose(values.numpy(), batch.records.activations[layer][here], **CLOSE)
+                np.testing.assert_allclose(value.numpy(), batch.records.value[here], **CLOSE)
+        count += len(batch.records)
+    assert count == len(played.shown)
+
+
+@torch.no_grad()
+def test_lives_played_again_as_segments_choose_the_same(played: Played) -> None:
+    policy = played.policy
+    for batch in lives(played.dump, batch=16):
+        observation, lengths = again(played, batch.records), torch.from_numpy(batch.lengths)
+        with capture(policy, ["encoder_output", "action_decoder"]) as captured:
+            actions, value = policy.forward_segments(observation, lengths, policy.initial_state(len(batch)))
+        for layer, values in captured.items():
+            np.testing.assert_allclose(values.numpy(), batch.records.activations[layer], **CLOSE)
+        np.testing.assert_allclose(value.numpy(), batch.records.value, **CLOSE)
+        chosen = actions.log_probability(torch.from_numpy(batch.records.action))
+        np.testing.assert_allclose(chosen.numpy(), batch.records.log_probability, **CLOSE)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("played", [MASKED], indirect=True)
+def test_windows_start_from_the_memory_before_them(played: Played) -> None:
+    policy, inside = played.policy, 0
+    for batch in windows(played.dump, 5, stride=3, batch=32, seed=0):
+        state = LSTMState(*(memory(batch, layer) for layer in ("lstm_hidden", "lstm_cell")))
+        with capture(policy, ["action_decoder"]) as captured:
+            policy.forward_segments(again(played, batch.records), torch.from_numpy(batch.lengths), state)
+        found = captured["action_decoder"].numpy()
+        np.testing.assert_allclose(found, batch.records.activations["lstm_hidden"], **CLOSE)
+        inside += int((batch.first > 0).sum())
+    assert inside > 10
+
+
+def memory(batch: SequenceBatch, layer: str) -> torch.Tensor:
+    """The memory that windows start from, (1, S, units)."""
+    return torch.from_numpy(batch.before[layer])[None]
+
+
+def test_records_that_lack_something_are_refused(played: Played) -> None:
+    layout, mask = played.layout, played.policy.mask
+    with pytest.raises(UserError, match="no tiles or no entities"):
+        packed_observation(next(lives(played.dump, parts=Parts(leave_out=("tile",)))).records, layout, mask)
+    with pytest.raises(UserError, match="no tiles or no entities"):
+        packed_observation(next(lives(played.dump, parts=Parts(leave_out=("entity",)))).records, layout, mask)
+    with pytest.raises(UserError, match="hold no Market: extract with --fields Market,Task,ActionTargets"):
+        packed_observation(next(lives(played.dump, parts=Parts(leave_out=("tables",)))).records, layout, mask)
+    with pytest.raises(UserError, match="no column 'task'"):
+        packed_observation(next(lives(played.dump, parts=Parts(columns=("legal",)))).records, layout, mask)
+    with pytest.raises(ValueError, match="task is 16 wide in the records and 17 in the layout"):
+        packed_observation(next(lives(played.dump)).records, replace(layout, task_size=17), mask)
+
+
+def test_dumps_of_something_else_are_refused(played: Played, recording) -> None:
+    layout = played.layout
+    with pytest.raises(UserError, match="was recorded without Market, Task, ActionTargets, which the policy sees"):
+        check_shows_everything(recording.dump, layout)
+    with pytest.raises(UserError, match="holds task embeddings of 16 numbers, the policy takes 17"):
+        check_shows_everything(played.dump, replace(layout, task_size=17))
+    with pytest.raises(UserError, match="other action heads"):
+        check_shows_everything(played.dump, replace(layout, heads=layout.heads[1:]))
+    with pytest.raises(UserError, match="other columns"):
+        check_shows_everything(played.dump, replace(layout, entity_columns=layout.entity_columns[1:]))

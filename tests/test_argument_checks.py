@@ -1,0 +1,58 @@
+"""Checks of what users ask for."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
+from user_error import UserError
+
+POLICIES = ("hybrid_3M", "masked_3M", "seeing_3M", "start_kit_3M", "takeru_1M", "yaofeng_1M")
+
+
+@dataclass(frozen=True)
+class Options:
+    n_bins: int | None = 3
+    seed: int = 0
+
+
+def test_what_is_allowed_passes() -> None:
+    check(Options(), n_bins=between(3, 2, 5), seed=seed_value(0))
+    check(Options(None, SEEDS - 1), n_bins=at_least(None, 2), seed=seed_value(SEEDS - 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (Options(1), "--n-bins is 1: allowed is 2 or more"),
+        (Options(2, -1), "--seed is -1: allowed is 0 to 4294967295"),
+        (Options(2, SEEDS), "--seed is 4294967296: allowed is 0 to 4294967295"),
+    ],
+)
+def test_what_is_not_allowed_is_named_with_what_is(options: Options, message: str) -> None:
+    with pytest.raises(UserError, match=f"^{message}$"):
+        check(options, n_bins=at_least(options.n_bins, 2), seed=seed_value(options.seed))
+
+
+def test_names_are_split_at_commas() -> None:
+    assert split(" a, b,,c ") == ("a", "b", "c") and split("") == split(None) == split(" , ") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("takeru", "; did you mean takeru_1M?"),
+        ("TAKERU_1m", "; did you mean takeru_1M?"),
+        ("takeru_200M", "; did you mean takeru_1M?"),
+        ("start_kit", "; did you mean start_kit_3M?"),
+        ("yaofeng_1M.safetensors", "; did you mean yaofeng_1M?"),
+        ("xyz", ""),
+        ("", ""),
+    ],
+)
+def test_near_names_are_suggested(name: str, hint: str) -> None:
+    assert did_you_mean(name, POLICIES) == hint
+
+
+def test_no_more_than_three_names_are_suggested() -> None:
+    assert did_you_mean("3M", [*POLICIES, "other_3M"]).count(" or ") == 2

@@ -1,0 +1,62 @@
+"""Scripts that are started outside the environment say so in one line, on any Python 3."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import environment_check
+from tests.command import ROOT
+from tests.test_architecture import SCRIPTS, SCRIPTS_IN_ROOMS
+
+NO_SCRIPTS = {"command_line", "environment_check"}
+STARTED_BY_USERS = [*(f"{script}.py" for script in sorted(SCRIPTS - NO_SCRIPTS)), *SCRIPTS_IN_ROOMS]
+
+
+def run_bare(script: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Start a script with an interpreter that finds the standard library only."""
+    # -S leaves out installed packages; -E and PYTHONPATH keep those of the tests' own environment out.
+    command = [sys.executable, "-S", "-E", script, "--help"]
+    if script.endswith("__main__.py"):
+        command = [sys.executable, "-S", "-E", "-m", str(Path(script).parent), "--help"]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("script", STARTED_BY_USERS)
+def test_without_dependencies_one_line_says_what_to_use(script: str) -> None:
+    done = run_bare(script)
+    assert done.returncode == 2 and done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ") and ".venv/bin/python" in line and "it lacks numpy, tyro" in line
+
+
+@pytest.mark.parametrize("script", [*STARTED_BY_USERS, "environment_check.py"])
+def test_an_old_python_understands_all_up_to_the_check(script: str) -> None:
+    """A syntax error would come before the check could speak, and so would a fault in an import before it."""
+    tree = ast.parse((ROOT / script).read_text(), feature_version=(3, 8))
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    if script == "environment_check.py":
+        assert {node.names[0].name.split(".")[0] for node in imports if isinstance(node, ast.Import)} == {"sys"}
+        return
+    names = [node.names[0].name if isinstance(node, ast.Import) else node.module for node in imports]
+    before = names[: names.index("environment_check")]
+    assert before in ([], ["sys", "dataclasses", "pathlib", "typing"])
+
+
+def test_an_environment_that_is_not_there_yet_is_to_be_made_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert environment_check.fault() == ""
+    monkeypatch.setattr(environment_check, "NEEDED", ("sys", "no_such_package"))
+    monkeypatch.setattr(environment_check, "__file__", str(tmp_path / "environment_check.py"))
+    assert re.search(
+        r"it lacks no_such_package\): run `make setup`, then use `.venv/bin/python`", environment_check.fault()
+    )
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").touch()
+    assert "make setup" not in environment_check.fault()
+    monkeypatch.setattr(environment_check, "OLDEST", (99, 0))
+    assert "is too old): use `.venv/bin/python`" in environment_check.fault()

@@ -1,0 +1,81 @@
+"""What the stages write to their default folders does not show up in git; what is shipped does."""
+
+import subprocess
+
+import pytest
+
+from tests.command import ROOT
+
+WRITTEN_BY_DEFAULT = (
+    "maps/128x128_256_0123456789ab/map1/map.npy",
+    "maps/128x128_256_0123456789ab.lock",
+    "runs/NAME/settings.json",
+    "wandb/run-1/files/config.yaml",
+    "policies/NAME.safetensors",
+    "policies/seed_1_NAME.replay.lzma",
+    "policies/seed_1_NAME.html",
+    "policies/seed_1_NAME.gif",
+    "policies/eval_pvp_1.json",
+    "policies/task_4_eval_pve_1.json",
+    "policies/.eval_pvp_1.episodes.jsonl",
+    "policies/score_summary.tsv",
+    "policies/score_summary.png",
+    "activation_data/NAME/activations.json",
+    "activation_data/NAME/metadata.json",
+    "analysis_results/NAME-sub10-c15/summary.txt",
+    "analysis_results/NAME-sub10-c15/explorer.html",
+    "analysis_results/NAME-probes/probes.json",
+    "agent_plots/NAME-p75/lives.json",
+    "task_embeddings/0123456789ab.safetensors",
+    "demo/policies/demo_start_kit.safetensors",
+)
+
+
+def ignored(*paths: str) -> set[str]:
+    command = ["git", "check-ignore", "--no-index", *paths]
+    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines())
+
+
+@pytest.fixture(scope="module")
+def tracked() -> list[str]:
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("this copy of the project is not in git")
+    return done.stdout.splitlines()
+
+
+def test_default_results_are_ignored(tracked: list[str]) -> None:
+    assert set(WRITTEN_BY_DEFAULT) - ignored(*WRITTEN_BY_DEFAULT) == set()
+
+
+def test_nothing_that_is_shipped_is_ignored(tracked: list[str]) -> None:
+    assert "policies/results/eval_pvp_1.json" in tracked
+    assert ignored(*tracked) == set()
+
+
+def test_every_default_folder_is_listed_here() -> None:
+    """A script that gets another default folder must be named above."""
+    from dataclasses import fields
+    from pathlib import Path
+
+    import agent_life_visualization
+    import cluster_life_phase
+    import evaluate
+    import explore
+    import extract_activations
+    import render_replay
+    import train
+    from analysis.clusters.settings import AnalysisSettings
+    from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+    from representation.probes.settings import ProbeSettings
+
+    of_scripts = [
+        each.Arguments
+        for each in (
+            agent_life_visualization, cluster_life_phase, evaluate, explore, extract_activations, render_replay, train,
+        )
+    ]  # fmt: skip
+    kinds = [*of_scripts, AnalysisSettings, ProbeSettings, EnvironmentSettings, TaskSettings]
+    defaults = {field.default for kind in kinds for field in fields(kind) if isinstance(field.default, Path)}
+    folders = {str(each) for each in defaults} - {"config.yaml", "sweep.yaml"}
+    assert folders == {each.split("/")[0] for each in WRITTEN_BY_DEFAULT} - {"demo", "wandb"}
