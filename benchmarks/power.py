@@ -88,7 +88,9 @@ def main() -> None:
 def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> Row:
     """Find the d that such a dump is said to find, then how often it does."""
     half = arguments.runs // 2
-    told, by_interval, survives = [], [], []
+    told: list[float] = []
+    by_interval: list[bool] = []
+    survives: list[bool] = []
     for run in range(2 * half):
         rng, settings = np.random.default_rng([arguments.seed, run]), Inference(199, 199, seed=run)
         d = float(np.nanmedian(told)) if run >= half else 0.0
@@ -96,11 +98,11 @@ def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> R
         episode = each.index % episodes
         intervals = effect_intervals(values, labels, each, episode, settings)
         if run < half:
-            told.append(np.median(detectable(intervals, settings.confidence)))
+            told.append(float(np.median(detectable(intervals, settings.confidence))))
             continue
         test = circular_shift_test(values, labels, each, settings.permutations, run, episode)
-        by_interval.append(intervals.complement_low[0, 0] > 0)
-        survives.append(by_interval[-1] and test.q[0, 0] <= LEVEL and test.direction[0, 0] > 0)
+        by_interval.append(bool(intervals.complement_low[0, 0] > 0))
+        survives.append(by_interval[-1] and bool(test.q[0, 0] <= LEVEL) and bool(test.direction[0, 0] > 0))
     return Row(lives, episodes, share, float(np.nanmedian(told)), float(np.mean(by_interval)), float(np.mean(survives)))
 
 

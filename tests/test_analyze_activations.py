@@ -116,7 +116,9 @@ def test_summary_tells_the_planted_story(run: Path, summary: dict, planted: Plan
     assert fighters[0]["share"] == pytest.approx(np.mean(planted.behaviour == FIGHTING), abs=0.05)
     assert not any(confound["flagged"] for confound in fighters[0]["confounds"])
     assert "is_attacking more often" in fighters[0]["description"]
-    assert len(summary["stability"]["over_seeds"]) == 3 and min(summary["stability"]["over_seeds"]) > 0.8
+    for name in ("over_seeds", "over_embeddings"):
+        assert len(summary["stability"][name]) == 3 and min(summary["stability"][name]) > 0.8
+    assert any("Projection stability: stable" in sentence for sentence in summary["verdict"])
     text = (run / "summary.txt").read_text()
     kept = f"one in {SUBSAMPLE} of each life, from a random tick on after its first tick"
     assert kept in " ".join(text.split()) and (summary["subsample"], summary["skip_first"]) == (SUBSAMPLE, 1)

@@ -15,6 +15,7 @@ from user_error import UserError
 
 EMBEDDING_FILE = "embedding.npy"
 SUMMARY_FILE = "summary.json"
+_NEEDED = {"features", "clusters", "method", "noise_records", "surviving_given_time"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
         raise UserError(f"--dump {folder} is not an activation dump: it holds no {METADATA_FILE}")
     clusters = read_cluster_run(path, folder)
     summary = read_json(path / SUMMARY_FILE)
-    if not isinstance(summary, dict) or not {"features", "clusters", "method", "noise_records"} <= summary.keys():
+    if not isinstance(summary, dict) or not summary.keys() >= _NEEDED:
         raise UserError(f"{path / SUMMARY_FILE} is of another version of this toolkit: analyse the dump again")
     embedding = _embedding(path)
     if embedding.shape != (len(clusters.label), 2):

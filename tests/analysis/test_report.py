@@ -92,6 +92,7 @@ def test_clusters_and_effects_are_those_of_the_summary(page, summary: dict[str, 
                 assert text == number(effect[name], sign=True) + interval
             assert told[4:6] == [p_value(effect["p"]), p_value(effect["q"])]
             assert ("survives" in told[8]) == effect["survives"]
+            assert ("survives" in told[9]) == effect["survives_given_time"]
         order = [row.get_attribute("data-feature") for row in table.locator("tbody tr").all()]
         strengths = {effect["name"]: abs(effect["d_complement"] or 0) for effect in cluster["effects"]}
         assert [strengths[name] for name in order] == sorted(strengths.values(), reverse=True)
@@ -109,8 +110,8 @@ def test_confounds_and_stability_are_those_of_the_summary(page, summary: dict[st
             assert text.startswith(f"{shares} q {p_value(confound['q'])}")
             assert ("FLAGGED" in text) == confound["flagged"]
     stability = page.locator("#stability").inner_text()
-    for values in (summary["stability"]["over_seeds"], summary["stability"]["over_bootstraps"]):
-        assert ", ".join(map(number, values)) in stability
+    for name in ("over_seeds", "over_embeddings", "over_bootstraps"):
+        assert summary["stability"][name] and ", ".join(map(number, summary["stability"][name])) in stability
     assert f"DBCV {number(summary['validity']['dbcv'])} on {summary['validity']['records']:,} records" in stability
 
 

@@ -20,7 +20,8 @@ from analysis.life.cluster_strip import ClusterStrip
 from analysis.life.timeline import FEATURES_SHOWN, Timeline, timeline_of
 from analysis.life_phase.label_sequences import phase_edges
 from analysis.life_phase.phases import association, shares
-from analysis.life_phase.transitions import dwelling, transitions, visits
+from analysis.life_phase.transitions import dwelling, transitions
+from analysis.life_phase.visits import visits
 from analysis.statistics.resampling import Bootstrap
 from tests.analysis.figures.test_figures import texts
 from tests.analysis.life_phase.test_phases import bouts, sequences_of
