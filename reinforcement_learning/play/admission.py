@@ -70,15 +70,20 @@ def _admitted_with(
     """Keep the policies that fit into a world that encodes tasks as one of them, the model, was trained on."""
     tasks = shared_tasks([model], asked)
     layout = _layout(model, env, tasks, maps)
-    fitting, left_out = [], []
-    for entrant in entrants:
-        try:
-            shared_tasks([model, entrant], asked)
-            check_fits(entrant, layout)
-            fitting.append(entrant)
-        except UserError as error:
-            left_out.append(str(error))
-    return Admitted(tuple(fitting), tasks, tuple(left_out))
+    faults = {entrant.name: _fault(entrant, model, layout) for entrant in entrants}
+    fitting = tuple(entrant for entrant in entrants if not faults[entrant.name])
+    return Admitted(fitting, tasks, tuple(filter(None, faults.values())))
+
+
+def _fault(entrant: Entrant, model: Entrant, layout: ObservationLayout) -> str:
+    """Say why a policy does not fit; "" if it does."""
+    if encoding_of(entrant) != encoding_of(model):
+        return f"the policy {entrant.name} was trained on another encoding of tasks than the policies that play"
+    try:
+        check_fits(entrant, layout)
+    except UserError as error:
+        return str(error)
+    return ""
 
 
 def _layout(entrant: Entrant, env: EnvironmentSettings, tasks: TaskSettings, maps: Path) -> ObservationLayout:
