@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from analysis.clusters.projection import Projection
     from analysis.clusters.summary import Summary
     from analysis.features import Feature
+    from analysis.outputs import Run
     from analysis.runs.run_folder import RunFolder
-    from analysis.views import Run
 
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 
@@ -59,23 +59,23 @@ def analyse(
     show = partial(step, console)
     run = start(settings, read_dataset(settings, metadata, features, show), folder, show)
 
-    from analysis import views
+    from analysis import outputs
 
     clustering = summary = report = None
     if not settings.metric_only:
         projection, clustering, summary = find_and_compare(run)
-        views.draw_clusters(run, projection, clustering, summary)
+        outputs.draw_clusters(run, projection, clustering, summary)
         if settings.dendrogram_explorer:
-            views.write_dendrogram_explorer(run, projection, clustering)
+            outputs.write_dendrogram_explorer(run, projection, clustering)
     if settings.cluster_before_umap:
-        report = views.draw_components(run, clustering)
+        report = outputs.draw_components(run, clustering)
     if settings.feature_scatter:
-        views.draw_feature_pairs(run, clustering)
+        outputs.draw_feature_pairs(run, clustering)
     if settings.umap_pairs:
-        views.draw_umap_pairs(run, clustering)
-    views.save_directions(run, clustering)
-    views.write_summary(run, summary, report)
-    views.write_report(run)
+        outputs.draw_umap_pairs(run, clustering)
+    outputs.save_directions(run, clustering)
+    outputs.write_summary(run, summary, report)
+    outputs.write_report(run)
     if summary:
         console.print(cluster_table(summary))
         console.print(verdict_lines(summary), highlight=False)
@@ -83,10 +83,10 @@ def analyse(
 
 
 def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show: "Step") -> "Run":
-    """Find the principal components, save what every run has, and gather what all views need."""
+    """Find the principal components, save what every run has, and gather what all outputs need."""
     with show("loading the libraries"):
         from analysis.clusters.components import principal_components
-        from analysis.views import Run, save_features
+        from analysis.outputs import Run, save_features
     with show("finding principal components"):
         run = Run(settings, data, principal_components(data.activations), folder, show)
     save_features(run)
@@ -95,17 +95,17 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
 
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
     """Find clusters, and say what they are worth."""
-    from analysis import views
+    from analysis import outputs
     from analysis.clusters.cluster_statistics import cluster_statistics
     from analysis.clusters.clustering import cluster_method
     from analysis.clusters.summarise import summarise
     from analysis.statistics.stability import projection_stability
 
     settings, data, method = run.settings, run.data, cluster_method(run.settings)
-    projection, clustering = views.find_clusters(run)
+    projection, clustering = outputs.find_clusters(run)
     with run.step("comparing clusters"):
         found = cluster_statistics(data, clustering.points, clustering.labels, method, settings.inference)
-    residualized = views.repeat_without(run, clustering, found, method) if settings.residual_names else None
+    residualized = outputs.repeat_without(run, clustering, found, method) if settings.residual_names else None
     with run.step("embedding with other seeds and other lives"):
         stability = projection_stability(data.activations, clustering.labels, data.lives, method, settings.seed)
     components = run.components.needed_for(EXPLAINED_SHARES)

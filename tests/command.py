@@ -20,7 +20,7 @@ import command_line
 ROOT = Path(__file__).parents[1]
 
 
-def run(script: str, *arguments: object, timeout: float = 300, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run(script: str, *arguments: object, timeout: float = 900, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run a stage script from the project's root, or a copy of it, and return what it printed and its exit code."""
     return subprocess.run(
         [sys.executable, script, *map(str, arguments)],
@@ -46,6 +46,8 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(warned), pytest.raises(SystemExit) as ended:
             command_line.run(main)
     code = ended.value.code
+    if code == command_line.EXIT_INTERRUPTED:
+        raise KeyboardInterrupt  # whoever stops the tests means them, not the script that just runs
     return subprocess.CompletedProcess([script, *arguments], code, said.getvalue(), warned.getvalue())
 
 

@@ -145,7 +145,7 @@ def test_the_same_seed_gives_the_same_run(run: Path, dump: Path, tmp_path: Path)
 
 @pytest.fixture(scope="module")
 def whole(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with every view, clustered in principal components."""
+    """A run with every output, clustered in principal components."""
     options = (
         "--subsample", SUBSAMPLE, "--cluster-before-umap", "--pre-cluster-dims", "8", "--feature-scatter",
         "--umap-pairs", "--umap-pairs-dims", "4", "--dendrogram-explorer",
@@ -200,7 +200,7 @@ def test_without_clusters_nothing_is_embedded_or_clustered(
         raise AssertionError("this takes the time that --metric-only is to save")
 
     for name in ("project", "hdbscan_clusters", "umap_embedding"):
-        monkeypatch.setattr(f"analysis.views.{name}", never)
+        monkeypatch.setattr(f"analysis.outputs.{name}", never)
     options = ["--metric-only", "--cluster-before-umap", "--pre-cluster-dims", "5", "--feature-scatter"]
     folder = analyse(dump, tmp_path, "--subsample", SUBSAMPLE, *options)
     assert folder.name == f"planted-sub{SUBSAMPLE}-metric-pca5-scatter"

@@ -61,7 +61,7 @@ class AnalysisSettings:
     pre_cluster_dims: int = 30
     """Principal components for --cluster-before-umap, from 2 to the layer's units."""
     metric_only: bool = False
-    """No plane and no clusters: only the views that need neither, of --cluster-before-umap, --feature-scatter and
+    """No plane and no clusters: only the outputs that need neither, of --cluster-before-umap, --feature-scatter and
     --umap-pairs."""
     feature_scatter: bool = False
     """Also draw every pair of the features: feature_scatter.png."""
@@ -217,7 +217,7 @@ class AnalysisSettings:
                 )
 
     def _needs(self) -> Iterator[tuple[str, int]]:
-        yield "any view", 2
+        yield "any output", 2
         if not self.metric_only:
             yield f"two clusters of --hdbscan-min-cluster {self.hdbscan_min_cluster}", 2 * self.hdbscan_min_cluster
             yield f"--hdbscan-min-samples {self.hdbscan_min_samples}", self.hdbscan_min_samples + 1

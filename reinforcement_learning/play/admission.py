@@ -61,7 +61,10 @@ def admit_fitting(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: 
 
 
 def _one_for_each_encoding(entrants: Sequence[Entrant]) -> list[Entrant]:
-    return list({str(encoding_of(entrant)): entrant for entrant in reversed(entrants)}.values())[::-1]
+    first: dict[str, Entrant] = {}
+    for entrant in entrants:
+        first.setdefault(str(encoding_of(entrant)), entrant)
+    return list(first.values())
 
 
 def _admitted_with(

@@ -88,7 +88,7 @@ def own(observation: PackedObservation) -> torch.Tensor:
 
 def test_only_what_is_named_is_withheld(played: PackedObservation, layout) -> None:
     column = layout.entity_columns.index
-    limited = OWN.limit(played, layout)
+    limited = OWN.apply(played, layout)
     body = [column(name) for name in ("health", "food", "water")]
     assert (own(played)[:, body] > 0).any(0).all() and (own(limited)[:, body] == 0).all()
     assert differences(played, limited) == {f"entity {each}" for each in body}
@@ -97,14 +97,14 @@ def test_only_what_is_named_is_withheld(played: PackedObservation, layout) -> No
 
 
 def test_strict_hides_every_clock(played: PackedObservation, layout) -> None:
-    limited = ObservationMask.of({"mask_intrinsics": "strict"}).limit(played, layout)
+    limited = ObservationMask.of({"mask_intrinsics": "strict"}).apply(played, layout)
     clocks = [layout.entity_columns.index(name) for name in ("time_alive", "latest_combat_tick")]
     assert (played.entity.values[:, clocks] > 0).any()
     assert (limited.entity.values[:, clocks] == 0).all() and (limited.tick == 0).all()
 
 
 def test_positions_are_those_relative_to_the_agent(played: PackedObservation, layout) -> None:
-    limited = ObservationMask.of({"relative_position": True}).limit(played, layout)
+    limited = ObservationMask.of({"relative_position": True}).apply(played, layout)
     places = [layout.entity_columns.index(name) for name in ("row", "col")]
     assert (own(limited)[:, places] == 0).all() and (limited.centre == 0).all()
     apart = played.entity.values[:, places] - own(played)[:, places][played.entity.owner]
@@ -118,4 +118,4 @@ def test_nothing_is_withheld_twice(played: PackedObservation, layout, mask: Obse
     once = mask.apply(played, layout)
     assert differences(once, mask.apply(once, layout)) == set()
     assert differences(before, played) == set()
-    assert FULL.limit(played, layout) is played
+    assert FULL.apply(played, layout) is played

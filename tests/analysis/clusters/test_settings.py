@@ -114,7 +114,7 @@ def test_what_a_dump_cannot_give_is_refused(change: dict, message: str) -> None:
 def test_without_clusters_few_records_are_enough() -> None:
     metric = replace(DEFAULTS, metric_only=True, feature_scatter=True)
     metric.check_enough(2)
-    with pytest.raises(UserError, match="any view needs 2"):
+    with pytest.raises(UserError, match="any output needs 2"):
         metric.check_enough(1)
     replace(DEFAULTS, projection="pca", umap_neighbors=5000).check_against(METADATA)
 

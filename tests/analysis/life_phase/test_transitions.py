@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from analysis.labels import NOISE
 from analysis.life_phase.label_sequences import LabelSequences
@@ -96,21 +97,23 @@ NULLS = {
     "six states, mostly noise": ([NOISE, 0, 1, 2, 3, 4], [0.4, 0.2, 0.1, 0.1, 0.1, 0.1]),
 }
 RUNS = 40
+MOST_RUNS = int(binom.ppf(0.99, RUNS, 0.05))
+"""Runs with a finding, of so many, that a test with an error rate of 5% exceeds once in a hundred."""
 
 
 @pytest.mark.parametrize("name", NULLS)
 def test_labels_drawn_at_every_tick_anew_give_few_findings(name: str) -> None:
-    """Frequencies alone decide what follows what: at most 5% of runs may have any finding."""
+    """Frequencies alone decide what follows what: 5% of runs may have a finding, give or take what chance does."""
     labels, frequencies = NULLS[name]
     pairs, memories = 0, 0
     for run in range(RUNS):
-        rng = np.random.default_rng([7, run])
+        rng = np.random.default_rng(run)
         told = sequences_of([rng.choice(labels, rng.integers(5, 80), p=frequencies).tolist() for _ in range(20)])
-        found = transitions(told, visits(told), 59, seed=run)
+        found = transitions(told, visits(told), 99, seed=run)
         pairs += bool((found.q <= 0.05).any())
-        memories += bool((memory_of_two(visits(told), len(labels), 59, seed=run).q <= 0.05).any())
+        memories += bool((memory_of_two(visits(told), len(labels), 99, seed=run).q <= 0.05).any())
     assert np.isfinite(found.q).sum() == len(labels) * (len(labels) - 1)
-    assert pairs <= 0.05 * RUNS and memories <= 0.05 * RUNS
+    assert pairs <= MOST_RUNS and memories <= MOST_RUNS
 
 
 def test_orders_are_as_likely_as_when_all_are_listed() -> None:

@@ -1,4 +1,4 @@
-"""The views of one analysis: each is computed, drawn and written to the run's folder by one function."""
+"""The outputs of one analysis: each is computed, drawn and written to the run's folder by one function."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ _PLACES = ("env_id", "agent_id", "episode", "step", "tick")
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What every view is made from, and where it goes.
+    """What every output is made from, and where it goes.
 
     Attributes:
         settings: of the analysis.
