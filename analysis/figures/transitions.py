@@ -19,7 +19,6 @@ _UNSURE = 0.25
 _STRONGEST = 3.0
 """Doublings of chance, or halvings, at which colours end."""
 
-_UNDEFINED = "#dedede"
 _INK = "#333333"
 _FEWEST_TICKS = 20
 """Ticks of the longest visit below which the axis marks more than powers of ten."""
@@ -41,10 +40,10 @@ def transitions_figure(
     """
     shown = np.sort(np.argsort(-dwelling.ticks, kind="stable")[:MOST_STATES])
     names = [label_name(int(labels[state])) for state in shown]
-    size = 2.4 + 0.55 * len(shown)
+    size = 2.6 + 0.55 * len(shown)
     with style():
-        figure = new_figure(8.2 + 0.55 * len(shown), max(3.6, size))
-        left, right = figure.subplots(1, 2, width_ratios=[max(2.5, len(shown)), 6])
+        figure = new_figure(max(11.0, 8.2 + 0.55 * len(shown)), max(4.4, size))
+        left, right = figure.subplots(1, 2, width_ratios=[max(5.0, len(shown)), 6])
         _matrix(left, transitions, shown, names)
         _dwell(right, dwelling, labels, shown, names)
         figure.suptitle(title(heading, text, 100 + 4 * len(shown)))
@@ -60,20 +59,21 @@ def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list
     alpha = np.where(sure, 1.0, _UNSURE)
     image = axes.imshow(doublings, cmap=EFFECT_MAP, vmin=-_STRONGEST, vmax=_STRONGEST, alpha=alpha, aspect="auto")
     for (row, column), value in np.ndenumerate(share):
-        if row != column and np.isfinite(value):
+        if row == column:
+            axes.text(column, row, "–", ha="center", va="center", color="#888888")
+        elif np.isfinite(value):
             dark = sure[row, column] and abs(doublings[row, column]) > 0.65 * _STRONGEST
             axes.text(
                 column, row, f"{value:.0%}", ha="center", va="center", fontsize=7,
                 color="white" if dark else "black", fontweight="bold" if sure[row, column] else "normal",
             )  # fmt: skip
-    axes.set_facecolor(_UNDEFINED)
     axes.set_xticks(range(len(shown)), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(shown)), names)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set(xlabel="next state", ylabel="state that is left")
-    axes.set_title("share of changes out of a state that lead to each other state\n(bold and full colour: q < 0.05)")
-    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both", label="share, relative to chance (log scale)")
+    axes.set_title("where a state leads when it is left\n(bold, full colour: q < 0.05)")
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both", label="ratio to chance (log scale)")
     ticks = np.arange(-_STRONGEST, _STRONGEST + 1)
     bar.set_ticks(ticks.tolist(), labels=[_times(tick) for tick in ticks.tolist()])
 

@@ -265,7 +265,7 @@ def test_crowded_values_become_means_of_cells() -> None:
     panel = Panel(figure.add_subplot(), 3, 3)
     scale = draw_values(panel, points, values)
     colours = scale.colours
-    assert (scale.extend, scale.limits) == ("neither", "1st to 99th percentile")
+    assert (scale.extend, scale.limits) == ("both", "1st to 99th percentile")
     (image,) = panel.axes.images
     assert (colours.norm.vmin, colours.norm.vmax) == pytest.approx((1, 5), abs=0.1)
     for place, mean in (((0, 0), 1.0), ((1, 0), 3.0), ((1, 1), 5.0)):
