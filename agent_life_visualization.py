@@ -106,7 +106,7 @@ def propagated_labels_of(
 
     with step(console, "learning from the run's labels") as report:
         rule = fit_rule(run, arguments.dump, report)
-    with step(console, "labelling the records between") as report:
+    with step(console, "labelling the remaining records") as report:
         propagated = propagate_labels(run, arguments.dump, rule, lives.tolist(), report)
     save_propagated(folder, propagated, run)
     console.print(rule.in_words(), highlight=False, soft_wrap=True)
@@ -128,7 +128,7 @@ def draw(
     from analysis.life.timeline import columns_used, timeline_of
     from analysis.terminal import step
 
-    with step(console, "reading their episodes") as report:
+    with step(console, "reading the episodes") as report:
         records = read_dump(
             arguments.dump,
             layers=[],

@@ -123,7 +123,7 @@ def propagated_labels_of(
 
     with step(console, "learning from the run's labels") as report:
         rule = fit_rule(run, arguments.dump, report)
-    with step(console, "labelling the records between") as report:
+    with step(console, "labelling the remaining records") as report:
         propagated = propagate_labels(run, arguments.dump, rule, progress=report)
     save_propagated(folder, propagated, run)
     return propagated

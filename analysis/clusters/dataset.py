@@ -115,4 +115,4 @@ def check_activations(records: Records, layer: str) -> None:
             "earlier checkpoint"
         )
     if (activations == activations[0]).all():
-        raise UserError(f"every kept record has the same {layer}: there is nothing to look for; check the policy")
+        raise UserError(f"every kept record has the same {layer}: there is nothing to analyse; check the policy")
