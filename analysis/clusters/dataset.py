@@ -87,7 +87,7 @@ def read_dataset(
     check_activations(records, layer)
     history = None
     if needs_history(features, settings.thinning):
-        with step("reading what happened between the records kept") as report:
+        with step("reading the ticks between the records kept") as report:
             history = read_history(settings.dump, report)
     with step("computing features"):
         values = feature_matrix(records, metadata, features, history)

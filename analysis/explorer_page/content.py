@@ -117,7 +117,7 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
         read = read_dump(
             run.dump, layers=[], columns=columns, leave_out=["tables"], lives=chosen.tolist(), progress=report
         )
-    with step("working out what happened"):
+    with step("extracting events"):
         timeline = timeline_of(read, metadata)
     records = timeline.records
     place = places_among(run.clusters.places, places_of(records))
