@@ -1,10 +1,10 @@
-"""Draw the life of an agent tick by tick: how it fared, what it saw, did and met, and its hidden states' clusters.
+"""Draw an agent's life tick by tick: its state, what it saw, did and met, and the clusters of its hidden states.
 
     python agent_life_visualization.py activation_data/NAME
     python agent_life_visualization.py activation_data/NAME --agent 17 --episode 2
     python agent_life_visualization.py activation_data/NAME --num_agents 5 --cluster_dir analysis_results/RUN
 
-One figure a life, and lives.json with every event, go to agent_plots/NAME-..., a folder named after the settings.
+One figure per life, and lives.json with all events, are written to agent_plots/NAME-..., named after the settings.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -35,20 +35,20 @@ class Arguments:
     """Arguments of agent_life_visualization.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Folder that extract_activations.py wrote, such as activation_data/NAME."""
+    """Dump: a folder written by extract_activations.py, such as activation_data/NAME."""
     num_agents: int = 1
-    """Lives to draw, from 1: one is the life at the 75th percentile of lifespan, more are drawn at random from the
-    longer half of the lives."""
+    """Number of lives to draw, at least 1. A single life is the one at the 75th percentile of lifespan; several are
+    chosen at random from the longer half of the lives."""
     agent: int | None = None
-    """Id of an agent, from 1: choose among its lives only."""
+    """Only choose lives of the agent with this id (from 1)."""
     episode: int | None = None
-    """Number of an episode, from 0: choose among its lives only."""
+    """Only choose lives of the episode with this number (from 0)."""
     cluster_dir: Path | None = None
-    """Run of analyze_activations.py on this dump, whose clusters are to be shown."""
+    """Show the clusters of this run of analyze_activations.py on the same dump."""
     seed: int = 42
-    """Seed of the random draw of lives, 0 to 4294967295."""
+    """Seed for choosing lives at random, 0 to 4294967295."""
     output: Annotated[Path, tyro.conf.arg(aliases=["--output-dir"])] = Path("agent_plots")
-    """Folder that the folder of figures is made in."""
+    """Parent folder of the folder of figures."""
 
     @property
     def run_name(self) -> str:
@@ -79,7 +79,7 @@ def main() -> None:
         spans = matching(spans, arguments.agent, arguments.episode, str(arguments.dump))
         chosen = choose(spans, arguments.num_agents, arguments.seed)
     if len(chosen) < arguments.num_agents:
-        console.print(f"only {len(chosen)} of {arguments.num_agents} lives: the longer half holds no more")
+        console.print(f"only {len(chosen)} of {arguments.num_agents} lives drawn: the longer half has no more")
     with RunFolder(arguments.output / arguments.run_name, description(arguments, arguments.dump, metadata)) as folder:
         propagated = propagated_labels_of(arguments, run, spans.key[chosen], folder, console) if run else None
         draw(arguments, metadata, spans.key[chosen], propagated, folder, console)
@@ -106,7 +106,7 @@ def propagated_labels_of(
 
     with step(console, "learning from the run's labels") as report:
         rule = fit_rule(run, arguments.dump, report)
-    with step(console, "labelling the records between") as report:
+    with step(console, "labelling the remaining records") as report:
         propagated = propagate_labels(run, arguments.dump, rule, lives.tolist(), report)
     save_propagated(folder, propagated, run)
     console.print(rule.in_words(), highlight=False, soft_wrap=True)
@@ -128,7 +128,7 @@ def draw(
     from analysis.life.timeline import columns_used, timeline_of
     from analysis.terminal import step
 
-    with step(console, "reading their episodes") as report:
+    with step(console, "reading the episodes") as report:
         records = read_dump(
             arguments.dump,
             layers=[],

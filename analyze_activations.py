@@ -1,11 +1,11 @@
-"""Find clusters in a policy's activations, and say which behaviours they go with.
+"""Find clusters in a policy's activations and test which behaviours they are associated with.
 
     python analyze_activations.py activation_data/NAME
     python analyze_activations.py activation_data/NAME --cluster-before-umap --pre-cluster-dims 30
     python analyze_activations.py activation_data/NAME --metric-only --cluster-before-umap
     python analyze_activations.py activation_data/NAME --feature-scatter --umap-pairs --dendrogram-explorer
 
-Figures, arrays, directions and summaries go to analysis_results/RUN/, a folder named after the settings.
+Figures, arrays, directions and summaries are written to analysis_results/RUN/, a folder named after the settings.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)

@@ -1,6 +1,6 @@
-"""Checks of what users ask for, each written once: numbers, seeds, lists of names, and names that nothing has.
+"""Checks of user input: numbers, seeds, lists of names and unknown names.
 
-A check of one value is a pair: whether it passes, and what is allowed, in words.
+A check of one value is a pair: whether it passes, and a description of the allowed values.
 """
 
 import difflib
@@ -24,7 +24,7 @@ def check(arguments: object, **allowed: Allowed) -> None:
     """
     for name, (passes, values) in allowed.items():
         if not passes:
-            raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: allowed is {values}")
+            raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: must be {values}")
 
 
 def at_least(value: float | None, least: int) -> Allowed:

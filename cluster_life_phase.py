@@ -1,9 +1,10 @@
-"""Do clusters follow the phases of a life? Shares over life and over ticks, how long clusters last, what follows what.
+"""Test whether clusters follow the phases of a life: shares over life and ticks, dwell times and transitions.
 
     python cluster_life_phase.py activation_data/NAME --cluster-dir analysis_results/RUN
     python cluster_life_phase.py activation_data/NAME --cluster-dir analysis_results/RUN --n-bins 20 --min-lifespan 50
 
-Figures, life_phase.txt and life_phase.json go to analysis_results/RUN-life_phase-..., named after the settings.
+Figures, life_phase.txt and life_phase.json are written to analysis_results/RUN-life_phase-..., named after the
+settings.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -34,21 +35,21 @@ class Arguments:
     """Arguments of cluster_life_phase.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Folder that extract_activations.py wrote, such as activation_data/NAME."""
+    """Dump: a folder written by extract_activations.py, such as activation_data/NAME."""
     cluster_dir: Path
-    """Run of analyze_activations.py on this dump."""
+    """Run of analyze_activations.py on this dump, with clusters."""
     n_bins: int = 20
-    """Parts that each life, and the episode, are cut into, 2 to 1000."""
+    """Number of bins for each life and for the episode, 2 to 1000."""
     min_lifespan: int = 50
-    """Ticks that a life must have lasted to be counted, from 1."""
+    """Shortest life to include, in ticks, at least 1."""
     permutations: int = 1000
-    """Random shifts and orders that stand for chance, from 19: the least p is 1 over one more than this."""
+    """Random shifts and orders that estimate chance, at least 19. The smallest possible p is 1 / (permutations + 1)."""
     bootstraps: int = 1000
-    """Resamples of episodes and lives behind every interval, from 100."""
+    """Bootstrap resamples of episodes and lives for each interval, at least 100."""
     seed: int = 42
-    """Seed of all random draws, 0 to 4294967295."""
+    """Random seed, 0 to 4294967295."""
     output: Annotated[Path, tyro.conf.arg(aliases=["--output-dir"])] = Path("analysis_results")
-    """Folder that the folder of results is made in."""
+    """Parent folder of the folder of results."""
 
     @property
     def run_name(self) -> str:
@@ -122,7 +123,7 @@ def propagated_labels_of(
 
     with step(console, "learning from the run's labels") as report:
         rule = fit_rule(run, arguments.dump, report)
-    with step(console, "labelling the records between") as report:
+    with step(console, "labelling the remaining records") as report:
         propagated = propagate_labels(run, arguments.dump, rule, progress=report)
     save_propagated(folder, propagated, run)
     return propagated

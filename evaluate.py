@@ -1,12 +1,12 @@
-"""Play trained policies on the 63 held-out tasks, against each other or each among its own kind.
+"""Evaluate trained policies on the 63 held-out tasks, against each other (pvp) or one at a time (pve).
 
-    python evaluate.py policies pvp -r 10           # all policies of the folder share worlds; ten seeds
+    python evaluate.py policies pvp -r 10           # all policies in the folder share worlds; ten seeds
     python evaluate.py policies pve -p start_kit_3M # one policy plays all agents
-    python evaluate.py policies pvp --untrained neurips23_start_kit   # with an untrained one as the floor
-    python analysis/proc_eval_result.py policies    # then: scores with intervals, tables, a figure
+    python evaluate.py policies pvp --untrained neurips23_start_kit   # add an untrained baseline
+    python analysis/proc_eval_result.py policies    # afterwards: scores with intervals, tables, a figure
 
-Results go to eval_<mode>_<seed>.json in the same folder. A run that was stopped goes on where it stopped when the same
-command is given again.
+Results are written to eval_<mode>_<seed>.json in the same folder. To continue an interrupted evaluation, repeat the
+command.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -38,28 +38,28 @@ class Arguments:
     """Arguments of evaluate.py."""
 
     folder: tyro.conf.Positional[Path]
-    """Folder of policies (*.safetensors); results go here too."""
+    """Folder of policies (*.safetensors); results are written here too."""
     mode: tyro.conf.Positional[Literal["pvp", "pve"]]
-    """pvp: groups of agents of all policies share a world; pve: one policy plays all agents."""
+    """pvp: agents of all policies share each world; pve: one policy plays all agents."""
     policies: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
-    """Names of policies to take, separated by commas; by default all of the folder that fit the world."""
+    """Comma-separated names of policies to evaluate; by default all policies in the folder that fit the world."""
     repeats: Annotated[int, tyro.conf.arg(aliases=["-r"])] = 1
-    """Seeds to play: --seed and those that follow it, a result file each."""
+    """Number of consecutive seeds to play, starting at --seed, at least 1; each has its own result file."""
     episodes: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
-    """Episodes for each seed, of up to 1,024 ticks; by default 200 in pvp, 32 in pve."""
+    """Episodes per seed, each of up to 1,024 ticks; by default 200 in pvp and 32 in pve."""
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
-    """First seed."""
+    """First seed, 0 to 4294967295."""
     task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
-    """Give everyone this one held-out task: its number, its name, or a part that no other name has. Results then go to
-    task_NUMBER_eval_..., and make no score."""
+    """Give every agent this one held-out task: its number, its name, or a part of its name that is unique. Results are
+    then written to task_NUMBER_eval_... and do not count towards scores."""
     untrained: str | None = None
-    """Add an untrained agent of this folder in agent_zoo/, as the floor; in pve it plays alone, after the others."""
+    """Add an untrained agent of this folder in agent_zoo/ as a baseline; in pve it plays alone, after the others."""
     num_envs: int = 0
-    """Worlds that run side by side, four to a process; 0 takes a process for each core."""
+    """Worlds that run in parallel, four per process; 0 uses one process per core."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the networks run; auto takes a GPU if there is one."""
+    """Where the networks run; auto uses a GPU if there is one."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Folder that keeps what language models made of tasks."""
+    """Cache folder for task embeddings computed by language models."""
     env: EnvironmentSettings = field(default_factory=evaluation_world)
 
 
@@ -108,7 +108,7 @@ def check(arguments: Arguments) -> tuple[str, ...]:
     if arguments.mode == "pve" and len(names) > 1 and not asked:
         raise UserError(
             f"pve plays one policy alone, and {arguments.folder} holds {len(names)}: choose one with -p, or several, "
-            f"separated by commas, to play one after the other: {', '.join(names)}"
+            f"comma-separated, to play one after the other: {', '.join(names)}"
         )
     return tuple(names) if arguments.mode == "pve" else asked
 

@@ -1,9 +1,9 @@
-"""Build a page that links a run's embedding, what agents saw, their lives and the run's statistics.
+"""Build an interactive page that links a run's embedding, agents' observations, their lives and the statistics.
 
     python explore.py analysis_results/RUN
     python explore.py analysis_results/RUN --dump where/the/dump/is/now -o elsewhere.html
 
-The page, explorer.html in RUN, is one file that opens in any browser, offline.
+The page, RUN/explorer.html by default, is a single file that works offline in any browser.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -25,13 +25,13 @@ class Arguments:
     """Arguments of explore.py."""
 
     run: tyro.conf.Positional[Path]
-    """Folder that analyze_activations.py wrote, such as analysis_results/RUN; with an embedding and clusters."""
+    """Run of analyze_activations.py with an embedding and clusters, such as analysis_results/RUN."""
     dump: Path | None = None
-    """The activation dump that the run was made from, where it is no longer where it was."""
+    """Activation dump that the run analysed, if it has been moved since."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """File to write, .html; by default explorer.html in RUN."""
+    """HTML file to write; by default RUN/explorer.html."""
     max_ticks: int = 400_000
-    """Most ticks in the page, from 1, about 40 bytes each: of a larger dump, whole lives are drawn at random."""
+    """Maximum number of ticks in the page, at least 1, about 40 bytes each. Larger dumps are sampled by whole lives."""
 
     @property
     def path(self) -> Path:
@@ -61,7 +61,7 @@ def main() -> None:
     with step(console, f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
         write_text(arguments.path, explorer_page(content))
     if len(content.lives) < content.lives_of_run:
-        console.print(f"{len(content.lives):,} of {content.lives_of_run:,} lives fit into --max-ticks", highlight=False)
+        console.print(f"--max-ticks: {len(content.lives):,} of {content.lives_of_run:,} lives fit", highlight=False)
     size = arguments.path.stat().st_size
     console.print(f"{arguments.path}: {size / 1e6:.1f} MB", highlight=False, markup=False, soft_wrap=True)
 

@@ -1,13 +1,13 @@
-"""Record the hidden activations of a trained policy, beside what it saw and did.
+"""Record the hidden activations of a trained policy together with its observations and actions.
 
-    python extract_activations.py --list                            # which policies are there?
-    python extract_activations.py --smoke-test                      # does everything work? needs nothing
-    python extract_activations.py pve -p NAME -o activation_data    # all agents of a world play policies/NAME
-    python extract_activations.py pvp -p A,B -o activation_data     # A and B share worlds; a dump of each
-    python extract_activations.py pve -p NAME --checkpoint all      # NAME as it was at each of its checkpoints
+    python extract_activations.py --list                            # list the available policies
+    python extract_activations.py --smoke-test                      # check the setup; needs no policy
+    python extract_activations.py pve -p NAME -o activation_data    # policies/NAME plays all agents of a world
+    python extract_activations.py pvp -p A,B -o activation_data     # A and B share worlds; one dump for each
+    python extract_activations.py pve -p NAME --checkpoint all      # every training checkpoint of NAME
 
-A dump lies in activation_data/NAME/: activations.json, one record for each living agent and tick, or with
---format parquet a file an episode; and metadata.json. What was stopped goes on with --resume.
+The dump in activation_data/NAME/ consists of metadata.json and activations.json, with one record per living agent and
+tick, or with --format parquet one file per episode. Continue an interrupted extraction with --resume.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -39,48 +39,49 @@ class Arguments:
     """Arguments of extract_activations.py."""
 
     mode: Annotated[Literal["pve", "pvp"] | None, tyro.conf.Positional] = None
-    """pve: a policy plays all agents of a world, one policy after the other; pvp: the policies share worlds."""
+    """pve: each policy in turn plays all agents of a world; pvp: the policies share worlds."""
     policies: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
-    """Names of policies, separated by commas: files NAME.safetensors in the policies folder."""
+    """Comma-separated names of policies: NAME stands for NAME.safetensors in --policies-dir."""
     checkpoint: str | None = None
-    """Take a policy as it was in training: after this many agent-steps, or `all` for all checkpoints kept, in
-    runs/NAME/checkpoints/ or the policies folder's checkpoints/."""
+    """Record a training checkpoint: the one after this many agent-steps, or `all`. Checkpoints are looked up in
+    runs/NAME/checkpoints/ and in checkpoints/ of the policies folder."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("activation_data")
-    """Folder that the dumps' folders, named after the policies, go into."""
+    """Parent folder of the dumps, each of which is named after its policy."""
     episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 4
-    """Episodes to play, of up to the world's horizon, 1,024 ticks by default."""
+    """Episodes to play, at least 1, each of at most the world's horizon (1,024 ticks by default)."""
     max_steps: int | None = None
-    """Most ticks to play of each episode; by default all."""
+    """Maximum number of ticks per episode, at least 1; by default the whole episode."""
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
-    """Seed of the episodes and of the actions."""
+    """Seed of the episodes and actions, 0 to 4294967295."""
     layers: str = "action_decoder"
-    """Layers to record, separated by commas: encoder_output, lstm_hidden, lstm_cell, action_decoder; of a policy with
-    several LSTM layers these are the last one's, and lstm_hidden_1, lstm_cell_1 the first one's, and so on. Or `all`
-    that the policy has."""
+    """Comma-separated layers to record: encoder_output, lstm_hidden, lstm_cell, action_decoder, or `all`. With several
+    LSTM layers, lstm_hidden and lstm_cell are those of the last one; lstm_hidden_1 and lstm_cell_1 are those of the
+    first, and so on."""
     untrained_twin: bool = False
-    """Record beside them what the LSTM of a like network with fresh weights, drawn from --seed, makes of the same
-    observations: untrained_lstm_hidden, untrained_lstm_cell."""
+    """Also record the LSTM states of an untrained network of the same architecture (weights drawn with --seed) on the
+    same observations: untrained_lstm_hidden, untrained_lstm_cell."""
     shadow_networks: str = ""
-    """Record likewise the LSTMs of the policy's own checkpoints in training, as steps_NUMBER_lstm_hidden and _cell:
-    numbers of agent-steps, separated by commas, or `all`."""
+    """Likewise record the LSTM states of the policy's training checkpoints, as steps_NUMBER_lstm_hidden and _cell:
+    comma-separated numbers of agent-steps, or `all`."""
     fields: str = ""
-    """Record these too, separated by commas: Market, Task (its embedding), ActionTargets (what was allowed), Logits."""
+    """Comma-separated optional fields: Market, Task (its embedding), ActionTargets (the legal actions), Logits."""
     format: Literal["json", "parquet"] = "json"
-    """Of the dump: json is what the original tools read; parquet takes a sixth of the space and reads at once."""
+    """Format of the dump: json is readable by the original tools; parquet is a sixth of the size and reads faster."""
     precision: Literal["float32", "float16"] = "float32"
-    """Of the activations: float32 is exact; float16 (parquet only) takes half, its error is stated in the metadata."""
+    """Precision of the activations: float32 is exact; float16 (parquet only) halves their size and rounds them; the
+    metadata state the error."""
     resume: bool = False
-    """Go on with unfinished dumps of the same plan, to the same content as if they had not been stopped."""
+    """Continue unfinished dumps of the same plan; the result is the same as without the interruption."""
     num_envs: int = 0
-    """Worlds that run side by side, four to a process; 0 leaves it to --workers."""
+    """Worlds that run in parallel, four per process; 0 lets --workers decide."""
     workers: int = 0
-    """Processes that play, four worlds each; 0 takes one for each core."""
+    """Worker processes, with four worlds each; 0 uses one per core."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the networks run; auto takes a GPU if there is one."""
+    """Where the networks run; auto uses a GPU if there is one."""
     curriculum: Annotated[str | None, tyro.conf.arg(aliases=["-c"])] = None
-    """Tasks that agents are given: training, evaluation, survival or a YAML file; by default the policy's own."""
+    """Tasks given to agents: training, evaluation, survival or a YAML file; by default those the policy trained on."""
     task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
-    """Give every agent this one task of the curriculum: its number, its name, or a part that no other name has."""
+    """Give every agent this one task of the curriculum: its number, its name, or a part of its name that is unique."""
     policies_dir: Path = Path("policies")
     """Folder of trained policies."""
     runs_dir: Path = Path("runs")
@@ -88,11 +89,11 @@ class Arguments:
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Folder that keeps what language models made of tasks."""
+    """Cache folder for task embeddings computed by language models."""
     list: bool = False
-    """List the policies that can be studied, and end."""
+    """List the available policies and exit."""
     smoke_test: bool = False
-    """Record an untrained policy on a small map for a few ticks, read the dump back, and end."""
+    """Record an untrained policy on a small map for 20 ticks, read the dump back, and exit."""
 
 
 def main() -> None:
@@ -123,7 +124,7 @@ def check(arguments: Arguments) -> None:
         ),
     )  # fmt: skip
     if arguments.num_envs and arguments.workers:
-        raise UserError("--num-envs and --workers both say how many processes play: give one of them")
+        raise UserError("--num-envs and --workers both set the number of processes: give only one of them")
     if split(arguments.layers) != ("all",):
         check_layers(split(arguments.layers))
     for name in split(arguments.fields):

@@ -1,10 +1,11 @@
-"""Show a replay: a page that plays in any browser, offline, or a GIF or MP4 film.
+"""Render a replay as a page that plays offline in any browser, or as a GIF or MP4 video.
 
     python render_replay.py FILE.replay.lzma
     python render_replay.py FILE.replay.lzma --gif --start 100 --end 200 --follow 17
     python render_replay.py FILE.replay.lzma --dump activation_data/NAME --cluster-dir analysis_results/RUN
 
-Replays are what `python train.py -m replay` records, or Neural MMO's own FileReplayHelper. The page goes beside FILE.
+Replays are recorded by `python train.py -m replay` or by Neural MMO's FileReplayHelper. The result is written next to
+FILE by default.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -38,31 +39,31 @@ class Arguments:
     """Arguments of render_replay.py."""
 
     file: tyro.conf.Positional[Path]
-    """Replay, .replay.lzma or .replay.json."""
+    """Replay file, .replay.lzma or .replay.json."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """File to write: a page (.html) or a film (.gif, .mp4); by default FILE's name with .html beside it."""
+    """File to write: a page (.html) or a video (.gif, .mp4); by default next to FILE, with the same name."""
     gif: bool = False
     """Make a GIF."""
     mp4: bool = False
     """Make an MP4."""
     start: int = 0
-    """First tick of a film."""
+    """First tick of the video, at least 0."""
     end: int | None = None
-    """Last tick of a film; by default the replay's last one."""
+    """Last tick of the video; by default the last tick of the replay."""
     follow: str | None = None
-    """Name or number of the agent to keep in the middle of a film; by default the whole map is shown."""
+    """Name or number of the agent to keep centred in the video; by default the whole map is shown."""
     radius: int = 12
-    """Tiles that are seen to each side of the followed agent."""
+    """Tiles shown on each side of the followed agent, 1 to 200."""
     fps: float = 10.0
-    """Pictures a second of a film, up to 100."""
+    """Frames per second of the video, above 0 and up to 100."""
     skip: int = 1
-    """Draw one tick in this many of a film, from 1 (all)."""
+    """Draw every N-th tick of the video, at least 1 (all)."""
     size: int = 600
-    """Width of a film's map in pixels, 64 to 4096; even for MP4."""
+    """Width of the map in the video in pixels, 64 to 4096; must be even for MP4."""
     dump: Path | None = None
-    """Activation dump of the same episode, to colour agents by cluster; needs --cluster-dir."""
+    """Activation dump of the same episode, to colour agents by cluster; requires --cluster-dir."""
     cluster_dir: Path | None = None
-    """Analysis run of that dump; needs --dump."""
+    """Run of analyze_activations.py on that dump; requires --dump."""
 
     @property
     def path(self) -> Path:

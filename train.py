@@ -1,15 +1,15 @@
 """Train an agent on Neural MMO.
 
-    python train.py --debug --no-track           # about a minute on two cores: does everything work?
-    python train.py -a neurips23_start_kit       # the settings of config.yaml
+    python train.py --debug --no-track           # check the setup: about a minute on two cores
+    python train.py -a neurips23_start_kit       # with the settings of config.yaml
     python train.py -n my_run --train.learning-rate 1e-4
-    python train.py --resume runs/my_run         # go on where it was stopped or killed
-    python train.py -m sweep --sweep-runs 20     # search for settings with Weights & Biases, as sweep.yaml says
-    torchrun --nproc-per-node 4 train.py -n my_run   # four processes, a GPU each: docs/scaling.md
-    python train.py --list-tasks                 # what agents are asked to do; -t NUMBER trains on one task only
-    python train.py -m replay -p policies        # no training: an episode of trained policies, to be watched
+    python train.py --resume runs/my_run         # continue an interrupted run
+    python train.py -m sweep --sweep-runs 20     # hyperparameter search with Weights & Biases, see sweep.yaml
+    torchrun --nproc-per-node 4 train.py -n my_run   # four processes with one GPU each, see docs/scaling.md
+    python train.py --list-tasks                 # list the tasks; -t NUMBER trains on one of them only
+    python train.py -m replay -p policies        # record an episode of trained policies as a replay
 
-The policy ends up as policies/NAME.safetensors, metrics, training curves and all checkpoints in runs/NAME/.
+The policy is saved as policies/NAME.safetensors; metrics, training curves and checkpoints are in runs/NAME/.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -44,11 +44,11 @@ class Preset:
     agent: Annotated[str, tyro.conf.arg(aliases=["-a"])] = DEFAULT_AGENT
     """Folder in agent_zoo/ of the agent to train."""
     debug: bool = False
-    """Apply the `debug` section of the settings file: a small world and few steps."""
+    """Apply the `debug` section of the settings file: a small world and a short run."""
     config: Path = Path("config.yaml")
-    """Settings file."""
+    """Settings file (YAML)."""
     resume: Path | None = None
-    """Folder of a run to go on with, exactly as if it had not stopped; its own settings replace the settings file."""
+    """Folder of a run to continue exactly as if it had not stopped; its settings are used, not the settings file."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class Mode:
     """What to do; a sweep hands all other arguments on to its trials."""
 
     mode: Annotated[Literal["train", "sweep", "replay"], tyro.conf.arg(aliases=["-m"])] = "train"
-    """train: one run; sweep: many, with settings chosen by Weights & Biases; replay: no training, but an episode in
-    which all policies of --policies-dir, or the one of that --name, share a world, as a file that can be watched."""
+    """train: one training run; sweep: several runs with settings chosen by Weights & Biases; replay: no training, but a
+    replay of an episode in which all policies of --policies-dir share a world, or one policy chosen with --name."""
     sweep_config: Path = Path("sweep.yaml")
     """Search space of a new sweep, in the format of Weights & Biases."""
     sweep_id: str | None = None
-    """Join this sweep, [entity/project/]id, instead of starting a new one; its trials keep their own arguments."""
+    """Join this sweep, [entity/project/]id, instead of starting a new one; its trials keep the sweep's arguments."""
     sweep_runs: int = 10
-    """Trials to run here, one after the other."""
+    """Number of trials to run here, one after the other, at least 1."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +71,19 @@ class Arguments(Mode, Preset):
     """Arguments of train.py."""
 
     name: Annotated[str | None, tyro.conf.arg(aliases=["-n"])] = None
-    """Name of the policy and of the run; by default the agent and the time."""
+    """Name of the policy and of the run; by default the agent and the current time."""
     recurrence: bool = True
-    """Give the policy an LSTM; --no-recurrence is --policy.lstm-layers 0."""
+    """Give the policy an LSTM; --no-recurrence is the same as --policy.lstm-layers 0."""
     track: bool = True
-    """Mirror the metrics on Weights & Biases."""
+    """Also log the metrics to Weights & Biases."""
     list_tasks: bool = False
-    """List the tasks of the curriculum with how often each is drawn, and end."""
+    """List the tasks of the curriculum and how often each is drawn, and exit."""
     policies_dir: Annotated[Path, tyro.conf.arg(aliases=["-p"])] = Path("policies")
-    """Folder that the trained policy goes to; of a replay, folder of the policies, which it goes to as well."""
+    """Folder that the trained policy is saved to. With -m replay: folder of the policies; the replay is saved there."""
     runs_dir: Path = Path("runs")
     """Folder of runs: settings, metrics, checkpoints."""
     trial: str | None = None
-    """Settings of a sweep's trial as JSON, such as {"train.learning_rate": 0.001}; given by the sweep."""
+    """Settings of a sweep trial as JSON, such as {"train.learning_rate": 0.001}; set by the sweep itself."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
@@ -125,7 +125,7 @@ def _check_resumed(before: Arguments, now: Arguments) -> None:
     for name in ("agent", "name", "runs_dir", "debug", "recurrence", "mode", "trial"):
         if getattr(before, name) != getattr(now, name):
             option = "--no-recurrence" if name == "recurrence" else f"--{name.replace('_', '-')}"
-            raise UserError(f"--resume goes on with the run in {now.resume} as it was: leave out {option}")
+            raise UserError(f"--resume continues the run in {now.resume} unchanged: leave out {option}")
     check_resumed(before.settings, now.settings)
 
 

@@ -1,12 +1,12 @@
-"""Measure what a policy's hidden state knows, and whether it knows more than its input says.
+"""Measure what a policy's hidden state encodes, and whether it encodes more than the policy's input does.
 
     python train_probes.py activation_data/NAME
     python train_probes.py activation_data/A activation_data/B --targets self_health,self_food,hidden
-    python train_probes.py activation_data/NAME_* --emergence           # checkpoints of a training
-    python train_probes.py activation_data/NAME --given tick,self_row   # what is left once these are known
+    python train_probes.py activation_data/NAME_* --emergence           # checkpoints of one training run
+    python train_probes.py activation_data/NAME --given tick,self_row   # beyond what these targets explain
 
-Record with --layers encoder_output,lstm_hidden,lstm_cell,action_decoder --untrained-twin, and 8 episodes or more.
-Figures, tables, probes.json and directions.safetensors go to analysis_results/RUN/; docs/probes.md explains them.
+Record dumps with --layers encoder_output,lstm_hidden,lstm_cell,action_decoder --untrained-twin and at least 8 episodes.
+Figures, tables, probes.json and directions.safetensors are written to analysis_results/RUN/; see docs/probes.md.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)

@@ -1,4 +1,4 @@
-"""Look into dumps of activations, check them, convert them, take samples to share, and export them to other programs.
+"""Inspect, validate, convert and sample activation dumps, and export them to other programs.
 
     python -m activation_store info activation_data/NAME
     python -m activation_store validate activation_data/NAME
@@ -6,7 +6,7 @@
     python -m activation_store sample activation_data/NAME OUT --lives 20
     python -m activation_store export activation_data/NAME OUT.parquet    # for pandas, polars, DuckDB, ...
 
-`convert` also imports what the original tools wrote, a .json or .jsonl file or its folder.
+`convert` also imports dumps of the original tools: a .json or .jsonl file, or its folder.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -28,7 +28,7 @@ Folder = tyro.conf.Positional[Path]
 
 @dataclass(frozen=True)
 class Info:
-    """Tell what a dump holds, from its metadata alone."""
+    """Describe a dump from its metadata."""
 
     dump: Folder
     """Folder of the dump."""
@@ -36,7 +36,7 @@ class Info:
 
 @dataclass(frozen=True)
 class Validate:
-    """Read every record of a dump and prove that it is whole; ends with exit code 2 if it is not."""
+    """Read and check every record of a dump; the exit code is 2 if it is damaged or incomplete."""
 
     dump: Folder
     """Folder of the dump."""
@@ -44,49 +44,48 @@ class Validate:
 
 @dataclass(frozen=True)
 class Convert:
-    """Write a dump in another format, or import one of the original tools."""
+    """Write a dump in another format, or import a dump of the original tools."""
 
     source: Folder
-    """Folder of the dump, or the .json or .jsonl file of the original tools or its folder."""
+    """Folder of the dump; or a .json or .jsonl file of the original tools, or its folder."""
     output: Folder
-    """Folder of the new dump; must not hold one yet."""
+    """Folder for the new dump; must not contain one yet."""
     format: Literal["parquet", "json"] = "parquet"
-    """Of the new dump: parquet is small and quick to read, json is what the original tools read."""
+    """Format of the new dump: parquet is small and fast to read; json is readable by the original tools."""
     precision: Literal["float32", "float16"] | None = None
-    """Of its activations: float32 is exact, float16 (parquet only) takes half; by default as they are stored now."""
+    """Precision of its activations: float32 is exact; float16 (parquet only) half the size; by default unchanged."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Take some whole lives or episodes, drawn at random, as a small dump to share."""
+    """Write a small dump of whole lives or episodes drawn at random, for sharing."""
 
     source: Folder
     """Folder of the dump."""
     output: Folder
-    """Folder of the sample; must not hold a dump yet."""
+    """Folder for the sample; must not contain a dump yet."""
     lives: int | None = None
-    """Lives to take, from 1."""
+    """Number of lives to draw, at least 1."""
     episodes: int | None = None
-    """Episodes to take, from 1; instead of --lives."""
+    """Number of episodes to draw instead of lives, at least 1."""
     seed: int = 0
-    """Seed of the draw, from 0."""
+    """Seed of the draw, 0 to 4294967295."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """Write a dump as one ordinary Parquet file, which pandas, polars, DuckDB and others read."""
+    """Write a dump as a single standard Parquet file for pandas, polars, DuckDB and others."""
 
     source: Folder
     """Folder of the dump."""
     output: Folder
-    """File to write, .parquet; must not exist yet."""
+    """Parquet file to write (.parquet); must not exist yet."""
     layers: str | None = None
-    """Layers to export, separated by commas; by default all layers of the dump."""
+    """Comma-separated layers to export; by default all."""
     leave_out: str = ""
-    """Parts not to export, separated by commas: tile, entity, inventory, tables (all further tables, such as
-    Market)."""
+    """Comma-separated parts to leave out: tile, entity, inventory, tables (all other tables, such as Market)."""
     subsample: int = 1
-    """Keep one record in this many of each life, from 1 (all); the first one is drawn for each life."""
+    """Keep every N-th record of each life, at least 1 (all), starting at a random one."""
 
 
 Command = (
@@ -151,7 +150,7 @@ def sample(command: Sample) -> None:
     from activation_store import conversion
 
     if (command.lives is None) == (command.episodes is None):
-        raise UserError("say how much to take: either --lives N or --episodes N")
+        raise UserError("give the size of the sample: either --lives N or --episodes N")
     argument_checks.check(
         command,
         lives=at_least(command.lives, 1),
@@ -180,7 +179,7 @@ def export(command: Export) -> None:
     leave_out = split(command.leave_out)
     for name in leave_out:
         if name not in parts:
-            raise UserError(f"--leave-out {name!r} is no part that can be left out; there are: {', '.join(parts)}")
+            raise UserError(f"--leave-out {name!r} cannot be left out; choose from: {', '.join(parts)}")
     layers = None if command.layers is None else split(command.layers)
     with progress("exporting") as report:
         records = write(

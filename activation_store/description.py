@@ -9,8 +9,8 @@ _ALWAYS = {
     "agent_id": Column("int64", None, "id", "The agent's id in the game, from 1."),
     "episode": Column("int64", None, "number", "Number of the episode over all environments."),
     "tick": Column("int64", None, "ticks", "The game's clock in this episode."),
-    "reward": Column("float32", None, "reward", "What the policy was paid for this action."),
-    "value": Column("float32", None, "reward", "The critic's estimate of rewards to come."),
+    "reward": Column("float32", None, "reward", "The reward for this action."),
+    "value": Column("float32", None, "reward", "The critic's estimate of the future rewards."),
 }
 _SHOWN_AT_MOST = 10
 

@@ -179,7 +179,7 @@ def read_json(path: Path) -> object:
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
     except orjson.JSONDecodeError as error:
-        raise UserError(f"{path} is not valid JSON ({error}): it is damaged or not the file it claims to be") from None
+        raise UserError(f"{path} is not valid JSON ({error}): it is damaged or of another kind") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 

@@ -172,7 +172,7 @@ def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str
                 count += len(found)
                 yield from found
                 if len(waiting) > _RECORD_BYTES_AT_MOST:
-                    raise UserError(f"{source}: record {count + 1} is no JSON object of a sane size: check the file")
+                    raise UserError(f"{source}: record {count + 1} is no JSON object, or is too large: check the file")
                 report(file.tell() / size)
     except OSError as error:
         raise UserError(f"{source} cannot be read: {error.strerror}") from None
@@ -207,7 +207,7 @@ def _last(source: Path, rest: bytes, in_array: bool, number: int) -> Iterator[di
     if rest:
         record = _parse(rest)
         if record is None:
-            raise UserError(f"{source}: record {number} is no JSON object, or is cut off; copy or repair the file")
+            raise UserError(f"{source}: record {number} is not a JSON object, or is cut off; copy or repair the file")
         yield record
 
 

@@ -144,7 +144,7 @@ def _open(path: Path, metadata: DumpMetadata, proof: DumpFile) -> "pq.ParquetFil
     with path.open("rb") as raw:
         raw.seek(-8, 2)
         if int.from_bytes(raw.read(4), "little") > _FOOTER_BYTES_AT_MOST:
-            raise UserError(f"{path} has a footer of an absurd size: copy or extract it again")
+            raise UserError(f"{path} has an implausibly large footer: copy or extract it again")
     file = pq.ParquetFile(
         path,
         memory_map=False,

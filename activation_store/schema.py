@@ -228,7 +228,7 @@ class DumpMetadata:
         if not isinstance(content, dict):
             raise UserError(f"{source} does not hold a JSON object: it is not the metadata of an activation dump")
         if "schema_version" not in content:
-            raise UserError(f"{source} names no schema version: it is damaged or from another tool")
+            raise UserError(f"{source} has no schema version: it is damaged or from another tool")
         version = content["schema_version"]
         if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
             raise UserError(

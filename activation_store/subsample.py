@@ -36,7 +36,7 @@ class Subsample:
             UserError: names the option, and what is allowed.
         """
         if self.every < 1:
-            raise UserError(f"--subsample is {self.every}: allowed is 1 (keep every record) or more")
+            raise UserError(f"--subsample is {self.every}: must be 1 (keep every record) or more")
         argument_checks.check(
             self, skip_first=argument_checks.at_least(self.skip_first, 0), seed=argument_checks.seed_value(self.seed)
         )

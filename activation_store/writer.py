@@ -190,7 +190,7 @@ class DumpWriter:
         for episode in sorted({*self._shards, *described} - self.stored.keys()):
             self.finish_episode(episode, described.get(episode))
         if (self._folder / METADATA_FILE).exists() or (self._folder / RECORDS_FILE).exists():
-            raise UserError(f"{self._folder} already holds a dump, which appeared meanwhile: choose another folder")
+            raise UserError(f"{self._folder} already holds a dump, created in the meantime: choose another folder")
         self._open = False
         files = self._join()
         metadata = replace(

@@ -1,9 +1,9 @@
-"""Turn the results of evaluate.py into scores: tables, intervals, comparisons and a figure.
+"""Score the results of evaluate.py: tables, confidence intervals, comparisons and a figure.
 
     python analysis/proc_eval_result.py policies              # all eval_<mode>_<seed>.json in the folder
     python analysis/proc_eval_result.py eval_pvp_1.json eval_pvp_2.json --output-dir scores
 
-Tables (score_*.tsv) and score_summary.png go beside the results. What they say: docs/evaluation.md.
+Tables (score_*.tsv) and score_summary.png are written next to the results. docs/evaluation.md explains them.
 """
 
 import sys
@@ -38,15 +38,15 @@ class Arguments:
     """Arguments of proc_eval_result.py."""
 
     results: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders of result files, or single files eval_<pvp|pve>_<seed>.json."""
+    """Folders of result files, or individual files eval_<pvp|pve>_<seed>.json."""
     output_dir: Path | None = None
-    """Folder for tables and figure; by default that of the results named first."""
+    """Folder for the tables and the figure; by default that of the first results."""
     confidence: float = 0.95
-    """Confidence of the intervals, above 0 and below 1."""
+    """Confidence level of the intervals, above 0 and below 1."""
     resamples: int = 2000
-    """Bootstrap resamples behind the intervals, from 100."""
+    """Number of bootstrap resamples for the intervals, at least 100."""
     seed: int = 0
-    """Seed of the bootstrap, from 0."""
+    """Seed of the bootstrap, 0 to 4294967295."""
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
-"""What an analysis costs: against the bare UMAP and HDBSCAN calls, in memory, and with another HDBSCAN.
+"""Cost of an analysis: compared with bare UMAP and HDBSCAN calls, in memory, and with another HDBSCAN.
 
     python -m benchmarks.analysis activation_data/start_kit_3M
     python -m benchmarks.analysis activation_data/start_kit_3M --clusterers
 
-The dump's records are copied, episode by episode, until there are enough of them; copies get a little noise, so that no
-two records coincide. The whole default analysis runs as users run it; the bare calls run in a process of their own on
-the same activations, with the same settings and seed: load, embed, cluster. Both include their imports. Times are by
-the clock, taken in turns; memory is the largest sum over a process and its children. `--clusterers` compares hdbscan
-with fast_hdbscan instead, which is no dependency of this project: install it first.
+The dump's records are copied, episode by episode, until there are enough; copies get a little noise so that no two
+records coincide. The whole default analysis runs as users run it; the bare calls (load, embed, cluster) run in a
+separate process on the same activations, with the same settings and seed. Both include their imports and are measured
+alternately in wall-clock time; memory is the peak of a process and its children. `--clusterers` instead compares
+hdbscan with fast_hdbscan, which is not a dependency of this project: install it first.
 """
 
 import subprocess
@@ -50,15 +50,15 @@ class Arguments:
     dump: tyro.conf.Positional[Path]
     """Dump to copy records from."""
     records: int = 50_000
-    """Records, at least, that the whole analysis is timed on, after every second one or more are left out."""
+    """Minimum number of records to time the analysis on, after subsampling (at most every second record is kept)."""
     memory_records: int = 300_000
-    """Records that its memory is measured on; 0 measures none."""
+    """Number of records to measure memory on; 0 skips this."""
     samples: int = 1
-    """Times that either is run."""
+    """Number of times to run each of the two, at least 1."""
     clusterers: bool = False
-    """Compare hdbscan with fast_hdbscan, and nothing else."""
+    """Only compare hdbscan with fast_hdbscan."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file for the result."""
+    """JSON file to write the result to."""
 
 
 @dataclass(frozen=True)

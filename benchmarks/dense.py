@@ -1,4 +1,4 @@
-"""The agents' networks with every padding row encoded: what the packed ones must equal, and are measured against.
+"""The agents' networks with every padding row encoded: the reference for the results and speed of the packed ones.
 
 Written the plain way, with the agents' own weights: all tables in full, every tile described before it is convolved,
 every head as wide as it can be.

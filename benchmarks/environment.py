@@ -1,11 +1,11 @@
-"""How fast one world runs through the vectorised path, against the plain PettingZoo emulation of the same game.
+"""Speed of one world on the vectorised path, compared with PufferLib's plain PettingZoo emulation of the same game.
 
     python -m benchmarks.environment                                # config.yaml's world, a few minutes on one core
     python -m benchmarks.environment --output environment.json
 
-Both worlds get the same seed and the same actions, of agents that look for food and water, and play them in turns, tick
-by tick, in one process; the ratio of their processor times is the result, once for each repetition: an episode from its
-start. What they send is compared byte by byte while they do so.
+Both worlds get the same seed and the same actions, those of agents that forage for food and water, and run alternately,
+tick by tick, in one process. The result is the ratio of their processor times for each repetition, an episode from its
+start. Their outputs are compared byte by byte.
 """
 
 import functools
@@ -40,13 +40,13 @@ class Arguments:
     """Arguments of benchmarks/environment.py."""
 
     repetitions: int = 5
-    """Episodes, each from another seed."""
+    """Number of episodes, each with a different seed, at least 1."""
     ticks: int = 128
-    """Ticks of each episode."""
+    """Number of ticks per episode, at least 1."""
     seed: int = 1
     """Seed of the first episode."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file for the result."""
+    """JSON file to write the result to."""
     env: EnvironmentSettings = field(default_factory=EnvironmentSettings)
     """The world."""
 

@@ -1,13 +1,13 @@
-"""What recording costs: against playing without it, in bytes, and when it is read again.
+"""Cost of recording: compared with playing without it, in bytes, and when reading the dump.
 
     python -m benchmarks.extraction policies/start_kit_3M.safetensors
     python -m benchmarks.extraction policies/start_kit_3M.safetensors --output extraction.json
 
-The same episodes are played twice in turns, first plainly, then recorded to parquet with the default fields; the ratio
-of their speeds is the result, once for each group of episodes; processor times, of one process. Then the dump is read
-and the 14 default features are computed, in turns with a plain loop over the records of the same dump as JSON: of what
-features need, of that and the activations, of every tenth record of that, and of all that is recorded. Times by the
-clock, of one process.
+Each group of episodes is played twice: without recording, then recorded to parquet with the default fields. The result
+is the ratio of the two speeds per group, in processor time of one process. Then the dump is read and the 14 default
+features are computed, alternating with a plain loop over the records of the same dump as JSON. Four ways of reading are
+timed: what the features need, that and the activations, every tenth record of that, and all recorded data. These are
+wall-clock times of one process.
 """
 
 import functools
@@ -64,17 +64,17 @@ class Arguments:
     checkpoint: tyro.conf.Positional[Path]
     """Policy to play."""
     episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 8
-    """Episodes to play twice, four side by side."""
+    """Number of episodes to play twice, four in parallel, at least 1."""
     max_steps: int = 256
-    """Most ticks of each episode."""
+    """Maximum number of ticks per episode, at least 1."""
     loop_records: int = 2000
-    """Records, from all over the dump, that the plain loop over JSON is timed on."""
+    """Number of records, spread over the dump, to time the plain loop over JSON on, at least 1."""
     turns: int = 5
-    """Times that reading and the loop are timed."""
+    """Number of times to measure reading and the loop, at least 1."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file for the result."""
+    """JSON file to write the result to."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""How fast each agent's network plays and learns on packed rows, against the same network on padded tables.
+"""Speed of each agent's network on packed rows, compared with the same network on padded tables.
 
     python -m benchmarks.learning                                # all agents, two or three minutes on one core
     python -m benchmarks.learning --agents takeru --output learning.json
 
-What agents see in config.yaml's world is recorded first. Then each network chooses actions for some of it, and makes a
-PPO step on it, in turns with its dense twin of the same weights. The ratio of their processor times is the result.
+First, observations are recorded in the world of config.yaml. Then each network chooses actions for some of them and
+makes a PPO step on them, alternating with its dense twin with the same weights. The result is the ratio of their
+processor times.
 """
 
 import copy
@@ -48,11 +49,11 @@ class Arguments:
     agents: tuple[str, ...] = field(default_factory=lambda: tuple(agent_zoo.names()))
     """Agents to measure."""
     policy: Path | None = None
-    """Checkpoint of the start kit that plays while observations are recorded; by default an untrained one."""
+    """Checkpoint of the start kit that plays while observations are recorded; by default an untrained policy."""
     samples: int = 3
-    """How often each is measured; each time on another minibatch of train.minibatch_rows segments."""
+    """Number of measurements, each on a different minibatch of train.minibatch_rows segments, at least 1."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file for the result."""
+    """JSON file to write the result to."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share: processor times of two ways to do the same, taken in turns, and their ratio."""
+"""Shared by the benchmarks: processor times of two ways to do the same work, measured alternately, and their ratio."""
 
 import statistics
 import time

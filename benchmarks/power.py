@@ -1,12 +1,12 @@
-"""How large a difference must be for a dump of so many lives and episodes to show it: the table of docs/analysis.md.
+"""Smallest differences that dumps of different numbers of lives and episodes can detect: the table of docs/analysis.md.
 
     python -m benchmarks.power
     python -m benchmarks.power --runs 100 -o power.json
 
-Dumps are planted: lives of 30 records each, features that follow an AR(1) with a correlation of 0.9 from record to
-record, and one cluster that follows another one. Half of the runs tell the d that is found with 80% power, as the
-verdict of an analysis does; the other half plant that d and count how often it is found. Worlds do not differ here, and
-agents of a world do not act on each other: real dumps have less power for as many lives.
+The dumps are synthetic: lives of 30 records each, features that follow an AR(1) process with a correlation of 0.9
+between successive records, and one cluster that follows another such process. Half of the runs estimate the d that is
+detected with 80% power, as the verdict of an analysis does; the other half plant that d and count how often it is
+found. Worlds do not differ here, and agents do not affect each other: real dumps with as many lives have less power.
 """
 
 from dataclasses import asdict, dataclass
@@ -37,11 +37,11 @@ class Arguments:
     """Arguments of benchmarks/power.py."""
 
     runs: int = 60
-    """Planted dumps for each row of the table, from 10."""
+    """Number of synthetic dumps per row of the table, at least 10."""
     seed: int = 0
-    """Seed of the planted dumps."""
+    """Seed of the synthetic dumps."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file for the result."""
+    """JSON file to write the result to."""
 
 
 @dataclass(frozen=True)

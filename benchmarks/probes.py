@@ -1,11 +1,11 @@
-"""How long probes take: all targets and inputs of a dump; and our logistic regression against scikit-learn's.
+"""Time to fit all probes of a dump, and our logistic regression compared with scikit-learn's.
 
     python -m benchmarks.probes activation_data/NAME
     python -m benchmarks.probes activation_data/NAME --output probes.json
 
-Both seconds on the clock and of the processor, of this machine's cores; run it when nothing else computes. The
-yes-or-no targets of every layer are also classified by scikit-learn's logistic regression on the same folds, with five
-penalties, each of them stopped after a number of steps. Of both the best penalty is taken, so scores should be equal.
+Wall-clock and processor time on all cores of this machine; run it while nothing else is running. The binary targets are
+also classified from every layer with scikit-learn's logistic regression on the same folds, with five penalties and a
+limited number of steps each. For both implementations the best penalty is used, so the scores should be equal.
 """
 
 import time
@@ -44,13 +44,13 @@ class Arguments:
     """Arguments of benchmarks/probes.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Folder that extract_activations.py wrote, with all layers."""
+    """Dump with all layers: a folder written by extract_activations.py."""
     subsample: int = 1
-    """Keep every so many-th record of each life, from 1 (all)."""
+    """Keep every N-th record of each life, at least 1 (all)."""
     logistic_records: int = 10_000
-    """Records at most that both logistic regressions are fitted and tested on; 0 leaves them out."""
+    """Maximum number of records for the comparison of logistic regressions; 0 skips it."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file for the result."""
+    """JSON file to write the result to."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def main() -> None:
     """Parse, measure, print."""
     arguments = command_line.parse(Arguments, __doc__)
     if arguments.subsample < 1 or arguments.logistic_records < 0:
-        raise UserError("--subsample must be at least 1, --logistic-records not negative")
+        raise UserError("--subsample must be at least 1, --logistic-records at least 0")
     inputs, targets = recorded(inputs_named(["all"]), read_metadata(arguments.dump)), targets_named(["default"])
     wanted = Wanted(inputs, targets, (), history=4, subsample=Subsample(arguments.subsample))
     data, reading = timed(read_probe_data, arguments.dump, wanted)
@@ -190,7 +190,7 @@ def show_classifiers(result: Result) -> None:
             f"from {gains.min():+.4f} to {gains.max():+.4f}"
         )
         ours, library = (sum(s.clock for n, s in seconds.items() if n.startswith(way)) for way in ("our ", "library "))
-        print(f"seconds of scikit-learn's as a multiple of ours: {library / ours:.1f}")
+        print(f"time of scikit-learn's divided by ours: {library / ours:.1f}")
 
 
 def print_seconds(seconds: dict[str, Seconds]) -> None:

@@ -1,4 +1,4 @@
-"""How the code is laid out and how soon scripts answer: files and lines by room, circles, and the time to `--help`.
+"""Structure of the code and start-up time of the scripts: files and lines by room, import cycles, time for `--help`.
 
 python -m benchmarks.structure
 python -m benchmarks.structure --functions 20 --samples 5
@@ -20,12 +20,12 @@ NOT_STAGES = {"command_line.py", "user_error.py"}
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments of the measurement."""
+    """Arguments of benchmarks/structure.py."""
 
     functions: int = 10
-    """Longest functions to name."""
+    """Number of longest functions to list."""
     samples: int = 3
-    """Times that each script's --help is run; the median is printed, in seconds."""
+    """Number of times to run each script's --help; the median is printed, in seconds."""
 
 
 def room_rows() -> list[tuple[str, str, str, str]]:

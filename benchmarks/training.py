@@ -1,11 +1,11 @@
-"""How fast a whole training run of the start kit goes on this machine, and where the time goes.
+"""Speed of a whole training run of the start kit on this machine, and the time of each phase.
 
-    python -m benchmarks.training                          # config.yaml as it stands, about two minutes on two cores
+    python -m benchmarks.training                          # settings of config.yaml, about two minutes on two cores
     python -m benchmarks.training --output training.json
 
-Rollouts are collected and learnt from as train.py does it. For comparison the dense network, which encodes every
-padding row, chooses actions for and learns from a minibatch of the same observations in the same process; the rest of
-its run would be the same.
+Rollouts are collected and learnt from as in train.py. For comparison, the dense network, which encodes every padding
+row, chooses actions for and learns from a minibatch of the same observations in the same process; the rest of its run
+would be the same.
 """
 
 import copy
@@ -47,9 +47,9 @@ class Arguments:
     """Arguments of benchmarks/training.py."""
 
     updates: int = 2
-    """Rollouts to collect and learn from, after one that does not count."""
+    """Number of rollouts to collect and learn from, at least 1, after one warm-up rollout."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """JSON file for the result."""
+    """JSON file to write the result to."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 

@@ -73,78 +73,79 @@ class _OneLineErrors:
 
 @dataclass(frozen=True, config=_STRICT)
 class EnvironmentSettings(_OneLineErrors):
-    """The world: Neural MMO with all systems but communication."""
+    """The world: Neural MMO with all its systems except communication."""
 
     section: ClassVar[str] = "env"
 
     num_agents: Positive = 128
-    """Agents that spawn in one world."""
+    """Number of agents that spawn in each world."""
     num_npcs: Count = 256
-    """Non-player characters in one world."""
+    """Number of non-player characters in each world."""
     map_size: Annotated[int, BeforeValidator(_number), Field(ge=32, le=1024, multiple_of=8)] = 128
-    """Side of the square that agents can walk on, in tiles; a multiple of 8, from 32."""
+    """Side of the square area that agents can walk on, in tiles: a multiple of 8, 32 to 1024."""
     num_maps: Annotated[int, BeforeValidator(_number), Field(ge=1, le=LARGEST_NUM_MAPS)] = 256
-    """Different maps, generated once and shared by all runs that need the same ones."""
+    """Number of different maps, 1 to 4096; generated once and shared by all runs with the same map settings."""
     map_seed: Count = 0
-    """Seed of the maps; another seed gives maps that no policy trained on this one has seen."""
+    """Seed of the maps; a different seed gives maps unseen in training."""
     horizon: Positive = 1024
-    """Ticks after which an episode ends."""
+    """Maximum length of an episode in ticks."""
     spawn_immunity: Count = 20
-    """Ticks for which a newly spawned agent cannot be attacked by players."""
+    """Number of ticks during which a newly spawned agent cannot be attacked by players."""
     resilient_population: Fraction = 0.2
-    """Share of agents that starve at half the rate, so that training sees later parts of the game too."""
+    """Share of agents (0 to 1) that starve at half the rate, so that training covers later parts of the game."""
     early_stop_agents: Count = 8
-    """An episode ends once this many agents or fewer are left; 0 plays on to the last."""
+    """An episode ends once at most this many agents are left; 0: when none is left."""
     mask_intrinsics: Literal["off", "own", "strict"] = "off"
-    """Withhold from the policy its own agent's health, food and water (own, which is also what the option alone
-    means); strict: also what tells of them indirectly: damage and attacker, the tick, all ages and fights' ticks."""
+    """Hide variables from the policy. own (also the meaning of the option without a value): its agent's health, food
+    and water; strict: also what reveals them indirectly: damage, attacker, tick, and all ages and combat ticks."""
     relative_position: bool = False
-    """Show the policy positions relative to its agent instead of those on the map."""
+    """Show the policy positions relative to its agent instead of absolute positions."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
 
 
 @dataclass(frozen=True, config=_STRICT)
 class TaskSettings(_OneLineErrors):
-    """What agents are asked to do, and how the policy is told."""
+    """The tasks that agents are given, and how the policy perceives them."""
 
     section: ClassVar[str] = "task"
 
     curriculum: Annotated[str, tyro.conf.arg(aliases=["-c", "--curriculum"])] = "training"
-    """Tasks that are drawn for each agent at the start of each episode. training: a broad mix; evaluation: the 63
-    held-out tasks that policies are scored on; survival: nothing but staying alive; or a YAML file of your own."""
+    """Tasks to draw from for each agent at the start of each episode. training: a broad mix; evaluation: the 63
+    held-out tasks that policies are scored on; survival: only staying alive; or the path of a YAML file."""
     only: Annotated[str | None, tyro.conf.arg(aliases=["-t", "--task"])] = None
-    """Give every agent this one task of the curriculum: its number, its name, or a part that no other name has."""
+    """Give every agent this one task of the curriculum: its number, its name, or a part of its name that is unique."""
     syllabus: Annotated[Syllabus, tyro.conf.arg(aliases=["--syllabus"])] = "none"
-    """How often each task is drawn as training goes on. none: by the curriculum's fixed weights; the others are
-    algorithms of the library Syllabus: all tasks alike, those whose success changes (learning_progress, which is also
-    what the option alone means), or those whose value is hard to foretell."""
+    """How often each task is drawn during training. none: by the fixed weights of the curriculum. The others are
+    algorithms of the library Syllabus: domain_randomization draws all tasks equally often, learning_progress (also the
+    meaning of the option without a value) prefers tasks whose success rate is changing, and prioritized_level_replay
+    prefers tasks whose value is hard to predict."""
     encoder: Literal["structural", "language-model"] = "structural"
-    """What turns a task into numbers: its structure, which needs no download, or a language model that reads it."""
+    """How tasks are embedded: structural encodes their structure (no download); language-model reads their text."""
     language_model: str = "Qwen/Qwen2.5-Coder-0.5B"
-    """Language model that reads tasks: a name on the Hugging Face hub, or a folder that holds one."""
+    """Language model for task embeddings: its name on the Hugging Face Hub, or a local folder."""
     language_model_revision: str | None = None
-    """Commit of the model on the hub, or hash of its folder; none takes the newest, and notes which that was."""
+    """Commit of the model on the Hub, or hash of its folder; by default the newest, which is then recorded."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Folder that keeps what language models made of tasks."""
+    """Cache folder for task embeddings computed by language models."""
     embedding_size: Annotated[int, BeforeValidator(_number), Field(ge=8, le=4096)] = 128
-    """Numbers that describe a task to the policy."""
+    """Length of the task embedding that the policy receives, 8 to 4096."""
 
 
 @dataclass(frozen=True, config=_STRICT)
 class RewardSettings(_OneLineErrors):
-    """What agents are paid for; by default as their own `RewardWrapper` has it."""
+    """The reward; by default as defined by the agent's own `RewardWrapper`."""
 
     section: ClassVar[str] = "reward"
 
     task_coef: NonNegativeReal = 1
-    """Weight of the task's reward."""
+    """Weight of the task reward."""
     bonus_coef: NonNegativeReal = 1
-    """Weight of what the agent's own reward adds to the task's; 0 leaves it out."""
+    """Weight of the agent's own additional reward; 0 disables it."""
     hp_coef: NonNegativeReal = 0
-    """Paid for each change of health, as a share of full health; dying costs what was left of it."""
+    """Weight of each change in health, as a fraction of full health; death costs the remaining health."""
     drive_coef: NonNegativeReal = 0
-    """Paid for each reduction of the drive, the distance of health, food and water from full (0 to 1.73)."""
+    """Weight of each reduction of the drive: the distance of health, food and water from full (0 to 1.73)."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -154,29 +155,28 @@ class PolicySettings(_OneLineErrors):
     section: ClassVar[str] = "policy"
 
     hidden_size: Positive = 256
-    """Units of each encoder's output, of the LSTM and of the tensor that the action heads read."""
+    """Number of units in each encoder's output, the LSTM and the input of the action heads."""
     lstm_layers: Count = 1
-    """Layers of the LSTM; 0 makes a feed-forward policy."""
+    """Number of LSTM layers; 0 gives a feed-forward policy."""
 
 
 @dataclass(frozen=True, config=_STRICT)
 class RolloutSettings(_OneLineErrors):
-    """How many worlds run side by side, and in which processes."""
+    """How many worlds run in parallel, and in which processes."""
 
     section: ClassVar[str] = "rollout"
 
     num_envs: Positive = 8
-    """Worlds that run side by side."""
+    """Number of worlds that run in parallel."""
     vectorization: Annotated[
         Literal["auto", "serial", "multiprocessing", "ray"], tyro.conf.arg(aliases=["--vectorization"])
     ] = "auto"
-    """serial: all worlds in this process; multiprocessing: spread over worker processes, each of which keeps a core
-    busy; ray: over worker processes on a Ray cluster; auto: multiprocessing where there are at least four cores.
-    Results are equal."""
+    """serial: all worlds in this process; multiprocessing: in worker processes, one core each; ray: in worker processes
+    on a Ray cluster; auto: multiprocessing with at least four cores, otherwise serial. The results are the same."""
     num_workers: Count = 0
-    """Worker processes with multiprocessing or ray; 0 takes the largest divisor of num_envs that the cores allow."""
+    """Worker processes for multiprocessing or ray; 0: the largest divisor of num_envs that the cores allow."""
     ray_address: Annotated[str, BeforeValidator(_ray_address)] = "local"
-    """With ray: local starts a cluster on this machine for the run; auto finds the one that this machine belongs to;
+    """Cluster for ray: local starts one on this machine for the run; auto uses the one that this machine belongs to;
     HOST:PORT is the address of a head node."""
 
 
@@ -187,55 +187,55 @@ class TrainSettings(_OneLineErrors):
     section: ClassVar[str] = "train"
 
     total_agent_steps: Positive = 10_000_000
-    """Decisions of living agents to train on."""
+    """Length of the training run in agent-steps: decisions of living agents."""
     seed: Count = 1
-    """Seed of weights, sampling, minibatches, maps drawn and tasks drawn."""
+    """Seed of the weights, action sampling, minibatches, and the choice of maps and tasks."""
     device: Annotated[Literal["auto", "cpu", "cuda"], tyro.conf.arg(aliases=["--device"])] = "auto"
-    """Where the network lives; auto takes a GPU if there is one."""
+    """Where the network runs; auto uses a GPU if there is one."""
     batch_size: Positive = 32_768
-    """Agent-steps collected before each update (at least: the last tick is always finished)."""
+    """Minimum number of agent-steps collected before each update; the last tick is always completed."""
     minibatch_rows: Positive = 128
-    """Segments in one minibatch."""
+    """Number of segments in each minibatch."""
     bptt_horizon: Positive = 8
-    """Longest segment, in ticks, that gradients flow through."""
+    """Maximum length of a segment in ticks, the range of backpropagation through time."""
     update_epochs: Positive = 3
-    """Passes over each batch."""
+    """Number of passes over each batch."""
     learning_rate: PositiveReal = 1.5e-4
-    """Adam's step size at the start."""
+    """Initial learning rate of Adam."""
     anneal_learning_rate: bool = True
-    """Whether the step size falls linearly to zero at the last agent-step."""
+    """Whether the learning rate decays linearly to zero at the last agent-step."""
     gamma: Fraction = 0.99
-    """Discount per tick."""
+    """Discount factor per tick, 0 to 1."""
     gae_lambda: Fraction = 0.95
-    """Lambda of generalised advantage estimation."""
+    """Lambda of generalised advantage estimation (GAE), 0 to 1."""
     clip_coefficient: PositiveReal = 0.1
     """PPO's clipping range of the probability ratio."""
     value_clip: PositiveReal = 0.1
-    """Clipping range of the value estimate around its old value."""
+    """Clipping range of the value estimate around the old estimate."""
     entropy_coefficient: NonNegativeReal = 0.01
     """Weight of the entropy bonus."""
     value_coefficient: NonNegativeReal = 0.5
     """Weight of the value loss."""
     max_gradient_norm: PositiveReal = 0.5
-    """Gradients are scaled down to this norm."""
+    """Maximum gradient norm; larger gradients are scaled down."""
     normalize_advantage: bool = True
     """Whether advantages are standardised in each minibatch."""
     num_checkpoints: Positive = 4
-    """Evenly spaced checkpoints kept beside the untrained one; the last is the trained policy."""
+    """Number of evenly spaced checkpoints to keep, besides the untrained one; the last is the trained policy."""
 
 
 @dataclass(frozen=True, config=_STRICT)
 class WandbSettings(_OneLineErrors):
-    """Mirror of the local metrics on Weights & Biases."""
+    """Logging of the metrics to Weights & Biases."""
 
     section: ClassVar[str] = "wandb"
 
     project: str = "nmmo-interpretability"
-    """Project that runs appear under."""
+    """Name of the project."""
     entity: str | None = None
-    """User or team; none takes your default."""
+    """User or team; by default that of your account."""
     mode: Literal["online", "offline"] = "online"
-    """offline writes files that `wandb sync` uploads later."""
+    """online uploads during training; offline writes files that `wandb sync` can upload later."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -284,7 +284,7 @@ def read_run_settings(folder: Path) -> tuple[str, Settings]:
         raise UserError(f"{folder} holds no run to resume: it lacks {RUN_SETTINGS_FILE}")
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("agent"), str):
-        raise UserError(f"{path} does not name the agent: it is damaged or not the file it claims to be")
+        raise UserError(f"{path} does not name the agent: it is damaged, or not the settings of a run")
     try:
         return content["agent"], TypeAdapter(Settings).validate_python(content.get("settings"))
     except UserError as error:
@@ -307,7 +307,7 @@ def check_training(settings: Settings) -> None:
     if train.total_agent_steps < train.batch_size:
         raise UserError(
             f"train.total_agent_steps {train.total_agent_steps} is less than one batch "
-            f"(train.batch_size {train.batch_size}): nothing would be learnt"
+            f"(train.batch_size {train.batch_size}): no update would take place"
         )
     if env.early_stop_agents >= env.num_agents:
         raise UserError(
@@ -335,7 +335,7 @@ def check_resumed(before: Settings, now: Settings) -> None:
             if was != is_now and name not in CHANGEABLE_WHEN_RESUMED:
                 raise UserError(
                     f"--resume: {name} was {was} and cannot become {is_now}; "
-                    f"what may change: {', '.join(CHANGEABLE_WHEN_RESUMED)}"
+                    f"only these may change: {', '.join(CHANGEABLE_WHEN_RESUMED)}"
                 )
 
 

@@ -24,9 +24,9 @@ def test_what_is_allowed_passes() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Options(1), "--n-bins is 1: allowed is 2 or more"),
-        (Options(2, -1), "--seed is -1: allowed is 0 to 4294967295"),
-        (Options(2, SEEDS), "--seed is 4294967296: allowed is 0 to 4294967295"),
+        (Options(1), "--n-bins is 1: must be 2 or more"),
+        (Options(2, -1), "--seed is -1: must be 0 to 4294967295"),
+        (Options(2, SEEDS), "--seed is 4294967296: must be 0 to 4294967295"),
     ],
 )
 def test_what_is_not_allowed_is_named_with_what_is(options: Options, message: str) -> None:

@@ -98,15 +98,15 @@ def test_lives_that_are_not_there_are_refused(recording: Recording, tmp_path: Pa
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
-        (agent_life_visualization, ["--num-agents", 0], "--num-agents is 0: allowed is 1 or more"),
+        (agent_life_visualization, ["--num-agents", 0], "--num-agents is 0: must be 1 or more"),
         (agent_life_visualization, ["--agent", 0], "--agent is 0"),
         (agent_life_visualization, ["--episode", -1], "--episode is -1"),
         (agent_life_visualization, ["--seed", -1], "--seed is -1"),
         (agent_life_visualization, ["--cluster-dir", "nowhere"], "nowhere is not a finished run"),
         (cluster_life_phase, ["--cluster-dir", "nowhere"], "nowhere is not a finished run"),
-        (cluster_life_phase, ["--cluster-dir", "x", "--n-bins", 1], "--n-bins is 1: allowed is 2 to 1000"),
+        (cluster_life_phase, ["--cluster-dir", "x", "--n-bins", 1], "--n-bins is 1: must be 2 to 1000"),
         (cluster_life_phase, ["--cluster-dir", "x", "--min-lifespan", 0], "--min-lifespan is 0"),
-        (cluster_life_phase, ["--cluster-dir", "x", "--permutations", 1], "--permutations is 1: allowed is 19 or more"),
+        (cluster_life_phase, ["--cluster-dir", "x", "--permutations", 1], "--permutations is 1: must be 19 or more"),
         (cluster_life_phase, ["--cluster-dir", "x", "--bootstraps", 1], "--bootstraps is 1"),
     ],
 )

@@ -137,7 +137,7 @@ def arguments(*dumps: Path, **changes: object) -> ProbeSettings:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"history": 1}, "--history is 1: allowed is 2 to 32"),
+        ({"history": 1}, "--history is 1: must be 2 to 32"),
         ({"subsample": 0}, "--subsample is 0"),
         ({"skip_first": -1}, "--skip-first is -1"),
         ({"seed": 2**32}, "--seed is 4294967296"),

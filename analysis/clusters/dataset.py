@@ -87,7 +87,7 @@ def read_dataset(
     check_activations(records, layer)
     history = None
     if needs_history(features, settings.thinning):
-        with step("reading what happened between the records kept") as report:
+        with step("reading the ticks between the records kept") as report:
             history = read_history(settings.dump, report)
     with step("computing features"):
         values = feature_matrix(records, metadata, features, history)
@@ -115,4 +115,4 @@ def check_activations(records: Records, layer: str) -> None:
             "earlier checkpoint"
         )
     if (activations == activations[0]).all():
-        raise UserError(f"every kept record has the same {layer}: there is nothing to look for; check the policy")
+        raise UserError(f"every kept record has the same {layer}: there is nothing to analyse; check the policy")

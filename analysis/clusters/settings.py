@@ -1,4 +1,4 @@
-"""The settings of one analysis: every option of analyze_activations.py, what each may be, and what they go into."""
+"""The settings of one analysis: every option of analyze_activations.py and its range."""
 
 import zlib
 from collections.abc import Iterator
@@ -32,57 +32,58 @@ class AnalysisSettings:
     """Arguments of analyze_activations.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Folder that extract_activations.py wrote, such as activation_data/NAME."""
+    """Dump: a folder written by extract_activations.py, such as activation_data/NAME."""
     subsample: int = 10
-    """Keep one record in this many of each life, from 1 (all), since neighbouring ticks are nearly copies. The first
-    one kept is drawn at random for each life."""
+    """Keep every N-th record of each life, at least 1 (all), because neighbouring ticks are nearly identical. The first
+    record kept is random for each life."""
     skip_first: int = 1
-    """Leave out this many ticks at the start of each life, from 0. In the first one, an agent's state holds little more
-    than where it was born."""
+    """Number of ticks to skip at the start of each life, at least 0. At the first tick, the hidden state encodes little
+    more than the place of birth."""
     layer: str = ACTION_DECODER
-    """Layer of the network to analyse, one that the dump holds."""
+    """Recorded layer of the network to analyse."""
     features: str = "default"
-    """Behaviours to compare clusters by: default (14), extended (all), or names from docs/features.md, with commas."""
+    """Comma-separated features to compare clusters by: default (14), extended (all), or names from docs/features.md."""
     projection: ProjectionKind = "umap"
-    """How activations become a plane: umap, tsne, or pca (the first two components)."""
+    """Projection to two dimensions: umap, tsne, or pca (the first two principal components)."""
     umap_neighbors: int = 15
-    """Neighbours of each record that UMAP keeps together, from 2: more of them, more global structure."""
+    """Neighbours per record in UMAP, at least 2; larger values preserve more global structure."""
     umap_min_dist: float = 0.1
-    """Least distance between records that UMAP embeds, 0 to 1."""
+    """Minimum distance between embedded records in UMAP, 0 to 1."""
     tsne_perplexity: float = 30.0
-    """Neighbours, roughly, that t-SNE keeps together, from 1 to fewer than there are records."""
+    """Perplexity of t-SNE: roughly the number of neighbours per record, at least 1 and less than the records."""
     hdbscan_min_cluster: int = 15
-    """Fewest records that make a cluster, from 2."""
+    """Minimum size of a cluster in records, at least 2."""
     hdbscan_min_samples: int = 5
-    """Neighbours that make a region dense, from 1: more of them, more noise."""
+    """Neighbours that make a region dense for HDBSCAN, at least 1; larger values give more noise."""
     cluster_before_umap: bool = False
-    """Cluster in the first principal components, not in the plane, which then only shows the clusters. Adds
-    pca_pairs.png, pca_feature_correlations.png and pca_feature_profiles.png."""
+    """Cluster in the first principal components; the projection then only displays the clusters. Adds pca_pairs.png,
+    pca_feature_correlations.png and pca_feature_profiles.png."""
     pre_cluster_dims: int = 30
-    """Principal components for --cluster-before-umap, from 2 to the layer's units."""
+    """Principal components for --cluster-before-umap, 2 to the number of units in the layer."""
     metric_only: bool = False
-    """No plane and no clusters: only the outputs that need neither, of --cluster-before-umap, --feature-scatter and
-    --umap-pairs."""
+    """Skip projection and clustering; only write what --cluster-before-umap, --feature-scatter and --umap-pairs produce
+    without them."""
     feature_scatter: bool = False
-    """Also draw every pair of the features: feature_scatter.png."""
+    """Also plot every pair of features: feature_scatter.png."""
     umap_pairs: bool = False
-    """Also embed the activations with UMAP in more dimensions: umap_pairs.png."""
+    """Also embed the activations with UMAP in --umap-pairs-dims dimensions: umap_pairs.png."""
     umap_pairs_dims: int = 10
-    """Dimensions for --umap-pairs, from 2 to 100."""
+    """Dimensions for --umap-pairs, 2 to 100."""
     permutations: int = 999
-    """Circular shifts behind each test, 99 to 100000: more of them, steadier p-values."""
+    """Circular shifts per test, 99 to 100000; more give more precise p-values."""
     bootstraps: int = 999
-    """Resamples behind each interval, 99 to 100000."""
+    """Bootstrap resamples per interval, 99 to 100000."""
     confidence: float = 0.95
-    """Confidence of the intervals, from 0.5 to below 1."""
+    """Confidence level of the intervals, 0.5 to below 1."""
     residualize: str = ""
-    """Repeat the analysis with these regressed out: tick, age, row, column, agent, episode, features; with commas."""
+    """Repeat the analysis with these variables regressed out, comma-separated: tick, age, row, column, agent, episode,
+    or names of features."""
     dendrogram_explorer: bool = False
-    """Also write dendrogram_explorer.html, a page that moves through HDBSCAN's tree of clusters by density."""
+    """Also write dendrogram_explorer.html, an interactive page of HDBSCAN's cluster tree."""
     seed: int = 42
-    """Seed of every random choice, 0 to 4294967295."""
+    """Random seed, 0 to 4294967295."""
     output_dir: Path = Path("analysis_results")
-    """Folder that the run's own folder is made in."""
+    """Parent folder of the run's folder."""
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -213,7 +214,7 @@ class AnalysisSettings:
             if records < needed:
                 raise UserError(
                     f"too few records: --subsample {self.subsample} keeps at most {records} of {self.dump}, "
-                    f"{setting} needs {needed}; lower the settings or extract more"
+                    f"{setting} needs {needed}; lower the settings or extract more episodes"
                 )
 
     def _needs(self) -> Iterator[tuple[str, int]]:

@@ -113,7 +113,7 @@ def _persistence(lasting: Persistence) -> str:
 def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
     told = [_confound(confound) for confound in confounds if not confound.reason]
     reason = [f"{confound.name} ({confound.reason})" for confound in confounds if confound.reason]
-    lines = [f"{of} share with {', '.join(told)}"] if told else []
+    lines = [f"{of}, normalised mutual information with {', '.join(told)}"] if told else []
     return [*lines, f"  n/a: {', '.join(reason)}"] if reason else lines
 
 
@@ -133,7 +133,7 @@ def _cluster(cluster: ClusterSummary) -> list[str]:
         f"  found again in bootstraps of lives: overlap {format_number(cluster.jaccard)}; DBCV "
         f"{format_number(cluster.dbcv)}; {format_share(lasting.same)} stay {_short(lasting.lag_ticks)} ticks later (by "
         f"chance within lives {format_share(lasting.chance_in_life)})",
-        f"  d that would be found with {POWER:.0%} power: {format_number(cluster.detectable_d)}",
+        f"  d detectable with {POWER:.0%} power: {format_number(cluster.detectable_d)}",
         *_confounds("  its records", cluster.confounds),
         *(f"  {_effect(effect, width)}" for effect in cluster.strongest),
     ]
@@ -160,7 +160,7 @@ def _survival(effect: FeatureEffect) -> str:
 
 def _residualized(again: Residualized) -> list[str]:
     lines = [
-        f"Without {', '.join(again.variables)} (takes away {again.variance_removed:.1%} of the activations' variance)",
+        f"Without {', '.join(again.variables)} (removes {again.variance_removed:.1%} of the activations' variance)",
         f"  {again.clusters} clusters, {share_text(again.noise_share)} noise; adjusted Rand index with the plain "
         f"labels {format_number(again.adjusted_rand)}",
         *_confounds("  all clusters", again.overall_confounds),
@@ -176,7 +176,7 @@ def _residualized(again: Residualized) -> list[str]:
 def _claim(claim: Claim) -> str:
     plain = f"cluster {claim.cluster}, {claim.feature}: d {format_number(claim.d, sign=True)}"
     if claim.match < 0:
-        return f"{plain}; no cluster shares any of it"
+        return f"{plain}; no cluster overlaps with it"
     dissolved = "no cluster like it" if claim.overlap < SAME_CLUSTER else "does not survive"
     found = "survives again" if claim.survives else dissolved
     return (
@@ -196,12 +196,11 @@ def _explanation(summary: Summary) -> list[str]:
         f"q is the p-value of a test by {method.permutations:,} circular shifts of labels within lives, corrected for "
         "all clusters and features (false discovery rate). It asks whether a feature changes as an agent enters and "
         f"leaves the cluster. {_both_shifts(method)}A difference survives if q is at most {method.level:g}, the "
-        "interval leaves out 0, and both have the same sign. It survives given tick and age if the same test still "
-        "finds it once courses over ticks of the episode and over the life's age are taken out of the feature.",
-        "Confounds: the information that clusters share with a variable, of the most that is possible; chance is the "
-        f"mean of permutations. FLAGGED: sure, and at least {LARGE_EXCESS:.0%} of what lies between chance and the "
-        "most that is possible.",
-        "All this says how clusters differ, not why; and settings chosen for their effects have effects by choice.",
+        "interval excludes 0, and both have the same sign. It survives given tick and age if the same test still "
+        "finds it once the trends over the episode's ticks and over the life's age are removed from the feature.",
+        "Confounds: the mutual information of clusters and a variable, divided by its maximum; chance is the mean over "
+        f"permutations. FLAGGED: significant, and at least {LARGE_EXCESS:.0%} of the way from chance to the maximum.",
+        "All this describes how clusters differ, not why. Settings chosen for their effects bias those effects.",
     )
     return ["How to read this", *(line for text in paragraphs for line in _wrapped(text))]
 
@@ -211,7 +210,7 @@ def _both_shifts(method: Method) -> str:
         return ""
     return (
         "The p-value is the larger of two: lives shifted independently, and all lives of an episode shifted together, "
-        "which keeps what their world went through. "
+        "which preserves what happened in their world. "
     )
 
 

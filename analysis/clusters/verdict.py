@@ -89,7 +89,7 @@ def _worlds(summary: Summary) -> str:
     worlds = "1 episode the tests" if number == 1 else f"{number} episodes the tests"
     return (
         f"With {worlds} cannot tell a cluster's behaviour from what happened to "
-        f"{'that world' if number == 1 else 'those worlds'}: that takes {FEWEST_EPISODES} episodes or more."
+        f"{'that world' if number == 1 else 'those worlds'}: at least {FEWEST_EPISODES} episodes are needed."
     )
 
 
@@ -114,7 +114,7 @@ def _stability(summary: Summary) -> str:
     ]
     known = [part for part in parts if part]
     if not known:
-        return f"How stable the clusters are cannot be told: {told.reason}."
+        return f"The stability of the clusters is unknown: {told.reason}."
     dissolved = [cluster.label for cluster in summary.clusters if cluster.jaccard < SAME_CLUSTER]
     lost = f" Not found again in the same embedding: {_listed(dissolved)} (overlap below {SAME_CLUSTER:g})."
     reason = f" ({told.reason})" if told.reason else ""
@@ -169,21 +169,21 @@ def _power(clusters: Sequence[ClusterSummary]) -> str:
     spread = f", from {least:.2f} in cluster {best} to {most:.2f} in cluster {worst}" if len(known) > 1 else ""
     return (
         f"With {POWER:.0%} power this dump could have found a difference of d = "
-        f"{statistics.median(d for d, _ in known):.2f} in a typical cluster{spread}: a smaller one may well have been "
-        "missed. This is for one difference; correcting for many asks for more."
+        f"{statistics.median(d for d, _ in known):.2f} in a typical cluster{spread}: smaller ones may have been "
+        "missed. This holds for a single difference; correction for many requires larger ones."
     )
 
 
 def _scope(summary: Summary) -> str:
     method = summary.method
     if method.units < 2:
-        return "There are no intervals: a single life says nothing of others."
+        return "There are no intervals: a single life cannot be generalised to others."
     if method.unit == "episode":
         tests = "; tests also shift all lives of an episode together" if method.episodes_shifted else ""
-        return f"Intervals speak for other worlds: they resample the {method.units} episodes whole{tests}."
+        return f"Intervals generalise to other worlds: they resample the {method.units} episodes whole{tests}."
     worlds = "the one world" if summary.episodes == 1 else f"the {summary.episodes} worlds"
     return (
-        f"Intervals speak for other lives in {worlds} at hand, not for other worlds: that takes more episodes "
+        f"Intervals generalise to other lives in {worlds} recorded, not to other worlds; that requires more episodes "
         f"(they resample {method.units:,} lives)."
     )
 
@@ -191,12 +191,12 @@ def _scope(summary: Summary) -> str:
 def _confounded(summary: Summary) -> str:
     flagged = {name for cluster in summary.clusters for name in cluster.flagged}
     if all(each.reason for each in summary.confounds):
-        return f"Whether clusters only mark a time, a place or a life cannot be told: {summary.confounds[0].reason}."
+        return f"Whether clusters only mark a time, a place or a life is unknown: {summary.confounds[0].reason}."
     overall = _much_shared(summary.confounds)
     names = [f"{each.name} ({_flagged(summary, each.name)})" for each in summary.confounds if each.name in flagged]
     if not names and not overall:
         return "No confound is flagged."
-    together = f"; all clusters together share much with {overall}" if overall else ""
+    together = f"; all clusters together have a high mutual information with {overall}" if overall else ""
     single = f"Confounds are flagged: {', '.join(names)}" if names else "No single cluster is confounded"
     return f"{single}{together}."
 
@@ -214,7 +214,7 @@ def _below_the_flag(summary: Summary) -> str:
             parts.append(f"{overall.name} (all clusters together, {_up_to(overall.excess, 1)})")
     if not parts:
         return ""
-    return f"Below the flag, but more than chance: {', '.join(parts)} of what is possible beyond chance."
+    return f"Below the flag, but more than chance: {', '.join(parts)} of the range from chance to the maximum."
 
 
 def _up_to(excess: float, number: int) -> str:
@@ -241,13 +241,13 @@ def _residualized(again: Residualized, surviving: int) -> str:
     agreement = "not defined" if math.isnan(again.adjusted_rand) else f"{again.adjusted_rand:.2f}"
     found_again = (
         f", and {kept} of the {surviving} surviving differences are found again, in a cluster that overlaps by "
-        f"{SAME_CLUSTER:g} or more with its own"
+        f"at least {SAME_CLUSTER:g} with the original one"
     )
     shared = _much_shared(again.overall_confounds)
     return (
-        f"Without {', '.join(again.variables)}, which takes {again.variance_removed:.1%} of the activations' variance "
-        f"away, {again.clusters} cluster{' is' if again.clusters == 1 else 's are'} found (adjusted Rand index with "
-        f"these: {agreement})"
+        f"Without {', '.join(again.variables)}, which takes away {again.variance_removed:.1%} of the activations' "
+        f"variance, {again.clusters} cluster{' is' if again.clusters == 1 else 's are'} found (adjusted Rand index "
+        f"with these: {agreement})"
         + (found_again if surviving else "")
-        + (f"; they share much with {shared} all the same." if shared else ".")
+        + (f"; they still have a high mutual information with {shared}." if shared else ".")
     )

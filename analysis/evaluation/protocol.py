@@ -65,6 +65,6 @@ def _check_same_rules(first: PolicyRun, run: PolicyRun, rules_of: Callable[[Poli
     for key in sorted(before.keys() | now.keys()):
         if not key.endswith(_FOLDERS) and before.get(key) != now.get(key):
             raise UserError(
-                f"{first.file} and {run.file} were not played by the same rules: {key} is {before.get(key)!r} and "
-                f"{now.get(key)!r}; score them in folders of their own"
+                f"{first.file} and {run.file} were played under different rules: {key} is {before.get(key)!r} and "
+                f"{now.get(key)!r}; score them in separate folders"
             )

@@ -74,7 +74,7 @@ def find_result_files(paths: Sequence[Path]) -> list[Path]:
         if not inside:
             there = [each for each in sorted(path.glob("*/")) if any(each.glob(_PATTERN))]
             hint = f", or take those in {there[0]}" if there else ""
-            raise UserError(f"{path} holds no result files eval_<mode>_<seed>.json: make some with evaluate.py{hint}")
+            raise UserError(f"{path} holds no result files eval_<mode>_<seed>.json: create them with evaluate.py{hint}")
         for file in inside:
             found.setdefault(file.resolve(), file)
     for file in found.values():
@@ -94,7 +94,7 @@ def read_results(file: Path) -> list[PolicyRun]:
         raise UserError(f"{file} holds no JSON object with policies: it is not a result file of evaluate.py")
     runs = [_PolicyReader(file, name, results).read(mode, seed) for name, results in content.items() if results != {}]
     if not runs:
-        raise UserError(f"{file} holds no policy with results: play again with evaluate.py")
+        raise UserError(f"{file} holds no policy with results: run evaluate.py again")
     return runs
 
 
@@ -146,7 +146,7 @@ class _PolicyReader:
         for key in self.results:
             task = task_index(key)
             if task is not None and keys.setdefault(task, key) != key:
-                self.refuse(f"the task {key} is there twice; the file is damaged")
+                self.refuse(f"the task {key} is listed twice; the file is damaged")
         return keys
 
     def numbers(self, key: str, most: float) -> np.ndarray:

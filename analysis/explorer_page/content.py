@@ -117,7 +117,7 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
         read = read_dump(
             run.dump, layers=[], columns=columns, leave_out=["tables"], lives=chosen.tolist(), progress=report
         )
-    with step("working out what happened"):
+    with step("extracting events"):
         timeline = timeline_of(read, metadata)
     records = timeline.records
     place = places_among(run.clusters.places, places_of(records))
@@ -126,7 +126,7 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
         raise UserError(f"{run.clusters.path} labels records that {run.dump} does not hold: analyse the dump again")
     with step("computing features"):
         values = feature_matrix(records.take(place[rows]), metadata, features, records)
-    with step("finding labels for ticks that the run left out") as report:
+    with step("labelling the ticks that the run left out") as report:
         rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
         propagated = propagate_labels(
             run.clusters, run.dump, rule, chosen.tolist(), lambda share: report(0.5 + share / 2)
@@ -142,5 +142,5 @@ def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.nd
     drawn = np.random.default_rng(run.seed).permutation(lives)
     kept = drawn[np.cumsum([ticks.get(tuple(life), 0) for life in drawn.tolist()]) <= most_ticks]
     if not len(kept):
-        raise UserError(f"--max-ticks {most_ticks} does not hold one life of {run.dump}: give more")
+        raise UserError(f"--max-ticks {most_ticks} is less than one life of {run.dump}: increase it")
     return kept

@@ -32,21 +32,21 @@ def _head(results: LifePhases) -> list[str]:
 
 
 def _time(results: LifePhases) -> list[str]:
-    lines = ["Does time tell about clusters? Share of the clusters' entropy that it explains:"]
+    lines = ["Do clusters depend on time? Share of the clusters' entropy explained by time:"]
     both = (("phase of life", results.by_phase), ("tick of the episode", results.by_tick))
     for name, told in both:
         lines.append(f"  {name}: {_explained(told.association)}")
         lines.append(
-            f"    from the run's own labels only, each for the ticks up to the next: {_explained(told.own_labels_only)}"
+            f"    with the run's own labels only, each held until the next: {_explained(told.own_labels_only)}"
         )
-    lines.append(f"  each state on its own, chance in brackets:\n    {'':12}{'by phase':>32}{'by tick':>32}")
+    lines.append(f"  each state separately, chance in brackets:\n    {'':12}{'by phase':>32}{'by tick':>32}")
     for state, name in enumerate(results.names):
         cells = (_state(told.association, state) for _, told in both)
         lines.append(f"    {name:12}" + "".join(f"{cell:>32}" for cell in cells))
     shifts = results.by_phase.association.permutations
     return [
         *lines,
-        f"  Chance: the labels of each life turned in a circle by a random number of records, {shifts:,} times.",
+        f"  Chance: the labels of each life shifted circularly by a random number of records, {shifts:,} times.",
         "  q is p corrected for the number of states (Benjamini and Hochberg).",
     ]
 
@@ -61,9 +61,9 @@ def _dwelling(results: LifePhases) -> list[str]:
         cells = (f"{told.visits[k]:,}", f"{told.censored[k]:,}", numbers[0], interval, *numbers[1:])
         lines.append(_row(name, cells))
     lines += [
-        "  Mean: ticks over visits that ended; those cut off by death or the recording's end count with their ticks.",
-        "  Chance: a life's ticks in random order. Median: Kaplan and Meier's, which knows of cut-off visits.",
-        "  Memoryless: what the median would be if leaving were equally likely at every tick.",
+        "  Mean: ticks over visits that ended; visits cut off by death or the recording's end add their ticks.",
+        "  Chance: a life's ticks in random order. Median: Kaplan-Meier estimate, which accounts for cut-offs.",
+        "  Memoryless: the median if leaving were equally likely at every tick.",
     ]
     lines += _persistence("", results.persistence)
     lines += _persistence(", from the run's own labels only", results.own_persistence)
@@ -74,7 +74,7 @@ def _persistence(whose: str, told: tuple[LaggedPersistence, ...]) -> list[str]:
     return [
         f"  {each.lag} tick{'s' * (each.lag > 1)} later{whose}: the same state in {_share(each.same)}, by chance "
         f"{_share(each.chance)}; beyond chance {_number(each.beyond_chance)} ({_number(each.low)} to "
-        f"{_number(each.high)}), where 0 is chance and 1 never changing"
+        f"{_number(each.high)}), where 0 is chance and 1 means no change"
         for each in told
         if each.pairs
     ]
@@ -89,12 +89,12 @@ def _transitions(results: LifePhases) -> list[str]:
     pairs = np.argwhere(np.isfinite(told.q))
     if not len(pairs):
         few = len(names) <= 2
-        why = "with two states each follows the other" if few else "visits could follow each other in one order only"
-        return [f"What follows what, from one tick to the next? There is nothing to test: {why}."]
+        why = "with two states, each follows the other" if few else "visits can follow each other in only one order"
+        return [f"Which state follows which, from one tick to the next? There is nothing to test: {why}."]
     counts, surety = (each[tuple(pairs.T)] for each in (told.count, told.q))
     shown = pairs[np.lexsort((-counts, surety))[:_PAIRS_SHOWN]]
     lines = [
-        f"What follows what, from one tick to the next? {len(pairs)} pairs tested, the {len(shown)} surest:",
+        f"Which state follows which, from one tick to the next? {len(pairs)} pairs tested, {len(shown)} with lowest q:",
         f"    {'from':12}{'to':12}{'times':>8}{'share':>9}{'chance':>9}{'q':>9}",
     ]
     for a, b in shown.tolist():
@@ -117,15 +117,15 @@ def _memory(results: LifePhases) -> list[str]:
         return []
     surest = tested[np.lexsort((-told.visits[tested], told.q[tested]))[:_PAIRS_SHOWN]]
     return [
-        "  Does the state before a visit tell which state follows it? Share of the entropy of what follows:",
+        "  Does the state before a visit predict the state after it? Share of the entropy of the following state:",
         f"    {'visit to':12}{'visits':>8}{'explained':>11}{'chance':>9}{'q':>9}",
         *(
             f"    {names[k]:12}{told.visits[k]:>8,}{_share(told.explained[k]):>11}{_share(told.chance[k]):>9}"
             f"{told.q[k]:>9.2g}"
             for k in surest.tolist()
         ),
-        "  Chance: what happens between two visits of a life to the same state comes in random order, so that only the",
-        "  state itself decides what follows (a Markov chain of order one).",
+        "  Chance: the stretches of a life between two visits to the same state in random order, so that what follows",
+        "  depends on that state only (a first-order Markov chain).",
     ]
 
 

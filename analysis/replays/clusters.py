@@ -94,7 +94,7 @@ def _own_place(records: Records, metadata: DumpMetadata, dump: Path) -> np.ndarr
     """Return row and column of each record's own agent, (B, 2)."""
     names = metadata.entity_columns
     if not {"id", "row", "col"} <= set(names):
-        raise UserError(f"{dump} does not hold where agents are: extract it again")
+        raise UserError(f"{dump} does not contain the agents' positions: extract it again")
     values, owner = records.entity.values, records.entity.owner
     own = np.flatnonzero(values[:, names.index("id")] == records.agent_id[owner])
     if not np.array_equal(owner[own], np.arange(len(records))):

@@ -56,4 +56,4 @@ def _check_whole(path: Path, temporary: Path, sent: int) -> None:
     except RuntimeError:
         written = 0
     if written != sent:
-        raise UserError(f"{path} cannot be written: {written} of {sent} pictures arrived; is the disk full?")
+        raise UserError(f"{path} cannot be written: only {written} of {sent} frames were written; is the disk full?")

@@ -63,7 +63,7 @@ class ClusterRun:
 
     def _argument(self, name: str) -> Any:
         if name not in self.arguments:
-            raise UserError(f"{self.path / RUN_FILE} does not tell the run's {name}: analyse the dump again")
+            raise UserError(f"{self.path / RUN_FILE} does not name the run's {name}: analyse the dump again")
         return self.arguments[name]
 
 
@@ -86,7 +86,7 @@ def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
         content = (path / LABELS_FILE).read_bytes()
     except (KeyError, TypeError, ValueError, AttributeError, OSError):
         raise UserError(
-            f"{path} lacks {LABELS_FILE} or what proves it: give a run of analyze_activations.py that clusters (with "
+            f"{path} lacks {LABELS_FILE} or its checksum: give a run of analyze_activations.py that clusters (with "
             "--metric-only it does not), or analyse the dump again"
         ) from None
     if sha256(path / LABELS_FILE) != proof:

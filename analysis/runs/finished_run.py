@@ -70,7 +70,7 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
         raise UserError(f"{path / SUMMARY_FILE} is of another version of this toolkit: analyse the dump again")
     embedding = _embedding(path)
     if embedding.shape != (len(clusters.label), 2):
-        raise UserError(f"{path / EMBEDDING_FILE} and {LABELS_FILE} do not fit each other: analyse the dump again")
+        raise UserError(f"{path / EMBEDDING_FILE} and {LABELS_FILE} do not match: analyse the dump again")
     return FinishedRun(clusters, folder, int(run.get("seed", 0)), summary, embedding)
 
 
@@ -78,9 +78,9 @@ def _recorded_dump(path: Path, run: Any) -> Path:
     try:
         folder = Path(run["arguments"]["dump"])
     except (KeyError, TypeError):
-        raise UserError(f"{path / RUN_FILE} does not tell the run's dump: say with --dump where it lies") from None
+        raise UserError(f"{path / RUN_FILE} does not name the run's dump: give its folder with --dump") from None
     if not (folder / METADATA_FILE).is_file():
-        raise UserError(f"the dump of {path} is not at {folder} any more: say with --dump where it lies")
+        raise UserError(f"the dump of {path} is no longer at {folder}: give its folder with --dump")
     return folder
 
 
@@ -94,4 +94,4 @@ def _embedding(path: Path) -> np.ndarray:
             )
         return np.load(BytesIO((path / EMBEDDING_FILE).read_bytes()), allow_pickle=False)
     except (KeyError, TypeError, ValueError, OSError, EOFError):
-        raise UserError(f"{path / EMBEDDING_FILE} is not what a run writes: analyse the dump again") from None
+        raise UserError(f"{path / EMBEDDING_FILE} is not an embedding: analyse the dump again") from None

@@ -89,17 +89,17 @@ class CarryingRule:
     def in_words(self) -> str:
         """Return the rule and how well it does, in sentences."""
         rule = (
-            f"Records that the run left out get the label that most of the {self.voters} nearest labelled records "
-            f"have, by distance along {len(self.components)} principal components of the activations; noise is a "
-            "label too."
+            f"Records that the run left out get the most common label of the {self.voters} nearest labelled records, "
+            f"by distance along {len(self.components)} principal components of the activations; noise counts as a "
+            "label."
         )
         if self.held_out is None:
-            return f"{rule} With one life only, how often that is right cannot be told."
+            return f"{rule} With only one life, the accuracy of this rule is unknown."
         told = self.held_out
         return (
             f"{rule} On labelled records of lives that had no vote ({told.lives:,} lives, {told.records:,} records) it "
             f"gives the run's own label in {told.agreement:.1%} ({told.balanced_agreement:.1%} on average over labels; "
-            f"always the commonest label: {told.commonest:.1%})."
+            f"always guessing the most common label: {told.commonest:.1%})."
         )
 
 

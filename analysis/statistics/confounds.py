@@ -116,7 +116,7 @@ def variables_of(records: Records, lives: Lives, policy: np.ndarray | None = Non
         Variable(
             "map",
             _numbered(records.columns.get("map", unknown)),
-            reason="" if "map" in records.columns else "the dump does not tell the map",
+            reason="" if "map" in records.columns else "the dump does not record the map",
         ),
         Variable("policy", _numbered(unknown if policy is None else policy)),
     )

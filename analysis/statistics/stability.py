@@ -86,7 +86,7 @@ def projection_stability(
     rng = np.random.default_rng([seed, 9])
     draws = [whole_lives(lives, SEED_RECORDS, rng, replace=True) for _ in range(EMBEDDED_ANEW)]
     seeds = [(seed + i) % 2**32 for i in range(1, SEEDS + 1)] if method.seeded else []
-    reason = "" if method.seeded else "no seed plays a part in these clusters"
+    reason = "" if method.seeded else "these clusters do not depend on a seed"
     try:
         over_seeds = tuple(agreement(sample, each) for each in seeds)
         return ProjectionStability(over_seeds, tuple(agreement(each, seed) for each in draws), len(sample), reason)

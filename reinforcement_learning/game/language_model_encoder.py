@@ -165,7 +165,7 @@ def _read_cache(path: Path) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         return {}
     except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(f"{path} cannot be read ({error}): remove it, it will be made again") from None
+        raise UserError(f"{path} cannot be read ({error}): remove it; it will be computed again") from None
 
 
 def _key(text: str) -> str:

@@ -47,7 +47,7 @@ def read_tasks(path: Path) -> list[TaskSpec]:
         try:
             spec = _task(entry)
             if spec.name in [known.name for known in specs]:
-                raise UserError(f"{spec.name} is there twice")
+                raise UserError(f"{spec.name} is listed twice")
         except UserError as error:
             raise UserError(f"{path}, task {number}: {error}") from None
         specs.append(spec)
@@ -98,7 +98,7 @@ def _value(name: str, annotation: str, value: object) -> object:
     if annotation == "str":
         return _choose(name, {word: word for word in _WORDS[name]}, value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{name} {value!r} must be a whole number from 1")
+        raise UserError(f"{name} {value!r} must be a whole number of at least 1")
     return value
 
 

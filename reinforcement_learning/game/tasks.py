@@ -52,7 +52,7 @@ def check_tasks(task: TaskSettings, env: EnvironmentSettings) -> None:
         UserError: as `curriculum`, or there is one task only and an algorithm that is to choose.
     """
     if len(curriculum(task, env)) == 1 and task.syllabus != "none":
-        raise UserError(f"task.syllabus {task.syllabus} has nothing to choose from: there is one task only")
+        raise UserError(f"task.syllabus {task.syllabus} has nothing to choose from: there is only one task")
 
 
 def find_task(specs: Sequence[TaskSpec], wanted: str) -> TaskSpec:

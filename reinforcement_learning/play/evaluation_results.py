@@ -161,13 +161,13 @@ class SeedResults:
         try:
             made_by, *played = [orjson.loads(line) for line in lines] or [None]
         except orjson.JSONDecodeError as error:
-            raise UserError(f"{self.journal} is damaged ({error}): remove it to start this seed anew") from None
+            raise UserError(f"{self.journal} is damaged ({error}): remove it to restart this seed") from None
         if made_by is None:
             return {}
         if made_by != self.made_by:
             raise UserError(
                 f"{self.journal} holds episodes that were played in another way (other weights, opponents, episodes "
-                "or worlds): remove it to start this seed anew"
+                "or worlds): remove it to restart this seed"
             )
         os.truncate(self.journal, sum(len(line) + 1 for line in lines))
         return {line["number"]: line for group in played for line in group}

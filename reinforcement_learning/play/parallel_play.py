@@ -117,8 +117,8 @@ def _heard_from(connection: Connection) -> _Told | _Done:
         message = connection.recv()
     except (EOFError, ConnectionResetError):
         raise UserError(
-            "a process that played was ended from outside, which usually means that memory ran out: what is finished "
-            "is kept; give the same command again, with fewer --num-envs"
+            "a worker process was killed, usually because memory ran out: finished episodes are kept; repeat the "
+            "command with fewer --num-envs"
         ) from None
     if isinstance(message, _Done) and message.error is not None:
         raise UserError(message.error) if message.for_user else RuntimeError(f"in a worker process:\n{message.error}")

@@ -61,7 +61,7 @@ def with_shadow_networks(entrant: Entrant, shadow_networks: tuple[Entrant, ...])
     """
     for each in shadow_networks:
         if each.policy.lstm is None:
-            raise UserError(f"{each.name} cannot watch {entrant.name}: it is feed-forward and remembers nothing")
+            raise UserError(f"{each.name} cannot watch {entrant.name}: it is feed-forward and has no memory")
         if (each.info.layout, each.policy.mask) != (entrant.info.layout, entrant.policy.mask):
             raise UserError(f"{each.name} cannot watch {entrant.name}: it was trained to see another kind of world")
     return replace(entrant, shadow_networks=shadow_networks)

@@ -100,7 +100,7 @@ def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
         f"if every agent lived to the end; {free / 1e9:.1f} GB are free"
     )
     if size > free:
-        text += "\nthe disk may fill up: then this ends, with the finished episodes kept, to go on with --resume"
+        text += "\nthe disk may fill up: the finished episodes are then kept, and --resume continues"
     return text
 
 

@@ -89,7 +89,7 @@ class ProcessGroup:
             )
         except (ValueError, RuntimeError) as error:
             raise UserError(
-                f"the processes of this run cannot meet ({_first_line(error)}): start them with torchrun, see "
+                f"the processes of this run cannot connect ({_first_line(error)}): start them with torchrun, see "
                 "docs/scaling.md"
             ) from None
         self.rank = torch.distributed.get_rank()

@@ -27,7 +27,7 @@ def make_run_folder(folder: Path) -> None:
     """
     make_folder(folder)
     if any(folder.iterdir()):
-        raise UserError(f"{folder} already holds a run: choose another name with -n, or go on with --resume")
+        raise UserError(f"{folder} already holds a run: choose another name with -n, or continue it with --resume")
 
 
 class RunFolder:

@@ -84,7 +84,7 @@ def read_sweep(path: Path, settings: Settings) -> dict[str, Any]:
         raise UserError(f"{path} needs `parameters:`, each a setting such as train.learning_rate")
     for key in _MADE_HERE:
         if key in config:
-            raise UserError(f"{path}: leave out `{key}:`, train.py makes its own")
+            raise UserError(f"{path}: leave out `{key}:`, train.py sets it")
     for name, space in parameters.items():
         try:
             parameters[name] = _numbers(space)

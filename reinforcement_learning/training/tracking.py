@@ -80,7 +80,8 @@ class WandbTracker:
         except (OSError, wandb.errors.Error) as error:
             self._run = None
             print(
-                f"Weights & Biases is gone ({error}): training goes on, metrics.jsonl has everything", file=sys.stderr
+                f"Weights & Biases is gone ({error}): training continues, see metrics.jsonl",
+                file=sys.stderr,
             )
 
 

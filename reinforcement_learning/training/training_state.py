@@ -68,7 +68,7 @@ class TrainingState:
         if len(self.minibatch_random) != processes.size:
             raise UserError(
                 f"the run had {len(self.minibatch_random)} processes and cannot be resumed with {processes.size}: "
-                "start as many with torchrun as before"
+                "start the same number with torchrun"
             )
         rank, size = processes.rank, processes.size
         return replace(

@@ -19,33 +19,35 @@ class ProbeSettings:
     """Arguments of train_probes.py."""
 
     dumps: tyro.conf.Positional[tuple[Path, ...]]
-    """Folders that extract_activations.py wrote: policies, or checkpoints of one."""
+    """Dumps of different policies, or of one policy's checkpoints: folders written by extract_activations.py."""
     targets: str = "default"
-    """What to predict, with commas: default (49), hidden (7 that no registry feature is), extended (all), or names."""
+    """Comma-separated targets to predict: default (49), hidden (7 that are not behavioural features), extended (all),
+    or names listed in docs/probes.md."""
     inputs: str = "all"
-    """What to predict it from, with commas: lstm_hidden, lstm_cell, action_decoder, encoder_output, observation,
-    history, untrained; all takes what the dump holds."""
+    """Comma-separated inputs to predict them from: lstm_hidden, lstm_cell, action_decoder, encoder_output, observation,
+    history, untrained; or all that the dump contains."""
     probes: Literal["linear", "both"] = "both"
-    """linear: ridge regressions, and logistic ones of yes-or-no targets; both: networks with a hidden layer too."""
+    """linear: ridge regression, or logistic regression for binary targets; both: also one-hidden-layer networks."""
     history: int = 4
-    """Observations in the input `history`, the present one among them, 2 to 32."""
+    """Number of observations in the input `history`, including the current one, 2 to 32."""
     subsample: int = 1
-    """Keep one record in this many of each life, from 1 (all). The first one kept is drawn at random for each life.
-    Fewer records favour small inputs over large ones."""
+    """Keep every N-th record of each life, at least 1 (all), starting at a random one. Fewer records favour small
+    inputs over large ones."""
     skip_first: int = 0
-    """Leave out this many ticks at the start of each life, from 0."""
+    """Number of ticks to skip at the start of each life, at least 0."""
     emergence: bool = False
-    """Draw scores and advantages against the agent-steps trained; needs two checkpoints or more."""
+    """Plot scores and advantages against agent-steps of training; requires at least two checkpoints."""
     given: str = ""
-    """Names of targets, with commas: also split each R2 into what these tell, what only the memory tells, and both."""
+    """Comma-separated targets: also split each R2 into the parts explained by these targets only, by the memory only,
+    and by both."""
     resamples: int = 2000
-    """Of the worlds, for intervals, from 100."""
+    """Number of bootstrap resamples of worlds for the intervals, at least 100."""
     seed: int = 0
-    """Of the control tasks, the networks and the resamples, 0 to 4294967295."""
+    """Seed of the control tasks, networks and resamples, 0 to 4294967295."""
     name: str | None = None
-    """Of the run's folder; by default the first dump's, with -probes."""
+    """Name of the run's folder; by default that of the first dump followed by -probes."""
     output_dir: Path = Path("analysis_results")
-    """Folder that the run's own folder is made in."""
+    """Parent folder of the run's folder."""
 
     @property
     def run_folder(self) -> Path:
@@ -88,8 +90,8 @@ class ProbeSettings:
         )
         names = [folder.resolve().name for folder in self.dumps]
         if not names:
-            raise UserError("no dump is named: give the folders that extract_activations.py wrote")
+            raise UserError("no dump is named: give one or more folders written by extract_activations.py")
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise UserError(
-                f"two dumps are called {twice[0]}: results could not be told apart; rename one of the folders"
+                f"two dumps are called {twice[0]}: their results would be indistinguishable; rename one of the folders"
             )

@@ -60,5 +60,5 @@ def test_it_says_in_words_what_is_kept(subsample: Subsample, words: str) -> None
 
 @pytest.mark.parametrize("subsample", [Subsample(0), Subsample(1, -1), Subsample(1, 0, -1), Subsample(1, 0, 2**32)])
 def test_impossible_values_are_refused(subsample: Subsample) -> None:
-    with pytest.raises(UserError, match=r"^--(subsample|skip-first|seed) is -?\d+: allowed is"):
+    with pytest.raises(UserError, match=r"^--(subsample|skip-first|seed) is -?\d+: must be"):
         subsample.check()

@@ -128,10 +128,10 @@ def test_too_little_data_gives_nulls_with_a_reason(kept: str) -> None:
     for confound in summary.confounds:
         assert confound.reason or math.isfinite(confound.share)
     verdicts = " ".join(summary.verdict)
-    assert ("cannot be told: there are fewer than 6 lives" in verdicts) == (kept != "one tick")
+    assert ("is unknown: there are fewer than 6 lives" in verdicts) == (kept != "one tick")
     assert ("No confound is flagged" in verdicts) == (kept == "one tick")
     if kept == "one life":
-        assert "There are no intervals" in verdicts and "Intervals speak" not in verdicts
+        assert "There are no intervals" in verdicts and "Intervals generalise" not in verdicts
         assert summary.stability.reason == "one life cannot be resampled"
         assert all(math.isnan(effect.d_complement_low) for effect in effects)
 
@@ -246,7 +246,7 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     summary = summarise(
         data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again.result
     )
-    assert any("Without tick, which takes" in sentence for sentence in summary.verdict)
+    assert any("Without tick, which takes away" in sentence for sentence in summary.verdict)
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
 
 

@@ -136,7 +136,7 @@ def test_at_a_tie_the_nearer_wins() -> None:
 def test_with_one_life_nothing_is_said_of_how_often_it_is_right() -> None:
     rng = np.random.default_rng(2)
     rule = rule_from(rng.normal(size=(9, 4)).astype(np.float32), np.arange(9) % 2, np.zeros(9, np.int64))
-    assert rule.held_out is None and "cannot be told" in rule.in_words()
+    assert rule.held_out is None and "accuracy of this rule is unknown" in rule.in_words()
 
 
 def test_one_label_only_is_propagated_everywhere() -> None:
@@ -181,7 +181,7 @@ def test_a_run_that_does_not_say_its_layer_is_refused(dump: Path, planted: Plant
         empty = np.empty(0, np.int64)
         folder.save_arrays("cluster_labels.npz", **dict.fromkeys(IDENTITY, empty), label=empty)
     run = read_cluster_run(tmp_path / "run", dump)
-    with pytest.raises(UserError, match="does not tell the run's"):
+    with pytest.raises(UserError, match="does not name the run's"):
         fit_rule(run, dump)
 
 

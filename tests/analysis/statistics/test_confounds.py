@@ -165,7 +165,7 @@ def test_what_cannot_be_told_says_why() -> None:
     found = confounds(variables_of(records, lives), labels, lives, SETTINGS)
     reasons = {confound.name: confound.reason for confound in found.overall}
     assert reasons["episode"] == "all records have the same episode"
-    assert reasons["map"] == "the dump does not tell the map"
+    assert reasons["map"] == "the dump does not record the map"
     assert reasons["policy"] == "all records have the same policy"
     assert reasons["agent"] == "every life has its own agent: see life"
     assert reasons["tick"] == reasons["row"] == reasons["life"] == ""

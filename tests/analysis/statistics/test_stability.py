@@ -133,7 +133,7 @@ def test_why_no_other_seed_can_be_tried() -> None:
     labels = METHOD.cluster(lumps(14.0)[:, :2])
     fixed = ClusterMethod(lambda activations, seed, run_records: activations[:, :2], METHOD.hdbscan, 50, seeded=False)
     found = projection_stability(lumps(14.0), labels, make_lives(LENGTHS), fixed, 1)
-    assert found.reason == "no seed plays a part in these clusters" and found.over_seeds == ()
+    assert found.reason == "these clusters do not depend on a seed" and found.over_seeds == ()
     assert len(found.over_lives) == EMBEDDED_ANEW and min(found.over_lives) > 0.9
     broken = ClusterMethod(fail, METHOD.hdbscan, 50)
     assert projection_stability(lumps(1.0), labels, make_lives(LENGTHS), broken, 1).reason == "cannot embed"

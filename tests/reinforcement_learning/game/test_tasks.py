@@ -200,7 +200,7 @@ def test_a_curriculum_of_ones_own(tmp_path: Path, small_world: EnvironmentSettin
         ("- {predicate: TickGE, arguments: {num_tick: 0}}", ("num_tick 0", "whole number")),
         ("- {predicate: TickGE, weight: -1}", ("weight -1",)),
         ("- {predicate: TickGE, wieght: 1}", ("wieght",)),
-        ("- {predicate: TickGE}\n- {predicate: TickGE}", ("task 1", "is there twice")),
+        ("- {predicate: TickGE}\n- {predicate: TickGE}", ("task 1", "is listed twice")),
     ],
 )
 def test_what_is_wrong_in_a_curriculum_of_ones_own_is_named(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:
