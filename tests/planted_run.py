@@ -13,6 +13,7 @@ import pytest
 from activation_store.reader import read_dump
 from analysis.clusters.clustering import Clustering, largest_first
 from analysis.clusters.projection import Projection
+from analysis.clusters.settings import AnalysisSettings
 from analysis.labels import NOISE
 from tests.command import run_here
 
@@ -29,7 +30,8 @@ class PlantedPlane:
     """
 
     def __init__(self, dump: Path, subsample: int, layer: str = "action_decoder") -> None:
-        records = read_dump(dump, layers=[layer], subsample=subsample)
+        kept = AnalysisSettings(dump, subsample=subsample).thinning
+        records = read_dump(dump, layers=[layer], subsample=kept)
         turn = (records.tick // _BOUT + records.agent_id) % (CLUSTERS + 1)
         labels = largest_first(np.where(turn == CLUSTERS, NOISE, turn))
         place = np.empty(len(labels))

@@ -21,7 +21,8 @@ TREE_FILE = "dendrogram_explorer.html"
 _HERE = Path(__file__).parent
 _POSITIONAL = "dump"
 _OUTPUT = "output_dir"
-_ANEW = "_again"
+_RESULTS = Path("analysis_results")
+_ANEW = Path("analysis_results_again")
 """A folder that holds a run takes no other, so the command that repeats a run writes elsewhere."""
 
 
@@ -53,7 +54,7 @@ def report_html(folder: Path) -> str:
         tree=TREE_FILE if (folder / TREE_FILE).exists() else None,
         explorer=EXPLORER_FILE,
         explorer_is_there=(folder / EXPLORER_FILE).exists(),
-        explore_command=shlex.join(["python", "explore.py", str(folder)]),
+        explore_command=shlex.join(["python", "explore.py", str(_RESULTS / folder.name)]),
         command=command_of(run["arguments"]),
         not_repeated=_OUTPUT,
         same_cluster=SAME_CLUSTER,
@@ -63,12 +64,15 @@ def report_html(folder: Path) -> str:
 
 
 def command_of(arguments: dict[str, Any]) -> str:
-    """Return the command line that repeats a run in another folder, ready for a shell."""
+    """Return the command line that repeats a run in another folder, ready for a shell.
+
+    Where the run lies is left out, so that the same analysis makes the same page anywhere.
+    """
     words = ["python", "analyze_activations.py", str(arguments.get(_POSITIONAL, ""))]
     for name, value in arguments.items():
         if name == _POSITIONAL or value is None or value is False or value == "":
             continue
-        value = f"{value}{_ANEW}" if name == _OUTPUT else value
+        value = _ANEW if name == _OUTPUT else value
         words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     return shlex.join(words)
 

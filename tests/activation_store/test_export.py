@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from activation_store.parquet_format import ROW_GROUP_RECORDS
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, Format
+from activation_store.subsample import Subsample
 from tests.command import assert_refused, run
 from tests.planted import planted_dump, with_optional_parts, write_planted
 from user_error import UserError
@@ -76,15 +78,15 @@ def test_the_metadata_goes_along(dumps: dict[str, Path], exported: Path) -> None
     metadata = pq.read_schema(exported).metadata
     assert orjson.loads(metadata[DUMP_KEY]) == orjson.loads((dumps["parquet"] / "metadata.json").read_bytes())
     selected = orjson.loads(metadata[SELECTION_KEY])
-    assert selected == {"layers": list(LAYERS), "leave_out": [], "tables": ["Market"], "subsample": 1}
+    assert selected == {"layers": list(LAYERS), "leave_out": [], "tables": ["Market"], "subsample": asdict(Subsample())}
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_a_selection(dumps: dict[str, Path], tmp_path: Path, form: Format) -> None:
     path = tmp_path / "some.parquet"
     left_out = ["tile", "entity", "tables"]
-    count = export(dumps[form], path, silent, layers=["lstm_cell"], leave_out=left_out, subsample=7)
-    table, records = pq.read_table(path), read_dump(dumps[form], subsample=7)
+    count = export(dumps[form], path, silent, layers=["lstm_cell"], leave_out=left_out, subsample=Subsample(7))
+    table, records = pq.read_table(path), read_dump(dumps[form], subsample=Subsample(7))
     assert count == len(table) == len(records)
     for name in IDENTITY:
         assert table[name].to_pylist() == getattr(records, name).tolist()

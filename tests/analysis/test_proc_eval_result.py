@@ -251,6 +251,6 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     assert_refused(run_here(SCRIPT, tmp_path), "holds no result files", "evaluate.py")
     assert_refused(run_here(SCRIPT, tmp_path, "--confidence", 1), "--confidence", "below 1")
     assert_refused(run_here(SCRIPT, tmp_path, "--resamples", 3), "--resamples", "100 or more")
-    assert_refused(run_here(SCRIPT, tmp_path, "--seed", -1), "--seed", "0 or more")
+    assert_refused(run_here(SCRIPT, tmp_path, "--seed", -1), "--seed", "0 to 4294967295")
     stray = write(tmp_path, "eval_pvp.json", {})
     assert_refused(run_here(SCRIPT, tmp_path), str(stray), "eval_<pvp|pve>_<seed>.json")

@@ -128,7 +128,7 @@ def test_it_says_how_to_make_it_again(page, analysed: Analysed) -> None:
     again = tyro.cli(AnalysisSettings, args=words[2:])
     again.check()
     told = {name: getattr(again, name) for name in run["arguments"]}
-    made = {**run["arguments"], "output_dir": f"{run['arguments']['output_dir']}_again"}
+    made = {**run["arguments"], "output_dir": "analysis_results_again"}
     assert {name: str(value) for name, value in told.items()} == {name: str(value) for name, value in made.items()}
     page.locator("#reproduce pre code").click()
     assert page.evaluate("getSelection().toString()").strip() == command.strip()
@@ -139,7 +139,11 @@ def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, 
     shutil.copytree(analysed.run, moved)
     page = opened(browser, moved / "report.html", [])
     assert page.get_by_role("link").count() == 0  # the explorer has not been built
-    assert shlex.split(page.locator("header code").inner_text()) == ["python", "explore.py", str(analysed.run)]
+    assert shlex.split(page.locator("header code").inner_text()) == [
+        "python",
+        "explore.py",
+        f"analysis_results/{analysed.run.name}",
+    ]
     for name in ("explorer.html", "dendrogram_explorer.html"):
         (moved / name).write_text("<title>there</title>")
     (moved / "report.html").write_text(report_html(moved))
@@ -166,7 +170,7 @@ def test_commands_are_ready_for_a_shell() -> None:
                  "features": "tick,is_idle", "output_dir": "out", "nothing": None}  # fmt: skip
     assert shlex.split(command_of(arguments)) == [
         "python", "analyze_activations.py", "a folder/it's", "--subsample", "3", "--metric-only", "--features",
-        "tick,is_idle", "--output-dir", "out_again",
+        "tick,is_idle", "--output-dir", "analysis_results_again",
     ]  # fmt: skip
 
 

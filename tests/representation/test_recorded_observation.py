@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from reinforcement_learning.play.capture import capture
 
 from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.writer import DumpWriter
 from agent_zoo.base import LSTMState, RecurrentPolicy
+from agent_zoo.capture import capture
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant

@@ -173,8 +173,8 @@ def test_what_happened_to_a_world_is_no_finding(episodes: int) -> None:
 
 
 def test_behaviour_is_found_in_six_worlds_and_needs_them() -> None:
-    features, labels, lengths = planted(np.random.default_rng(3), 120)
-    lives, life = make_lives(lengths), np.repeat(np.arange(120), lengths)
+    features, labels, lengths = planted(np.random.default_rng(3), 240)
+    lives, life = make_lives(lengths), np.repeat(np.arange(240), lengths)
     found = circular_shift_test(features, labels, lives, 199, 0, life % 6)
     assert found.q[0, 0] < LEVEL and found.q[1, 1] < LEVEL and (found.q[:, 2] > LEVEL).all()
     assert found.informative_episodes is not None and (found.informative_episodes[:, 0] == 6).all()

@@ -12,7 +12,7 @@ from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.ray_worlds import RayWorlds
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.settings import RolloutSettings
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run
 from tests.conftest import AGENT, random_legal_actions
 from user_error import UserError
 
@@ -91,7 +91,7 @@ def test_maps_that_a_worker_does_not_see_are_named(small_world, task, maps, tmp_
 def test_an_address_where_no_cluster_is_is_refused_before_anything_is_made(
     tmp_path: Path, address: str, parts: tuple[str, ...]
 ) -> None:
-    result = run_here(
+    result = run(
         "train.py", "--debug", "--no-track", "--vectorization", "ray", "--rollout.ray-address", address,
         "--policies-dir", tmp_path / "policies", "--runs-dir", tmp_path / "runs", "--env.maps-dir", tmp_path / "maps",
     )  # fmt: skip

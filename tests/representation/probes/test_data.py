@@ -49,7 +49,7 @@ def records(dump: Path) -> Records:
 @pytest.fixture(scope="module")
 def wanted(metadata: DumpMetadata) -> Wanted:
     inputs = recorded(inputs_named(["all"]), metadata)
-    return Wanted(inputs, TARGETS, targets_named(["tick"]), 3, 1, ("lstm_hidden", "untrained_lstm_hidden"))
+    return Wanted(inputs, TARGETS, targets_named(["tick"]), 3, Subsample(), ("lstm_hidden", "untrained_lstm_hidden"))
 
 
 @pytest.fixture(scope="module")
