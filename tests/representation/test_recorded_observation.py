@@ -127,11 +127,11 @@ def test_lives_played_again_as_segments_choose_the_same(played: Played) -> None:
     for batch in lives(played.dump, batch=16):
         observation, lengths = again(played, batch.records), torch.from_numpy(batch.lengths)
         with capture(policy, ["encoder_output", "action_decoder"]) as captured:
-            actions, value = policy.forward_segments(observation, lengths, policy.initial_state(len(batch)))
+            again_played = policy.forward_segments(observation, lengths, policy.initial_state(len(batch)))
         for layer, values in captured.items():
             np.testing.assert_allclose(values.numpy(), batch.records.activations[layer], **CLOSE)
-        np.testing.assert_allclose(value.numpy(), batch.records.value, **CLOSE)
-        chosen = actions.log_probability(torch.from_numpy(batch.records.action))
+        np.testing.assert_allclose(again_played.value.numpy(), batch.records.value, **CLOSE)
+        chosen = again_played.distribution.log_probability(torch.from_numpy(batch.records.action))
         np.testing.assert_allclose(chosen.numpy(), batch.records.log_probability, **CLOSE)
 
 

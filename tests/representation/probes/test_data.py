@@ -9,10 +9,9 @@ import pytest
 from activation_store.conversion import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
-from activation_store.schema import DumpMetadata
+from activation_store.schema import LIFE_KEY, DumpMetadata
 from activation_store.subsample import Subsample
 from analysis.features.observed import Observed
-from analysis.lives import lives_of
 from analysis.materials import MATERIAL_NAMES
 from representation.probes.dataset import ProbeData, Wanted, read_probe_data
 from representation.probes.inputs import inputs_named, recorded
@@ -150,14 +149,17 @@ def test_the_last_observations_are_those_of_the_same_life(records: Records, meta
             np.testing.assert_array_equal(past[life, (back - 1) * width : back * width], gist[source])
 
 
+def in_order(records: Records) -> list[tuple[int, ...]]:
+    """Episode, slot, agent and tick of every record, as probe data has them: one episode after the other."""
+    return sorted(zip(*(getattr(records, name).tolist() for name in ("episode", *LIFE_KEY[:2], "tick")), strict=True))
+
+
 def test_a_subsample_keeps_what_happened_between(dump: Path, wanted: Wanted, data: ProbeData) -> None:
     subsample = Subsample(5, skip_first=1, seed=3)
     part = read_probe_data(dump, replace(wanted, subsample=subsample))
     thinned, all_of_them = (read_dump(dump, subsample=each, layers=[]) for each in (subsample, Subsample()))
-    order = lives_of(all_of_them).order
-    whole = {key: row for row, key in enumerate(zip(all_of_them.step[order], all_of_them.env_id[order], strict=True))}
-    order = lives_of(thinned).order
-    kept = [whole[key] for key in zip(thinned.step[order], thinned.env_id[order], strict=True)]
+    place = {key: row for row, key in enumerate(in_order(all_of_them))}
+    kept = [place[key] for key in in_order(thinned)]
     assert len(kept) < len(data) / 4
     np.testing.assert_array_equal(part.targets, data.targets[kept])
     np.testing.assert_array_equal(part.inputs["lstm_cell"], data.inputs["lstm_cell"][kept])
