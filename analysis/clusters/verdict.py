@@ -169,7 +169,7 @@ def _power(clusters: Sequence[ClusterSummary]) -> str:
     spread = f", from {least:.2f} in cluster {best} to {most:.2f} in cluster {worst}" if len(known) > 1 else ""
     return (
         f"With {POWER:.0%} power this dump could have found a difference of d = "
-        f"{statistics.median(d for d, _ in known):.2f} in a typical cluster{spread}: smaller ones may have been "
+        f"{statistics.median(d for d, _ in known):.2f} in a typical cluster{spread}: smaller effects may have been "
         "missed. This holds for a single difference; correction for many requires larger ones."
     )
 
