@@ -58,7 +58,7 @@ demo: setup
 	@echo "2/5 Recording two episodes of the shipped policy $(DEMO_POLICY), 128 agents each."
 	$(RUN) extract_activations.py pve -p $(DEMO_POLICY) -n 2 --max-steps 300 --format parquet -o $(DEMO)/activation_data
 	@echo "3/5 Clustering the hidden states, and testing what the clusters go with."
-	$(RUN) analyze_activations.py $(DEMO_DUMP) --subsample 10 --output-dir $(DEMO)/analysis_results
+	$(RUN) analyze_activations.py $(DEMO_DUMP) --subsample 20 --output-dir $(DEMO)/analysis_results
 	@echo "4/5 The explorer page."
 	$(RUN) explore.py $(DEMO)/analysis_results/*
 	@echo "5/5 One agent's life."
