@@ -120,7 +120,7 @@ def check(arguments: Arguments) -> None:
         layers=(bool(split(arguments.layers)), "at least one layer"),
         checkpoint=(_is_steps(arguments.checkpoint), "a number of agent-steps, or all"),
         shadow_networks=(
-            all(map(_is_steps, split(arguments.shadow_networks))), "numbers of agent-steps with commas, or all",
+            all(map(_is_steps, split(arguments.shadow_networks))), "comma-separated numbers of agent-steps, or all",
         ),
     )  # fmt: skip
     if arguments.num_envs and arguments.workers:

@@ -236,7 +236,8 @@ def test_networks_that_watch_are_recorded(folder: Path, tmp_path: Path) -> None:
     }
     assert set(metadata.layers) == {"action_decoder"} | expected
     assert_refused(
-        extract(folder, "pve", "-p", "tiny", "--shadow-networks", "few"), "--shadow-networks is few: must be numbers"
+        extract(folder, "pve", "-p", "tiny", "--shadow-networks", "few"),
+        "--shadow-networks is few: must be comma-separated numbers",
     )
     assert_refused(
         extract(folder, "pve", "-p", "tiny", "--shadow-networks", "17"), "no such checkpoint of tiny", "there are"

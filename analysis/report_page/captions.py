@@ -51,7 +51,7 @@ CAPTIONS = {
     "pca_pairs.png": Caption(
         "Principal components",
         "Scatters of the first principal components of the activations, in pairs, coloured by cluster.",
-        "Clusters that overlap in every pair are told apart by later components, or not at all along straight lines.",
+        "Clusters that overlap in every pair differ in later components, or not along straight lines at all.",
     ),
     "pca_feature_correlations.png": Caption(
         "Components and features",
