@@ -53,6 +53,8 @@ class Arguments:
     """Maximum number of ticks per episode, at least 1; by default the whole episode."""
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
     """Seed of the episodes and actions, 0 to 4294967295."""
+    map_seed: int | None = None
+    """Seed of the maps, 0 to 4294967295. By default one more than in training: maps that are new to the policy."""
     layers: str = "action_decoder"
     """Comma-separated layers to record: encoder_output, lstm_hidden, lstm_cell, action_decoder, or `all`. With several
     LSTM layers, lstm_hidden and lstm_cell are those of the last one; lstm_hidden_1 and lstm_cell_1 are those of the
@@ -115,6 +117,7 @@ def check(arguments: Arguments) -> None:
         episodes=at_least(arguments.episodes, 1),
         max_steps=at_least(arguments.max_steps, 1),
         seed=seed_value(arguments.seed),
+        map_seed=seed_value(arguments.map_seed if arguments.map_seed is not None else 0),
         num_envs=at_least(arguments.num_envs, 0),
         workers=at_least(arguments.workers, 0),
         layers=(bool(split(arguments.layers)), "at least one layer"),
@@ -193,6 +196,7 @@ def extract_policies(arguments: Arguments) -> None:
         shadow_steps=tuple(None if each == "all" else int(each) for each in split(arguments.shadow_networks)),
         curriculum=arguments.curriculum,
         task=arguments.task,
+        map_seed=arguments.map_seed,
         policies_dir=arguments.policies_dir,
         runs_dir=arguments.runs_dir,
         maps_dir=arguments.maps_dir,

@@ -27,7 +27,7 @@ from representation.probes.dataset import ProbeData, Wanted, read_probe_data
 from representation.probes.inputs import Input, inputs_named, recorded
 from representation.probes.logistic import fit_logistic
 from representation.probes.probing import PROBES, mean_of_the_rest, probe, why_not
-from representation.probes.ridge import Penalties
+from representation.probes.ridge import Choice, Choices
 from representation.probes.scores import losses
 from representation.probes.splits import folds_of_worlds
 from representation.probes.target import Target
@@ -86,8 +86,8 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
     if arguments.subsample < 1 or arguments.logistic_records < 0:
         raise UserError("--subsample must be at least 1, --logistic-records at least 0")
-    inputs, targets = recorded(inputs_named(["all"]), read_metadata(arguments.dump)), targets_named(["default"])
-    wanted = Wanted(inputs, targets, (), history=4, subsample=Subsample(arguments.subsample))
+    inputs, targets = recorded(inputs_named(["all"], [4]), read_metadata(arguments.dump)), targets_named(["default"])
+    wanted = Wanted(inputs, targets, (), Subsample(arguments.subsample))
     data, reading = timed(read_probe_data, arguments.dump, wanted)
     result = Result(len(data), len(targets), {"reading": reading})
     fit_all(data, inputs, targets, result)
@@ -133,9 +133,9 @@ def compare_classifiers(
 
 def our_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:
     """Return the predictions of unseen records for every penalty."""
-    folds, every = np.unique(fold).tolist(), np.ones(y.shape[1])
-    same = (Penalties(dict.fromkeys(folds, penalty * every), penalty * every) for penalty in PENALTIES)
-    return [fit_logistic(x, y, fold, penalties).predicted for penalties in same]
+    folds, every, scales = np.unique(fold).tolist(), np.ones(y.shape[1]), np.ones((y.shape[1], x.shape[1]))
+    same = [Choice(penalty * every, scales) for penalty in PENALTIES]
+    return [fit_logistic(x, y, fold, Choices(dict.fromkeys(folds, each), each)).predicted for each in same]
 
 
 def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:

@@ -26,7 +26,7 @@ TARGETS = tuple(
     )
 )
 NAMES = tuple(target.name for target in TARGETS)
-INPUTS: tuple[Input, ...] = inputs_named(["lstm_hidden", "lstm_cell", "observation", "history", "untrained"])
+INPUTS: tuple[Input, ...] = inputs_named(["lstm_hidden", "lstm_cell", "observation", "history", "untrained"], [3])
 
 
 def planted_lives(worlds: int = WORLDS) -> tuple[Lives, np.ndarray]:
@@ -60,13 +60,14 @@ def counting_memory(seed: int = 0, worlds: int = WORLDS) -> ProbeData:
         "lstm_hidden": hidden,
         "lstm_cell": cell,
         "observation": stream,
-        "history": np.concatenate([stream, *past], axis=2),
+        "history_3": np.concatenate([stream, *past], axis=2),
         "untrained": np.concatenate(_states(fresh, stream), axis=2),
     }
     flat = {name: values.reshape(len(world), -1) for name, values in inputs.items()}
     return ProbeData(
         inputs=flat,
         varying={name: np.ones(values.shape[1], bool) for name, values in flat.items()},
+        bands={},
         targets=np.stack([each.ravel() for each in targets], axis=1).astype(np.float64),
         given=np.empty((len(world), 0)),
         world=world,

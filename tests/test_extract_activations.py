@@ -59,6 +59,14 @@ def test_dump_says_what_it_holds(folder: Path) -> None:
     assert metadata.lives == len(lives) == 32
     # Training ends episodes early and lets some agents starve more slowly; what is studied is the plain game.
     assert metadata.environment["early_stop_agents"] == 0 and metadata.environment["resilient_population"] == 0
+    assert metadata.environment["map_seed"] == 1  # training's is 0
+
+
+def test_the_maps_can_be_chosen(folder: Path, tmp_path: Path) -> None:
+    done = extract(folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 1, "--map-seed", 0, output=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert read_metadata(tmp_path / "tiny").environment["map_seed"] == 0
+    assert_refused(extract(folder, "pve", "-p", "tiny", "--map-seed", -1, output=tmp_path), "--map-seed is -1")
 
 
 def test_the_analysis_takes_the_dump(folder: Path, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_an_extraction_of_one_episode_records_the_same_one(
     )  # fmt: skip
     recorded = run_here(
         "extract_activations.py", "pve", "-p", "kit", "-n", 1, "-s", 4, "--policies-dir", policies, "-o", tmp_path,
-        "--maps-dir", small_world.maps_dir, "--format", "parquet",
+        "--maps-dir", small_world.maps_dir, "--format", "parquet", "--map-seed", 0,
     )  # fmt: skip
     assert replayed.returncode == 0 == recorded.returncode, replayed.stderr + recorded.stderr
     players = read_replay(policies / "seed_4_kit.replay.lzma", lambda share: None).players

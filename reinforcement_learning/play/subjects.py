@@ -8,6 +8,7 @@ from typing import Literal
 from activation_store.files import free_bytes
 from activation_store.size_estimate import expected_record_bytes
 from agent_zoo.checkpoint_files import SUFFIX, find_checkpoints
+from argument_checks import SEEDS
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import without_training_aids
@@ -38,6 +39,7 @@ class Subjects:
         shadow_steps: agent-steps of checkpoints to record beside each; None stands for all.
         curriculum: tasks that agents are given; None takes the policy's own.
         task: given to everyone; None draws from the curriculum.
+        map_seed: of the maps; None gives maps that none of the policies was trained on.
         policies_dir: folder of trained policies.
         runs_dir: folder of training runs, where checkpoints lie.
         maps_dir: folder of generated maps.
@@ -51,6 +53,7 @@ class Subjects:
     shadow_steps: tuple[int | None, ...]
     curriculum: str | None
     task: str | None
+    map_seed: int | None
     policies_dir: Path
     runs_dir: Path
     maps_dir: Path
@@ -58,7 +61,7 @@ class Subjects:
 
 
 def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
-    """Load the policies and decide who shares a world; that is the first one's, as in its training.
+    """Load the policies and decide who shares a world: the first one's training world, by default on other maps.
 
     Raises:
         UserError: a policy or checkpoint is missing, or a single one is to share a world.
@@ -69,13 +72,24 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
     found = []
     for together in [entrants] if subjects.share_world else [[entrant] for entrant in entrants]:
-        world = EnvironmentSettings(**{**together[0].info.environment, "maps_dir": subjects.maps_dir})
+        world = EnvironmentSettings(
+            **{
+                **together[0].info.environment,
+                "maps_dir": subjects.maps_dir,
+                "map_seed": _unseen_map_seed(together) if subjects.map_seed is None else subjects.map_seed,
+            }
+        )
         env, task = without_training_aids(world), _tasks(subjects, together)
         check_tasks(task, env)
         with counted_progress("generating maps", "maps") as progress:
             maps = ensure_maps(env, progress, maps_of(env, [plan.seed], plan.episodes))
         found.append(Contest(tuple(together), env, task, maps, device))
     return found
+
+
+def _unseen_map_seed(entrants: Sequence[Entrant]) -> int:
+    """Return the first seed above those of the maps that the policies were trained on."""
+    return (max(each.info.environment.get("map_seed", 0) for each in entrants) + 1) % SEEDS
 
 
 def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:

@@ -1,6 +1,6 @@
 """From a dump to what probes work on: inputs, targets, and the world that each record comes from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.lives import Lives
-from representation.probes.inputs import HISTORY, OBSERVATION, Input
+from representation.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input
 from representation.probes.observation import as_seen, digest, last_observations, whole_view
+from representation.probes.past import TIME_CONSTANTS, Reservoir, traces
 from representation.probes.target import Target
 from user_error import UserError
 
@@ -32,6 +33,8 @@ class ProbeData:
     Attributes:
         inputs: name -> (B, columns) float32, without columns that never change.
         varying: name -> which of all columns these are, (all columns,) bool.
+        bands: name -> sets of columns to choose from within the folds, (K, columns) float64, 1 for a column that is in;
+            for inputs that have no such choice nothing.
         targets: (B, T) float64, NaN where a target does not apply.
         given: variables to hold against the memory, (B, G) float64.
         world: the world of each record, (B,) int64 in [0, W): its map, or its episode.
@@ -43,6 +46,7 @@ class ProbeData:
 
     inputs: dict[str, np.ndarray]
     varying: dict[str, np.ndarray]
+    bands: dict[str, np.ndarray]
     targets: np.ndarray
     given: np.ndarray
     world: np.ndarray
@@ -68,16 +72,16 @@ class Wanted:
         inputs: to build, of which the dump has the layers.
         targets: to compute.
         given: variables to hold against the memory.
-        history: observations in the input `history`, the present one among them, from 1.
         subsample: which records of each life to keep.
+        seed: of the reservoir.
         networks: further layers to keep.
     """
 
     inputs: tuple[Input, ...]
     targets: tuple[Target, ...]
     given: tuple[Target, ...]
-    history: int
     subsample: Subsample
+    seed: int = 0
     networks: tuple[str, ...] = ()
 
 
@@ -90,11 +94,17 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
     metadata = read_metadata(folder)
     check_enough_episodes(folder, metadata)
     parts, identities, maps = [], [], []
+    reservoir: Reservoir | None = None
+    gist = 0
     for records in _episodes(folder, metadata, wanted, progress):
         seen = Observed(records, metadata)
         check_unbroken(seen, [feature for feature in EXTENDED_FEATURES if feature.over_time][:1])
+        if reservoir is None and any(each.name == RESERVOIR for each in wanted.inputs):
+            reservoir = Reservoir.draw(records.activations[ENCODER_OUTPUT], wanted.seed)
+        if not gist and any(each.name == TRACES for each in wanted.inputs):
+            gist = digest(as_seen(records.take(np.arange(1)), metadata)).shape[1]
         kept = _thinned(seen, wanted.subsample)
-        parts.append({name: values[kept] for name, values in _computed(seen, wanted).items()})
+        parts.append({name: values[kept] for name, values in _computed(seen, wanted, reservoir).items()})
         identities.append(life_keys(places_of(records))[kept])
         maps.append(records.columns.get("map", np.full(len(records), _UNKNOWN_MAP))[kept])
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
@@ -106,6 +116,7 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
     return ProbeData(
         inputs={name: _only(columns.pop(name), varies) for name, varies in varying.items()},
         varying=varying,
+        bands=_bands(varying, gist),
         targets=columns.pop("targets"),
         given=columns.pop("given"),
         world=world,
@@ -150,7 +161,7 @@ def _episodes(folder: Path, metadata: DumpMetadata, wanted: Wanted, progress: Pr
             progress((done + 1) / len(numbers))
 
 
-def _computed(seen: Observed, wanted: Wanted) -> dict[str, np.ndarray]:
+def _computed(seen: Observed, wanted: Wanted, reservoir: Reservoir | None) -> dict[str, np.ndarray]:
     """Return inputs, targets and given variables of every tick, by name."""
     records, nothing = seen.records, np.empty((len(seen), 0))
     columns = {
@@ -158,19 +169,43 @@ def _computed(seen: Observed, wanted: Wanted) -> dict[str, np.ndarray]:
         "given": np.column_stack([nothing, *(target.compute(seen).astype(np.float64) for target in wanted.given)]),
         **{f"network/{layer}": records.activations[layer] for layer in wanted.networks},
     }
-    names = {each.name for each in wanted.inputs}
     for each in wanted.inputs:
         if each.layers:
             columns[each.name] = np.concatenate([records.activations[layer] for layer in each.layers], axis=1)
-    if names & {OBSERVATION, HISTORY}:
-        shown = as_seen(records, seen.metadata)
-        gist = digest(shown)
-        columns[OBSERVATION] = np.concatenate([gist, whole_view(shown)], axis=1)
-        if HISTORY in names:
-            past = last_observations(gist, seen.lives, wanted.history - 1)
-            columns[HISTORY] = np.concatenate([columns[OBSERVATION], past], axis=1)
-        columns = {name: values for name, values in columns.items() if name != OBSERVATION or OBSERVATION in names}
-    return columns
+    if reservoir:
+        encoded = records.activations[ENCODER_OUTPUT]
+        columns[RESERVOIR] = np.concatenate([encoded, reservoir.run(encoded, seen.lives)], axis=1)
+    return columns | _of_observations(seen, [each for each in wanted.inputs if not each.layers])
+
+
+def _of_observations(seen: Observed, inputs: Sequence[Input]) -> dict[str, np.ndarray]:
+    """Return the inputs that are made of observations alone; each starts with the present observation."""
+    if not inputs:
+        return {}
+    shown = as_seen(seen.records, seen.metadata)
+    gist = digest(shown)
+    present = np.concatenate([gist, whole_view(shown)], axis=1)
+    found = {}
+    for each in inputs:
+        past = gist[:, :0]
+        if each.name == TRACES:
+            past = traces(gist, seen.lives)
+        elif each.name != OBSERVATION:
+            past = last_observations(gist, seen.lives, each.observations - 1)
+        found[each.name] = np.concatenate([present, past], axis=1) if past.shape[1] else present
+    return found
+
+
+def _bands(varying: dict[str, np.ndarray], gist: int) -> dict[str, np.ndarray]:
+    """Offer the traces of each time constant alone, and all of them, beside the observation."""
+    if TRACES not in varying:
+        return {}
+    varies = varying[TRACES]
+    # The traces are the last columns: those of each time constant together.
+    constant = np.full(len(varies), -1)
+    constant[len(varies) - gist * len(TIME_CONSTANTS) :] = np.repeat(np.arange(len(TIME_CONSTANTS)), gist)
+    choices = [np.isin(constant, (-1, number)) for number in range(len(TIME_CONSTANTS))]
+    return {TRACES: np.stack([*choices, np.ones(len(varies), bool)])[:, varies].astype(np.float64)}
 
 
 def _thinned(seen: Observed, subsample: Subsample) -> np.ndarray:

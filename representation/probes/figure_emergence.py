@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter
 
 from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title, wrapped
-from representation.probes.inputs import INPUTS
+from representation.probes.inputs import title_of
 from representation.probes.report import AdvantageRow, CKARow, DumpReport
 
 _TARGETS_AT_MOST = 11
@@ -20,7 +20,6 @@ _LETTERS_IN_A_TITLE, _LETTERS_IN_LEGEND = 38, 50
 _INK = "#1a1a1a"
 _WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
 _HIDDEN = "lstm_hidden"
-_TITLES = {each.name: each.title for each in INPUTS}
 _LIKE_HIDDEN = {"-": "encoder output", ":": "that of the untrained LSTM", "-.": "that of an earlier checkpoint"}
 """How a line looks -> what CKA compares the hidden state with."""
 
@@ -58,7 +57,7 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
             axes.axis("off")
         lines_drawn = {line.get_linestyle() for line in grid[len(chosen)].lines}
         like_hidden = {line: other for line, other in _LIKE_HIDDEN.items() if line in lines_drawn}
-        _explain(figure, trainings, f"{probe} probe on {_TITLES[memory]}", len(chosen), of_how_many, like_hidden)
+        _explain(figure, trainings, f"{probe} probe on {title_of(memory)}", len(chosen), of_how_many, like_hidden)
     return figure
 
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures.style import new_figure, style, title, wrapped
-from representation.probes.inputs import INPUTS
+from representation.probes.inputs import title_of
 from representation.probes.report import AUC, DumpReport
 
 _PANELS_AT_MOST = 4
@@ -19,7 +19,6 @@ _INCHES_A_COLUMN = 0.62
 _NARROWEST = 6.5
 _LABELS_INCHES = 2.6
 _LETTERS_AN_INCH = 10.5
-_TITLES = {each.name: each.title for each in INPUTS}
 
 
 def probe_summary(reports: Sequence[DumpReport]) -> Figure:
@@ -69,7 +68,7 @@ def _draw(axes: Axes, report: DumpReport, probe: str) -> None:
             colour = "white" if strength[i, j] > _DARK_CELL else "black"
             text = f"{value:.2f}" if value > -1 else "< -1"
             axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color=colour)
-    names = [_TITLES[name] for name in report.inputs]
+    names = [title_of(name) for name in report.inputs]
     axes.set_xticks(range(len(names)), names, rotation=50, ha="right", rotation_mode="anchor")
     axes.set_yticks([])
     axes.tick_params(length=0)

@@ -1,4 +1,4 @@
-"""What the probes of one dump found: scores, advantages and selectivity, with intervals and tests."""
+"""What the probes of one dump found: scores, advantages, increments and selectivity, with intervals and tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +34,25 @@ class Advantage:
 
 
 @dataclass(frozen=True)
+class Increment:
+    """What a memory adds to each baseline: the score of a probe of both minus that of the same probe of the baseline.
+
+    Attributes:
+        over: baseline -> estimates, (T,) each.
+        least: the estimates over the baseline to which the memory adds with the least certainty; its p-value tests
+            whether the memory adds to every baseline (an intersection-union test: Berger 1982, "Multiparameter
+            hypothesis testing and acceptance sampling", Technometrics 24).
+        least_over: that baseline; None where nothing was probed.
+        q: p-values of `least` corrected over the targets, (T,).
+    """
+
+    over: dict[str, Estimates]
+    least: Estimates
+    least_over: tuple[str | None, ...]
+    q: np.ndarray
+
+
+@dataclass(frozen=True)
 class Selectivity:
     """What a memory's probe scores beyond the same probe of the control task, of every target, (T,) each."""
 
@@ -44,10 +63,20 @@ class Selectivity:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything by probe and input; advantage and selectivity for memories only."""
+    """Everything by probe and input; advantage, increment and selectivity for memories only.
+
+    Attributes:
+        scores: R squared or AUC.
+        precision: average precision of binary targets, NaN for others.
+        advantages: over the best baseline.
+        increments: to every baseline.
+        selectivities: over the control task.
+    """
 
     scores: dict[Key, Estimates]
+    precision: dict[Key, Estimates]
     advantages: dict[Key, Advantage]
+    increments: dict[Key, Increment]
     selectivities: dict[Key, Selectivity]
 
 
@@ -68,8 +97,11 @@ def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chan
     scores = {key: _score(probed.losses[key], drawn[key], resamples, chance) for key in drawn}
     wanted = [key for key in drawn if key[1] in memories]
     advantages = {key: _advantage(key, baselines, probed, drawn, resamples) for key in wanted if baselines}
+    beside_baselines = {(probe, memory) for probe, memory, _ in probed.together}
+    increments = {key: _increment(key, probed, drawn, resamples) for key in wanted if key in beside_baselines}
     selectivities = {key: _selectivity(key, probed, drawn[key], resamples) for key in wanted}
-    return Findings(scores, advantages, selectivities)
+    precision = {key: _precision(each, resamples) for key, each in probed.precision.items()}
+    return Findings(scores, precision, advantages, increments, selectivities)
 
 
 def _score(losses: Losses, drawn: np.ndarray, resamples: Resamples, chance: np.ndarray) -> Estimates:
@@ -93,6 +125,31 @@ def _advantage(
     )
     bias = np.where(known, np.where(np.isfinite(differences), differences, value).mean(axis=0) - value, np.nan)
     return Advantage(estimates, false_discovery(estimates.p), best, bias)
+
+
+def _precision(losses: Losses, resamples: Resamples) -> Estimates:
+    return resamples.estimate(losses.score, losses.resampled(resamples.weights), _informative(losses))
+
+
+def _increment(key: Key, probed: Probed, drawn: dict[Key, np.ndarray], resamples: Resamples) -> Increment:
+    over = {}
+    for (probe, name, baseline), both in probed.together.items():
+        if (probe, name) == key:
+            value = both.score - probed.losses[probe, baseline].score
+            differences = both.resampled(resamples.weights) - drawn[probe, baseline]
+            over[baseline] = resamples.estimate(value, differences, _informative(both))
+    # Where a test is not possible, as between two probes without any error, nothing shows that the memory adds.
+    p = np.stack([np.where(np.isfinite(e.p), e.p, np.where(np.isfinite(e.value), 1, -1)) for e in over.values()])
+    place = p.argmax(axis=0)
+    names, targets = list(over), np.arange(p.shape[1])
+    known = p[place, targets] >= 0
+    numbers = (
+        np.where(known, np.stack([getattr(each, name) for each in over.values()])[place, targets], np.nan)
+        for name in ("value", "low", "high")
+    )
+    least = Estimates(*numbers, np.where(known, p[place, targets], np.nan))
+    least_over = tuple(names[i] if there else None for i, there in zip(place, known, strict=True))
+    return Increment(over, least, least_over, false_discovery(least.p))
 
 
 def _selectivity(key: Key, probed: Probed, drawn: np.ndarray, resamples: Resamples) -> Selectivity:

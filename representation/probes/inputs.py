@@ -1,6 +1,7 @@
-"""What a probe is given: the layers of a memory, and the inputs that it has to beat."""
+"""What a probe reads: the layers of a memory, and the baselines that the memory is compared with."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,34 +15,56 @@ class Input:
     """One thing that a probe reads.
 
     Attributes:
-        name: how tables and figures call it.
-        kind: memory, whose advantage is asked for, or baseline, which knows nothing that training taught a memory.
+        name: in tables and options.
+        kind: memory, whose advantage is measured, or baseline, which holds nothing that a memory was trained to keep.
         title: in figures.
-        layers: of the dump that it is made of, side by side; none for observations.
+        layers: of the dump that it is made of; none if it is made of observations alone.
+        observations: how many, the present one included, of a history; 1 for everything else.
     """
 
     name: str
     kind: Literal["memory", "baseline"]
     title: str
     layers: tuple[str, ...] = ()
+    observations: int = 1
 
 
-OBSERVATION, HISTORY = "observation", "history"
+OBSERVATION, HISTORY, TRACES, RESERVOIR = "observation", "history", "traces", "reservoir"
+_HISTORY = re.compile(rf"{HISTORY}_(\d+)")
 
-INPUTS = (
+
+def history(observations: int) -> Input:
+    """Return the input of the present observation and a digest of those before it, so many in all."""
+    return Input(f"{HISTORY}_{observations}", "baseline", f"last {observations} observations", (), observations)
+
+
+_MEMORIES = (
     Input(LSTM_HIDDEN, "memory", "LSTM hidden", (LSTM_HIDDEN,)),
     Input(LSTM_CELL, "memory", "LSTM cell", (LSTM_CELL,)),
     Input(ACTION_DECODER, "memory", "decoder input", (ACTION_DECODER,)),
+)
+_PRESENT = (
     Input(ENCODER_OUTPUT, "baseline", "encoder output", (ENCODER_OUTPUT,)),
     Input(OBSERVATION, "baseline", "observation"),
-    Input(HISTORY, "baseline", "last observations"),
+)
+_WITHOUT_TRAINING = (
+    Input(TRACES, "baseline", "traces of observations"),
+    Input(RESERVOIR, "baseline", "reservoir on encoder", (ENCODER_OUTPUT,)),
     Input(UNTRAINED, "baseline", "untrained LSTM", (f"{UNTRAINED}_{LSTM_HIDDEN}", f"{UNTRAINED}_{LSTM_CELL}")),
 )
-NAMES = tuple(each.name for each in INPUTS)
+NAMES = tuple([each.name for each in (*_MEMORIES, *_PRESENT)] + [HISTORY] + [each.name for each in _WITHOUT_TRAINING])
+"""What `--inputs` takes, in the order of tables."""
+
+MEMORIES = tuple(each.name for each in _MEMORIES)
+_TITLES = {each.name: each.title for each in (*_MEMORIES, *_PRESENT, *_WITHOUT_TRAINING)}
 
 
-def inputs_named(names: Iterable[str]) -> tuple[Input, ...]:
-    """Return the inputs of the given names, in the registry's order; all of them for `all`.
+def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input, ...]:
+    """Return the inputs of the given names, in the order of `NAMES`; all of them for `all`.
+
+    Args:
+        names: of inputs.
+        histories: numbers of observations; each gives one input for the name `history`.
 
     Raises:
         UserError: there is no such input.
@@ -52,9 +75,30 @@ def inputs_named(names: Iterable[str]) -> tuple[Input, ...]:
         raise UserError(f"there is no input {unknown[0]!r}; there are: {', '.join(NAMES)}, or all")
     if not wanted:
         raise UserError(f"no input is named; there are: {', '.join(NAMES)}, or all")
-    return tuple(each for each in INPUTS if each.name in wanted)
+    past = [history(each) for each in sorted(histories)] if HISTORY in wanted else []
+    before, after = ([each for each in some if each.name in wanted] for some in (
+        (*_MEMORIES, *_PRESENT), _WITHOUT_TRAINING
+    ))  # fmt: skip
+    return (*before, *past, *after)
 
 
 def recorded(inputs: Iterable[Input], metadata: DumpMetadata) -> tuple[Input, ...]:
     """Return the inputs that a dump has the layers of."""
     return tuple(each for each in inputs if set(each.layers) <= set(metadata.layers))
+
+
+def title_of(name: str) -> str:
+    """Return an input's title in figures."""
+    found = _HISTORY.fullmatch(name)
+    return history(int(found[1])).title if found else _TITLES[name]
+
+
+def observations_of(name: str) -> int | None:
+    """Return the number of observations in a history, by its name; None for other inputs."""
+    found = _HISTORY.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def is_memory(name: str) -> bool:
+    """Say whether an input of that name is a memory."""
+    return name in MEMORIES

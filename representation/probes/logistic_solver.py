@@ -30,25 +30,30 @@ class Basis:
     vectors: torch.Tensor
 
     @staticmethod
-    def of(x: Sequence[torch.Tensor]) -> "Basis":
-        """Decompose the correlations of standardised records, blocks of (B, C)."""
-        products = sum(((block.T @ block).double() for block in x), torch.zeros((), dtype=torch.float64))
-        values, vectors = torch.linalg.eigh(products / sum(len(block) for block in x))
+    def of(correlation: torch.Tensor, scale: torch.Tensor) -> "Basis":
+        """Decompose correlations, (C, C), of columns that are scaled, (C,) float64 each."""
+        values, vectors = torch.linalg.eigh(correlation * torch.outer(scale, scale))
         return Basis(values.clamp(min=0), vectors)
+
+
+def correlation(x: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the correlations of standardised records, blocks of (B, C) to (C, C) float64."""
+    products = sum(((block.T @ block).double() for block in x), torch.zeros((), dtype=torch.float64))
+    return products / sum(len(block) for block in x)
 
 
 class TrainingSet:
     """Records to fit to, blocks of (B, C) and (B, T) float32: standardised in what is computed, and never copied."""
 
-    def __init__(self, x: Sequence[torch.Tensor], y: Sequence[torch.Tensor]):
-        """Take input, about centred, and answers, 0 and 1; both answers of each target."""
+    def __init__(self, x: Sequence[torch.Tensor], y: Sequence[torch.Tensor], scale: torch.Tensor):
+        """Take input, about centred, answers, 0 and 1, both of them for each target, and the columns' scales, (C,)."""
         self.x, self.y = x, y
         self.count = sum(len(block) for block in x)
         self.yes_share = self._mean(y)  # (T,)
         self.mean = self._mean(x)  # (C,)
         # Not from sums of squares: a column that varies in no record here would seem to, by rounding.
         deviation = self._mean((block - self.mean) ** 2 for block in x).sqrt()
-        self.per_unit = torch.where(deviation > _ROUNDING, 1 / deviation, 0)
+        self.per_unit = torch.where(deviation > _ROUNDING, scale / deviation, 0)
 
     def _mean(self, blocks: Iterable[torch.Tensor]) -> torch.Tensor:
         return torch.stack([block.sum(dim=0, dtype=torch.float64) for block in blocks]).sum(dim=0) / self.count

@@ -1,4 +1,4 @@
-"""Non-linear probes: one small network for all targets of an input."""
+"""Non-linear probes: small networks for all targets of an input, one for each weight decay to choose from."""
 
 import numpy as np
 import torch
@@ -7,7 +7,9 @@ from torch import nn
 _HIDDEN = 128
 _BATCH = 1024
 _LEARNING_RATE = 2e-3
-_WEIGHT_DECAY = 1e-4
+WEIGHT_DECAYS = (1e-3, 1.0, 10.0)
+"""Of AdamW, per unit of learning rate; every target takes the one that predicts the stopping fold best."""
+
 _EPOCHS_AT_MOST = 30
 _PATIENCE = 3
 _HEAVIEST_YES = 20.0
@@ -18,8 +20,8 @@ _WIDEST_TARGET = 6.0
 def fit_mlp(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, seed: int) -> np.ndarray:
     """Cross-validate a network with one hidden layer; return predictions of records it has not seen, (B, T) float64.
 
-    Input and targets are scaled by their training records. One further fold decides when to stop, and which epoch each
-    target is predicted from.
+    Input and targets are scaled by their training records. One further fold decides when to stop, and which weight
+    decay and epoch each target is predicted with. The choice is the same for every input.
 
     Args:
         x: input, (B, C) float32.
@@ -81,25 +83,35 @@ def _train(
     trained: Tensors, stopping: Tensors, tested: torch.Tensor, yes_or_no: torch.Tensor, yes_weight: torch.Tensor,
     generator: torch.Generator,
 ) -> torch.Tensor:  # fmt: skip
-    """Train until the stopping fold gets no better; return each target's test outputs at its own best epoch, (B, T)."""
+    """Train until the stopping fold gets no better; return each target's test outputs at their best, (B, T)."""
     x, y = trained
-    network = _network(x.shape[1], y.shape[1], generator).to(x.device)
-    optimiser = torch.optim.AdamW(network.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
+    networks = [_network(x.shape[1], y.shape[1], generator).to(x.device) for _ in WEIGHT_DECAYS]
+    optimiser = torch.optim.AdamW(
+        [{"params": each.parameters(), "weight_decay": decay}
+         for each, decay in zip(networks, WEIGHT_DECAYS, strict=True)],
+        _LEARNING_RATE,
+    )  # fmt: skip
     best = torch.full((y.shape[1],), torch.inf, device=x.device)
     outputs = torch.zeros(len(tested), y.shape[1], device=x.device)
-    best_mean, since_best = torch.inf, 0
+    best_mean, since_best = torch.full((len(networks),), torch.inf), 0
     for _ in range(_EPOCHS_AT_MOST):
         for batch in torch.randperm(len(x), generator=generator).to(x.device).split(_BATCH):
             optimiser.zero_grad()
-            _losses(network(x[batch]), y[batch], yes_or_no, yes_weight).mean().backward()
+            shown, wanted = x[batch], y[batch]
+            means = [_losses(each(shown), wanted, yes_or_no, yes_weight).mean() for each in networks]
+            torch.stack(means).sum().backward()
             optimiser.step()
-        with torch.no_grad():
-            now = _losses(network(stopping[0]), stopping[1], yes_or_no, yes_weight)  # (T,)
-            better = now < best
-            best = torch.where(better, now, best)
-            outputs[:, better] = network(tested)[:, better]
-        mean = float(now.mean())
-        best_mean, since_best = (mean, 0) if mean < best_mean else (best_mean, since_best + 1)
+        stopping_means = []
+        for network in networks:
+            with torch.no_grad():
+                now = _losses(network(stopping[0]), stopping[1], yes_or_no, yes_weight)  # (T,)
+                better = now < best
+                best = torch.where(better, now, best)
+                outputs[:, better] = network(tested)[:, better]
+            stopping_means.append(float(now.mean()))
+        mean = torch.tensor(stopping_means)
+        since_best = 0 if bool((mean < best_mean).any()) else since_best + 1
+        best_mean = torch.minimum(mean, best_mean)
         if since_best >= _PATIENCE:
             break
     return outputs

@@ -6,14 +6,26 @@ from rich.markup import escape
 from rich.table import Table
 
 from analysis.runs.run_folder import RunFolder
-from representation.probes.figure_advantage import LEVEL, probe_advantage
+from representation.probes.figure_advantage import probe_advantage, probe_increment
+from representation.probes.figure_effects import LEVEL
 from representation.probes.figure_emergence import probe_emergence
+from representation.probes.figure_history import has_history_curve, probe_history
 from representation.probes.figure_summary import probe_summary
-from representation.probes.inputs import INPUTS
-from representation.probes.report import AdvantageRow, CKARow, DumpReport, GivenRow, ScoreRow, table
+from representation.probes.inputs import MEMORIES
+from representation.probes.probing import LINEAR, MLP
+from representation.probes.report import (
+    EVERY_BASELINE,
+    AdvantageRow,
+    CKARow,
+    DumpReport,
+    GivenRow,
+    IncrementRow,
+    ScoreRow,
+    table,
+)  # fmt: skip
 
 _SHOWN = 12
-_TABLES = {"scores": ScoreRow, "advantages": AdvantageRow, "given": GivenRow, "cka": CKARow}
+_TABLES = {"scores": ScoreRow, "advantages": AdvantageRow, "increments": IncrementRow, "given": GivenRow, "cka": CKARow}
 
 
 def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
@@ -26,10 +38,13 @@ def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
 
 
 def save_figures(folder: RunFolder, reports: Sequence[DumpReport], emergence: bool) -> None:
-    """Draw the summary, the advantages, and on request how they came about."""
+    """Draw the summary, advantages and increments, where asked for the look back and how they came about."""
     memory, probe = headline_of(reports)
     folder.save_figure("probe_summary.png", probe_summary(reports))
     folder.save_figure("probe_advantage.png", probe_advantage(reports, memory, probe))
+    folder.save_figure("probe_increment.png", probe_increment(reports, memory, probe))
+    if has_history_curve(reports):
+        folder.save_figure("probe_history.png", probe_history(reports, memory, probe))
     if emergence:
         in_order = sorted(reports, key=lambda report: report.steps_trained or 0)
         folder.save_figure("probe_emergence.png", probe_emergence(in_order, memory, probe))
@@ -38,46 +53,79 @@ def save_figures(folder: RunFolder, reports: Sequence[DumpReport], emergence: bo
 def headline_of(reports: Sequence[DumpReport]) -> tuple[str, str]:
     """Return the memory and the probe that the headline is about: the first memory that all dumps hold, linear."""
     shared = set.intersection(*(set(report.inputs) for report in reports))
-    everywhere = [each.name for each in INPUTS if each.kind == "memory" and each.name in shared]
-    memories = everywhere or [each.name for each in INPUTS if each.kind == "memory" and each.name in reports[0].inputs]
+    everywhere = [name for name in MEMORIES if name in shared]
+    memories = everywhere or [name for name in MEMORIES if name in reports[0].inputs]
     return memories[0], reports[0].scores[0].probe
 
 
 def headline(report: DumpReport) -> Table:
-    """Return a table of the largest advantages of a dump."""
+    """Return a table of the targets of a dump to which the memory adds most."""
     memory, probe = headline_of([report])
     rows = [r for r in report.advantages if (r.memory, r.probe) == (memory, probe) and r.advantage is not None]
-    rows.sort(key=lambda row: -(row.advantage or 0.0))
-    found = sum(row.q is not None and row.q < LEVEL and (row.advantage or 0) > 0 for row in rows)
+    added = {r.target: r for r in _to_every_baseline(report, memory, probe)}
+    rows.sort(key=lambda row: -((added[row.target].increment if row.target in added else None) or -1.0))
     skipped = [target["name"] for target in report.targets if target["reason"]]
-    caption = f"{found} of {len(rows)} targets have an advantage at a false discovery rate of {LEVEL:.0%}"
+    caption = "\n".join(_statements(report, memory))
     caption += f"; not probed: {', '.join(skipped)}" if skipped else ""
     caption += f"; not in the dump: {', '.join(report.missing)}" if report.missing else ""
     shown = Table(
         title=escape(f"{report.name}: {memory}, {probe} probe, {report.worlds} {report.worlds_are}"),
         title_justify="left", caption=escape(caption), caption_justify="left",
     )  # fmt: skip
-    for name in ("target", "score", "best baseline", "advantage", "q", "selectivity"):
+    for name in ("target", "score", "best baseline", "advantage", "increment", "q of increment", "selectivity"):
         # Names begin alike: cut short, they could not be told apart.
         shown.add_column(
             name, justify="left" if name in ("target", "best baseline") else "right", no_wrap=name == "target",
             overflow="fold",
         )  # fmt: skip
     for row in rows[:_SHOWN]:
-        shown.add_row(*_cells(row))
+        shown.add_row(*_cells(row, added.get(row.target)))
     return shown
 
 
-def _cells(row: AdvantageRow) -> tuple[str, ...]:
-    interval = f" ({_number(row.low)} to {_number(row.high)})" if row.low is not None else ""
+def _statements(report: DumpReport, memory: str) -> list[str]:
+    """Say for how many targets the memory is better than every baseline, and for how many it adds to every one."""
+    better = {(r.target, r.probe) for r in report.advantages if r.memory == memory and _found(r.advantage, r.q_run)}
+    adds = {
+        (r.target, r.probe) for probe in (LINEAR, MLP) for r in _to_every_baseline(report, memory, probe)
+        if _found(r.increment, r.q_run)
+    }  # fmt: skip
+    probes = list(dict.fromkeys(row.probe for row in report.advantages))
+    known = len({row.target for row in report.advantages if row.advantage is not None})
+    by = "both kinds of probe" if len(probes) > 1 else f"the {probes[0]} probe"
+    counts = [
+        sum(all((target, probe) in found for probe in probes) for target in {target for target, _ in found})
+        for found in (better, adds)
+    ]
+    return [
+        f"By {by}, at a false discovery rate of {LEVEL:.0%} over the run: the memory adds to every baseline for "
+        f"{counts[1]} of {known} targets, and is better than every baseline for {counts[0]}"
+    ]
+
+
+def _to_every_baseline(report: DumpReport, memory: str, probe: str) -> list[IncrementRow]:
+    wanted = (memory, probe, EVERY_BASELINE)
+    return [r for r in report.increments if (r.memory, r.probe, r.baseline) == wanted]
+
+
+def _found(value: float | None, q: float | None) -> bool:
+    return value is not None and value > 0 and q is not None and q < LEVEL
+
+
+def _cells(row: AdvantageRow, added: IncrementRow | None) -> tuple[str, ...]:
     return (
         row.target,
         f"{_number(row.score)} {row.measure}",
         f"{row.best_baseline} ({row.best_baseline_probe})",
-        _number(row.advantage) + interval,
-        _number(row.q),
+        _with_interval(row.advantage, row.low, row.high),
+        _with_interval(added.increment, added.low, added.high) if added else "n/a",
+        _number(added.q_run) if added else "n/a",
         _number(row.selectivity),
     )
+
+
+def _with_interval(value: float | None, low: float | None, high: float | None) -> str:
+    return _number(value) + (f" ({_number(low)} to {_number(high)})" if low is not None else "")
 
 
 def _number(value: float | None) -> str:

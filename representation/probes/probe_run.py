@@ -16,7 +16,7 @@ from representation.probes.findings import findings
 from representation.probes.inference import Resamples
 from representation.probes.inputs import inputs_named, recorded
 from representation.probes.probing import PROBES, probe
-from representation.probes.report import DumpReport, chance, report_dump
+from representation.probes.report import DumpReport, chance, corrected_over_run, report_dump
 from representation.probes.settings import ProbeSettings
 from representation.probes.similarity import comparable, similarities
 from representation.probes.targets import NOT_EVERYWHERE, targets_named
@@ -33,7 +33,7 @@ def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> N
     for name, each in metadata.items():
         if each.steps_trained is None:
             raise UserError(f"--emergence: {name} does not say how long its policy was trained; leave it out")
-        inputs = [recorded(inputs_named(["all"]), one) for one in (each, first)]
+        inputs = [recorded(inputs_named(["all"], [2]), one) for one in (each, first)]
         if each.agent != first.agent or inputs[0] != inputs[1]:
             raise UserError(f"--emergence: {name} and {first.policy} differ in agent or layers: probe them in two runs")
     if len({each.steps_trained for each in metadata.values()}) < 2:
@@ -43,7 +43,7 @@ def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> N
 def wanted_of(settings: ProbeSettings, metadata: DumpMetadata) -> Wanted:
     """Decide what to take from a dump."""
     named = settings.input_names
-    inputs = inputs_named(named)
+    inputs = inputs_named(named, settings.histories)
     there = recorded(inputs, metadata)
     lacking = [each for each in inputs if each not in there]
     if lacking and named != ("all",):
@@ -59,7 +59,7 @@ def wanted_of(settings: ProbeSettings, metadata: DumpMetadata) -> Wanted:
             f"--given {everywhere[0]}: it does not apply to every record, so it cannot be held against them"
         )
     return Wanted(
-        there, targets_named(settings.target_names), given, settings.history, settings.thinning,
+        there, targets_named(settings.target_names), given, settings.thinning, settings.seed,
         comparable(metadata.layers),
     )  # fmt: skip
 
@@ -75,6 +75,7 @@ def probe_dumps(
         report, found = probe_dump(settings, path, name, each, wanted[name], console)
         reports.append(report)
         directions += found
+    reports = corrected_over_run(reports)
     with step(console, "writing tables and drawing"):
         outputs.save_tables(folder, reports)
         write_directions(folder.path / DIRECTIONS_FILE, directions)
@@ -98,7 +99,7 @@ def probe_dump(
         memories = [each.name for each in wanted.inputs if each.kind == "memory"] if wanted.given else []
         given = {memory: commonality(data, memory, probed.usable, resamples) for memory in memories}
         similar = similarities(data.networks, data.lives, data.world, settings.seed)
-    asked = inputs_named(settings.input_names)
+    asked = inputs_named(settings.input_names, settings.histories)
     report = report_dump(name, metadata, data, wanted.targets, asked, probed, found, given, similar)
     source = Source("probe", settings.run_folder.name, name, metadata.policy, metadata.checkpoint_sha256)
     return report, directions_of(data, wanted.targets, probed.read_outs, source)

@@ -1,4 +1,4 @@
-"""All probes of one dump: every input and target, linear and not, and the control tasks of the memories."""
+"""All probes of one dump: every input and target, linear and not, control tasks, and memories beside baselines."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from representation.probes.controls import shifted_within_lives
 from representation.probes.dataset import ProbeData
 from representation.probes.inputs import Input
 from representation.probes.ridge import Fitted, ReadOuts, fit_ridge
-from representation.probes.scores import Losses, losses
+from representation.probes.scores import Losses, average_precision, losses
 from representation.probes.splits import folds_of_worlds
 from representation.probes.target import Target
 
@@ -21,6 +21,9 @@ FEWEST_RECORDS = 20
 
 FEWEST_FOLDS = 3
 
+PENALTY_RATIOS = np.array([1e-2, 1.0, 1e2, 1e4])
+"""Tried where a linear probe reads a baseline and a memory: the baseline's penalty divided by the memory's."""
+
 Report = Callable[[float], None]
 """Told the share of the work done."""
 
@@ -30,14 +33,18 @@ class Probed:
     """How well the targets of one dump are predicted.
 
     Attributes:
-        losses: (probe, input) -> what went wrong, world by world, in the order of the targets.
+        losses: (probe, input) -> errors, world by world, in the order of the targets.
+        precision: (probe, input) -> likewise, by average precision; nothing at stake for targets that are not binary.
         controls: likewise of the control tasks, for memories.
+        together: (probe, memory, baseline) -> likewise of probes that read both.
         read_outs: memory -> linear read-outs of all targets, in the order of the targets.
         reasons: why a target was not probed, None where it was.
     """
 
     losses: dict[tuple[str, str], Losses]
+    precision: dict[tuple[str, str], Losses]
     controls: dict[tuple[str, str], Losses]
+    together: dict[tuple[str, str, str], Losses]
     read_outs: dict[str, ReadOuts]
     reasons: tuple[str | None, ...]
 
@@ -69,33 +76,54 @@ def probe(
     reasons = tuple(why_not(target, values, fold) for target, values in zip(targets, data.targets.T, strict=True))
     usable = np.array([reason is None for reason in reasons], bool)
     task = Task(data, fold, np.array([target.yes_or_no for target in targets], bool), usable, seed)
-    real: dict[tuple[str, str], Losses] = {}
-    control: dict[tuple[str, str], Losses] = {}
-    read_outs: dict[str, ReadOuts] = {}
-    jobs = [(kind, each) for each in inputs for kind in probes]
-    for done, (kind, each) in enumerate(jobs):
+    found = Probed({}, {}, {}, {}, {}, reasons)
+    twins = {each.name: _same_as(each, inputs, data) for each in inputs}
+    own = [each for each in inputs if twins[each.name] == each.name]
+    pairs = [(m, b) for m in own if m.kind == "memory" for b in own if b.kind == "baseline"]
+    to_read: list[tuple[Input, ...]] = [*((one,) for one in own), *pairs]
+    jobs = [(kind, some) for some in to_read for kind in probes]
+    for done, (kind, some) in enumerate(jobs):
         report(done / len(jobs))
-        twin = _same_as(each, inputs, data)
-        if twin is not None:
-            real[kind, each.name], control[kind, each.name] = real[kind, twin], control[kind, twin]
-            read_outs |= {each.name: read_outs[twin]} if kind == LINEAR else {}
-            continue
-        fitted = (task.linear if kind == LINEAR else task.networks)(data.inputs[each.name], each.kind == "memory")
-        real[kind, each.name] = task.losses(fitted.real, data.targets)
-        if each.kind == "memory":
-            control[kind, each.name] = task.losses(fitted.control, task.controls)
-            read_outs |= {each.name: fitted.read_outs} if fitted.read_outs else {}
-    return Probed(real, control, read_outs, reasons)
+        if len(some) == 1:
+            _probe_one(task, kind, some[0], found)
+        else:
+            memory, baseline = (each.name for each in some)
+            predicted = task.predict(kind, task.beside(memory, baseline))
+            found.together[kind, memory, baseline] = task.losses(predicted.real, data.targets)
+    _repeat_for_twins(found, twins)
+    return found
 
 
-def _same_as(one: Input, inputs: Sequence[Input], data: ProbeData) -> str | None:
-    """Return the earlier memory that holds the very same numbers: an LSTM's output is often what the decoder reads."""
-    for other in inputs:
-        if other.name == one.name:
-            return None
-        if one.kind == other.kind == "memory" and np.array_equal(data.inputs[one.name], data.inputs[other.name]):
-            return other.name
-    return None
+def _probe_one(task: "Task", kind: str, one: Input, found: Probed) -> None:
+    """Probe one input, and put the results among the others."""
+    memory, data = one.kind == "memory", task.data
+    fitted = task.predict(kind, task.alone(one.name), memory)
+    found.losses[kind, one.name] = task.losses(fitted.real, data.targets)
+    found.precision[kind, one.name] = task.precision(fitted.real, data.targets)
+    if memory:
+        found.controls[kind, one.name] = task.losses(fitted.control, task.controls)
+        if fitted.read_outs:
+            found.read_outs[one.name] = fitted.read_outs
+
+
+def _repeat_for_twins(found: Probed, twins: dict[str, str]) -> None:
+    """Give inputs that hold the very same numbers as another one the same results."""
+    for name, twin in twins.items():
+        if name != twin:
+            tables: tuple[dict, ...] = (found.losses, found.precision, found.controls, found.together)
+            for table in tables:
+                table |= {(kind, name, *rest): table[kind, at, *rest] for kind, at, *rest in list(table) if at == twin}
+            if twin in found.read_outs:
+                found.read_outs[name] = found.read_outs[twin]
+
+
+def _same_as(one: Input, inputs: Sequence[Input], data: ProbeData) -> str:
+    """Return the first memory with the very same numbers: an LSTM's output is often the decoder's input."""
+    alike = (
+        each.name for each in inputs
+        if one.kind == each.kind == "memory" and np.array_equal(data.inputs[one.name], data.inputs[each.name])
+    )  # fmt: skip
+    return next(alike, one.name)
 
 
 def why_not(target: Target, values: np.ndarray, fold: np.ndarray) -> str | None:
@@ -133,6 +161,19 @@ class Predictions:
     read_outs: ReadOuts | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What probes read.
+
+    Attributes:
+        x: (B, C) float32.
+        bands: scales of the columns that a linear probe may choose from within the folds, (K, C) float64.
+    """
+
+    x: np.ndarray
+    bands: np.ndarray
+
+
 class Task:
     """What is the same for all inputs of a dump: its targets, their controls, and how its records are split."""
 
@@ -156,16 +197,32 @@ class Task:
             found[here] = shifted_within_lives(self.data.targets[here], lives, self.seed)
         return found
 
-    def linear(self, x: np.ndarray, with_control: bool) -> Predictions:
-        """Fit and cross-validate linear probes of an input, (B, C): ridge or, for yes-or-no targets, logistic."""
-        targets = self.data.targets
+    def alone(self, name: str) -> "Read":
+        """Return what a probe of one input reads."""
+        x = self.data.inputs[name]
+        return Read(x, self.data.bands.get(name, np.ones((1, x.shape[1]))))
+
+    def beside(self, memory: str, baseline: str) -> "Read":
+        """Return what a probe of a baseline and a memory together reads: each has its own penalty."""
+        one, other = self.data.inputs[baseline], self.data.inputs[memory]
+        scale = np.sqrt(PENALTY_RATIOS)[:, None]
+        bands = np.concatenate([np.ones((len(scale), one.shape[1])), np.repeat(scale, other.shape[1], axis=1)], axis=1)
+        return Read(np.concatenate([one, other], axis=1), bands)
+
+    def predict(self, kind: str, read: "Read", with_control: bool = False) -> Predictions:
+        """Fit and cross-validate probes of a kind."""
+        return (self.linear if kind == LINEAR else self.networks)(read, with_control)
+
+    def linear(self, read: "Read", with_control: bool) -> Predictions:
+        """Fit and cross-validate linear probes: ridge or, for yes-or-no targets, logistic regressions."""
+        x, targets = read.x, self.data.targets
         real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
         weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
         for rows, columns in self.alike:
             here, count = np.ix_(rows, columns), len(columns)
             y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
             ranked = np.tile(self.yes_or_no[columns], 1 + with_control)
-            fitted = fit_linear(x if rows.all() else x[rows], y, self.fold[rows], ranked)
+            fitted = fit_linear(x if rows.all() else x[rows], y, self.fold[rows], ranked, read.bands)
             real[here] = fitted.predicted[:, :count]
             if with_control:
                 control[here] = fitted.predicted[:, count:]
@@ -173,8 +230,8 @@ class Task:
             weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
         return Predictions(real, control, ReadOuts(weight, bias))
 
-    def networks(self, x: np.ndarray, with_control: bool) -> Predictions:
-        """Train and cross-validate networks on an input, (B, C); those of controls share nothing with the others."""
+    def networks(self, read: "Read", with_control: bool) -> Predictions:
+        """Train and cross-validate networks; those of controls share nothing with the others."""
         from representation.probes.mlp import fit_mlp
 
         found = []
@@ -182,9 +239,20 @@ class Task:
             predicted = np.full(y.shape, np.nan)
             columns = self.usable
             if columns.any():
-                predicted[:, columns] = fit_mlp(x, y[:, columns], self.fold, self.yes_or_no[columns], self.seed)
+                predicted[:, columns] = fit_mlp(read.x, y[:, columns], self.fold, self.yes_or_no[columns], self.seed)
             found.append(predicted)
         return Predictions(found[0], found[-1])
+
+    def precision(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
+        """Score predictions of binary targets by average precision, (B, T) each."""
+        data = self.data
+        lost, stake = np.zeros((2, data.worlds, y.shape[1]))
+        for rows, columns in self.alike:
+            columns = columns[self.yes_or_no[columns]]
+            here = np.ix_(rows, columns)
+            part = average_precision(predicted[here], y[here], data.world[rows], data.worlds)
+            lost[:, columns], stake[:, columns] = part.lost, part.stake
+        return Losses(lost, stake)
 
     def losses(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
         """Score predictions of targets or of their controls, (B, T) each."""
@@ -198,7 +266,9 @@ class Task:
         return Losses(lost, stake)
 
 
-def fit_linear(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray) -> Fitted:
+def fit_linear(
+    x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, bands: np.ndarray | None = None
+) -> Fitted:
     """Fit and cross-validate ridge regressions and, of yes-or-no targets, logistic regressions with their penalties.
 
     Args:
@@ -206,13 +276,14 @@ def fit_linear(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.nda
         y: targets, (B, T) float64, finite.
         fold: of each record, (B,) int64, at least three.
         yes_or_no: which targets are, (T,) bool.
+        bands: scales of the columns to choose from, (K, C); by default one band of 1 everywhere.
     """
-    ridge = fit_ridge(x, y, fold)
+    ridge = fit_ridge(x, y, fold, bands)
     if not yes_or_no.any():
         return ridge
     from representation.probes.logistic import fit_logistic
 
-    logistic = fit_logistic(x, y[:, yes_or_no], fold, ridge.penalties.of_targets(yes_or_no))
+    logistic = fit_logistic(x, y[:, yes_or_no], fold, ridge.choices.of_targets(yes_or_no))
     ridge.predicted[:, yes_or_no] = logistic.predicted
     ridge.read_outs.weight[:, yes_or_no] = logistic.read_outs.weight
     ridge.read_outs.bias[yes_or_no] = logistic.read_outs.bias

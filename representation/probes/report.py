@@ -1,14 +1,16 @@
 """What the probes of dumps found, row by row: for programs as JSON, for people and spreadsheets as tables."""
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from activation_store.schema import DumpMetadata
+from analysis.statistics.inference import false_discovery
 from representation.probes.commonality import Commonality
 from representation.probes.dataset import ProbeData
 from representation.probes.findings import Findings
@@ -23,7 +25,10 @@ _CHECKPOINT = re.compile(r"(.+)_\d{10}")
 
 @dataclass(frozen=True)
 class ScoreRow:
-    """How well one target is predicted from one input; all numbers are None where the target was not probed."""
+    """How well one target is predicted from one input; all numbers are None where the target was not probed.
+
+    Average precision is of binary targets only; its chance level is the target's fraction of positives.
+    """
 
     dump: str
     target: str
@@ -34,11 +39,17 @@ class ScoreRow:
     score: float | None
     low: float | None
     high: float | None
+    average_precision: float | None
+    average_precision_low: float | None
+    average_precision_high: float | None
 
 
 @dataclass(frozen=True)
 class AdvantageRow:
-    """What one memory tells of one target beyond the best baseline, and beyond its control task."""
+    """How much better one memory predicts one target than the best baseline, and than its control task.
+
+    q corrects p over the targets of one memory and kind of probe, q_run over everything that the run tested.
+    """
 
     dump: str
     target: str
@@ -53,6 +64,7 @@ class AdvantageRow:
     high: float | None
     p: float | None
     q: float | None
+    q_run: float | None
     bias: float | None
     control: float | None
     selectivity: float | None
@@ -60,6 +72,32 @@ class AdvantageRow:
     selectivity_high: float | None
     selectivity_p: float | None
     selectivity_q: float | None
+
+
+EVERY_BASELINE = "every"
+"""In the place of a baseline: the increment over that one to which the memory adds with the least certainty."""
+
+
+@dataclass(frozen=True)
+class IncrementRow:
+    """What one memory adds to one baseline, for one target: score of both together minus that of the baseline.
+
+    Of the baseline `every`, p tests whether the memory adds to all of them; q and q_run correct that one.
+    """
+
+    dump: str
+    target: str
+    measure: str
+    probe: str
+    memory: str
+    baseline: str
+    least_over: str | None
+    increment: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    q: float | None
+    q_run: float | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +141,7 @@ class DumpReport:
         inputs: that were probed.
         missing: inputs that were asked for and that the dump does not hold.
         targets: name, unit, definition, measure, chance, and why it was not probed.
-        scores, advantages, given, cka: rows of the tables.
+        scores, advantages, increments, given, cka: rows of the tables.
     """
 
     name: str
@@ -119,6 +157,7 @@ class DumpReport:
     targets: tuple[dict[str, Any], ...]
     scores: tuple[ScoreRow, ...]
     advantages: tuple[AdvantageRow, ...]
+    increments: tuple[IncrementRow, ...]
     given: tuple[GivenRow, ...]
     cka: tuple[CKARow, ...]
 
@@ -153,6 +192,7 @@ def report_dump(
         targets=tuple(_describe(t, reason) for t, reason in zip(targets, probed.reasons, strict=True)),
         scores=tuple(_score_rows(name, targets, {each.name: each.kind for each in there}, found)),
         advantages=tuple(_advantage_rows(name, targets, found)),
+        increments=tuple(_increment_rows(name, targets, found)),
         given=tuple(_given_rows(name, targets, given)),
         cka=tuple(CKARow(name, s.one, s.other, *map(_known, (s.value, s.low, s.high))) for s in similar),
     )
@@ -189,7 +229,8 @@ def _describe(target: Target, reason: str | None) -> dict[str, Any]:
 def _score_rows(dump: str, targets: Sequence[Target], kinds: dict[str, str], found: Findings) -> Iterator[ScoreRow]:
     for i, target in enumerate(targets):
         for (probe, name), each in found.scores.items():
-            numbers = (_known(values[i]) for values in (each.value, each.low, each.high))
+            estimates = (each, found.precision[probe, name])
+            numbers = (_known(values[i]) for e in estimates for values in (e.value, e.low, e.high))
             yield ScoreRow(dump, target.name, measure(target), probe, name, kinds[name], *numbers)
 
 
@@ -204,14 +245,52 @@ def _advantage_rows(dump: str, targets: Sequence[Target], found: Findings) -> It
                 _known(found.scores[probe, memory].value[i]),
                 best[1] if best else None,
                 best[0] if best else None,
-                *((_known(x[i]) for x in _numbers(beyond)) if beyond else [None] * 6),
+                *((_known(x[i]) for x in _numbers(beyond)) if beyond else [None] * 7),
                 *(_known(x[i]) for x in (own.control, e.value, e.low, e.high, e.p, own.q)),
             )  # fmt: skip
 
 
 def _numbers(beyond: Any) -> tuple[np.ndarray, ...]:
     e = beyond.estimates
-    return e.value, e.low, e.high, e.p, beyond.q, beyond.bias
+    return e.value, e.low, e.high, e.p, beyond.q, np.full_like(beyond.q, np.nan), beyond.bias
+
+
+def _increment_rows(dump: str, targets: Sequence[Target], found: Findings) -> Iterator[IncrementRow]:
+    for i, target in enumerate(targets):
+        for (probe, memory), added in found.increments.items():
+            about = (dump, target.name, measure(target), probe, memory)
+            for baseline, e in added.over.items():
+                numbers = (_known(x[i]) for x in (e.value, e.low, e.high, e.p))
+                yield IncrementRow(*about, baseline, None, *numbers, None, None)
+            e = added.least
+            numbers = (_known(x[i]) for x in (e.value, e.low, e.high, e.p, added.q))
+            yield IncrementRow(*about, EVERY_BASELINE, added.least_over[i], *numbers, None)
+
+
+def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:
+    """Fill in q_run: p-values corrected over all dumps, targets, memories and kinds of probe of a run.
+
+    Advantages and increments are two questions, and corrected separately.
+    """
+    advantages = _with_q([row for each in reports for row in each.advantages])
+    increments = _with_q([row for each in reports for row in each.increments])
+    return [
+        replace(
+            each,
+            advantages=tuple(itertools.islice(advantages, len(each.advantages))),
+            increments=tuple(itertools.islice(increments, len(each.increments))),
+        )
+        for each in reports
+    ]
+
+
+Row = TypeVar("Row", AdvantageRow, IncrementRow)
+
+
+def _with_q(rows: Sequence[Row]) -> Iterator[Row]:
+    # A row without q is part of another row's test.
+    p = np.array([row.p if row.p is not None and row.q is not None else np.nan for row in rows], float)
+    return iter([replace(row, q_run=_known(q)) for row, q in zip(rows, false_discovery(p), strict=True)])
 
 
 def _given_rows(dump: str, targets: Sequence[Target], given: dict[str, Commonality]) -> Iterator[GivenRow]:

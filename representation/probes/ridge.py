@@ -1,17 +1,21 @@
 """Linear probes of numeric targets: ridge regressions on standardised inputs, for all folds and penalties at once.
 
-All that a ridge regression needs of its records are sums of products. Those are taken once a fold; every training set
-is a sum of folds, and one factor of its correlation matrix and a penalty serves all targets.
+A ridge regression needs only sums of products of its records. These are computed once per fold. Every training set is a
+sum of folds, and one factorisation of its correlation matrix plus a penalty serves all targets.
+
+Blocks of columns can have penalties of their own: banded ridge regression (Nunez-Elizalde, Huth and Gallant 2019,
+"Voxelwise encoding models with non-spherical multivariate normal priors", NeuroImage 197). A column that is scaled by s
+after standardisation is penalised by penalty / s^2, and one that is scaled by 0 is left out.
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 PENALTIES = np.logspace(-6, 1, 8)
-"""Tried for every target, times the number of training records: from next to none to next to nothing left."""
+"""Tried for every target, times the number of training records: from almost no shrinkage to almost nothing left."""
 
 _CHUNK = 8192
 _CONSTANT = 1e-9
@@ -92,33 +96,77 @@ class NormalEquations:
         with_targets = moments.xy / moments.count - np.outer(self.mean, self.target_mean)
         self.with_targets = with_targets * self.per_unit[:, None]  # (C, T)
 
-    def fit(self, penalty: np.ndarray) -> ReadOuts:
-        """Fit every target with its own penalty, (T,)."""
+    def fit(self, penalty: np.ndarray, scales: np.ndarray | None = None) -> ReadOuts:
+        """Fit every target with its own penalty and its own scales of the columns.
+
+        Args:
+            penalty: (T,).
+            scales: (T, C); by default 1 everywhere.
+        """
         weight = np.empty(self.with_targets.shape)
-        for each in np.unique(penalty):
-            theirs = penalty == each
-            weight[:, theirs] = self._solve(each, self.with_targets[:, theirs]) * self.per_unit[:, None]
+        scales = np.ones(weight.shape[::-1]) if scales is None else scales
+        for scale, theirs in groups(scales):
+            factors = self._factors(scale, np.unique(penalty[theirs]))
+            for each, solve in factors:
+                columns = np.flatnonzero(theirs & (penalty == each))
+                weight[:, columns] = solve(columns)
+        return self._read_outs(weight)
+
+    def validation_loss(self, held_out: Moments, penalties: np.ndarray, bands: np.ndarray | None = None) -> np.ndarray:
+        """Return the sum of squared errors on other records for every band, penalty and target, (K * P, T).
+
+        Args:
+            held_out: sums over these records.
+            penalties: (P,).
+            bands: scales of the columns, (K, C); by default one band of 1 everywhere.
+        """
+        every = np.arange(len(self.target_mean))
+        found = []
+        for scale in np.ones((1, len(self.mean))) if bands is None else bands:
+            kept = np.flatnonzero(scale)
+            xx = held_out.xx if len(kept) == len(scale) else held_out.xx[np.ix_(kept, kept)]
+            for _, solve in self._factors(scale, penalties):
+                fitted = self._read_outs(solve(every))
+                w, b = fitted.weight[kept], fitted.bias
+                squares = np.einsum("ct,ct->t", w, xx @ w) + 2 * b * (held_out.x[kept] @ w) + held_out.count * b**2
+                products = np.einsum("ct,ct->t", w, held_out.xy[kept]) + b * held_out.y
+                found.append(squares - 2 * products + held_out.yy)
+        return np.array(found)
+
+    def _read_outs(self, weight: np.ndarray) -> ReadOuts:
         return ReadOuts(weight, self.target_mean - self.mean @ weight)
 
-    def _solve(self, penalty: float, with_targets: np.ndarray) -> np.ndarray:
-        # Eight Cholesky factors, one a penalty, take a fraction of the time of one eigendecomposition.
+    def _factors(self, scale: np.ndarray, penalties: np.ndarray) -> "Iterator[tuple[float, Solve]]":
+        """Factorise the system of each penalty; yield the penalty and what solves it for given targets."""
+        # A Cholesky factor for each of eight penalties takes a fraction of the time of one eigendecomposition.
         from scipy.linalg import cho_factor, cho_solve
 
-        system = self.correlation.copy()
-        system.flat[:: len(system) + 1] += penalty
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
-        return cho_solve(factor, with_targets, check_finite=False)
-
-    def validation_loss(self, held_out: Moments, penalties: np.ndarray) -> np.ndarray:
-        """Return the sum of squared errors on other records for every penalty and target, (P, T)."""
-        found = []
+        kept = np.flatnonzero(scale)
+        correlation = self.correlation if len(kept) == len(scale) else self.correlation[np.ix_(kept, kept)]
+        scaled = correlation * np.outer(scale[kept], scale[kept])
         for penalty in penalties:
-            fitted = self.fit(np.full(len(self.target_mean), penalty))
-            w, b = fitted.weight, fitted.bias
-            squares = np.einsum("ct,ct->t", w, held_out.xx @ w) + 2 * b * (held_out.x @ w) + held_out.count * b**2
-            products = np.einsum("ct,ct->t", w, held_out.xy) + b * held_out.y
-            found.append(squares - 2 * products + held_out.yy)
-        return np.array(found)
+            system = scaled.copy()
+            system.flat[:: len(system) + 1] += penalty
+            factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+
+            def solve(targets: np.ndarray, factor: tuple[np.ndarray, bool] = factor) -> np.ndarray:
+                weight = np.zeros((len(scale), len(targets)))
+                answers = self.with_targets[np.ix_(kept, targets)] * scale[kept, None]
+                solved = cho_solve(factor, answers, check_finite=False)
+                weight[kept] = solved * (scale * self.per_unit)[kept, None]
+                return weight
+
+            yield float(penalty), solve
+
+
+Solve = Callable[[np.ndarray], np.ndarray]
+"""From numbers of targets, (N,), to their weights in raw units, (C, N)."""
+
+
+def groups(scales: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Group targets by the scales of their columns: (T, C) to pairs of (C,) and which targets, (T,) bool."""
+    for scale in np.unique(scales, axis=0):
+        yield scale, (scales == scale).all(axis=1)
 
 
 def standardising(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
@@ -128,20 +176,45 @@ def standardising(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Penalties:
-    """The penalties that were chosen for T targets.
+class Choice:
+    """What was chosen for each of T targets.
 
     Attributes:
-        of_fold: left-out fold -> what the others chose for its fit, (T,) each.
-        overall: what all folds chose for the fit to all records, (T,).
+        penalty: (T,).
+        scales: of the standardised columns, (T, C).
     """
 
-    of_fold: dict[int, np.ndarray]
-    overall: np.ndarray
+    penalty: np.ndarray
+    scales: np.ndarray
 
-    def of_targets(self, targets: np.ndarray) -> "Penalties":
-        """Return those of some targets, (T,) bool."""
-        return Penalties({fold: chosen[targets] for fold, chosen in self.of_fold.items()}, self.overall[targets])
+    @staticmethod
+    def best(losses: np.ndarray, bands: np.ndarray) -> "Choice":
+        """Choose the band and penalty of the least loss, (K * P, T) as `validation_loss` returns them, for K bands."""
+        band, penalty = np.unravel_index(losses.argmin(axis=0), (len(bands), len(PENALTIES)))
+        return Choice(PENALTIES[penalty], bands[band])
+
+    def of_targets(self, targets: np.ndarray) -> "Choice":
+        """Return the choices for some targets, (T,) bool."""
+        return Choice(self.penalty[targets], self.scales[targets])
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The penalties and scales that cross-validation chose.
+
+    Attributes:
+        of_fold: left-out fold -> what the other folds chose for the fit to them.
+        overall: what all folds chose for the fit to all records.
+    """
+
+    of_fold: dict[int, Choice]
+    overall: Choice
+
+    def of_targets(self, targets: np.ndarray) -> "Choices":
+        """Return the choices for some targets, (T,) bool."""
+        return Choices(
+            {n: chosen.of_targets(targets) for n, chosen in self.of_fold.items()}, self.overall.of_targets(targets)
+        )
 
 
 @dataclass(frozen=True)
@@ -151,48 +224,51 @@ class Fitted:
     Attributes:
         predicted: of records that the fit has not seen, (B, T) float64.
         read_outs: fitted to all records.
-        penalties: that were chosen.
+        choices: of penalties and scales.
     """
 
     predicted: np.ndarray
     read_outs: ReadOuts
-    penalties: Penalties
+    choices: Choices
 
 
-def fit_ridge(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
-    """Fit and cross-validate linear probes; each penalty is chosen on folds that the fit is not tested on.
+def fit_ridge(x: np.ndarray, y: np.ndarray, fold: np.ndarray, bands: np.ndarray | None = None) -> Fitted:
+    """Fit and cross-validate linear probes.
+
+    Penalty and band of every target are chosen on folds that the fit is not tested on.
 
     Args:
         x: input, (B, C) float32.
         y: targets, (B, T) float64, finite.
         fold: of each record, (B,) int64, at least three.
+        bands: scales of the columns to choose from, (K, C); by default one band of 1 everywhere.
     """
+    bands = np.ones((1, x.shape[1])) if bands is None else bands
     numbers = [int(each) for each in np.unique(fold)]
     sums = {each: Moments.of(x[fold == each], y[fold == each]) for each in numbers}
     alone = {each: _without(sums, each) for each in numbers}
-    outer = sum(alone[each].validation_loss(sums[each], PENALTIES) for each in numbers)
-    inner = _inner_losses(sums)
-    penalties = Penalties(
-        {each: PENALTIES[inner[each].argmin(axis=0)] for each in numbers}, PENALTIES[np.argmin(outer, axis=0)]
-    )
+    outer = sum(alone[each].validation_loss(sums[each], PENALTIES, bands) for each in numbers)
+    inner = _inner_losses(sums, bands)
+    choices = Choices({each: Choice.best(inner[each], bands) for each in numbers}, Choice.best(outer, bands))
     predicted = np.empty(y.shape)
-    for each in numbers:
-        predicted[fold == each] = alone[each].fit(penalties.of_fold[each]).predict(x[fold == each])
-    return Fitted(predicted, _without(sums).fit(penalties.overall), penalties)
+    for each, chosen in choices.of_fold.items():
+        predicted[fold == each] = alone[each].fit(chosen.penalty, chosen.scales).predict(x[fold == each])
+    read_outs = _without(sums).fit(choices.overall.penalty, choices.overall.scales)
+    return Fitted(predicted, read_outs, choices)
 
 
 def _without(sums: dict[int, Moments], *left_out: int) -> NormalEquations:
     return NormalEquations(Moments.total(part for each, part in sums.items() if each not in left_out))
 
 
-def _inner_losses(sums: dict[int, Moments]) -> dict[int, np.ndarray]:
-    """Cross-validate every penalty within the folds that are left without each fold, (P, T) each.
+def _inner_losses(sums: dict[int, Moments], bands: np.ndarray) -> dict[int, np.ndarray]:
+    """Cross-validate every band and penalty within the folds that remain without each fold, (K * P, T) each.
 
-    What is fitted without two folds is validated on either, for the other's sake.
+    A fit without two folds is validated on both: on each for the choice that leaves out the other.
     """
     found = {each: np.zeros(()) for each in sums}
     for one, other in itertools.combinations(sums, 2):
         fitted = _without(sums, one, other)
         for left_out, held_out in ((one, other), (other, one)):
-            found[left_out] = found[left_out] + fitted.validation_loss(sums[held_out], PENALTIES)
+            found[left_out] = found[left_out] + fitted.validation_loss(sums[held_out], PENALTIES, bands)
     return found

@@ -1,9 +1,10 @@
 """Scores as shares of what could go wrong, kept world by world so that worlds can be resampled.
 
 R squared is one minus the squared error over that of always guessing the training records' mean, so chance is 0.
-AUC is one minus the share of pairs of a yes and a no in one world that are ranked wrongly, ties half: chance is .5.
-Pairs are formed within worlds only, since each world is predicted by a probe of its own, on a scale of its own
-(Forman and Scholz 2010, "Apples-to-apples in cross-validation studies", SIGKDD Explorations 12).
+AUC is one minus the share of pairs of a positive and a negative record in one world that are ranked wrongly, ties half:
+chance is .5. Pairs are formed within worlds only, since each world is predicted by a probe of its own, on a scale of
+its own (Forman and Scholz 2010, "Apples-to-apples in cross-validation studies", SIGKDD Explorations 12).
+Average precision is that of each world, weighted by its positives; chance is the fraction of positives.
 """
 
 from dataclasses import dataclass
@@ -76,3 +77,23 @@ def _pairs(
             won = rankdata(predicted[here])[yes].sum() - yes.sum() * (yes.sum() + 1) / 2
             lost[number], stake[number] = pairs - won, pairs
     return lost, stake
+
+
+def average_precision(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, worlds: int) -> Losses:
+    """Compare predictions of binary targets with the truth by average precision, world by world.
+
+    Args:
+        predicted, y: (B, T); y 0 or 1.
+        world: (B,).
+        worlds: how many there are.
+    """
+    from sklearn.metrics import average_precision_score
+
+    lost, stake = np.zeros((2, worlds, y.shape[1]))
+    for number in np.unique(world):
+        here = world == number
+        positives = (y[here] > 0.5).sum(axis=0)
+        for column in np.flatnonzero(positives):
+            score = average_precision_score(y[here, column] > 0.5, predicted[here, column])
+            lost[number, column], stake[number, column] = positives[column] * (1 - score), positives[column]
+    return Losses(lost, stake)

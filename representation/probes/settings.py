@@ -7,7 +7,7 @@ from typing import Literal
 import tyro
 
 from activation_store.subsample import Subsample
-from argument_checks import at_least, between, check, seed_value, split
+from argument_checks import at_least, check, seed_value, split
 from user_error import UserError
 
 LONGEST_HISTORY = 32
@@ -25,11 +25,12 @@ class ProbeSettings:
     or names listed in docs/probes.md."""
     inputs: str = "all"
     """Comma-separated inputs to predict them from: lstm_hidden, lstm_cell, action_decoder, encoder_output, observation,
-    history, untrained; or all that the dump contains."""
+    history, traces, reservoir, untrained; or all that the dump contains."""
     probes: Literal["linear", "both"] = "both"
     """linear: ridge regression, or logistic regression for binary targets; both: also one-hidden-layer networks."""
-    history: int = 4
-    """Number of observations in the input `history`, including the current one, 2 to 32."""
+    history: str = "4"
+    """Comma-separated numbers of observations, including the current one, 2 to 32 each: one input `history_N` for each.
+    Several, such as 4,8,16,32, also draw the scores as a curve."""
     subsample: int = 1
     """Keep every N-th record of each life, at least 1 (all), starting at a random one. Fewer records favour small
     inputs over large ones."""
@@ -70,6 +71,21 @@ class ProbeSettings:
         return split(self.targets)
 
     @property
+    def histories(self) -> tuple[int, ...]:
+        """Numbers of observations, each once, from small to large.
+
+        Raises:
+            UserError: one is not a number, or out of range.
+        """
+        numbers = split(self.history)
+        for each in numbers:
+            if not (each.isascii() and each.isdigit() and 2 <= int(each[:4]) <= LONGEST_HISTORY):
+                raise UserError(f"--history is {self.history}: must be 2 to {LONGEST_HISTORY}, or several such as 4,16")
+        if not numbers:
+            raise UserError(f"--history is empty: give one or more numbers from 2 to {LONGEST_HISTORY}")
+        return tuple(sorted({int(each) for each in numbers}))
+
+    @property
     def given_names(self) -> tuple[str, ...]:
         """The targets that are to be held against the memory."""
         return split(self.given)
@@ -82,12 +98,12 @@ class ProbeSettings:
         """
         check(
             self,
-            history=between(self.history, 2, LONGEST_HISTORY),
             subsample=at_least(self.subsample, 1),
             skip_first=at_least(self.skip_first, 0),
             resamples=at_least(self.resamples, FEWEST_RESAMPLES),
             seed=seed_value(self.seed),
         )
+        _ = self.histories
         names = [folder.resolve().name for folder in self.dumps]
         if not names:
             raise UserError("no dump is named: give one or more folders written by extract_activations.py")

@@ -16,6 +16,7 @@ from analysis.materials import MATERIAL_NAMES
 from representation.probes.dataset import ProbeData, Wanted, read_probe_data
 from representation.probes.inputs import inputs_named, recorded
 from representation.probes.observation import as_seen, digest, in_one_observation, last_observations, whole_view
+from representation.probes.past import traces
 from representation.probes.targets import targets_named
 from tests.planted import planted_dump, write_planted
 from tests.recorded_probes import shared_probe_dump
@@ -47,8 +48,8 @@ def records(dump: Path) -> Records:
 
 @pytest.fixture(scope="module")
 def wanted(metadata: DumpMetadata) -> Wanted:
-    inputs = recorded(inputs_named(["all"]), metadata)
-    return Wanted(inputs, TARGETS, targets_named(["tick"]), 3, Subsample(), ("lstm_hidden", "untrained_lstm_hidden"))
+    inputs = recorded(inputs_named(["all"], [2, 3]), metadata)
+    return Wanted(inputs, TARGETS, targets_named(["tick"]), Subsample(), 0, ("lstm_hidden", "untrained_lstm_hidden"))
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +135,27 @@ def test_the_observation_holds_what_was_seen(records: Records, metadata: DumpMet
     assert (materials.sum(axis=3) == 9).all()
     first = (records.tile[:, :, 2].reshape(-1, 15, 15)[:, :3, 12:15] == 2).sum(axis=(1, 2))
     np.testing.assert_array_equal(materials[:, 0, 4, 2], first)
-    assert data.inputs["observation"].shape[1] < data.inputs["history"].shape[1]
-    assert (np.ptp(data.inputs["history"], axis=0) > 0).all()
+    assert data.inputs["observation"].shape[1] < data.inputs["history_2"].shape[1] < data.inputs["history_3"].shape[1]
+    assert (np.ptp(data.inputs["history_3"], axis=0) > 0).all()
+
+
+def test_baselines_of_the_past_start_with_the_present_and_know_their_columns(
+    data: ProbeData, records: Records, metadata: DumpMetadata
+) -> None:
+    present = data.inputs["observation"]
+    for name in ("history_2", "history_3", "traces"):
+        np.testing.assert_array_equal(data.inputs[name][:, : present.shape[1]], present)
+    reservoir, encoded = data.inputs["reservoir"], data.inputs["encoder_output"]
+    np.testing.assert_array_equal(reservoir[:, : encoded.shape[1]], encoded)
+    assert reservoir.shape[1] == encoded.shape[1] + 512
+    bands = data.bands["traces"]
+    assert bands.shape == (4, data.inputs["traces"].shape[1]) and set(data.bands) == {"traces"}
+    assert bands[:, : present.shape[1]].all() and bands[3].all()
+    # Every trace belongs to one time constant, and the slowest is the last one: it moves least from tick to tick.
+    assert (bands[:3, present.shape[1] :].sum(axis=0) == 1).all()
+    seen = as_seen(records, metadata)
+    slow = traces(digest(seen), seen.lives)[:, -digest(seen).shape[1] :]
+    np.testing.assert_array_equal(data.inputs["traces"][:, bands[2] > bands[0]], slow[:, np.ptp(slow, axis=0) > 0])
 
 
 def test_the_last_observations_are_those_of_the_same_life(records: Records, metadata: DumpMetadata) -> None:

@@ -39,7 +39,7 @@ def data(raw: np.ndarray) -> ProbeData:
     targets[lives.index % 5 == 0, NOT_EVERYWHERE] = np.nan
     return ProbeData(
         inputs={LAYER: x}, varying={LAYER: varying}, targets=targets, given=np.empty((len(world), 0)), world=world,
-        episode=world, lives=lives, by_map=True, networks={},
+        episode=world, lives=lives, by_map=True, networks={}, bands={},
     )  # fmt: skip
 
 

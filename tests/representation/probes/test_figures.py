@@ -1,15 +1,25 @@
 """Figures of probes, above all those of little or nothing: they must say so, not fail."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from representation.probes.figure_advantage import probe_advantage
+from representation.probes.figure_advantage import probe_advantage, probe_increment
 from representation.probes.figure_emergence import probe_emergence
+from representation.probes.figure_history import has_history_curve, probe_history
 from representation.probes.figure_summary import probe_summary
-from representation.probes.report import AdvantageRow, CKARow, DumpReport, ScoreRow
+from representation.probes.report import (
+    EVERY_BASELINE,
+    AdvantageRow,
+    CKARow,
+    DumpReport,
+    IncrementRow,
+    ScoreRow,
+    corrected_over_run,
+)  # fmt: skip
 from tests.analysis.figures.test_figures import texts as inside
 
 INPUTS = ("lstm_hidden", "observation")
@@ -22,20 +32,21 @@ def report(steps: int = 0, targets: int = 3, known: bool = True, name: str = "a$
          "measure": "AUC" if i % 2 else "R2", "chance": 0.0, "reason": None if known else "is constant"}
         for i in range(targets)
     ]  # fmt: skip
-    scores, advantages = [], []
+    scores, advantages, increments = [], [], []
     for target in described:
         about = (f"{name}_{steps:010d}", target["name"], target["measure"], "linear")
         value, gain = (float(each) for each in (rng.uniform(0.5, 1), rng.normal(0, 0.2)))
         numbers = (value, value - 0.1, value + 0.1) if known else (None,) * 3
-        scores += [ScoreRow(*about, each, "memory", *numbers) for each in INPUTS]
-        beyond = (gain, gain - 0.1, gain + 0.1, 0.01, 0.02, -0.01) if known else (None,) * 6
+        scores += [ScoreRow(*about, each, "memory", *numbers, *numbers) for each in INPUTS]
+        beyond = (gain, gain - 0.1, gain + 0.1, 0.01, 0.02, 0.03, -0.01) if known else (None,) * 7
         advantages.append(
             AdvantageRow(*about, "lstm_hidden", numbers[0], "observation", "mlp", *beyond, *(0.1,) * 6)  # type: ignore[arg-type]
         )
+        increments.append(IncrementRow(*about, "lstm_hidden", EVERY_BASELINE, "observation", *beyond[:6]))
     cka = (CKARow("x", "encoder_output", "lstm_hidden", 0.8, 0.7, 0.9),) if known else ()
     return DumpReport(
         f"{name}_{steps:010d}", f"{name}_{steps:010d}", "agent", steps, 100, 10, 4, "episodes", INPUTS, (),
-        tuple(described), tuple(scores), tuple(advantages), (), cka,
+        tuple(described), tuple(scores), tuple(advantages), tuple(increments), (), cka,
     )  # fmt: skip
 
 
@@ -80,15 +91,53 @@ def test_advantages_are_sorted_and_the_title_counts_those_above_0() -> None:
         shown = [gain[text.get_text()] for text in axes.get_yticklabels()]
         assert shown == sorted(shown, reverse=True) and len(shown) == 4
     better = sum(each > 0 for each in gain.values())
-    assert f"beats every baseline for {better} of 8 targets\n" in figure.get_suptitle()
+    assert f"predicts {better} of 8 targets better than every baseline\n" in figure.get_suptitle()
     (legend,) = figure.legends
     assert legend.get_texts()[0].get_text().endswith(f"({better} of 8 targets above 0)")
+
+
+def test_increments_are_counted_by_their_q_over_the_run() -> None:
+    one = report(1, 8)
+    figure = probe_increment([one], "lstm_hidden", "linear")
+    assert "LSTM hidden adds to every baseline for" in figure.get_suptitle()
+    better = sum((row.increment or 0) > 0 for row in one.increments)
+    assert 0 < better < 8 and f"for {better} of 8 targets\n" in figure.get_suptitle()
+    alone = replace(one, increments=tuple(replace(row, q_run=0.2) for row in one.increments))
+    assert "for 0 of 8 targets\n" in probe_increment([alone], "lstm_hidden", "linear").get_suptitle()
+
+
+def test_q_of_a_run_is_over_all_of_its_dumps() -> None:
+    corrected = corrected_over_run([report(1, 2), report(2, 30)])
+    assert [len(each.advantages) for each in corrected] == [2, 30]
+    assert {row.q_run for each in corrected for row in each.advantages} == {0.01}  # all p-values are alike
+    rows = [replace(row, p=p) for row, p in zip(report(1, 4).advantages, (0.001, 0.02, 0.5, None), strict=True)]
+    (first,) = corrected_over_run([replace(report(1, 4), advantages=tuple(rows))])
+    assert [row.q_run for row in first.advantages] == pytest.approx([0.003, 0.03, 0.5, None])
+
+
+def curve() -> DumpReport:
+    one = report(0, 3)
+    inputs = ("lstm_hidden", "observation", "history_4", "history_16", "traces")
+    rows = [replace(row, input=name) for row in one.scores if row.input == "observation" for name in inputs]
+    return replace(one, inputs=inputs, scores=tuple(rows))
+
+
+def test_the_look_back_is_drawn_from_one_observation_on() -> None:
+    assert has_history_curve([report(0), curve()]) and not has_history_curve([report(0)])
+    figure = probe_history([report(0), curve()], "lstm_hidden", "linear")
+    assert "target_0 (R2)" in texts(figure)
+    panel = figure.axes[0]
+    ticks = [line.get_xdata() for line in panel.lines if line.get_marker() == "o"]
+    assert [list(each) for each in ticks] == [[1, 4, 16]]
+    assert [text.get_text() for text in panel.get_xticklabels()] == ["1", "4", "16"]
+    inside(figure)
 
 
 def test_long_names_stay_inside_the_pictures() -> None:
     long = [report(n, name="a_run_with_a_long_name_" * 6) for n in (0, 5)]
     hidden = ("lstm_hidden", "linear")
-    for figure in (probe_summary(long), probe_advantage(long, *hidden), probe_emergence(long, *hidden)):
+    drawn = (probe_advantage, probe_increment, probe_emergence)
+    for figure in (probe_summary(long), *(draw(long, *hidden) for draw in drawn)):
         inside(figure)
 
 

@@ -57,6 +57,43 @@ def test_what_the_input_shows_gives_no_advantage(found: Findings) -> None:
     assert found.scores[LINEAR, "observation"].value[SHOWN] > 0.999
 
 
+def test_a_memory_that_counts_adds_to_every_baseline_and_what_is_shown_adds_to_none(found: Findings) -> None:
+    for probe_kind in PROBES:
+        added = found.increments[probe_kind, "lstm_hidden"]
+        assert set(added.over) == {"observation", "history_3", "untrained"}
+        assert added.least.low[SINCE] > 0.2 and added.q[SINCE] < 0.001, probe_kind
+        for target in (SHOWN, CUE, NOISE, COIN):
+            assert added.least.p[target] > 0.05, (probe_kind, target)
+            assert added.least.value[target] < 0.02, (probe_kind, target)
+        assert added.least_over[SINCE] in added.over
+
+
+def test_average_precision_is_of_binary_targets(found: Findings, data: ProbeData) -> None:
+    precise = found.precision[LINEAR, "observation"]
+    assert precise.value[CUE] > 0.999 and np.isnan(precise.value[[SINCE, SHOWN, NOISE]]).all()
+    share = data.targets[:, COIN].mean()
+    assert abs(precise.value[COIN] - share) < 0.05 and precise.low[COIN] < share < precise.high[COIN] + 0.03
+
+
+def test_an_increment_to_some_baselines_only_is_none_to_every_one() -> None:
+    """Planted losses: the memory adds to one of two baselines, in many targets; few are found, as the level says."""
+    rng = np.random.default_rng(0)
+    stake = np.full((8, 400), 100.0)
+    noise = lambda: 2 * rng.normal(size=stake.shape)  # noqa: E731
+    baselines = {(LINEAR, name): Losses(60 + noise(), stake) for name in ("observation", "history_3")}
+    together = {
+        (LINEAR, "lstm_hidden", "observation"): Losses(40 + noise(), stake),
+        (LINEAR, "lstm_hidden", "history_3"): Losses(60 + noise(), stake),
+    }
+    memory = {(LINEAR, "lstm_hidden"): Losses(50 + noise(), stake)}
+    planted = Probed(baselines | memory, {}, memory, together, {}, (None,) * 400)
+    inputs = [each for each in INPUTS if each.name in ("lstm_hidden", "observation", "history_3")]
+    added = findings(planted, inputs, Resamples.draw(8, 400, 0), np.zeros(400)).increments[LINEAR, "lstm_hidden"]
+    assert 0.01 < (added.least.p < 0.05).mean() < 0.08
+    assert added.over["observation"].low.min() > 0 and set(added.least_over) == {"history_3"}
+    np.testing.assert_array_equal(added.least.value, added.over["history_3"].value)
+
+
 def test_noise_is_neither_known_nor_selective(found: Findings) -> None:
     for key, selectivity in found.selectivities.items():
         estimates = selectivity.estimates
@@ -135,7 +172,7 @@ def test_false_discoveries_stay_as_rare_as_promised(worlds: int) -> None:
         stake = rng.uniform(50, 150, (worlds, targets))
         lost = [stake * np.clip(0.5 + 0.1 * rng.normal(size=stake.shape), 0, 1) for _ in range(2)]
         scored = {(LINEAR, name): Losses(each, stake) for name, each in zip(ALIKE, lost, strict=True)}
-        same = Probed(scored, {(LINEAR, "lstm_hidden"): Losses(lost[1], stake)}, {}, (None,) * targets)
+        same = Probed(scored, {}, {(LINEAR, "lstm_hidden"): Losses(lost[1], stake)}, {}, {}, (None,) * targets)
         inputs = [each for each in INPUTS if each.name in ALIKE]
         result = findings(same, inputs, Resamples.draw(worlds, 400, seed), np.zeros(targets))
         advantage = result.advantages[LINEAR, "lstm_hidden"]
@@ -148,9 +185,9 @@ def test_false_discoveries_stay_as_rare_as_promised(worlds: int) -> None:
 def test_the_best_of_many_baselines_errs_towards_no_advantage() -> None:
     rng = np.random.default_rng(1)
     stake = np.full((8, 300), 100.0)
-    names = ("lstm_hidden", "observation", "history", "untrained")
+    names = ("lstm_hidden", "observation", "history_3", "untrained")
     lost = {(LINEAR, name): Losses(50 + 10 * rng.normal(size=stake.shape), stake) for name in names}
-    same = Probed(lost, {(LINEAR, "lstm_hidden"): lost[LINEAR, "observation"]}, {}, (None,) * 300)
+    same = Probed(lost, {}, {(LINEAR, "lstm_hidden"): lost[LINEAR, "observation"]}, {}, {}, (None,) * 300)
     inputs = [each for each in INPUTS if each.name in names]
     advantage = findings(same, inputs, Resamples.draw(8, 400, 0), np.zeros(300)).advantages[LINEAR, "lstm_hidden"]
     assert (advantage.estimates.p < 0.05).mean() < 0.03

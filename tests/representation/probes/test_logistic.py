@@ -8,12 +8,13 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from representation.probes import logistic_solver
-from representation.probes.logistic_solver import Basis, TrainingSet, solve
+from representation.probes.logistic_solver import Basis, TrainingSet, correlation, solve
 from representation.probes.probing import fit_linear
 from representation.probes.ridge import Fitted, fit_ridge
 
 RECORDS = 3000
 FOLD = np.arange(RECORDS) % 4
+ONES = torch.ones(40, dtype=torch.float64)
 
 
 @pytest.fixture
@@ -57,7 +58,10 @@ def test_it_is_the_librarys(
     blocks, answers = tensors(x, y)
     penalties = np.repeat([1e-4, 1e-2, 1.0], 3)
     found = solve(
-        TrainingSet(blocks, answers), Basis.of(blocks), torch.arange(3).repeat(3), torch.from_numpy(penalties)
+        TrainingSet(blocks, answers, ONES),
+        Basis.of(correlation(blocks), ONES),
+        torch.arange(3).repeat(3),
+        torch.from_numpy(penalties),
     ).numpy()
     for column, penalty in enumerate(penalties):
         truth = y[:, column % 3]
@@ -80,7 +84,9 @@ def test_the_solution_does_not_depend_on_the_preconditioner(
     blocks, answers = tensors(StandardScaler().fit_transform(raw)[:, 4:], labels(raw, rng))
     columns, penalty = torch.arange(3), torch.full((3,), 0.01, dtype=torch.float64)
     plain = Basis(torch.ones(36, dtype=torch.float64), torch.eye(36, dtype=torch.float64))
-    one, other = (solve(TrainingSet(blocks, answers), basis, columns, penalty) for basis in (Basis.of(blocks), plain))
+    scale = ONES[4:]
+    training, ours = TrainingSet(blocks, answers, scale), Basis.of(correlation(blocks), scale)
+    one, other = (solve(training, basis, columns, penalty) for basis in (ours, plain))
     np.testing.assert_allclose(one, other, atol=2e-3 * float(one.abs().max()))
 
 
@@ -94,11 +100,11 @@ def test_it_is_cross_validated_with_the_penalties_of_the_ridge_regression(rng: n
     x = correlated(rng)
     y = labels(x, rng)
     found = fit(x, y, FOLD)
-    assert found.penalties.of_fold.keys() == {0, 1, 2, 3}
-    for test, penalties in fit_ridge(x, y, FOLD).penalties.of_fold.items():
+    assert found.choices.of_fold.keys() == {0, 1, 2, 3}
+    for test, chosen in fit_ridge(x, y, FOLD).choices.of_fold.items():
         rest = test != FOLD
         scaler = StandardScaler().fit(x[rest].astype(float))
-        for column, penalty in enumerate(penalties):
+        for column, penalty in enumerate(chosen.penalty):
             theirs = library(scaler.transform(x[rest]), y[rest, column], penalty)
             expected = theirs.decision_function(scaler.transform(x[test == FOLD]))
             np.testing.assert_allclose(found.predicted[test == FOLD, column], expected, atol=0.1, rtol=0.02)

@@ -3,17 +3,20 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
-from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from analysis.lives import Lives
+from representation.probes import mlp
 from representation.probes.commonality import smooth_basis
 from representation.probes.controls import shifted_within_lives
 from representation.probes.inference import Resamples
 from representation.probes.inputs import inputs_named
+from representation.probes.mlp import fit_mlp
+from representation.probes.past import Reservoir, traces
 from representation.probes.probing import mean_of_the_rest
 from representation.probes.ridge import PENALTIES, Moments, NormalEquations, fit_ridge
-from representation.probes.scores import losses
+from representation.probes.scores import average_precision, losses
 from representation.probes.similarity import debiased_cka, similarities
 from representation.probes.splits import folds_of_worlds
 from representation.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
@@ -57,6 +60,87 @@ def test_every_record_is_predicted_by_probes_fitted_and_tuned_on_other_folds(rng
                 loss[i] += (error**2).sum()
         best = NormalEquations(Moments.of(x[fold != test], y[fold != test])).fit(PENALTIES[[loss.argmin()]])
         np.testing.assert_allclose(fitted.predicted[fold == test], best.predict(x[fold == test]), atol=1e-8)
+
+
+def test_banded_ridge_is_ridge_on_scaled_columns(rng: np.random.Generator) -> None:
+    """One penalty on columns that are scaled after standardisation; a scale of 0 leaves them out."""
+    x, y = rng.normal(size=(300, 9)) + 5, rng.normal(size=(300, 2))
+    y[:, 0] += x[:, 2]
+    scales = np.array([[1.0] * 5 + [10.0] * 4, [1.0] * 5 + [0.0] * 4])
+    found = NormalEquations(Moments.of(x, y)).fit(np.array([0.1, 0.1]), scales)
+    scaled = StandardScaler().fit_transform(x)
+    for column, scale in enumerate(scales):
+        theirs = Ridge(0.1 * len(x)).fit(scaled * scale, y[:, column]).predict(scaled * scale)
+        np.testing.assert_allclose(found.predict(x)[:, column], theirs, atol=1e-8)
+    assert not found.weight[5:, 1].any()
+
+
+def test_bands_are_chosen_for_each_target_within_the_folds(rng: np.random.Generator) -> None:
+    """One target is in a few columns among much noise, another in all: each gets the band that predicts it."""
+    x, fold = rng.normal(size=(400, 60)).astype(np.float32), np.arange(400) % 4
+    y = np.stack([x[:, 0] + rng.normal(size=400), x @ rng.normal(size=60) / 4 + rng.normal(size=400)], axis=1)
+    few = np.where(np.arange(60) < 2, 1.0, 0.0)
+    chosen = fit_ridge(x, y, fold, np.stack([few, np.ones(60)])).choices
+    for choice in (*chosen.of_fold.values(), chosen.overall):
+        assert choice.scales[0].sum() == 2 and choice.scales[1].sum() == 60
+    # The choice without a fold does not depend on that fold.
+    garbled = np.where((fold == 2)[:, None], rng.normal(size=y.shape) * 100, y)
+    again = fit_ridge(x, garbled, fold, np.stack([few, np.ones(60)])).choices.of_fold[2]
+    np.testing.assert_array_equal(again.scales, chosen.of_fold[2].scales)
+    np.testing.assert_array_equal(again.penalty, chosen.of_fold[2].penalty)
+
+
+def test_average_precision_is_the_librarys_in_each_world(rng: np.random.Generator) -> None:
+    y, predicted = rng.integers(0, 2, (90, 1)).astype(float), rng.normal(size=(90, 1))
+    world = np.repeat([0, 1, 2], 30)
+    y[world == 2] = 0  # a world without a positive has no say
+    found = average_precision(predicted, y, world, 3)
+    parts = [average_precision_score(y[world == n, 0], predicted[world == n, 0]) for n in (0, 1)]
+    counts = [y[world == n].sum() for n in (0, 1)]
+    assert found.score[0] == pytest.approx(np.average(parts, weights=counts)) and found.stake[2, 0] == 0
+
+
+def test_traces_are_a_plain_loop_over_each_life(rng: np.random.Generator) -> None:
+    lives, values = lives_of_lengths(1, 40, 7, 40), rng.normal(size=(88, 3))
+    found = traces(values, lives, (2, 8)).reshape(88, 2, 3)
+    for start, length in zip(lives.starts, lives.lengths, strict=True):
+        for place, constant in enumerate((2, 8)):
+            trace = values[start]
+            for tick in range(length):
+                trace = trace + (values[start + tick] - trace) / constant
+                np.testing.assert_allclose(found[start + tick, place], trace, rtol=1e-5, atol=1e-6)
+
+
+def test_a_reservoir_is_a_plain_loop_over_each_life_and_forgets_slowly(rng: np.random.Generator) -> None:
+    lives, values = lives_of_lengths(60, 3, 60), rng.normal(2, 5, (123, 4))
+    reservoir = Reservoir.draw(values, seed=1)
+    found = reservoir.run(values, lives)
+    standardised = (values - values.mean(axis=0)) / values.std(axis=0)
+    for start, length in zip(lives.starts, lives.lengths, strict=True):
+        state = np.zeros(found.shape[1])
+        for tick in range(start, start + length):
+            new = np.tanh(standardised[tick] @ reservoir.inward + state @ reservoir.recurrent)
+            state = (1 - reservoir.rate) * state + reservoir.rate * new
+            np.testing.assert_allclose(found[tick], state, rtol=1e-4, atol=1e-5)
+    assert np.abs(np.linalg.eigvals(reservoir.recurrent)).max() == pytest.approx(0.95)
+    assert (1 / reservoir.rate).min() == 2 and (1 / reservoir.rate).max() == pytest.approx(256)
+    np.testing.assert_array_equal(Reservoir.draw(values, seed=1).run(values, lives), found)
+
+
+def test_a_network_takes_the_weight_decay_that_a_target_needs(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few records and many columns of noise the heaviest decay predicts better than the lightest."""
+    x, fold = rng.normal(size=(600, 80)).astype(np.float32), np.arange(600) % 3
+    y = x[:, :1] + 3 * rng.normal(size=(600, 1))
+    mean, world, ranked = mean_of_the_rest(y, fold), fold, np.zeros(1, bool)
+
+    def score() -> float:
+        return losses(fit_mlp(x, y, fold, ranked, 0), y, mean, world, 3, ranked).score[0]
+
+    chosen = score()
+    monkeypatch.setattr(mlp, "WEIGHT_DECAYS", mlp.WEIGHT_DECAYS[:1])
+    assert chosen > score() + 0.01
 
 
 def test_a_probe_of_another_folds_labels_cannot_help(rng: np.random.Generator) -> None:
@@ -166,4 +250,4 @@ def test_targets_are_enough_and_each_is_described() -> None:
     with pytest.raises(UserError, match=r"no target 'self_heath': did you mean self_health\?"):
         targets_named(["self_heath"])
     with pytest.raises(UserError, match="no input 'lstm'"):
-        inputs_named(["lstm"])
+        inputs_named(["lstm"], [4])
