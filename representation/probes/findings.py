@@ -143,11 +143,11 @@ def _increment(key: Key, probed: Probed, drawn: dict[Key, np.ndarray], resamples
     place = p.argmax(axis=0)
     names, targets = list(over), np.arange(p.shape[1])
     known = p[place, targets] >= 0
-    numbers = (
+    value, low, high = (
         np.where(known, np.stack([getattr(each, name) for each in over.values()])[place, targets], np.nan)
         for name in ("value", "low", "high")
     )
-    least = Estimates(*numbers, np.where(known, p[place, targets], np.nan))
+    least = Estimates(value, low, high, np.where(known, p[place, targets], np.nan))
     least_over = tuple(names[i] if there else None for i, there in zip(place, known, strict=True))
     return Increment(over, least, least_over, false_discovery(least.p))
 

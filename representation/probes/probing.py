@@ -1,10 +1,11 @@
 """All probes of one dump: every input and target, linear and not, control tasks, and memories beside baselines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from representation.probes.beside import fit_ridge_beside
 from representation.probes.controls import shifted_within_lives
 from representation.probes.dataset import ProbeData
 from representation.probes.inputs import Input
@@ -20,9 +21,6 @@ FEWEST_RECORDS = 20
 """Records that must say yes, and no, for a yes-or-no target to be probed."""
 
 FEWEST_FOLDS = 3
-
-PENALTY_RATIOS = np.array([1e-2, 1.0, 1e2, 1e4])
-"""Tried where a linear probe reads a baseline and a memory: the baseline's penalty divided by the memory's."""
 
 Report = Callable[[float], None]
 """Told the share of the work done."""
@@ -79,31 +77,33 @@ def probe(
     found = Probed({}, {}, {}, {}, {}, reasons)
     twins = {each.name: _same_as(each, inputs, data) for each in inputs}
     own = [each for each in inputs if twins[each.name] == each.name]
-    pairs = [(m, b) for m in own if m.kind == "memory" for b in own if b.kind == "baseline"]
-    to_read: list[tuple[Input, ...]] = [*((one,) for one in own), *pairs]
-    jobs = [(kind, some) for some in to_read for kind in probes]
-    for done, (kind, some) in enumerate(jobs):
+    memories = [each.name for each in own if each.kind == "memory"]
+    jobs: list[tuple[Callable[..., None], str, Input]] = [(_probe_one, kind, each) for each in own for kind in probes]
+    jobs += [(_probe_beside, kind, each) for each in own if each.kind == "baseline" and memories for kind in probes]
+    for done, (work, kind, each) in enumerate(jobs):
         report(done / len(jobs))
-        if len(some) == 1:
-            _probe_one(task, kind, some[0], found)
-        else:
-            memory, baseline = (each.name for each in some)
-            predicted = task.predict(kind, task.beside(memory, baseline))
-            found.together[kind, memory, baseline] = task.losses(predicted.real, data.targets)
+        work(task, kind, each, memories, found)
     _repeat_for_twins(found, twins)
     return found
 
 
-def _probe_one(task: "Task", kind: str, one: Input, found: Probed) -> None:
+def _probe_one(task: "Task", kind: str, one: Input, memories: Sequence[str], found: Probed) -> None:
     """Probe one input, and put the results among the others."""
-    memory, data = one.kind == "memory", task.data
-    fitted = task.predict(kind, task.alone(one.name), memory)
+    memory, data = one.name in memories, task.data
+    fitted = (task.linear if kind == LINEAR else task.networks)(one.name, memory)
     found.losses[kind, one.name] = task.losses(fitted.real, data.targets)
     found.precision[kind, one.name] = task.precision(fitted.real, data.targets)
     if memory:
         found.controls[kind, one.name] = task.losses(fitted.control, task.controls)
         if fitted.read_outs:
             found.read_outs[one.name] = fitted.read_outs
+
+
+def _probe_beside(task: "Task", kind: str, baseline: Input, memories: Sequence[str], found: Probed) -> None:
+    """Probe a baseline together with each memory, and put the results among the others."""
+    work = task.linear_beside if kind == LINEAR else task.networks_beside
+    for memory, predicted in work(baseline.name, memories):
+        found.together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
 
 
 def _repeat_for_twins(found: Probed, twins: dict[str, str]) -> None:
@@ -161,19 +161,6 @@ class Predictions:
     read_outs: ReadOuts | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Read:
-    """What probes read.
-
-    Attributes:
-        x: (B, C) float32.
-        bands: scales of the columns that a linear probe may choose from within the folds, (K, C) float64.
-    """
-
-    x: np.ndarray
-    bands: np.ndarray
-
-
 class Task:
     """What is the same for all inputs of a dump: its targets, their controls, and how its records are split."""
 
@@ -197,32 +184,16 @@ class Task:
             found[here] = shifted_within_lives(self.data.targets[here], lives, self.seed)
         return found
 
-    def alone(self, name: str) -> "Read":
-        """Return what a probe of one input reads."""
-        x = self.data.inputs[name]
-        return Read(x, self.data.bands.get(name, np.ones((1, x.shape[1]))))
-
-    def beside(self, memory: str, baseline: str) -> "Read":
-        """Return what a probe of a baseline and a memory together reads: each has its own penalty."""
-        one, other = self.data.inputs[baseline], self.data.inputs[memory]
-        scale = np.sqrt(PENALTY_RATIOS)[:, None]
-        bands = np.concatenate([np.ones((len(scale), one.shape[1])), np.repeat(scale, other.shape[1], axis=1)], axis=1)
-        return Read(np.concatenate([one, other], axis=1), bands)
-
-    def predict(self, kind: str, read: "Read", with_control: bool = False) -> Predictions:
-        """Fit and cross-validate probes of a kind."""
-        return (self.linear if kind == LINEAR else self.networks)(read, with_control)
-
-    def linear(self, read: "Read", with_control: bool) -> Predictions:
-        """Fit and cross-validate linear probes: ridge or, for yes-or-no targets, logistic regressions."""
-        x, targets = read.x, self.data.targets
+    def linear(self, name: str, with_control: bool) -> Predictions:
+        """Fit and cross-validate linear probes of an input: ridge or, for yes-or-no targets, logistic regressions."""
+        x, targets, bands = self.data.inputs[name], self.data.targets, self.data.bands.get(name)
         real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
         weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
         for rows, columns in self.alike:
             here, count = np.ix_(rows, columns), len(columns)
             y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
             ranked = np.tile(self.yes_or_no[columns], 1 + with_control)
-            fitted = fit_linear(x if rows.all() else x[rows], y, self.fold[rows], ranked, read.bands)
+            fitted = fit_linear(_rows(x, rows), y, self.fold[rows], ranked, bands)
             real[here] = fitted.predicted[:, :count]
             if with_control:
                 control[here] = fitted.predicted[:, count:]
@@ -230,18 +201,40 @@ class Task:
             weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
         return Predictions(real, control, ReadOuts(weight, bias))
 
-    def networks(self, read: "Read", with_control: bool) -> Predictions:
+    def linear_beside(self, baseline: str, memories: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Fit and cross-validate linear probes of a baseline and a memory; yield each memory's predictions, (B, T)."""
+        targets = self.data.targets
+        real = {name: np.full(targets.shape, np.nan) for name in memories}
+        for rows, columns in self.alike:
+            x = _rows(self.data.inputs[baseline], rows)
+            others = {name: _rows(self.data.inputs[name], rows) for name in memories}
+            here, ranked = np.ix_(rows, columns), self.yes_or_no[columns]
+            for name, fitted in fit_ridge_beside(x, others, targets[here], self.fold[rows]).items():
+                both = np.concatenate([x, others[name]], axis=1)
+                found = classified(both, targets[here], self.fold[rows], ranked, fitted)
+                real[name][here] = found.predicted
+        yield from real.items()
+
+    def networks(self, name: str, with_control: bool) -> Predictions:
         """Train and cross-validate networks; those of controls share nothing with the others."""
+        some = (self.data.targets, self.controls)[: 1 + with_control]
+        found = [self._networks(self.data.inputs[name], y) for y in some]
+        return Predictions(found[0], found[-1])
+
+    def networks_beside(self, baseline: str, memories: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Train and cross-validate networks of a baseline and a memory; yield each memory's predictions, (B, T)."""
+        for name in memories:
+            both = np.concatenate([self.data.inputs[baseline], self.data.inputs[name]], axis=1)
+            yield name, self._networks(both, self.data.targets)
+
+    def _networks(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         from representation.probes.mlp import fit_mlp
 
-        found = []
-        for y in (self.data.targets, self.controls)[: 1 + with_control]:
-            predicted = np.full(y.shape, np.nan)
-            columns = self.usable
-            if columns.any():
-                predicted[:, columns] = fit_mlp(read.x, y[:, columns], self.fold, self.yes_or_no[columns], self.seed)
-            found.append(predicted)
-        return Predictions(found[0], found[-1])
+        predicted = np.full(y.shape, np.nan)
+        columns = self.usable
+        if columns.any():
+            predicted[:, columns] = fit_mlp(x, y[:, columns], self.fold, self.yes_or_no[columns], self.seed)
+        return predicted
 
     def precision(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
         """Score predictions of binary targets by average precision, (B, T) each."""
@@ -278,7 +271,11 @@ def fit_linear(
         yes_or_no: which targets are, (T,) bool.
         bands: scales of the columns to choose from, (K, C); by default one band of 1 everywhere.
     """
-    ridge = fit_ridge(x, y, fold, bands)
+    return classified(x, y, fold, yes_or_no, fit_ridge(x, y, fold, bands))
+
+
+def classified(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, ridge: Fitted) -> Fitted:
+    """Put logistic regressions in the place of the ridge regressions of yes-or-no targets, with the same penalties."""
     if not yes_or_no.any():
         return ridge
     from representation.probes.logistic import fit_logistic
@@ -288,6 +285,11 @@ def fit_linear(
     ridge.read_outs.weight[:, yes_or_no] = logistic.read_outs.weight
     ridge.read_outs.bias[yes_or_no] = logistic.read_outs.bias
     return ridge
+
+
+def _rows(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return some rows, (B,) bool, of an array; without a copy if it is all of them."""
+    return x if rows.all() else x[rows]
 
 
 def alike(applies: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

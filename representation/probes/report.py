@@ -14,6 +14,7 @@ from analysis.statistics.inference import false_discovery
 from representation.probes.commonality import Commonality
 from representation.probes.dataset import ProbeData
 from representation.probes.findings import Findings
+from representation.probes.inference import Estimates
 from representation.probes.inputs import Input
 from representation.probes.probing import Probed
 from representation.probes.similarity import Similarity
@@ -260,11 +261,15 @@ def _increment_rows(dump: str, targets: Sequence[Target], found: Findings) -> It
         for (probe, memory), added in found.increments.items():
             about = (dump, target.name, measure(target), probe, memory)
             for baseline, e in added.over.items():
-                numbers = (_known(x[i]) for x in (e.value, e.low, e.high, e.p))
-                yield IncrementRow(*about, baseline, None, *numbers, None, None)
-            e = added.least
-            numbers = (_known(x[i]) for x in (e.value, e.low, e.high, e.p, added.q))
-            yield IncrementRow(*about, EVERY_BASELINE, added.least_over[i], *numbers, None)
+                yield _increment_row(about, baseline, None, e, i, None)
+            yield _increment_row(about, EVERY_BASELINE, added.least_over[i], added.least, i, _known(added.q[i]))
+
+
+def _increment_row(
+    about: tuple[str, str, str, str, str], baseline: str, least_over: str | None, e: Estimates, i: int, q: float | None
+) -> IncrementRow:
+    value, low, high, p = (_known(each[i]) for each in (e.value, e.low, e.high, e.p))
+    return IncrementRow(*about, baseline, least_over, value, low, high, p, q, None)
 
 
 def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:

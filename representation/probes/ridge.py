@@ -246,18 +246,19 @@ def fit_ridge(x: np.ndarray, y: np.ndarray, fold: np.ndarray, bands: np.ndarray 
     bands = np.ones((1, x.shape[1])) if bands is None else bands
     numbers = [int(each) for each in np.unique(fold)]
     sums = {each: Moments.of(x[fold == each], y[fold == each]) for each in numbers}
-    alone = {each: _without(sums, each) for each in numbers}
-    outer = sum(alone[each].validation_loss(sums[each], PENALTIES, bands) for each in numbers)
+    alone = {each: without(sums, each) for each in numbers}
+    outer = np.sum([alone[each].validation_loss(sums[each], PENALTIES, bands) for each in numbers], axis=0)
     inner = _inner_losses(sums, bands)
     choices = Choices({each: Choice.best(inner[each], bands) for each in numbers}, Choice.best(outer, bands))
     predicted = np.empty(y.shape)
     for each, chosen in choices.of_fold.items():
         predicted[fold == each] = alone[each].fit(chosen.penalty, chosen.scales).predict(x[fold == each])
-    read_outs = _without(sums).fit(choices.overall.penalty, choices.overall.scales)
+    read_outs = without(sums).fit(choices.overall.penalty, choices.overall.scales)
     return Fitted(predicted, read_outs, choices)
 
 
-def _without(sums: dict[int, Moments], *left_out: int) -> NormalEquations:
+def without(sums: dict[int, Moments], *left_out: int) -> NormalEquations:
+    """Return the regressions on all folds but some."""
     return NormalEquations(Moments.total(part for each, part in sums.items() if each not in left_out))
 
 
@@ -268,7 +269,7 @@ def _inner_losses(sums: dict[int, Moments], bands: np.ndarray) -> dict[int, np.n
     """
     found = {each: np.zeros(()) for each in sums}
     for one, other in itertools.combinations(sums, 2):
-        fitted = _without(sums, one, other)
+        fitted = without(sums, one, other)
         for left_out, held_out in ((one, other), (other, one)):
             found[left_out] = found[left_out] + fitted.validation_loss(sums[held_out], PENALTIES, bands)
     return found

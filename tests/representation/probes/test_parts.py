@@ -8,6 +8,7 @@ from sklearn.preprocessing import StandardScaler
 
 from analysis.lives import Lives
 from representation.probes import mlp
+from representation.probes.beside import fit_ridge_beside
 from representation.probes.commonality import smooth_basis
 from representation.probes.controls import shifted_within_lives
 from representation.probes.inference import Resamples
@@ -88,6 +89,38 @@ def test_bands_are_chosen_for_each_target_within_the_folds(rng: np.random.Genera
     again = fit_ridge(x, garbled, fold, np.stack([few, np.ones(60)])).choices.of_fold[2]
     np.testing.assert_array_equal(again.scales, chosen.of_fold[2].scales)
     np.testing.assert_array_equal(again.penalty, chosen.of_fold[2].penalty)
+
+
+def test_two_blocks_are_banded_ridge_tuned_on_other_folds(rng: np.random.Generator) -> None:
+    """The whole nested cross-validation again, with scikit-learn's ridge on scaled columns, for every pair."""
+    fold = np.repeat([0, 1, 2], 40)
+    baseline, memory, other = (rng.normal(size=(120, n)).astype(np.float32) * 3 + 1 for n in (25, 4, 3))
+    y = np.stack([baseline[:, 0] + memory[:, 1] + rng.normal(size=120), memory[:, 0] * 1.0], axis=1)
+    y[:, 1] += 4 * rng.normal(size=120)
+    found = fit_ridge_beside(baseline, {"memory": memory, "other": other}, y, fold)
+    x = np.concatenate([baseline, memory], axis=1)
+
+    def fit(train: np.ndarray, column: int, pair: tuple[float, float]) -> np.ndarray:
+        scale = np.r_[np.ones(25), np.full(4, np.sqrt(pair[0] / pair[1]))]
+        scaler = StandardScaler().fit(x[train].astype(float))
+        model = Ridge(pair[0] * train.sum()).fit(scaler.transform(x[train]) * scale, y[train, column])
+        return model.predict(scaler.transform(x.astype(float)) * scale)
+
+    pairs = [(a, b) for a in PENALTIES for b in PENALTIES if 0.0099 < a / b < 10100]
+    for test in range(3):
+        for column in range(2):
+            loss = []
+            for pair in pairs:
+                errors = 0.0
+                for held_out in (n for n in range(3) if n != test):
+                    told = fit((fold != test) & (fold != held_out), column, pair)
+                    errors += ((told - y[:, column])[fold == held_out] ** 2).sum()
+                loss.append(errors)
+            expected = fit(fold != test, column, pairs[int(np.argmin(loss))])[fold == test]
+            np.testing.assert_allclose(found["memory"].predicted[fold == test, column], expected, atol=1e-6)
+    told = found["memory"].read_outs.predict(x)
+    assert np.corrcoef(told[:, 0], y[:, 0])[0, 1] > 0.8
+    assert found["other"].predicted.shape == y.shape and not np.allclose(found["other"].predicted, told, atol=0.1)
 
 
 def test_average_precision_is_the_librarys_in_each_world(rng: np.random.Generator) -> None:

@@ -1,0 +1,219 @@
+"""Linear probes of a baseline and a memory side by side, each block with its own penalty (banded ridge regression).
+
+Nunez-Elizalde, Huth and Gallant 2019, "Voxelwise encoding models with non-spherical multivariate normal priors",
+NeuroImage 197. The baseline may have thousands of columns and the memory a few hundred, so the baseline is eliminated:
+one Cholesky factor of its block for each of its penalties serves all memories and all of their penalties, which cost
+only a small Schur complement each.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from representation.probes.ridge import PENALTIES, Choice, Choices, Fitted, Moments, NormalEquations, ReadOuts, without
+
+PENALTY_RATIOS = (1e-2, 1e4)
+"""Least and largest penalty of the baseline, divided by the memory's, that is tried: the baseline is the wider one."""
+
+
+def fit_ridge_beside(
+    baseline: np.ndarray, memories: dict[str, np.ndarray], y: np.ndarray, fold: np.ndarray
+) -> dict[str, Fitted]:
+    """Fit and cross-validate ridge regressions on a baseline together with each memory.
+
+    Both penalties of every target are chosen on folds that the fit is not tested on.
+
+    Args:
+        baseline: (B, C) float32.
+        memories: name -> (B, M) float32.
+        y: targets, (B, T) float64, finite.
+        fold: of each record, (B,) int64, at least three.
+
+    Returns:
+        Memory -> probes of the columns of the baseline and, after them, of the memory.
+    """
+    x = np.concatenate([baseline, *memories.values()], axis=1)
+    blocks = _blocks(baseline.shape[1], memories)
+    numbers = [int(each) for each in np.unique(fold)]
+    sums = {each: Moments.of(x[fold == each], y[fold == each]) for each in numbers}
+    inner = {name: {each: np.zeros(()) for each in numbers} for name in memories}
+    for one, other in itertools.combinations(numbers, 2):
+        pair = _Training(without(sums, one, other), blocks)
+        for left_out, found in zip((one, other), pair.validation_losses([sums[other], sums[one]]), strict=True):
+            for name, losses in found.items():
+                inner[name][left_out] = inner[name][left_out] + losses
+    outer = {name: np.zeros(()) for name in memories}
+    alone = {each: _Training(without(sums, each), blocks) for each in numbers}
+    for each, training in alone.items():
+        (found,) = training.validation_losses([sums[each]])
+        outer = {name: outer[name] + losses for name, losses in found.items()}
+    everything = _Training(without(sums), blocks)
+    fitted = {}
+    for name, block in blocks.memories.items():
+        choices = {each: _choose(inner[name][each]) for each in numbers}
+        overall = _choose(outer[name])
+        predicted = np.empty(y.shape)
+        columns = np.r_[: blocks.baseline, block]
+        for each, chosen in choices.items():
+            predicted[fold == each] = alone[each].fit(name, *chosen).predict(x[fold == each][:, columns])
+        fitted[name] = Fitted(
+            predicted,
+            everything.fit(name, *overall),
+            Choices(
+                {each: _as_choice(chosen, blocks, name) for each, chosen in choices.items()},
+                _as_choice(overall, blocks, name),
+            ),
+        )
+    return fitted
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """Columns: the baseline's come first, so many; then those of each memory."""
+
+    baseline: int
+    memories: dict[str, slice]
+
+
+Chosen = tuple[np.ndarray, np.ndarray]
+"""Penalties of the baseline and of the memory, (T,) each."""
+
+
+def _blocks(columns: int, memories: dict[str, np.ndarray]) -> _Blocks:
+    ends = columns + np.cumsum([each.shape[1] for each in memories.values()])
+    starts = [columns, *ends[:-1]]
+    return _Blocks(columns, {name: slice(int(a), int(b)) for name, a, b in zip(memories, starts, ends, strict=True)})
+
+
+def _choose(losses: np.ndarray) -> Chosen:
+    """Choose the penalties of the least loss: (penalties of the baseline, of the memory, T) to two of (T,)."""
+    ratio = PENALTIES[:, None] / PENALTIES
+    tried = (ratio > PENALTY_RATIOS[0] * 0.99) & (ratio < PENALTY_RATIOS[1] * 1.01)
+    allowed = np.where(tried[:, :, None], losses, np.inf)
+    place = allowed.reshape(-1, losses.shape[2]).argmin(axis=0)
+    first, second = np.unravel_index(place, losses.shape[:2])
+    return PENALTIES[first], PENALTIES[second]
+
+
+def _as_choice(chosen: Chosen, blocks: _Blocks, name: str) -> Choice:
+    """Say the same as one penalty and scales of the columns."""
+    of_baseline, of_memory = chosen
+    block = blocks.memories[name]
+    scale = np.sqrt(of_baseline / of_memory)[:, None]
+    ones = np.ones((len(of_baseline), blocks.baseline))
+    return Choice(of_baseline, np.concatenate([ones, np.repeat(scale, block.stop - block.start, axis=1)], axis=1))
+
+
+@dataclass(frozen=True)
+class _Eliminated:
+    """What is left for a memory once the baseline with one penalty is eliminated. C columns, M units, T targets.
+
+    The weights of the baseline are u - v @ w, where w are those of the memory.
+
+    Attributes:
+        u: (C, T).
+        v: (C, M).
+        values, vectors: eigendecomposition of the Schur complement, (M,) and (M, M).
+        rest: what the memory has to explain, (M, T).
+    """
+
+    u: np.ndarray
+    v: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
+    rest: np.ndarray
+
+    def weights(self, penalty: float) -> np.ndarray:
+        """Return the memory's weights at one penalty of its own, (M, T)."""
+        return self.vectors @ ((self.vectors.T @ self.rest) / (self.values + penalty)[:, None])
+
+
+class _Training:
+    """Banded ridge regressions on one training set."""
+
+    def __init__(self, equations: NormalEquations, blocks: _Blocks):
+        self.equations, self.blocks = equations, blocks
+
+    def _eliminate(self, penalty: float) -> dict[str, _Eliminated]:
+        """Eliminate the baseline with a penalty of its own, for every memory."""
+        from scipy.linalg import cho_factor, cho_solve
+
+        r, y, c = self.equations.correlation, self.equations.with_targets, self.blocks.baseline
+        system = r[:c, :c].copy()
+        system.flat[:: c + 1] += penalty
+        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        targets = y.shape[1]
+        solved = cho_solve(factor, np.concatenate([y[:c], r[:c, c:]], axis=1), check_finite=False)
+        u, every_v = solved[:, :targets], solved[:, targets:]
+        found = {}
+        for name, block in self.blocks.memories.items():
+            v = every_v[:, block.start - c : block.stop - c]
+            values, vectors = np.linalg.eigh(r[block, block] - r[block, :c] @ v)
+            found[name] = _Eliminated(u, v, np.maximum(values, 0), vectors, y[block] - r[block, :c] @ u)
+        return found
+
+    def validation_losses(self, held_out: list[Moments]) -> list[dict[str, np.ndarray]]:
+        """Return sums of squared errors on other records for all pairs of penalties.
+
+        Returns:
+            For each set of records: memory -> (penalties of the baseline, penalties of the memory, T).
+        """
+        others = [self._standardised(each) for each in held_out]
+        found: list[dict[str, list[np.ndarray]]] = [{name: [] for name in self.blocks.memories} for _ in others]
+        for penalty in PENALTIES:
+            for name, eliminated in self._eliminate(penalty).items():
+                for each, losses in zip(others, found, strict=True):
+                    losses[name].append(each.losses(eliminated, self.blocks.baseline, self.blocks.memories[name]))
+        return [{name: np.stack(losses) for name, losses in each.items()} for each in found]
+
+    def _standardised(self, held_out: Moments) -> "_HeldOut":
+        """Return the sums over other records, centred and standardised as the training records are."""
+        e, h = self.equations, held_out
+        per_unit = e.per_unit[:, None]
+        xx = h.xx - np.outer(h.x, e.mean) - np.outer(e.mean, h.x) + h.count * np.outer(e.mean, e.mean)
+        xy = h.xy - np.outer(h.x, e.target_mean) - np.outer(e.mean, h.y) + h.count * np.outer(e.mean, e.target_mean)
+        yy = h.yy - 2 * e.target_mean * h.y + h.count * e.target_mean**2
+        return _HeldOut(xx * per_unit * e.per_unit, xy * per_unit, yy)
+
+    def fit(self, memory: str, of_baseline: np.ndarray, of_memory: np.ndarray) -> ReadOuts:
+        """Fit every target with its own penalties, (T,) each; read-outs are of the baseline and the memory, raw."""
+        c, block, e = self.blocks.baseline, self.blocks.memories[memory], self.equations
+        weight = np.empty((c + block.stop - block.start, len(of_baseline)))
+        for penalty in np.unique(of_baseline):
+            eliminated = self._eliminate(penalty)[memory]
+            for own in np.unique(of_memory[of_baseline == penalty]):
+                theirs = (of_baseline == penalty) & (of_memory == own)
+                w = eliminated.weights(own)[:, theirs]
+                weight[c:, theirs], weight[:c, theirs] = w, eliminated.u[:, theirs] - eliminated.v @ w
+        columns = np.r_[:c, block]
+        weight *= e.per_unit[columns, None]
+        return ReadOuts(weight, e.target_mean - e.mean[columns] @ weight)
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    """Sums of products over held-out records, in units of the training set: (C + M, C + M), (C + M, T) and (T,)."""
+
+    xx: np.ndarray
+    xy: np.ndarray
+    yy: np.ndarray
+
+    def losses(self, eliminated: _Eliminated, c: int, block: slice) -> np.ndarray:
+        """Return the sum of squared errors for every penalty of the memory, (P, T)."""
+        u, v = eliminated.u, eliminated.v
+        xu, xv = self.xx[:c, :c] @ u, self.xx[:c, :c] @ v
+        across = self.xx[block, :c]
+        square = v.T @ xv - across @ v - (across @ v).T + self.xx[block, block]  # (M, M)
+        linear = self.xy[block] - v.T @ self.xy[:c] + v.T @ xu - across @ u  # (M, T)
+        fixed = self.yy - 2 * (u * self.xy[:c]).sum(axis=0) + (u * xu).sum(axis=0)
+        return np.stack(list(self._per_penalty(eliminated, square, linear, fixed)))
+
+    @staticmethod
+    def _per_penalty(
+        eliminated: _Eliminated, square: np.ndarray, linear: np.ndarray, fixed: np.ndarray
+    ) -> Iterator[np.ndarray]:
+        for penalty in PENALTIES:
+            w = eliminated.weights(penalty)
+            yield fixed - 2 * (w * linear).sum(axis=0) + (w * (square @ w)).sum(axis=0)
