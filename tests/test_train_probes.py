@@ -13,12 +13,13 @@ from activation_store.reader import read_dump, read_metadata
 from representation.probes.probe_run import check_dumps, wanted_of
 from representation.probes.settings import ProbeSettings
 from tests.command import assert_refused, run, run_here
-from tests.recorded_probes import LAYERS, record_for_probes, shared_probe_dump
+from tests.recorded_probes import record_for_probes, shared_probe_dump
 from tests.shared import shared_folder
 from user_error import UserError
 
 STEPS = (0, 5000)
 TARGETS = "self_food,tick,displacement,is_moving,n_visible_npcs,remembered_water_distance,is_buying"
+QUICK = "lstm_hidden,lstm_cell,action_decoder,encoder_output,observation,untrained"
 MEMORIES = ("lstm_hidden", "lstm_cell", "action_decoder")
 
 
@@ -31,7 +32,7 @@ def dumps(small_world, task, maps, tmp_path_factory) -> list[Path]:
 def results(dumps: list[Path], tmp_path_factory) -> Path:
     def train_probes(output: Path) -> None:
         done = run(
-            "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--history", "4,2",
+            "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--inputs", QUICK,
             "--resamples", 200, "--output-dir", output,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -49,7 +50,7 @@ def rows(results: Path, name: str) -> list[dict[str, str]]:
 
 
 def test_everything_is_there_and_whole(results: Path) -> None:
-    figures = {f"probe_{name}.png" for name in ("summary", "advantage", "increment", "history", "emergence")}
+    figures = {f"probe_{name}.png" for name in ("summary", "advantage", "increment", "emergence")}
     tables = {f"probe_{name}.tsv" for name in ("scores", "advantages", "increments", "given", "cka")}
     others = {"probes.json", "run.json", "directions.safetensors"}
     done = json.loads((results / "DONE.json").read_text())["files"]
@@ -75,7 +76,7 @@ def test_the_report_and_the_tables_say_the_same(results: Path) -> None:
 
 def test_scores_are_what_they_can_be(results: Path) -> None:
     scores = rows(results, "probe_scores.tsv")
-    inputs = {*LAYERS, "observation", "history_2", "history_4", "traces", "reservoir", "untrained"}
+    inputs = set(QUICK.split(","))
     assert {row["input"] for row in scores} == inputs and {row["probe"] for row in scores} == {"linear", "mlp"}
     known = {(r["dump"], r["target"], r["probe"], r["input"]): r for r in scores if r["score"]}
     assert len(known) == 2 * 6 * 2 * len(inputs)
@@ -86,6 +87,29 @@ def test_scores_are_what_they_can_be(results: Path) -> None:
         assert float(known[dump, "n_visible_npcs", "linear", "observation"]["score"]) > 0.99
         assert float(known[dump, "self_food", "linear", "observation"]["score"]) < 0.9
         assert float(known[dump, "tick", "linear", "observation"]["score"]) < 0.9
+
+
+@pytest.mark.slow
+def test_every_baseline_is_probed_and_a_look_back_is_drawn(dumps: list[Path], tmp_path: Path) -> None:
+    done = run(
+        "train_probes.py", dumps[0], "--targets", "self_food,is_moving", "--history", "4,2", "--resamples", 100,
+        "--output-dir", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "probe_history.png").stat().st_size > 10_000
+    baselines = {"encoder_output", "observation", "history_2", "history_4", "traces", "reservoir", "untrained"}
+    scores = rows(folder, "probe_scores.tsv")
+    assert {row["input"] for row in scores} == baselines | set(MEMORIES)
+    assert all(bool(row["average_precision"]) == (row["target"] == "is_moving") for row in scores)
+    added = rows(folder, "probe_increments.tsv")
+    assert {row["baseline"] for row in added} == baselines | {"every"}
+    for row in added:
+        if row["baseline"] == "every":
+            alike = [r for r in added if all(r[key] == row[key] for key in ("target", "probe", "memory"))]
+            (least,) = [r for r in alike if r["baseline"] == row["least_over"]]
+            assert (least["increment"], least["p"]) == (row["increment"], row["p"])
+            assert float(row["p"]) == max(float(r["p"]) for r in alike) and row["q"] and row["q_run"]
 
 
 def test_read_outs_work_on_raw_activations(results: Path, dumps: list[Path]) -> None:
