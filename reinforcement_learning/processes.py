@@ -35,17 +35,6 @@ def end_with_parent(parent: int) -> None:
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
-def is_running(process: int) -> bool:
-    """Whether there is a process with this id on this machine."""
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # another user's
-        return True
-    return True
-
-
 def _watch(parent: int) -> None:
     while os.getppid() == parent:  # an orphan gets another parent, on Linux and macOS alike
         time.sleep(_WATCH_SECONDS)

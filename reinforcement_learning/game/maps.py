@@ -20,7 +20,7 @@ import orjson
 from filelock import FileLock
 
 from activation_store.files import make_folder, sync_folder, write_json
-from reinforcement_learning.processes import end_with_parent, is_running, usable_cores
+from reinforcement_learning.processes import end_with_parent, usable_cores
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import LARGEST_NUM_MAPS, EnvironmentSettings
 
@@ -125,15 +125,9 @@ def _generate_one(settings: EnvironmentSettings, folder: Path, number: int) -> N
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed runs left: maps that lack a file, and whatever nobody who still runs is writing."""
-    for path in folder.glob("map*/"):
-        if not _is_whole(path):
-            shutil.rmtree(path)
-    for path in folder.glob(".map*"):
-        owner = path.name.rpartition(".")[2]
-        if owner.isdecimal() and is_running(int(owner)):
-            continue
+    """Remove what killed runs left: maps that lack a file, and all temporary files: whoever writes holds the lock."""
+    for path in [*(each for each in folder.glob("map*/") if not _is_whole(each)), *folder.glob(".map*")]:
         if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(path, ignore_errors=True)  # a worker that is about to end may still write to it
         else:
             path.unlink(missing_ok=True)
