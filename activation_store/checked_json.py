@@ -35,6 +35,22 @@ def without_checksum(content: dict[str, Any], source: str) -> dict[str, Any]:
     return rest
 
 
+def entry_checksum(name: str, entry: dict[str, Any]) -> str:
+    """Return the checksum of one entry of an object, over its name and all but its own checksum.
+
+    Entries that carry their own can be added to a file one by one, and copied from one file to another.
+    """
+    return _checksum({name: {key: value for key, value in entry.items() if key != CHECKSUM}})
+
+
+def entry_fits(name: str, entry: dict[str, Any]) -> bool:
+    """Tell whether an entry fits the checksum that it carries; one without a checksum does."""
+    try:
+        return CHECKSUM not in entry or entry[CHECKSUM] == entry_checksum(name, entry)
+    except orjson.JSONEncodeError:  # nested deeper than anything that was written
+        return False
+
+
 def read_small_json(path: Path) -> object:
     """Read a JSON file that is never large.
 

@@ -15,14 +15,14 @@ import numpy as np
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.tensor_file import read_tensors, write_tensors
+from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from user_error import UserError
 
 DIRECTIONS_FILE = "directions.safetensors"
 """What a run calls its file of directions."""
 
 FORMAT_VERSION = 1
-_KIND = "directions"
+_KIND: Kind = "directions"
 _LONGEST_NAME = 300
 _SHOWN_AT_MOST = 8
 _STRICT = ConfigDict(strict=True, extra="forbid")
@@ -166,7 +166,7 @@ def write_directions(path: Path, directions: Sequence[Direction]) -> None:
         arrays[_bias(each.name)] = np.array(each.bias, np.float64)
         described.append(_Description.of(each))
     header = {"kind": _KIND, "version": FORMAT_VERSION, "directions": described}
-    write_tensors(path, arrays, orjson.dumps(header).decode())
+    write_tensors(path, arrays, orjson.dumps(header).decode(), _KIND)
 
 
 def read_directions(path: Path) -> Directions:
@@ -175,7 +175,7 @@ def read_directions(path: Path) -> Directions:
     Raises:
         UserError: the file is missing, damaged, of another kind or version, or holds a direction that cannot be used.
     """
-    arrays, text = read_tensors(path)
+    arrays, text = read_tensors(path, _KIND)
     described = _descriptions(path, text)
     expected = {name for each in described for name in (_weight(each.name), _bias(each.name))}
     if len(expected) < 2 * len(described) or expected != arrays.keys():

@@ -7,7 +7,7 @@ from typing import Any
 
 import agent_zoo
 from activation_store.files import write_bytes
-from activation_store.tensor_file import read_tensors, read_text, write_tensors
+from activation_store.tensor_file import Kind, read_tensors, read_text, write_tensors
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
@@ -15,6 +15,7 @@ from agent_zoo.tensors import as_arrays, as_tensors
 from user_error import UserError
 
 FORMAT_VERSION = 1
+_KIND: Kind = "policy"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class CheckpointInfo:
             if version != FORMAT_VERSION:
                 raise UserError(f"{path} has format version {version}; this version reads {FORMAT_VERSION}")
             return CheckpointInfo(**{**content, "layout": ObservationLayout.from_json(content["layout"])})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise UserError(f"{path} has a damaged header ({error}): copy the checkpoint again") from None
 
 
@@ -78,7 +79,7 @@ def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
 
 def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -> None:
     """Write a checkpoint, whole or not at all."""
-    write_tensors(path, as_arrays(policy.state_dict()), info.to_header())
+    write_tensors(path, as_arrays(policy.state_dict()), info.to_header(), _KIND)
 
 
 def read_info(path: Path) -> CheckpointInfo:
@@ -87,17 +88,17 @@ def read_info(path: Path) -> CheckpointInfo:
     Raises:
         UserError: as `load_checkpoint`, but the weights are not looked at.
     """
-    return CheckpointInfo.from_header(read_text(path), path)
+    return CheckpointInfo.from_header(read_text(path, _KIND), path)
 
 
 def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
     """Rebuild the agent from a checkpoint, ready to run on the CPU.
 
     Raises:
-        UserError: the file is missing, a pickle, truncated, altered, of another version, or its weights do not fit
-            the agent of that name in this version.
+        UserError: the file is missing, a pickle, truncated, altered, of another kind or version, or its weights do not
+            fit the agent of that name in this version.
     """
-    tensors, text = read_tensors(path)
+    tensors, text = read_tensors(path, _KIND)
     info = CheckpointInfo.from_header(text, path)
     try:
         policy = build_policy(info)

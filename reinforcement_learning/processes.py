@@ -1,6 +1,11 @@
-"""How many processes share the work of one run, as `torchrun` says in environment variables."""
+"""Processes: how many share the work of one run, as `torchrun` says in environment variables, and how they end."""
 
+import functools
 import os
+import threading
+import time
+
+_WATCH_SECONDS = 0.2
 
 
 def number_of_processes() -> int:
@@ -11,3 +16,26 @@ def number_of_processes() -> int:
 def processes_on_this_machine() -> int:
     """Processes that `torchrun` started for this run on this machine; 1 without it."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def usable_cores() -> int:
+    """Cores of this machine that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux only
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.cache  # once is enough
+def end_with_parent(parent: int) -> None:
+    """Let this process end within moments of its parent, which may be killed and so cannot end it itself.
+
+    Args:
+        parent: id of the process that started this one.
+    """
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:  # an orphan gets another parent, on Linux and macOS alike
+        time.sleep(_WATCH_SECONDS)
+    os._exit(1)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import tyro
-import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from activation_store.files import read_json
+from reinforcement_learning.yaml_file import one_line, read_yaml, shown
 from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096
@@ -28,6 +28,7 @@ CHANGEABLE_WHEN_RESUMED = (
     "train.num_checkpoints", "wandb.project", "wandb.entity", "wandb.mode",
 )  # fmt: skip
 _OVERRIDES = ("agents", "debug")
+_LARGEST_COUNT = 2**63 - 1  # what arrays and generators of random numbers take
 
 
 def _number(value: object) -> object:
@@ -46,8 +47,8 @@ def _ray_address(value: object) -> object:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_number), Field(ge=0)]
-Positive = Annotated[int, BeforeValidator(_number), Field(ge=1)]
+Count = Annotated[int, BeforeValidator(_number), Field(ge=0, le=_LARGEST_COUNT)]
+Positive = Annotated[int, BeforeValidator(_number), Field(ge=1, le=_LARGEST_COUNT)]
 Fraction = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
 PositiveReal = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
 NonNegativeReal = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
@@ -255,10 +256,10 @@ def load_settings(path: Path, agent: str, debug: bool = False) -> Settings:
     """Read config.yaml, let the agent's own section and (if asked) the `debug` section override it, and check it.
 
     Raises:
-        UserError: the file is missing or not YAML, a key is unknown, or a value is of the wrong type or impossible;
-            the message names the key, the value and what is allowed.
+        UserError: as `read_yaml`; or a key is unknown, or a value is of the wrong type or impossible: the message names
+            the key, the value and what is allowed.
     """
-    content = _read_yaml(path)
+    content = _mapping(read_yaml(path, "--config"), "the file", path)
     layers = [{key: value for key, value in content.items() if key not in _OVERRIDES}]
     layers.append(_mapping(_mapping(content.get("agents"), "agents", path).get(agent), f"agents.{agent}", path))
     if debug:
@@ -351,28 +352,18 @@ def check_workers(rollout: RolloutSettings) -> None:
         )
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist; pass --config with the path of a settings file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
-    return _mapping(content, "the file", path)
-
-
 def _mapping(value: object, what: str, path: Path) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise UserError(f"{path}: {what} must hold settings as `key: value` lines, not {value!r}")
+        raise UserError(f"{path}: {one_line(what)} must hold settings as `key: value` lines, not {shown(value)}")
     return {str(key): entry for key, entry in value.items()}
 
 
 def _describe(error: ValidationError, kind: type) -> str:
     """Say what the first failure is about: the key, its value, and what is allowed."""
     first = error.errors()[0]
-    key = ".".join(str(part) for part in (getattr(kind, "section", ""), *first["loc"]) if part != "")
+    key = one_line(".".join(str(part) for part in (getattr(kind, "section", ""), *first["loc"]) if part != ""))
     if first["type"] == "unexpected_keyword_argument":
         return f"unknown setting {key}; known here: {', '.join(sorted(entry.name for entry in fields(kind)))}"
-    return f"{key} = {first['input']!r}: {first['msg'].removeprefix('Value error, ')}"
+    return f"{key} = {shown(first['input'])}: {one_line(first['msg'].removeprefix('Value error, '))}"

@@ -13,10 +13,13 @@ import pytest
 from activation_store.files import locked_folder
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.play.evaluation_journal import EvaluationJournal
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run, run_here, start
 from tests.shared import shared_folder
 from tests.tiny_policies import save_policies, world_options
+
+JOURNAL = ".eval_pvp_1.episodes.jsonl"
 
 
 @pytest.fixture
@@ -203,9 +206,65 @@ def test_two_evaluations_do_not_write_to_one_folder(policies: Path, world: list[
         assert_refused(run("evaluate.py", policies, "pvp", "-n", 1, *world), "another process", str(policies))
 
 
-def test_a_damaged_journal_is_named(policies: Path, world: list[object]) -> None:
-    journal = policies / ".eval_pvp_1.episodes.jsonl"
-    journal.write_bytes(b"{nothing\n[]\n")
-    assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 1, *world), str(journal), "remove it")
-    journal.write_bytes(b'{"kit": {}}\n')
-    assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 1, *world), str(journal), "another way")
+@pytest.fixture(scope="module")
+def journal(three_policies: Path, world: list[object], tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The lines of the journal of seed 1 as it is once all five episodes are played."""
+    folder = shutil.copytree(three_policies, tmp_path_factory.mktemp("journal") / "policies")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EvaluationJournal, "remove", lambda self: None)
+        done = run_here("evaluate.py", folder, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
+    assert done.returncode == 0, done.stderr
+    return (folder / JOURNAL).read_bytes().splitlines(keepends=True)
+
+
+def test_a_damaged_journal_costs_the_episodes_from_there_on(
+    evaluated: Path, policies: Path, world: list[object], journal: list[bytes]
+) -> None:
+    assert len(journal) == 3  # how it is played, and two groups of episodes
+    place = journal[2].index(b'"ticks":[') + len('"ticks":[')
+    damaged = journal[2][:place] + bytes([journal[2][place] ^ 1]) + journal[2][place + 1 :]  # another number of ticks
+    (policies / JOURNAL).write_bytes(b"".join([*journal[:2], damaged]))
+    done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
+    assert done.returncode == 0, done.stderr
+    assert f"playing {damaged.count(b'number')} episodes" in done.stdout.replace("\n", " ")
+    assert f"{policies / JOURNAL} is damaged from line 3 on" in done.stderr
+    assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
+    assert not (policies / JOURNAL).exists()
+
+
+def test_a_whole_journal_only_needs_its_result_file(
+    evaluated: Path, policies: Path, world: list[object], journal: list[bytes]
+) -> None:
+    (policies / JOURNAL).write_bytes(b"".join(journal))
+    done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
+    assert done.returncode == 0 and "playing" not in done.stdout and done.stderr == ""
+    assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
+
+
+def test_a_journal_of_another_evaluation_is_named(policies: Path, world: list[object], journal: list[bytes]) -> None:
+    (policies / JOURNAL).write_bytes(b"".join(journal))
+    result = run_here("evaluate.py", policies, "pvp", "-n", 1, *world)
+    assert_refused(result, str(policies / JOURNAL), "another way", "remove it")
+
+
+def test_damaged_results_are_refused(evaluated: Path, world: list[object], tmp_path: Path) -> None:
+    folder = shutil.copytree(evaluated, tmp_path / "evaluated")
+    path = folder / "eval_pvp_1.json"
+    whole = path.read_bytes()
+    command = ("evaluate.py", folder, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
+    place = whole.index(b'"length":[') + len('"length":[')
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])  # another number of ticks
+    assert_refused(run_here(*command), str(path), "'kit' do not match their checksum")
+    assert_refused(run_here("analysis/proc_eval_result.py", folder), str(path), "'kit'", "checksum")
+    path.write_bytes(whole.replace(b'"yao":{', b'"oay":{'))
+    assert_refused(run_here(*command), str(path), "'oay' do not match their checksum")
+    content = {
+        name: {key: lists[key] for key in lists if key != "checksum"} for name, lists in json.loads(whole).items()
+    }
+    path.write_text(json.dumps(content))  # as earlier versions wrote it
+    done = run_here(*command)
+    assert done.returncode == 0 and "playing" not in done.stdout, done.stderr
+    for lists in content.values():
+        del lists["length"]
+    path.write_text(json.dumps(content))
+    assert_refused(run_here(*command), str(path), "is damaged")

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from activation_store.files import write_json
 from activation_store.reader import read_metadata
 from activation_store.schema import TILE_COLUMNS
 from analysis.explorer_page.content import Explored, explored
@@ -35,6 +34,7 @@ from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
 from tests.browser import damaged
 from tests.command import assert_refused, run, run_here
+from tests.planted_run import rewrite
 
 MOST_TICKS = 400_000
 PAGE_BYTES = 7_000_000
@@ -561,7 +561,7 @@ def changed_run(path: Path, to: Path, dump: Path) -> Path:
     shutil.copytree(path, to)
     told = json.loads((to / RUN_FILE).read_text())
     told["arguments"]["dump"] = str(dump)
-    write_json(to / RUN_FILE, told)
+    rewrite(to, RUN_FILE, json.dumps(told).encode())
     return to
 
 
@@ -583,5 +583,5 @@ def test_what_does_not_fit_is_refused(analysed: Analysed, tmp_path: Path) -> Non
     assert_refused(run_here("explore.py", damaged), "embedding.npy", "SHA-256")
     (damaged / "embedding.npy").unlink()
     assert_refused(run_here("explore.py", damaged), "embedding.npy")
-    assert_refused(run_here("explore.py", damaged, "--dump", tmp_path), "embedding.npy")
+    assert_refused(run_here("explore.py", damaged, "--dump", tmp_path), str(tmp_path), "is not an activation dump")
     assert not (analysed.run / "explorer.html").exists()

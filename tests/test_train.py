@@ -157,6 +157,19 @@ def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Pa
     assert not psutil.pid_exists(workers[1].pid) or workers[1].status() == psutil.STATUS_ZOMBIE
 
 
+def test_workers_end_with_a_killed_run(trained: Path, tmp_path: Path) -> None:
+    arguments = ("--rollout.vectorization", "multiprocessing", "--rollout.num-workers", "2", "-n", "killed")
+    with start("train.py", *FOREVER, *arguments, *folders(tmp_path, trained / "maps")) as process:
+        assert process.stdout
+        while "agent-steps" not in process.stdout.readline():
+            pass
+        workers = psutil.Process(process.pid).children()
+        process.kill()
+    assert len(workers) == 2
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive
+
+
 def test_a_killed_run_goes_on_exactly(trained: Path, tmp_path: Path) -> None:
     six_updates = (*SMALLER, "--train.total-agent-steps", "1536", *folders(tmp_path, trained / "maps"))
     unbroken = run("train.py", *six_updates, "-n", "unbroken")
@@ -187,6 +200,15 @@ def test_a_killed_run_goes_on_exactly(trained: Path, tmp_path: Path) -> None:
 def test_resuming_as_another_run_is_refused(trained: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
     result = run_here("train.py", "--resume", trained / "runs" / "first", "--no-track", *arguments)
     assert_refused(result, *parts)
+
+
+def test_resuming_from_a_policy_is_refused_and_changes_nothing(trained: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(trained / "runs" / "first", tmp_path / "first"))
+    shutil.copy(trained / "policies" / "first.safetensors", folder / "training_state.safetensors")
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    result = run("train.py", "--resume", folder, "--no-track")
+    assert_refused(result, str(folder / "training_state.safetensors"), "is a policy", "a training state is needed")
+    assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 def test_resuming_what_is_no_run_is_refused(tmp_path: Path) -> None:

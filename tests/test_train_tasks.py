@@ -36,7 +36,7 @@ def test_tasks_are_listed_plainly_into_a_pipe(tmp_path: Path) -> None:
     ("arguments", "parts"),
     [
         (("-c", "trianing"), ("no curriculum 'trianing'", "training, evaluation, survival")),
-        (("--curriculum", "nowhere.yaml"), ("nowhere.yaml cannot be read",)),
+        (("--curriculum", "nowhere.yaml"), ("nowhere.yaml does not exist", "-c")),
         (("-t", "nonsense"), ("no tasks of the curriculum contain 'nonsense'", "Task_TickGE_(num_tick:50)")),
         (("-c", "evaluation", "--task", "63"), ("no task number 63",)),
         (("-t", "0", "--syllabus", "learning_progress"), ("nothing to choose from",)),

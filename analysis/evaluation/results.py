@@ -9,6 +9,7 @@ from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
+from activation_store.checked_json import entry_fits
 from activation_store.files import read_json
 from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES, task_index
 from analysis.evaluation.provenance import Provenance, read_provenance
@@ -119,6 +120,8 @@ class _PolicyReader:
             self.refuse("a policy's name must be printable text on one line")
         if not isinstance(self.results, dict):
             self.refuse("its results are not a JSON object; the file is damaged or from another tool")
+        if not entry_fits(self.policy, self.results):
+            self.refuse("its results do not match their checksum: the file is damaged or was edited; evaluate again")
         tasks = self.task_keys()
         ticks = self.numbers(LENGTH, math.inf)
         progress = {task: self.numbers(key, 1.0) for task, key in tasks.items()}

@@ -4,18 +4,22 @@ import zipfile
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from activation_store.files import read_json, sha256
+from activation_store.files import sha256
 from activation_store.schema import IDENTITY, METADATA_FILE
 from activation_store.subsample import Subsample
-from analysis.runs.run_folder import DONE_FILE, RUN_FILE
+from analysis.labels import NOISE
+from analysis.runs.finished_files import open_finished
+from analysis.runs.run_folder import RUN_FILE
 from user_error import UserError
 
 LABELS_FILE = "cluster_labels.npz"
 _DIGITS_SHOWN = 12
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class ClusterRun:
 
     Attributes:
         path: folder of the run.
-        arguments: of the run, as its run.json tells them.
+        arguments: of the run, as its run.json has them.
         dump_sha256: of the metadata.json that it was made from, which in turn proves every file of that dump.
         labels_sha256: of the file that the labels are from.
         places: who and when each labelled record is, the columns of `IDENTITY`, (N,) int64 each.
@@ -50,7 +54,7 @@ class ClusterRun:
         Raises:
             UserError: run.json does not tell.
         """
-        return str(self._argument("layer"))
+        return self._argument("layer", str)
 
     @property
     def subsample(self) -> Subsample:
@@ -59,12 +63,18 @@ class ClusterRun:
         Raises:
             UserError: run.json does not tell.
         """
-        return Subsample(*(int(self._argument(name)) for name in ("subsample", "skip_first", "seed")))
+        kept = Subsample(*(self._argument(name, int) for name in ("subsample", "skip_first", "seed")))
+        try:
+            kept.check()
+        except UserError as error:
+            raise UserError(f"{self.path / RUN_FILE}: {error}") from None
+        return kept
 
-    def _argument(self, name: str) -> Any:
-        if name not in self.arguments:
+    def _argument(self, name: str, kind: type[Value]) -> Value:
+        value = self.arguments.get(name)
+        if not isinstance(value, kind):
             raise UserError(f"{self.path / RUN_FILE} does not name the run's {name}: analyse the dump again")
-        return self.arguments[name]
+        return value
 
 
 def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
@@ -77,24 +87,21 @@ def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
     Raises:
         UserError: the run is unfinished or damaged, holds no labels, or was made from another dump.
     """
-    if not (path / DONE_FILE).is_file():
-        raise UserError(f"{path} is not a finished run: give a folder that analyze_activations.py wrote")
-    try:
-        proof = read_json(path / DONE_FILE)["files"][LABELS_FILE]["sha256"]  # type: ignore[index]
-        run: Any = read_json(path / RUN_FILE)
-        made_from, arguments = run["input"][METADATA_FILE], dict(run.get("arguments", {}))
-        content = (path / LABELS_FILE).read_bytes()
-    except (KeyError, TypeError, ValueError, AttributeError, OSError):
+    finished = open_finished(path)
+    if LABELS_FILE not in finished:
         raise UserError(
-            f"{path} lacks {LABELS_FILE} or its checksum: give a run of analyze_activations.py that clusters (with "
-            "--metric-only it does not), or analyse the dump again"
-        ) from None
-    if sha256(path / LABELS_FILE) != proof:
-        raise UserError(f"{path / LABELS_FILE} does not match its SHA-256: it is damaged; analyse the dump again")
-    _check_dump(path, dump, made_from, arguments)
+            f"{path} holds no {LABELS_FILE}: give a run of analyze_activations.py that clusters (with --metric-only it "
+            "does not)"
+        )
+    run = finished.description()
+    content = finished.read(LABELS_FILE)
+    if METADATA_FILE not in run.input:
+        raise UserError(f"{path / RUN_FILE} does not name the run's dump: analyse the dump again")
+    made_from = run.input[METADATA_FILE]
+    _check_dump(path, dump, made_from, run.arguments)
     arrays = _labels(path / LABELS_FILE, content)
     label = arrays.pop("label")
-    return ClusterRun(path, arguments, made_from, proof, arrays, label)
+    return ClusterRun(path, run.arguments, made_from, finished.sha256[LABELS_FILE], arrays, label)
 
 
 def _check_dump(path: Path, dump: Path, made_from: str, arguments: dict[str, Any]) -> None:
@@ -103,7 +110,7 @@ def _check_dump(path: Path, dump: Path, made_from: str, arguments: dict[str, Any
         return
     raise UserError(
         f"{path} was made from another dump ({arguments.get('dump', 'unnamed')}, SHA-256 of its {METADATA_FILE} "
-        f"{str(made_from)[:_DIGITS_SHOWN]}...) than {dump} ({given[:_DIGITS_SHOWN]}...), or from one before it was "
+        f"{made_from[:_DIGITS_SHOWN]}...) than {dump} ({given[:_DIGITS_SHOWN]}...), or from one before it was "
         "converted: give the dump that it was made from, or analyse this one"
     )
 
@@ -117,4 +124,6 @@ def _labels(path: Path, content: bytes) -> dict[str, np.ndarray]:
     shapes = {array.shape for array in labels.values()}
     if len(shapes) > 1 or any(array.ndim != 1 or array.dtype.kind != "i" for array in labels.values()):
         raise UserError(f"{path} holds no labels of records: analyse the dump again")
+    if labels["label"].min(initial=NOISE) < NOISE:
+        raise UserError(f"{path} holds labels that are neither clusters nor noise: analyse the dump again")
     return labels

@@ -3,19 +3,68 @@
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
-from activation_store.files import read_json, sha256
 from activation_store.schema import METADATA_FILE
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
-from analysis.runs.run_folder import DONE_FILE, RUN_FILE
+from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
+from analysis.runs.run_folder import RUN_FILE
 from user_error import UserError
 
 EMBEDDING_FILE = "embedding.npy"
 SUMMARY_FILE = "summary.json"
-_NEEDED = {"features", "clusters", "method", "noise_records", "surviving_given_time"}
+Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class _Feature:
+    """A feature that was compared; here and below, what readers of summary.json use of it."""
+
+    name: str
+    unit: str
+    definition: str
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """Whether a cluster's difference in one feature survives."""
+
+    survives: bool
+    survives_given_time: bool
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """One cluster."""
+
+    label: Count
+    records: Count
+    share: float
+    description: str
+    effects: list[_Effect]
+
+
+@dataclass(frozen=True)
+class _Method:
+    """How the numbers were made."""
+
+    permutations: Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """A whole summary."""
+
+    policy: str
+    layer: str
+    noise_records: Count
+    surviving_given_time: Count
+    method: _Method
+    features: list[_Feature]
+    clusters: list[_Cluster]
 
 
 @dataclass(frozen=True)
@@ -51,47 +100,42 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
     """Read a run, and find its dump: where it was, or at `dump`.
 
     Raises:
-        UserError: the folder is missing or no finished run, a file is missing, damaged or of another version, or the
-            dump is not there, or is another one.
+        UserError: the folder is missing or no finished run, a file is missing, damaged or of another version, is not
+            what was written, or the dump is not there, or is another one.
     """
-    if not (path / DONE_FILE).is_file():
-        state = "is not a finished run" if path.exists() else "does not exist"
-        raise UserError(f"{path} {state}: give a folder that analyze_activations.py wrote")
+    finished = open_finished(path)
     for name in (EMBEDDING_FILE, LABELS_FILE):
-        if not (path / name).is_file():
+        if name not in finished:
             raise UserError(f"{path} holds no {name}: only a run with an embedding and clusters can be explored")
-    run: Any = read_json(path / RUN_FILE)
+    run = finished.description()
     folder = dump or _recorded_dump(path, run)
     if not (folder / METADATA_FILE).is_file():
         raise UserError(f"--dump {folder} is not an activation dump: it holds no {METADATA_FILE}")
     clusters = read_cluster_run(path, folder)
-    summary = read_json(path / SUMMARY_FILE)
-    if not isinstance(summary, dict) or not summary.keys() >= _NEEDED:
-        raise UserError(f"{path / SUMMARY_FILE} is of another version of this toolkit: analyse the dump again")
-    embedding = _embedding(path)
+    content, summary = finished.read_json(SUMMARY_FILE, _Summary)
+    if sorted(each.label for each in summary.clusters) != clusters.clusters:
+        raise UserError(f"{path / SUMMARY_FILE} and {LABELS_FILE} do not match: analyse the dump again")
+    embedding = _embedding(finished)
     if embedding.shape != (len(clusters.label), 2):
         raise UserError(f"{path / EMBEDDING_FILE} and {LABELS_FILE} do not match: analyse the dump again")
-    return FinishedRun(clusters, folder, int(run.get("seed", 0)), summary, embedding)
+    return FinishedRun(clusters, folder, run.seed, content, embedding)
 
 
-def _recorded_dump(path: Path, run: Any) -> Path:
+def _recorded_dump(path: Path, run: RunDescription) -> Path:
+    recorded = run.arguments.get("dump")
+    if not isinstance(recorded, str):
+        raise UserError(f"{path / RUN_FILE} does not name the run's dump: give its folder with --dump")
+    if not (Path(recorded) / METADATA_FILE).is_file():
+        raise UserError(f"the dump of {path} is no longer at {recorded}: give its folder with --dump")
+    return Path(recorded)
+
+
+def _embedding(finished: FinishedFiles) -> np.ndarray:
+    content = finished.read(EMBEDDING_FILE)
     try:
-        folder = Path(run["arguments"]["dump"])
-    except (KeyError, TypeError):
-        raise UserError(f"{path / RUN_FILE} does not name the run's dump: give its folder with --dump") from None
-    if not (folder / METADATA_FILE).is_file():
-        raise UserError(f"the dump of {path} is no longer at {folder}: give its folder with --dump")
-    return folder
-
-
-def _embedding(path: Path) -> np.ndarray:
-    """Return the embedding, which must be the one that DONE.json vouches for."""
-    try:
-        proof = read_json(path / DONE_FILE)["files"][EMBEDDING_FILE]["sha256"]  # type: ignore[index]
-        if sha256(path / EMBEDDING_FILE) != proof:
-            raise UserError(
-                f"{path / EMBEDDING_FILE} does not match its SHA-256: it is damaged; analyse the dump again"
-            )
-        return np.load(BytesIO((path / EMBEDDING_FILE).read_bytes()), allow_pickle=False)
-    except (KeyError, TypeError, ValueError, OSError, EOFError):
-        raise UserError(f"{path / EMBEDDING_FILE} is not an embedding: analyse the dump again") from None
+        embedding: np.ndarray = np.load(BytesIO(content), allow_pickle=False)
+    except (ValueError, OSError, EOFError):
+        embedding = np.empty(0, object)
+    if embedding.dtype.kind != "f" or not np.isfinite(embedding).all():
+        raise UserError(f"{finished.path / EMBEDDING_FILE} is not an embedding: analyse the dump again")
+    return embedding

@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
 import torch
 from nmmo.task.task_spec import TaskSpec
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as arrays_to_bytes
 
-from activation_store.files import sha256, write_bytes
+from activation_store.files import sha256
+from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import TaskSettings
 from user_error import UserError
 
+_KEY = re.compile("[0-9a-f]{64}")
 _MODEL_FILES = (".json", ".safetensors", ".txt", ".model")
 _REVISION_SHOWN = 12
+_KIND: Kind = "task embeddings"
 
 
 def describe_task(spec: TaskSpec) -> str:
@@ -74,7 +74,7 @@ def language_model_embeddings(
     missing = [text for text in dict.fromkeys(texts) if _key(text) not in known]
     if missing:
         known |= {_key(text): states for text, states in zip(missing, _read(missing, task, progress), strict=True)}
-        write_bytes(path, arrays_to_bytes(known))
+        write_tensors(path, known, task.language_model, _KIND)
     hidden = np.stack([known[_key(text)] for text in texts]).astype(np.float64)  # (tasks, hidden units)
     resized = hidden @ _projection(hidden.shape[1], task.embedding_size)
     return (resized / np.linalg.norm(resized, axis=1, keepdims=True)).astype(np.float16)
@@ -160,12 +160,16 @@ def _cache_path(task: TaskSettings) -> Path:
 
 
 def _read_cache(path: Path) -> dict[str, np.ndarray]:
-    try:
-        return load_arrays(path.read_bytes())
-    except FileNotFoundError:
+    """Read what the model made of texts, by `_key`; earlier versions wrote the arrays alone."""
+    if not path.exists():
         return {}
-    except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(f"{path} cannot be read ({error}): remove it; it will be computed again") from None
+    try:
+        known, _ = read_tensors(path, _KIND, bare=True)
+    except UserError as error:
+        raise UserError(f"{error}; or remove it: it will be computed again") from None
+    if not all(_KEY.fullmatch(key) and states.ndim == 1 for key, states in known.items()):
+        raise UserError(f"{path} is not a cache of task embeddings: remove it; it will be computed again")
+    return known
 
 
 def _key(text: str) -> str:

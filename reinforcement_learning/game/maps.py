@@ -2,11 +2,14 @@
 
 A folder's name is a hash of all that its maps depend on. A map is made in a folder of another name, which is renamed
 when all its files are on disk; so runs can read a folder while another run adds maps to it, and one that is killed
-leaves only whole maps. A lock lets one process generate while others wait.
+leaves only whole maps. A lock lets one process generate while others wait. The processes that generate end with the
+run that started them, and each writes to folders of its own, so a run that follows a killed one never meets its work.
 """
 
+import errno
 import hashlib
 import os
+import shutil
 import signal
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -17,6 +20,7 @@ import orjson
 from filelock import FileLock
 
 from activation_store.files import make_folder, sync_folder, write_json
+from reinforcement_learning.processes import end_with_parent, usable_cores
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import LARGEST_NUM_MAPS, EnvironmentSettings
 
@@ -42,6 +46,7 @@ def ensure_maps(
         make_folder(settings.maps_dir)
         with FileLock(f"{folder}.lock"):
             folder.mkdir(exist_ok=True)
+            _remove_leftovers(folder)
             if not (folder / DESCRIPTION_FILE).exists():
                 write_json(folder / DESCRIPTION_FILE, description)
             _generate(settings, folder, needed, progress)
@@ -72,8 +77,8 @@ def _generate(settings: EnvironmentSettings, folder: Path, needed: list[int], pr
     missing = _missing(folder, needed)
     done = len(needed) - len(missing)
     progress(done, len(needed))
-    workers = min(len(os.sched_getaffinity(0)), max(1, len(missing)))
-    with ProcessPoolExecutor(workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
+    workers = min(usable_cores(), max(1, len(missing)))
+    with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
         try:
             for finished in as_completed([pool.submit(_generate_one, settings, folder, number) for number in missing]):
                 finished.result()
@@ -82,6 +87,11 @@ def _generate(settings: EnvironmentSettings, folder: Path, needed: list[int], pr
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _start_worker(parent: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its workers
+    end_with_parent(parent)
 
 
 def _is_whole(folder: Path) -> bool:
@@ -101,8 +111,23 @@ def _generate_one(settings: EnvironmentSettings, folder: Path, number: int) -> N
     roughness = np.logspace(config.TERRAIN_LOG_INTERPOLATE_MIN, config.TERRAIN_LOG_INTERPOLATE_MAX, settings.num_maps)
     generator.interpolaters = {index: roughness[number - 1]}
     fractal, tiles = generator.generate_map(index, np.random.default_rng([settings.map_seed, number]))
-    scratch = folder / f".map{number}"
+    scratch = folder / f".map{number}.{os.getpid()}"
     scratch.mkdir(exist_ok=True)
     Save.as_numpy(tiles, str(scratch))
     Save.fractal(fractal, str(scratch))
-    scratch.rename(folder / f"map{number}")
+    try:
+        scratch.rename(folder / f"map{number}")
+    except OSError as error:
+        # A worker of a run that was killed a moment ago may have put the same map there.
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY) or not _is_whole(folder / f"map{number}"):
+            raise
+        shutil.rmtree(scratch)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed runs left: maps that lack a file, and all temporary files: whoever writes holds the lock."""
+    for path in [*(each for each in folder.glob("map*/") if not _is_whole(each)), *folder.glob(".map*")]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)  # a worker that is about to end may still write to it
+        else:
+            path.unlink(missing_ok=True)

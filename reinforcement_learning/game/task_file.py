@@ -4,22 +4,25 @@
 - {predicate: AttainSkill, arguments: {skill: Fishing, level: 4, num_agent: 1}}
 """
 
+import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from nmmo.lib import event_code, material
 from nmmo.systems import item as nmmo_item
 from nmmo.systems import skill as nmmo_skill
 from nmmo.task import base_predicates
 from nmmo.task.task_spec import TaskSpec
 
+from reinforcement_learning.yaml_file import read_yaml, shown
 from user_error import UserError
 
 FILE_SUFFIXES = (".yaml", ".yml")
 _KEYS = {"predicate", "arguments", "weight"}
+_LARGEST_WEIGHT = 1e9
+_LARGEST_NUMBER = 2**31 - 1
 _GIVEN_BY_THE_GAME = ("gs", "subject")
 _WORDS = {
     "event": [name for name in vars(event_code.EventCode) if name.isupper()],
@@ -32,35 +35,31 @@ def read_tasks(path: Path) -> list[TaskSpec]:
     """Return the tasks of a file, in its order.
 
     Raises:
-        UserError: the file is missing or no such list, or a task is not one of the game's; the message says which.
+        UserError: as `read_yaml`; or the file holds no such list, or a task is not one of the game's: the message says
+            which.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"the curriculum {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    content = read_yaml(path, "-c")
     if not isinstance(content, list) or not content:
         raise UserError(f"{path} must hold a list of tasks: `- {{predicate: NAME, arguments: {{...}}, weight: 1}}`")
-    specs: list[TaskSpec] = []
+    specs: dict[str, TaskSpec] = {}
     for number, entry in enumerate(content):
         try:
             spec = _task(entry)
-            if spec.name in [known.name for known in specs]:
+            if spec.name in specs:
                 raise UserError(f"{spec.name} is listed twice")
         except UserError as error:
             raise UserError(f"{path}, task {number}: {error}") from None
-        specs.append(spec)
-    return specs
+        specs[spec.name] = spec
+    return list(specs.values())
 
 
 def _task(entry: Any) -> TaskSpec:
     if not isinstance(entry, dict) or "predicate" not in entry or set(entry) - _KEYS:
-        raise UserError(f"a task has the keys predicate, arguments and weight, not {entry!r}")
+        raise UserError(f"a task has the keys predicate, arguments and weight, not {shown(entry)}")
     predicate = _predicate(entry["predicate"])
     weight = entry.get("weight", 1)
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
-        raise UserError(f"weight {weight!r} must be a number above 0")
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= _LARGEST_WEIGHT:
+        raise UserError(f"weight {shown(weight)} must be a number above 0 and at most {_LARGEST_WEIGHT:g}")
     arguments = entry.get("arguments") or {}
     parameters = {
         name: parameter
@@ -68,7 +67,7 @@ def _task(entry: Any) -> TaskSpec:
         if name not in _GIVEN_BY_THE_GAME
     }
     if not isinstance(arguments, dict) or set(arguments) - set(parameters):
-        raise UserError(f"{predicate.__name__} takes {', '.join(parameters) or 'no arguments'}, not {arguments!r}")
+        raise UserError(f"{predicate.__name__} takes {', '.join(parameters) or 'no arguments'}, not {shown(arguments)}")
     needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
     if missing := [name for name in needed if name not in arguments]:
         raise UserError(f"{predicate.__name__} also needs {', '.join(missing)}")
@@ -77,14 +76,18 @@ def _task(entry: Any) -> TaskSpec:
 
 
 def _predicate(name: object) -> Callable[..., Any]:
-    """Find a predicate about one agent; those about other agents cannot be given to anyone."""
-    known = {
+    return _choose("predicate", _predicates(), name)
+
+
+@functools.cache
+def _predicates() -> dict[str, Callable[..., Any]]:
+    """Predicates about one agent; those about other agents cannot be given to anyone."""
+    return {
         name: predicate
         for name, predicate in inspect.getmembers(base_predicates, inspect.isfunction)
         if tuple(inspect.signature(predicate).parameters)[:2] == _GIVEN_BY_THE_GAME
         and not any(other.startswith("target") for other in inspect.signature(predicate).parameters)
     }
-    return _choose("predicate", known, name)
 
 
 def _value(name: str, annotation: str, value: object) -> object:
@@ -97,11 +100,12 @@ def _value(name: str, annotation: str, value: object) -> object:
         return _choose(name, _subclasses(material, material.Material, "index"), value)
     if annotation == "str":
         return _choose(name, {word: word for word in _WORDS[name]}, value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{name} {value!r} must be a whole number of at least 1")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST_NUMBER:
+        raise UserError(f"{name} {shown(value)} must be a whole number of at least 1 and at most {_LARGEST_NUMBER}")
     return value
 
 
+@functools.cache
 def _subclasses(module: Any, base: type, identifier: str) -> dict[str, type]:
     """Classes of the game's that have an identifier of their own: those that things in the game are of."""
     return {
@@ -113,5 +117,5 @@ def _subclasses(module: Any, base: type, identifier: str) -> dict[str, type]:
 
 def _choose(what: str, known: dict[str, Any], name: object) -> Any:
     if not isinstance(name, str) or name not in known:
-        raise UserError(f"there is no {what} {name!r}; choose one of {', '.join(sorted(known))}")
+        raise UserError(f"there is no {what} {shown(name)}; choose one of {', '.join(sorted(known))}")
     return known[name]

@@ -13,7 +13,12 @@ import pufferlib.vector
 from reinforcement_learning.game.environment import AS_THE_AGENT_HAS_IT, EpisodeStart, World, make_environment
 from reinforcement_learning.game.serial_worlds import no_arguments, serial_worlds
 from reinforcement_learning.game.tasks import offered_tasks
-from reinforcement_learning.processes import number_of_processes, processes_on_this_machine
+from reinforcement_learning.processes import (
+    end_with_parent,
+    number_of_processes,
+    processes_on_this_machine,
+    usable_cores,
+)
 from reinforcement_learning.settings import (
     EnvironmentSettings,
     RewardSettings,
@@ -89,6 +94,7 @@ def make_worlds(
     if not _in_processes(rollout):
         return serial_worlds(creators)
     workers = rollout.num_workers or _workers_that_fit(rollout.num_envs, _cores())
+    creators = [functools.partial(_make_in_worker, os.getpid(), create) for create in creators]
     return WatchedMultiprocessing(creators, *no_arguments(creators), rollout.num_envs, num_workers=workers)
 
 
@@ -113,6 +119,13 @@ def first_episodes(seed: int, worlds: int, rank: int = 0) -> list[EpisodeStart]:
     return [EpisodeStart(int(state)) for state in states[worlds * rank :]]
 
 
+def _make_in_worker(parent: int, create: Callable[[], World]) -> World:
+    """Make a world in a worker process, which ends with its parent; the parent makes one too, as a pattern."""
+    if os.getpid() != parent:
+        end_with_parent(parent)
+    return create()
+
+
 def _on_ray(creators: Sequence[Callable[[], World]], rollout: RolloutSettings, maps: Path) -> Any:
     from reinforcement_learning.game.ray_worlds import RayWorlds, cores
 
@@ -129,7 +142,7 @@ def _in_processes(rollout: RolloutSettings) -> bool:
 
 def _cores() -> int:
     """This process's share of the machine's cores."""
-    return len(os.sched_getaffinity(0)) // processes_on_this_machine()
+    return usable_cores() // processes_on_this_machine()
 
 
 def _workers_that_fit(worlds: int, cores: int) -> int:

@@ -91,10 +91,15 @@ def _floor(asked: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
 def evaluate(asked: Evaluation, contest: Contest) -> list[SeedResults]:
     """Play the episodes of a contest that are missing, and return all its results.
 
+    What a damaged journal lost is played again, and named on standard error.
+
     Raises:
         UserError: results on disk are damaged, or were made in another way.
     """
     seeds = find_results(asked, contest)
+    for each in seeds:
+        if each.damage:
+            print(each.damage, file=sys.stderr)
     missing = [group for each in seeds for group in each.missing]
     if missing:
         by_seed = {each.seed: each for each in seeds}

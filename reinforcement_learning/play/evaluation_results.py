@@ -2,10 +2,10 @@
 
 A result file `eval_<mode>_<seed>.json` is one object, policy name -> lists with an entry for each life: `length` in
 ticks, and for each task `curriculum/<task>`, the furthest that agents given it came, 0 to 1. Each list has a twin,
-`episode/<name of the list>`, that says which episode an entry is from. `provenance` says how it was made.
+`episode/<name of the list>`, that says which episode an entry is from. `provenance` says how it was made, and
+`checksum` proves a policy's results.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import orjson
 
-from activation_store.files import read_json, sync_folder, write_bytes
+from activation_store.checked_json import CHECKSUM, entry_checksum, entry_fits
+from activation_store.files import read_json, write_bytes
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group, groups
 from reinforcement_learning.play.entrants import Entrant
+from reinforcement_learning.play.evaluation_journal import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives, PolicyPool
 from reinforcement_learning.versions import versions
 from user_error import UserError
@@ -94,8 +96,8 @@ def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, epis
 class SeedResults:
     """Results of one contest and seed: those on disk, and those still to be played.
 
-    Episodes are added to a journal as they are played, so that a kill loses only those under way; the result file is
-    written when all are there, and the journal removed.
+    Episodes are added to a journal as they are played; the result file is written when all are there, and the journal
+    removed.
     """
 
     def __init__(self, path: Path, contest: Contest, mode: str, seed: int, episodes: int):
@@ -109,7 +111,7 @@ class SeedResults:
             episodes: to play.
 
         Raises:
-            UserError: the result file or the journal is damaged, or was made in another way.
+            UserError: the result file is damaged, or it or the journal was made in another way.
         """
         self.path = path
         self.seed = seed
@@ -117,30 +119,43 @@ class SeedResults:
             entrant.name: asdict(provenance_of(contest, entrant, mode, seed, episodes)) for entrant in contest.entrants
         }
         name = path.stem if mode == "pvp" else f"{path.stem}.{contest.entrants[0].name}"
-        self.journal = path.with_name(f".{name}.episodes.jsonl")
         self.groups = groups(seed, episodes)
         self.were_there = self._in_result_file()
-        self._played = {} if self.were_there else self._read_journal()
+        journal = path.with_name(f".{name}.episodes.jsonl")
+        self._journal = None if self.were_there else EvaluationJournal(journal, self.made_by)
+        if self._journal and not self.missing:  # killed between the last episode and the result file
+            self._write(self._journal)
 
     @property
     def missing(self) -> list[Group]:
         """Groups of episodes that are still to be played."""
-        if self.were_there:
+        if self._journal is None:
             return []
-        return [group for group in self.groups if not set(group.numbers) <= self._played.keys()]
+        return [group for group in self.groups if not set(group.numbers) <= self._journal.played.keys()]
+
+    @property
+    def damage(self) -> str | None:
+        """What of the journal was damaged, and so is missing, in one line; None for nothing."""
+        return self._journal.damage if self._journal else None
 
     def add(self, episodes: Sequence[EpisodeLives]) -> None:
         """Keep a group of episodes; with the last one, write the result file."""
-        lines = [self._line(episode) for episode in episodes]
-        self._append([orjson.dumps(lines)] if self._played else [orjson.dumps(self.made_by), orjson.dumps(lines)])
-        self._played |= {line["number"]: line for line in lines}
+        assert self._journal, "all episodes were there"
+        self._journal.add(episodes)
         if not self.missing:
-            self._write()
+            self._write(self._journal)
 
     def summaries(self) -> dict[str, Summary]:
-        """Return how each policy of the contest did, from the result file."""
+        """Return how each policy of the contest did, from the result file.
+
+        Raises:
+            UserError: the file is damaged.
+        """
         content = _read_results(self.path)
-        return {name: _summary(content[name]) for name in self.made_by}
+        try:
+            return {name: _summary(content[name]) for name in self.made_by}
+        except (KeyError, TypeError, ValueError):
+            raise UserError(f"{self.path} is damaged: move it away, and evaluate again") from None
 
     def _in_result_file(self) -> bool:
         """Whether the result file holds all entrants, made in the same way."""
@@ -153,67 +168,37 @@ class SeedResults:
                 )
         return all(name in content for name in self.made_by)
 
-    def _read_journal(self) -> dict[int, dict]:
-        if not self.journal.exists():
-            return {}
-        content = self.journal.read_bytes()
-        lines = content.split(b"\n")[:-1]  # a kill may have cut the last line short
-        try:
-            made_by, *played = [orjson.loads(line) for line in lines] or [None]
-        except orjson.JSONDecodeError as error:
-            raise UserError(f"{self.journal} is damaged ({error}): remove it to restart this seed") from None
-        if made_by is None:
-            return {}
-        if made_by != self.made_by:
-            raise UserError(
-                f"{self.journal} holds episodes that were played in another way (other weights, opponents, episodes "
-                "or worlds): remove it to restart this seed"
-            )
-        os.truncate(self.journal, sum(len(line) + 1 for line in lines))
-        return {line["number"]: line for group in played for line in group}
-
-    def _line(self, episode: EpisodeLives) -> dict[str, Any]:
-        lives = {
-            name: {
-                "ticks": [life.ticks for life in lived],
-                "task": [life.task for life in lived],
-                "progress": [life.task_progress for life in lived],
-            }
-            for name, lived in zip(self.made_by, episode.lives, strict=True)
-        }
-        return {"number": episode.number, "lives": lives}
-
-    def _append(self, lines: Sequence[bytes]) -> None:
-        new = not self.journal.exists()
-        with self.journal.open("wb" if not self._played else "ab") as file:
-            file.write(b"".join(line + b"\n" for line in lines))
-            file.flush()
-            os.fsync(file.fileno())
-        if new:
-            sync_folder(self.journal.parent)
-
-    def _write(self) -> None:
+    def _write(self, journal: EvaluationJournal) -> None:
         content = _read_results(self.path) if self.path.exists() else {}
         for name, made_by in self.made_by.items():
-            content[name] = self._lists_of(name) | {PROVENANCE: made_by | {"versions": versions()}}
+            entry = _lists_of(name, journal) | {PROVENANCE: made_by | {"versions": versions()}}
+            content[name] = entry | {CHECKSUM: entry_checksum(name, entry)}
         write_bytes(self.path, orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
-        self.journal.unlink()
+        journal.remove()
 
-    def _lists_of(self, name: str) -> dict[str, list]:
-        lists: dict[str, list] = {}
-        for number in sorted(self._played):
-            lives = self._played[number]["lives"][name]
-            for ticks, task, progress in zip(lives["ticks"], lives["task"], lives["progress"], strict=True):
-                for key, value in ((LENGTH, ticks), (TASK_PREFIX + task, progress)):
-                    lists.setdefault(key, []).append(value)
-                    lists.setdefault(EPISODE_PREFIX + key, []).append(number)
-        return dict(sorted(lists.items()))
+
+def _lists_of(name: str, journal: EvaluationJournal) -> dict[str, Any]:
+    """Return a policy's lists, as they are written."""
+    lists: dict[str, Any] = {}
+    for number in sorted(journal.played):
+        lives = journal.played[number].lives[name]
+        for ticks, task, progress in zip(lives.ticks, lives.task, lives.progress, strict=True):
+            for key, value in ((LENGTH, ticks), (TASK_PREFIX + task, progress)):
+                lists.setdefault(key, []).append(value)
+                lists.setdefault(EPISODE_PREFIX + key, []).append(number)
+    return dict(sorted(lists.items()))
 
 
 def _read_results(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict) or not all(isinstance(each, dict) for each in content.values()):
         raise UserError(f"{path} is not a file of evaluation results: move it away")
+    for name, entry in content.items():
+        if not entry_fits(name, entry):
+            raise UserError(
+                f"{path}: the results of {name!r} do not match their checksum, so they are damaged or were edited: "
+                "move the file away, and evaluate again"
+            )
     return content
 
 

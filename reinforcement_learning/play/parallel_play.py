@@ -1,7 +1,6 @@
 """Plays groups of episodes in several processes, and hands over what they have to tell as they go along."""
 
 import multiprocessing
-import os
 import signal
 import traceback
 from collections import deque
@@ -17,6 +16,7 @@ from agent_zoo.checkpoint import CheckpointInfo, build_policy
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.processes import usable_cores
 from user_error import UserError
 
 Told = TypeVar("Told")
@@ -25,7 +25,7 @@ Job = Callable[[PolicyPool, Group], Iterable[Told]]
 
 def processes_for(worlds: int) -> int:
     """Return how many processes it takes to run that many worlds; 0 worlds: one process for each core."""
-    return max(1, worlds // WORLDS_TOGETHER) if worlds else len(os.sched_getaffinity(0))
+    return max(1, worlds // WORLDS_TOGETHER) if worlds else usable_cores()
 
 
 def play_groups(

@@ -3,7 +3,6 @@
 Each trial is a process of its own: `train.py` with the sweep's values as JSON after `--trial`.
 """
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import yaml
+import orjson
 from pydantic import TypeAdapter
 
 from reinforcement_learning.settings import Settings, WandbSettings
+from reinforcement_learning.yaml_file import one_line, read_yaml, shown
 from user_error import UserError
 
 _MADE_HERE = ("program", "command")
@@ -31,7 +31,7 @@ def override(settings: Settings, values: Mapping[str, object]) -> Settings:
     for name, value in values.items():
         section, _, key = name.partition(".")
         if section not in content or not key:
-            raise UserError(f"unknown setting {name}: write a section and a key, such as train.learning_rate")
+            raise UserError(f"unknown setting {one_line(name)}: write a section and a key, such as train.learning_rate")
         content[section][key] = value
     return TypeAdapter(Settings).validate_python(content)
 
@@ -43,11 +43,11 @@ def trial_settings(settings: Settings, trial: str) -> Settings:
         UserError: it is no JSON object, or what it asks for is impossible.
     """
     try:
-        values = json.loads(trial)
-    except json.JSONDecodeError as error:
-        raise UserError(f"--trial {trial!r} is not valid JSON: {error}") from None
+        values = orjson.loads(trial)
+    except orjson.JSONDecodeError as error:
+        raise UserError(f"--trial {shown(trial)} is not valid JSON: {error}") from None
     if not isinstance(values, dict):
-        raise UserError(f"--trial {trial!r} must be a JSON object of settings and values")
+        raise UserError(f"--trial {shown(trial)} must be a JSON object of settings and values")
     return override(settings, values)
 
 
@@ -71,24 +71,19 @@ def read_sweep(path: Path, settings: Settings) -> dict[str, Any]:
     Weights & Biases checks the rest, such as the method.
 
     Raises:
-        UserError: names the file, the parameter and what is wrong with it.
+        UserError: as `read_yaml`; or the message names the file, the parameter and what is wrong with it.
     """
-    try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist; pass --sweep-config with the path of a sweep's YAML file") from None
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    config: Any = read_yaml(path, "--sweep-config")
     parameters = config.get("parameters") if isinstance(config, dict) else None
     if not isinstance(parameters, dict) or not parameters:
         raise UserError(f"{path} needs `parameters:`, each a setting such as train.learning_rate")
     for key in _MADE_HERE:
         if key in config:
             raise UserError(f"{path}: leave out `{key}:`, train.py sets it")
-    for name, space in parameters.items():
+    config["parameters"] = {str(name): _numbers(space) for name, space in parameters.items()}
+    for name, space in config["parameters"].items():
         try:
-            parameters[name] = _numbers(space)
-            for value in _values_to_try(name, parameters[name]):
+            for value in _values_to_try(one_line(name), space):
                 override(settings, {name: value})
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
@@ -160,7 +155,7 @@ def _numbers(space: object) -> object:
 def _values_to_try(name: str, space: object) -> list[object]:
     """All values that a parameter can take, or its limits."""
     if not isinstance(space, dict):
-        raise UserError(f"{name} must hold `values:` or `min:` and `max:`, not {space!r}")
+        raise UserError(f"{name} must hold `values:` or `min:` and `max:`, not {shown(space)}")
     if "parameters" in space:
         raise UserError(f"{name} holds parameters: write each setting under its full name, such as train.learning_rate")
     if space.get("distribution") in _OF_LOGARITHMS:

@@ -118,17 +118,26 @@ class _Training:
         self.updates = 0
 
     def start(self, state: TrainingState | None) -> None:
-        """Take the worlds to their start, and all else to where the state says."""
+        """Take the worlds to their start, and all else to where the state says.
+
+        Raises:
+            UserError: the state is that of a run with another network.
+        """
         self.stepper.reset()
         if state is None:
             self._save_checkpoint()
             return
         self.steps, self.updates = state.steps, state.updates
-        self.policy.load_state_dict(state.policy)
-        restore_optimizer(self.optimizer, state.optimizer)
-        everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
-        self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
-        self.minibatch_generator.set_state(state.minibatch_random[0])
+        try:
+            self.policy.load_state_dict(state.policy)
+            restore_optimizer(self.optimizer, state.optimizer)
+            everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
+            self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
+            self.minibatch_generator.set_state(state.minibatch_random[0])
+        except (RuntimeError, ValueError, KeyError):
+            raise UserError(
+                f"{self.run.state_path} is the training state of another run: its network differs"
+            ) from None
 
     def run_to_end(self) -> Path:
         """Train until the steps are used up, or somebody stops it, and return the policy's checkpoint."""

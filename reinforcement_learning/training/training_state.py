@@ -7,11 +7,12 @@ it, so these are saved and played again.
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from activation_store.tensor_file import read_tensors, write_tensors
+from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from agent_zoo.base import LSTMState
 from agent_zoo.tensors import as_arrays, as_tensors
 from reinforcement_learning.game.environment import NO_ACTIONS, EpisodeStart
@@ -19,6 +20,7 @@ from reinforcement_learning.training.data_parallel import Processes
 from user_error import UserError
 
 FORMAT_VERSION = 2
+_KIND: Kind = "training state"
 
 
 @dataclass(frozen=True)
@@ -100,24 +102,33 @@ class TrainingState:
             "updates": self.updates,
             "worlds": [{"first_seed": start.first_seed, "number": start.number} for start in self.worlds],
         }
-        write_tensors(path, as_arrays(tensors), json.dumps(counters))
+        write_tensors(path, as_arrays(tensors), json.dumps(counters), _KIND)
 
     @staticmethod
     def load(path: Path) -> "TrainingState":
         """Read a state back, on the CPU.
 
         Raises:
-            UserError: the file is missing, damaged, or of another format version.
+            UserError: the file is missing, damaged, or of another kind or format version.
         """
-        arrays, text = read_tensors(path)
-        tensors = as_tensors(arrays)
-        counters = json.loads(text)
-        version = counters.get("format_version")
+        arrays, text = read_tensors(path, _KIND)
+        try:
+            counters = json.loads(text)
+            version = counters.get("format_version")
+        except (ValueError, AttributeError, RecursionError):
+            raise _damaged(path) from None
         if version != FORMAT_VERSION:
             raise UserError(
                 f"{path} is a training state of format version {version}, and only version {FORMAT_VERSION} can be "
                 "resumed: train anew, or resume with the version of this project that wrote it"
             )
+        try:
+            return TrainingState._from(counters, as_tensors(arrays))
+        except (KeyError, TypeError, ValueError):
+            raise _damaged(path) from None
+
+    @staticmethod
+    def _from(counters: dict[str, Any], tensors: dict[str, torch.Tensor]) -> "TrainingState":
         return TrainingState(
             steps=counters["steps"],
             updates=counters["updates"],
@@ -131,6 +142,10 @@ class TrainingState:
             ],
             curriculum={name: tensor.numpy() for name, tensor in _inside("curriculum/", tensors).items()},
         )
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(f"{path} is damaged: it lacks a part of a training state; restore a copy, or train anew")
 
 
 def _worlds_joined(worlds: list[EpisodeStart], processes: Processes) -> list[EpisodeStart]:

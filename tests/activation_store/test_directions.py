@@ -120,16 +120,23 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{}", "[1]", "not JSON", '{"kind": "checkpoint", "version": 1}'])
 def test_a_file_of_another_kind(tmp_path: Path, text: str) -> None:
-    write_tensors(tmp_path / "other", {"weight": np.zeros(3, np.float32)}, text)
+    write_tensors(tmp_path / "other", {"weight": np.zeros(3, np.float32)}, text, "directions")
     assert "does not hold directions" in refused(tmp_path / "other")
+
+
+def test_a_policy_in_place_of_directions(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "new", {"weight": np.zeros(3, np.float32)}, "{}", "policy")
+    older = Path(__file__).parents[2] / "policies" / "takeru_1M.safetensors"  # from before files said their kind
+    for path in (tmp_path / "new", older):
+        assert "is a policy, but a file of directions is needed here" in refused(path)
 
 
 def rewrite(path: Path, change: Callable[[dict, dict], None]) -> None:
     """Change what a file says and holds, with a hash that fits."""
-    arrays, text = read_tensors(path)
+    arrays, text = read_tensors(path, "directions")
     header = orjson.loads(text)
     change(header, arrays)
-    write_tensors(path, arrays, orjson.dumps(header).decode())
+    write_tensors(path, arrays, orjson.dumps(header).decode(), "directions")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_precedence_file_agent_debug(tmp_path: Path) -> None:
         ("rollout: {vectorization: quantum}", ("rollout.vectorization", "quantum", "serial")),
         ("env: 3", ("env", "3", "key: value")),
         ("agents: {anyone: {train: {gamma: 2}}}", ("train.gamma", "2")),
-        ("a: [", ("not valid YAML",)),
+        ("a: [", ("cannot be read as YAML",)),
     ],
 )
 def test_refused_naming_key_value_and_what_is_allowed(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:

@@ -1,7 +1,9 @@
 """The reader takes what evaluate.py and the original tools write, and refuses all else with one line."""
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -9,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from activation_store.checked_json import CHECKSUM, entry_checksum
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.protocol import check_comparable
-from analysis.evaluation.results import find_result_files, read_results
+from analysis.evaluation.results import PolicyRun, find_result_files, read_results
 from tests.planted_results import as_original, play, provenance, write
 from user_error import UserError
 
@@ -107,6 +110,50 @@ def test_results_with_anything_in_a_list_or_in_the_provenance_never_crash_the_re
     place = data.draw(st.sampled_from(list(values) if isinstance(values, dict) else range(len(values))))
     values[place] = data.draw(anything)
     never_crashes(damaged)
+
+
+def with_checksums(results: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {**lists, CHECKSUM: entry_checksum(name, lists)} for name, lists in results.items()}
+
+
+def test_results_with_a_checksum_are_read_as_those_without(tmp_path: Path) -> None:
+    plain = read_results(write(tmp_path / "plain", "eval_pvp_1.json", RESULTS))
+    proved = read_results(write(tmp_path / "proved", "eval_pvp_1.json", with_checksums(RESULTS)))
+    assert differences(plain, proved) == []
+
+
+def differences(ours: list[PolicyRun], theirs: list[PolicyRun]) -> list[str]:
+    """Names of what differs between runs, but for the file."""
+    assert len(ours) == len(theirs)
+    pairs = [
+        (name, vars(one)[name], vars(other)[name])
+        for one, other in zip(ours, theirs, strict=True)
+        for name in vars(one)
+        if name != "file"
+    ]
+    return [name for name, one, other in pairs if not np.array_equal(one, other)]
+
+
+def test_every_flipped_bit_of_results_with_a_checksum_is_refused_or_changes_nothing(tmp_path: Path) -> None:
+    file = write(tmp_path, "eval_pvp_1.json", with_checksums(RESULTS))
+    whole, content = read_results(file), file.read_bytes()
+    random, refused = np.random.default_rng(0), 0
+    for place in random.choice(len(content), 300, replace=False):
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(random.integers(8))
+        file.write_bytes(changed)
+        try:
+            assert differences(read_results(file), whole) == []
+        except UserError:
+            refused += 1
+    assert refused > 290  # the rest are in keys of checksums and the like
+
+
+@pytest.mark.parametrize("checksum", [None, 3, "0" * 64, ["x"] * 3])
+def test_a_wrong_checksum_is_refused(tmp_path: Path, checksum: object) -> None:
+    results = {**with_checksums(RESULTS), "one": {**RESULTS["one"], CHECKSUM: checksum}}
+    with pytest.raises(UserError, match="policy 'one': its results do not match their checksum"):
+        read_results(write(tmp_path, "eval_pvp_1.json", results))
 
 
 @given(st.data())

@@ -16,6 +16,7 @@ from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
 from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
+from tests.planted_run import rewrite
 from tests.recorded import Recording
 from user_error import UserError
 
@@ -119,7 +120,7 @@ def test_a_run_of_another_dump_is_refused(
     run = write_run(tmp_path / "run", recording.dump, records, label_of(records))
     content = orjson.loads((run / "run.json").read_bytes())
     content["input"][METADATA_FILE] = "0" * 64
-    (run / "run.json").write_bytes(orjson.dumps(content))
+    rewrite(run, "run.json", orjson.dumps(content))
     with pytest.raises(UserError, match="another dump"):
         clusters_of(replay, recording.replay, recording.dump, run)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
@@ -18,6 +19,7 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from tests.command import ROOT
 
 
 @pytest.fixture
@@ -92,22 +94,34 @@ def test_folder_does_not_depend_on_anything_else(settings: EnvironmentSettings) 
     assert ensure_maps(replace(settings, num_agents=3, horizon=9)) == ensure_maps(settings)
 
 
-def test_a_killed_generation_never_looks_complete_and_is_taken_up(settings: EnvironmentSettings) -> None:
-    settings = replace(settings, num_maps=40, map_size=64)
+MANY = {"num_maps": 40, "map_size": 64}
+
+
+def start_generating(settings: EnvironmentSettings) -> subprocess.Popen[str]:
+    """Generate maps in a process of its own session, which prints how many there are."""
     code = f"""
         from pathlib import Path
         from reinforcement_learning.game.maps import ensure_maps
         from reinforcement_learning.settings import EnvironmentSettings
         ensure_maps(
-            EnvironmentSettings(map_size=64, num_maps=40, maps_dir=Path({str(settings.maps_dir)!r})),
+            EnvironmentSettings(maps_dir=Path({str(settings.maps_dir)!r}), **{MANY!r}),
             lambda done, total: print(done, flush=True),
         )
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        assert process.stdout
-        while int(process.stdout.readline()) < 5:
-            pass
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def wait_for(process: subprocess.Popen[str], maps: int) -> None:
+    assert process.stdout
+    while int(process.stdout.readline()) < maps:
+        pass
+
+
+def test_a_killed_generation_never_looks_complete_and_is_taken_up(settings: EnvironmentSettings) -> None:
+    settings = replace(settings, **MANY)
+    with start_generating(settings) as process:
+        wait_for(process, maps=5)
         os.killpg(process.pid, signal.SIGKILL)
     (left,) = (path for path in settings.maps_dir.iterdir() if path.is_dir())
     assert all(np.load(each / "map.npy").shape == (96, 96) for each in left.glob("map*/"))  # whole, or not there
@@ -117,6 +131,31 @@ def test_a_killed_generation_never_looks_complete_and_is_taken_up(settings: Envi
     assert folder == left and len(contents(folder)) == 80
     untouched = ensure_maps(replace(settings, maps_dir=settings.maps_dir / "untouched"))
     assert contents(folder) == contents(untouched)
+
+
+def test_workers_end_with_a_killed_run_and_the_next_run_does_not_meet_them(settings: EnvironmentSettings) -> None:
+    with start_generating(settings) as process:
+        wait_for(process, maps=3)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.kill()  # this process alone, not its workers
+    with start_generating(settings) as again:
+        output, _ = again.communicate(timeout=240)
+    assert again.returncode == 0 and output.endswith("40\n")
+    gone, alive = psutil.wait_procs(workers, timeout=10)
+    assert gone and not alive, "workers outlive the run that started them"
+    (folder,) = (path for path in settings.maps_dir.iterdir() if path.is_dir())
+    assert len(contents(folder)) == 80 and not list(folder.glob(".map*"))
+
+
+def test_leftovers_of_killed_runs_are_removed(settings: EnvironmentSettings) -> None:
+    whole = ensure_maps(replace(settings, maps_dir=settings.maps_dir / "whole"))
+    folder = settings.maps_dir / whole.name
+    for name in (".map1", ".map2.12345", "map2"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "map.npy").write_bytes(b"half of a ")
+    (folder / ".maps.json.abc.partial").touch()
+    assert contents(ensure_maps(settings)) == contents(whole)
+    assert {path.name for path in folder.iterdir()} == {"map1", "map2", "map3", "maps.json"}
 
 
 def test_two_processes_make_them_once(settings: EnvironmentSettings) -> None:

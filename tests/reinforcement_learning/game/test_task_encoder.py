@@ -136,7 +136,7 @@ def test_a_damaged_cache_is_named(task: TaskSettings) -> None:
     language_model_embeddings(all_tasks()[:2], task)
     (kept,) = task.embeddings_dir.iterdir()
     kept.write_bytes(kept.read_bytes()[:-5])
-    with pytest.raises(UserError, match=f"{kept.name} cannot be read .*: remove it"):
+    with pytest.raises(UserError, match=f"{kept.name} is not a whole .* remove it"):
         language_model_embeddings(all_tasks()[:2], task)
 
 
@@ -171,3 +171,22 @@ def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path
     )
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("user_error.UserError: the language model 'nobody/nothing' cannot be loaded"), done.stderr
+
+
+def test_a_cache_of_earlier_versions_is_read_and_other_files_are_refused(
+    task: TaskSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    specs = all_tasks()[:3]
+    expected = language_model_embeddings(specs, task)
+    (kept,) = task.embeddings_dir.iterdir()
+    kept.write_bytes(safetensors.numpy.save(safetensors.numpy.load_file(kept)))  # they wrote the arrays alone
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", lambda *_, **__: pytest.fail("loaded again"))
+    np.testing.assert_array_equal(language_model_embeddings(specs, task), expected)
+    kept.write_bytes((ROOT / "policies" / "takeru_1M.safetensors").read_bytes())
+    with pytest.raises(UserError, match="is a policy, but a cache of task embeddings is needed here"):
+        language_model_embeddings(specs, task)
+    kept.write_bytes(safetensors.numpy.save({"weight": np.zeros(3, np.float32)}))
+    with pytest.raises(UserError, match="is not a cache of task embeddings"):
+        language_model_embeddings(specs, task)

@@ -190,7 +190,7 @@ def test_a_curriculum_of_ones_own(tmp_path: Path, small_world: EnvironmentSettin
     ("text", "parts"),
     [
         ("tasks: 3", ("must hold a list of tasks",)),
-        ("- [", ("not valid YAML",)),
+        ("- [", ("cannot be read as YAML",)),
         ("- {predicate: Fly}", ("task 0", "no predicate 'Fly'", "TickGE")),
         ("- {predicate: CanSeeAgent, arguments: {target: 3}}", ("no predicate 'CanSeeAgent'",)),
         ("- {predicate: TickGE, arguments: {ticks: 3}}", ("TickGE takes num_tick", "ticks")),
@@ -212,5 +212,5 @@ def test_what_is_wrong_in_a_curriculum_of_ones_own_is_named(tmp_path: Path, text
 def test_a_curriculum_that_is_not_there_is_refused() -> None:
     with pytest.raises(UserError, match="no curriculum 'trianing': choose training, evaluation, survival or"):
         tasks("trianing")
-    with pytest.raises(UserError, match=r"nowhere\.yaml cannot be read"):
+    with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
         tasks("nowhere.yaml")

@@ -23,6 +23,7 @@ from tests.conftest import AGENT
 from user_error import UserError
 
 UPDATES_BEFORE, UPDATES = 3, 5
+SHIPPED = Path(__file__).parents[3] / "policies" / "start_kit_3M.safetensors"
 
 
 class StopAfter(StopSignal):
@@ -175,11 +176,40 @@ def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:
 
 
 def test_a_state_of_an_older_format_is_refused_in_one_line(stopped: Path, tmp_path: Path) -> None:
-    tensors, text = read_tensors(stopped / "training_state.safetensors")
+    tensors, text = read_tensors(stopped / "training_state.safetensors", "training state")
     older = tmp_path / "training_state.safetensors"
-    write_tensors(older, tensors, json.dumps(json.loads(text) | {"format_version": 1}))
+    write_tensors(older, tensors, json.dumps(json.loads(text) | {"format_version": 1}), "training state")
     with pytest.raises(UserError, match="format version 1, and only version 2 can be resumed: train anew") as refusal:
         TrainingState.load(older)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["[]", "nothing", "[" * 100_000, '{"format_version": 2}'])
+def test_a_state_that_lacks_its_parts_is_refused_in_one_line(stopped: Path, tmp_path: Path, text: str) -> None:
+    tensors, _ = read_tensors(stopped / "training_state.safetensors", "training state")
+    path = tmp_path / "training_state.safetensors"
+    write_tensors(path, tensors, text, "training state")
+    with pytest.raises(UserError, match="it lacks a part of a training state") as refusal:
+        TrainingState.load(path)
+    assert str(path) in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_policy_in_place_of_a_state_is_refused(stopped: Path, tmp_path: Path) -> None:
+    (policy, *_) = sorted((stopped / "checkpoints").iterdir())
+    path = tmp_path / "training_state.safetensors"
+    for source in (policy, SHIPPED):  # the latter is from before files said their kind
+        shutil.copy(source, path)
+        with pytest.raises(UserError) as refusal:
+            TrainingState.load(path)
+        assert str(refusal.value).startswith(f"{path} is a policy, but a training state is needed here")
+
+
+def test_a_state_of_another_network_is_refused(play, stopped: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    state = TrainingState.load(folder / "training_state.safetensors")
+    other = replace(state, policy={name: tensor[..., :1] for name, tensor in state.policy.items()})
+    with pytest.raises(UserError, match="is the training state of another run") as refusal:
+        play(folder, StopAfter(-1), other)
     assert "\n" not in str(refusal.value)
 
 

@@ -1,0 +1,112 @@
+"""The files of a finished run: none is read unless it is what `DONE.json` says was written."""
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import orjson
+from pydantic import Field, TypeAdapter, ValidationError
+
+from activation_store.checked_json import read_small_json
+from analysis.runs.run_folder import DONE_FILE, RUN_FILE
+from user_error import UserError
+
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True)
+class RunDescription:
+    """What run.json says of a run, as far as others need it.
+
+    Attributes:
+        input: SHA-256 of the files that it was made from, by name.
+        arguments: of its command line, by name.
+        seed: of its random numbers.
+    """
+
+    input: dict[str, str] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+@dataclass(frozen=True)
+class FinishedFiles:
+    """A folder whose run was completed.
+
+    Attributes:
+        path: of the folder.
+        sha256: of each file that the run wrote, by name.
+    """
+
+    path: Path
+    sha256: dict[str, str]
+
+    def __contains__(self, name: str) -> bool:
+        """Tell whether the run wrote a file of that name."""
+        return name in self.sha256
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file.
+
+        Raises:
+            UserError: the run wrote no such file, or it is missing, or its content is not what was written.
+        """
+        if name not in self:
+            raise UserError(f"{self.path} holds no {name} that its {DONE_FILE} lists: analyse the dump again")
+        try:
+            content = (self.path / name).read_bytes()
+        except OSError as error:
+            raise UserError(f"{self.path / name} cannot be read: {error.strerror}; analyse the dump again") from None
+        if hashlib.sha256(content).hexdigest() != self.sha256[name]:
+            raise UserError(
+                f"{self.path / name} does not match its SHA-256 in {DONE_FILE}: it is damaged or was edited; analyse "
+                "the dump again"
+            )
+        return content
+
+    def read_json(self, name: str, shape: type[Content]) -> tuple[dict[str, Any], Content]:
+        """Return the content of a JSON file, and the same as a data class; keys that it does not know are ignored.
+
+        Raises:
+            UserError: as `read`; or the content is not JSON, or does not fit the data class.
+        """
+        path, content = self.path / name, self.read(name)
+        try:
+            checked = TypeAdapter(shape).validate_json(content, strict=True)
+            return orjson.loads(content), checked
+        except (ValidationError, orjson.JSONDecodeError) as error:
+            fault = _first_fault(error) if isinstance(error, ValidationError) else "it is not JSON"
+            raise UserError(
+                f"{path} is damaged or of another version of this toolkit ({fault}): analyse the dump again"
+            ) from None
+
+    def description(self) -> RunDescription:
+        """Return what run.json says.
+
+        Raises:
+            UserError: as `read_json`.
+        """
+        return self.read_json(RUN_FILE, RunDescription)[1]
+
+
+def open_finished(path: Path) -> FinishedFiles:
+    """Open the folder of a finished run.
+
+    Raises:
+        UserError: there is no such folder, its run did not end, or its DONE.json is damaged.
+    """
+    if not (path / DONE_FILE).is_file():
+        state = "is not a finished run" if path.exists() else "does not exist"
+        raise UserError(f"{path} {state}: give a folder that analyze_activations.py wrote")
+    done: Any = read_small_json(path / DONE_FILE)
+    try:
+        return FinishedFiles(path, {str(name): str(proof["sha256"]) for name, proof in done["files"].items()})
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{path / DONE_FILE} is damaged: analyse the dump again") from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place[:80]!r}: {first['msg'][:200]}" if place else first["msg"][:200]

@@ -1,0 +1,98 @@
+"""The one reader of YAML: whatever a file holds, it is either read quickly or refused in one line."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from user_error import UserError
+
+LARGEST_BYTES = 1 << 20
+DEEPEST = 32
+MOST_VALUES = 100_000
+LONGEST_NUMBER = 100
+_LONGEST_SHOWN = 200
+_NUMBERS = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
+
+
+def read_yaml(path: Path, option: str) -> object:
+    """Return what a YAML file holds; nothing in it can run code.
+
+    Aliases (`*name`) are refused: a few of them can stand for billions of values.
+
+    Args:
+        path: of the file.
+        option: of the command line that names the file, for messages.
+
+    Raises:
+        UserError: the file is missing, unreadable or larger than 1 MiB; or it is not valid YAML, holds an alias, nests
+            deeper than 32 levels, or holds more than 100,000 values or a number of more than 100 characters; the
+            message says in which line.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist: give a YAML file with {option}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}; give a YAML file with {option}") from None
+    if len(content) > LARGEST_BYTES:
+        raise UserError(f"{path} is larger than {LARGEST_BYTES >> 20} MiB: give a smaller YAML file with {option}")
+    try:
+        return yaml.load(content.decode("utf-8"), Loader=_Loader)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} cannot be read as YAML: it is not UTF-8 text ({error.reason})") from None
+    except (yaml.YAMLError, OverflowError) as error:  # the latter for an escaped character that there is not
+        raise UserError(f"{path} cannot be read as YAML: {_problem(error)}") from None
+
+
+def shown(value: object) -> str:
+    """Return a value from a file as messages show it: on one line, and cut if it is long."""
+    return one_line(repr(value))
+
+
+def one_line(text: str) -> str:
+    """Return text from a file on one line, and cut if it is long."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+class _Loader(yaml.SafeLoader):
+    """Builds plain values only, without aliases, and not too many or too deep; failures say in which line."""
+
+    depth = 0
+    values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            raise _refusal(f"the alias *{event.anchor}: aliases are not read, write the value out", event.start_mark)
+        self.depth += 1
+        self.values += 1
+        if self.depth > DEEPEST:
+            raise _refusal(f"nested deeper than {DEEPEST} levels", event.start_mark)
+        if self.values > MOST_VALUES:
+            raise _refusal(f"more than {MOST_VALUES:,} values", event.start_mark)
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER:
+            raise _refusal(f"a number of {len(node.value):,} characters; at most {LONGEST_NUMBER}", node.start_mark)
+        try:
+            return super().construct_object(node, deep)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            # What the library lets through where the text of a value does not fit its tag, such as 2001-99-99.
+            kind = node.tag.rpartition(":")[2]
+            raise _refusal(f"{shown(node.value)} is not a valid {kind}", node.start_mark) from None
+
+
+def _refusal(what: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=what, problem_mark=mark)
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return one_line(f"line {error.problem_mark.line + 1}: {error.problem}")
+    return one_line(str(error))

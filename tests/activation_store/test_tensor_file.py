@@ -1,0 +1,80 @@
+"""Files of arrays say what they are; older ones, which do not, are read all the same."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from activation_store.tensor_file import Kind, read_tensors, read_text, write_tensors
+from user_error import UserError
+
+ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(3, np.int64)}
+KINDS: dict[Kind, str] = {
+    "policy": '{"agent": "x", "layout": {}}',
+    "training state": '{"updates": 1, "worlds": []}',
+    "directions": '{"kind": "directions", "directions": []}',
+}
+"""A text as each kind has it."""
+
+
+def write_older(path: Path, text: str) -> None:
+    """Write a file as versions did that said no kind."""
+    digest = hashlib.sha256(text.encode())
+    for name, array in sorted(ARRAYS.items()):
+        digest.update(f"{name} torch.{array.dtype.name} {array.shape}\n".encode() + array.tobytes())
+    entry = json.dumps({"info": text, "sha256": digest.hexdigest()})
+    path.write_bytes(safetensors.numpy.save(ARRAYS, metadata={"nmmo_interpretability": entry}))
+
+
+def check_read(path: Path, kind: Kind, text: str) -> None:
+    arrays, told = read_tensors(path, kind)
+    assert told == text == read_text(path, kind)
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], array)
+
+
+def refusals(path: Path, kind: Kind) -> set[str]:
+    found = set()
+    for read in (read_tensors, read_text):
+        with pytest.raises(UserError) as error:
+            read(path, kind)
+        found.add(str(error.value))
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("wanted", KINDS)
+def test_a_file_is_read_as_what_it_is_only(tmp_path: Path, kind: Kind, wanted: Kind) -> None:
+    write_tensors(tmp_path / "new", ARRAYS, KINDS[kind], kind)
+    write_older(tmp_path / "older", KINDS[kind])
+    for name in ("new", "older"):
+        if kind == wanted:
+            check_read(tmp_path / name, kind, KINDS[kind])
+        else:
+            (message,) = refusals(tmp_path / name, wanted)
+            assert message.startswith(f"{tmp_path / name} is a") and kind in message and wanted in message
+
+
+def test_a_kind_that_is_not_known_is_named(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "newer", ARRAYS, "{}", "world model")  # type: ignore[arg-type]
+    (message,) = refusals(tmp_path / "newer", "policy")
+    assert "of the unknown kind 'world model'" in message
+
+
+def test_the_kind_is_proved_too(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_tensors(path, ARRAYS, "{}", "policy")
+    path.write_bytes(path.read_bytes().replace(b'"kind\\"', b'"kine\\"', 1).replace(b'kind\\"', b'kine\\"', 1))
+    with pytest.raises(UserError, match="is damaged"):
+        read_tensors(path, "policy")
+
+
+def test_arrays_alone_are_read_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "bare"
+    path.write_bytes(safetensors.numpy.save(ARRAYS))
+    arrays, text = read_tensors(path, "task embeddings", bare=True)
+    assert arrays.keys() == ARRAYS.keys() and text == ""
+    assert len(refusals(path, "task embeddings")) == 1

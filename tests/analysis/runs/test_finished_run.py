@@ -1,0 +1,77 @@
+"""A finished run is read only if every file of it is what was written, and only what it should hold."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analysis.runs.finished_run import read_run
+from tests.analysed import Analysed
+from tests.command import assert_refused, run_here
+from tests.planted_run import rewrite
+from user_error import UserError
+
+
+def refusal(run: Path, name: str, dump: Path) -> str:
+    with pytest.raises(UserError) as error:
+        read_run(run, dump)
+    message = str(error.value)
+    assert "\n" not in message and str(run / name) in message
+    return message
+
+
+def test_every_file_of_the_run_is_proved_by_its_hash(analysed: Analysed, tmp_path: Path) -> None:
+    for name in ("run.json", "summary.json", "embedding.npy", "cluster_labels.npz"):
+        damaged = Path(shutil.copytree(analysed.run, tmp_path / name))
+        content = bytearray((damaged / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (damaged / name).write_bytes(content)
+        assert "does not match its SHA-256" in refusal(damaged, name, analysed.dump)
+    edited = Path(shutil.copytree(analysed.run, tmp_path / "edited"))
+    (edited / "summary.json").write_text((edited / "summary.json").read_text().replace('"noise_records"', '"noise"'))
+    assert_refused(run_here("explore.py", edited), str(edited / "summary.json"), "SHA-256")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "part"),
+    [
+        ("summary.json", {"clusters": None}, "'clusters'"),
+        ("summary.json", {"clusters": [3]}, "'clusters.0'"),
+        ("summary.json", {"clusters": []}, "do not match"),
+        ("summary.json", {"features": None}, "'features'"),
+        ("summary.json", {"method": {"permutations": 0}}, "'method.permutations'"),
+        ("summary.json", {"noise_records": "many"}, "'noise_records'"),
+        ("run.json", {"seed": -1}, "'seed'"),
+        ("run.json", {"input": {}}, "does not name the run's dump"),
+        ("run.json", {"arguments": []}, "'arguments'"),
+    ],
+)
+def test_malformed_content_with_a_hash_that_fits_is_refused(
+    analysed: Analysed, tmp_path: Path, name: str, change: dict[str, object], part: str
+) -> None:
+    damaged = Path(shutil.copytree(analysed.run, tmp_path / "damaged"))
+    rewrite(damaged, name, json.dumps(json.loads((damaged / name).read_text()) | change).encode())
+    assert part in refusal(damaged, name, analysed.dump)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("summary.json", b"[]"), ("summary.json", b"\xff{"), ("summary.json", b"[" * 100_000), ("run.json", b"3"),
+        ("embedding.npy", b"nothing"), ("cluster_labels.npz", b"nothing"),
+    ],
+)  # fmt: skip
+def test_other_content_with_a_hash_that_fits_is_refused(
+    analysed: Analysed, tmp_path: Path, name: str, content: bytes
+) -> None:
+    damaged = Path(shutil.copytree(analysed.run, tmp_path / "damaged"))
+    rewrite(damaged, name, content)
+    assert "analyse the dump again" in refusal(damaged, name, analysed.dump)
+
+
+def test_a_damaged_list_of_hashes_is_refused(analysed: Analysed, tmp_path: Path) -> None:
+    damaged = Path(shutil.copytree(analysed.run, tmp_path / "damaged"))
+    for content in ("{}", "[]", "nothing", '{"files": {"embedding.npy": 3}}'):
+        (damaged / "DONE.json").write_text(content)
+        refusal(damaged, "DONE.json", analysed.dump)

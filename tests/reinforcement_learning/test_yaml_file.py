@@ -1,0 +1,134 @@
+"""YAML from anywhere is read quickly or refused in one line, whichever file it is and whatever it holds."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reinforcement_learning.game.task_file import read_tasks
+from reinforcement_learning.settings import Settings, load_settings
+from reinforcement_learning.training.sweep import read_sweep
+from reinforcement_learning.yaml_file import read_yaml
+from tests.command import assert_refused, run_here
+from user_error import UserError
+
+SECONDS = 30
+"""Far less than what these files took before, however busy the machine is."""
+
+LINE = "[x, x, x, x, x, x, x, x, x]"
+BOMB = f"a: &a {LINE}\n" + "".join(
+    f"{name}: &{name} {LINE.replace('x', f'*{before}')}\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+"""Half a kilobyte that stands for 9 to the power of 9 values."""
+
+REFUSED = {
+    "an alias bomb": (BOMB, "line 2: the alias *a"),
+    "a list that holds itself": ("&a [*a]", "line 1: the alias *a"),
+    "no such date": ("a: 1\nb: 2001-99-99", "line 2: '2001-99-99' is not a valid timestamp"),
+    "no integer": ('!!int "abc"', "line 1: 'abc' is not a valid int"),
+    "an empty integer": ('!!int ""', "'' is not a valid int"),
+    "no boolean": ("!!bool abc", "'abc' is not a valid bool"),
+    "no date at all": ("!!timestamp abc", "'abc' is not a valid timestamp"),
+    "an integer of many digits": ("a: " + "9" * 4301, "a number of 4,301 characters; at most 100"),
+    "a hexadecimal integer of many digits": ("a: 0x" + "f" * 5000, "a number of 5,002 characters"),
+    "an integer of many sixties": ("a: 1" + ":1" * 100_000, "a number of 200,001 characters"),
+    "a float of many sixties": ("a: 1" + ":1" * 1000 + ".5", "a number of 2,003 characters"),
+    "deep brackets": ("[" * 5000, "nested deeper than 32 levels"),
+    "deep lists": ("- " * 5000, "nested deeper than 32 levels"),
+    "deep settings": ("\n".join(" " * depth + "a:" for depth in range(100)), "line 32: nested deeper"),
+    "no such character": ('"\\UFFFFFFFF"', "too large"),
+    "a character that YAML forbids": ("a: \0", "special characters are not allowed"),
+    "code": ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
+    "two documents": ("a: 1\n---\nb: 2", "another document"),
+    "no end": ("a: [", "line 1"),
+    "too many values": ("[" + "1," * 100_001 + "]", "more than 100,000 values"),
+    "too many bytes": ("#" * (1 << 20) + "\n", "larger than 1 MiB"),
+}
+
+
+READERS = {
+    "settings": lambda path: load_settings(path, "anyone"),
+    "tasks": read_tasks,
+    "sweep": lambda path: read_sweep(path, Settings()),
+}
+
+
+def refusal(read: Callable[[Path], object], path: Path, text: str) -> str:
+    path.write_text(text)
+    start = perf_counter()
+    with pytest.raises(UserError) as error:
+        read(path)
+    assert perf_counter() - start < SECONDS
+    message = str(error.value)
+    assert "\n" not in message and len(message) < 600 and str(path) in message
+    return message
+
+
+@pytest.mark.parametrize(("text", "part"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_read_is_refused_in_one_line_and_at_once(tmp_path: Path, text: str, part: str) -> None:
+    assert part in refusal(lambda path: read_yaml(path, "--config"), tmp_path / "file.yaml", text)
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
+def test_settings_tasks_and_sweeps_are_read_in_the_same_way(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    for case in ("an alias bomb", "no such date", "no integer", "an integer of many digits", "deep brackets"):
+        text, part = REFUSED[case]
+        assert part in refusal(read, tmp_path / "file.yaml", text)
+
+
+@pytest.mark.parametrize("arguments", [("--config",), ("-c",), ("-m", "sweep", "--sweep-config")])
+def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    folder = tmp_path / "folder.yaml"
+    folder.mkdir()
+    assert_refused(run_here("train.py", *arguments, folder), str(folder), "Is a directory")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- {predicate: TickGE, arguments: {num_tick: 3}, weight: 1" + "0" * 400 + "}",
+        "- {predicate: TickGE, arguments: {num_tick: 3}, weight: 1.0e+400}",
+        "- {predicate: TickGE, arguments: {num_tick: 3}, weight: 0x" + "f" * 90 + "}",
+        "- {predicate: TickGE, arguments: {num_tick: 1" + "0" * 90 + "}}",
+        "- " + "x" * 10_000,
+    ],
+)
+def test_numbers_and_texts_that_are_too_long_are_refused_in_a_task(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "tasks.yaml"
+    path.write_text(text)
+    result = run_here("train.py", "-c", path, "--list-tasks")
+    assert_refused(result, str(path))
+    assert len(result.stderr) < 600
+
+
+@pytest.mark.parametrize(
+    "text", ["train: {seed: 1e99}", "train: {seed: 0x" + "f" * 90 + "}", '{"tr\\nain": {}}', "x" * 10_000, "? [a]\n: b"]
+)
+def test_settings_that_are_too_long_or_odd_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    result = run_here("train.py", "--config", path, "--no-track")
+    assert_refused(result, str(path))
+    assert len(result.stderr) < 600
+
+
+def test_what_is_valid_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("a: {b: [1, 2.5, x], c: 3_000}\nd: &unused 1e-4\n")
+    assert read_yaml(path, "--config") == {"a": {"b": [1, 2.5, "x"], "c": 3000}, "d": "1e-4"}
+    path.write_text("")
+    assert read_yaml(path, "--config") is None
+
+
+@given(st.text(alphabet=st.sampled_from(list("[]{}:,-?!&*#|>'\"%@` \n\t0123456789abe.+_~<=\\xU")), max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_arbitrary_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.getbasetemp() / "arbitrary.yaml"
+    path.write_text(text)
+    try:
+        read_yaml(path, "--config")
+    except UserError as error:
+        assert "\n" not in str(error)
