@@ -5,7 +5,8 @@
 
 Rollouts are collected and learnt from as in train.py. For comparison, the dense network, which encodes every padding
 row, chooses actions for and learns from a minibatch of the same observations in the same process; the rest of its run
-would be the same.
+would be the same. The floor is the time of the network's operations at the speed of plain matrix multiplication in the
+same process.
 """
 
 import copy
@@ -24,6 +25,7 @@ import command_line
 from activation_store.files import write_json
 from agent_zoo.base import RecurrentPolicy
 from benchmarks.dense import dense_recurrent
+from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.learning import cut, inference, learning, pad
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
@@ -32,7 +34,7 @@ from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.ppo import make_optimizer, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
 from user_error import UserError
@@ -72,15 +74,16 @@ def main() -> None:
     )
     if arguments.updates < 1:
         raise UserError("--updates must be at least 1")
-    packed, dense = measure(arguments)
-    show(packed, dense)
+    packed, dense, floors = measure(arguments)
+    show(packed, dense, floors)
     if arguments.output:
         runs = {"packed": asdict(packed), "dense": asdict(dense)}
-        write_json(arguments.output, {"versions": versions(), "seconds_per_agent_step": runs})
+        least = {phase: asdict(floor) for phase, floor in floors.items()}
+        write_json(arguments.output, {"versions": versions(), "seconds_per_agent_step": runs, "floors": least})
 
 
-def measure(arguments: Arguments) -> tuple[Run, Run]:
-    """Train for some updates, and time what the dense network would do instead."""
+def measure(arguments: Arguments) -> tuple[Run, Run, dict[str, Floor]]:
+    """Train for some updates, time what the dense network would do instead, and find the floors of two phases."""
     settings, stopwatch = arguments.settings, Stopwatch()
     maps = ensure_maps(settings.env)
     subject = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed)
@@ -101,12 +104,20 @@ def measure(arguments: Arguments) -> tuple[Run, Run]:
     (part,) = cut(rollouts[-1], dense, settings, count=1)
     padded = pad(part, subject.info.layout)
     inferring = _seconds(*inference(dense, padded))
-    learnt = _seconds(*learning(dense, padded, settings)) * settings.train.update_epochs
-    return packed, Run({**packed.phases, "inference": inferring, "learning": learnt})
+    passes = settings.train.update_epochs
+    learnt = _seconds(*learning(dense, padded, settings)) * passes
+    speed = matrix_speed(time.perf_counter)  # with all of torch's threads, as learning runs
+    floors = {
+        "inference": Floor(operations(inference(subject.policy, part)), speed, packed.phases["inference"]),
+        "learning": Floor(
+            operations(learning(subject.policy, part, settings)) * passes, speed, packed.phases["learning"]
+        ),
+    }
+    return packed, Run({**packed.phases, "inference": inferring, "learning": learnt}), floors
 
 
-def show(packed: Run, dense: Run) -> None:
-    """Print where the time goes, speeds and their ratio."""
+def show(packed: Run, dense: Run, floors: dict[str, Floor]) -> None:
+    """Print where the time goes, speeds and their ratio, and the floors of inference and learning."""
     table = Table(title="Microseconds for each agent-step, and share of the time")
     for column in ("", "packed", "share", "dense", "share"):
         table.add_column(column, justify="right")
@@ -118,14 +129,20 @@ def show(packed: Run, dense: Run) -> None:
     table.add_row("agent-steps/s", f"{packed.speed:.0f}", "", f"{dense.speed:.0f}", "")
     hours = [HOUR_RUN / run.speed / 3600 for run in (packed, dense)]
     table.add_row("hours for 10 million", f"{hours[0]:.1f}", "", f"{hours[1]:.1f}", "")
+    least = Table(title="An agent-step of the packed network, by the clock, with all passes of learning")
+    for column in ("", *COLUMNS):
+        least.add_column(column, justify="right")
+    for phase, floor in floors.items():
+        least.add_row(phase, *floor.row())
     Console().print(table)
+    Console().print(least)
     print(f"the whole run is {packed.speed / dense.speed:.1f} times as fast on packed rows")
 
 
 def _learner(policy: RecurrentPolicy, stepper: Stepper, settings: Settings) -> Callable[[], Rollout]:
     """Return what collects one rollout and learns from it."""
     train = settings.train
-    optimizer = torch.optim.Adam(policy.parameters(), lr=train.learning_rate, eps=1e-5)
+    optimizer = make_optimizer(policy, train)
     shuffling = torch.Generator().manual_seed(1)
     collector = RolloutCollector(stepper, train.bptt_horizon, train.gamma, train.gae_lambda)
 
