@@ -1,13 +1,20 @@
 """A trained policy in one file that anyone can open safely: weights as safetensors, all else in its header as text."""
 
+import functools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import orjson
+import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
 import agent_zoo
 from activation_store.files import write_bytes
-from activation_store.tensor_file import read_tensors, read_text, write_tensors
+from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
@@ -15,6 +22,7 @@ from agent_zoo.tensors import as_arrays, as_tensors
 from user_error import UserError
 
 FORMAT_VERSION = 1
+_REASON_SHOWN = 200
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,9 @@ class CheckpointInfo:
     steps: int
     seed: int
     versions: dict[str, str]
-    reward: dict[str, float] = field(default_factory=dict)
+    reward: dict[str, int | float] = field(default_factory=dict)
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     def to_header(self) -> str:
         """Return the info as JSON text."""
@@ -59,13 +69,25 @@ class CheckpointInfo:
             UserError: it is of another format version, or damaged.
         """
         try:
-            content = json.loads(text)
+            content = orjson.loads(text)
             version = content.pop("format_version")
             if version != FORMAT_VERSION:
-                raise UserError(f"{path} has format version {version}; this version reads {FORMAT_VERSION}")
-            return CheckpointInfo(**{**content, "layout": ObservationLayout.from_json(content["layout"])})
+                raise UserError(f"{path} has format version {version!r}; this version reads {FORMAT_VERSION}")
+            info = _validator().validate_json(orjson.dumps(content))
+            ObservationMask.of(info.environment)
+        except ValidationError as error:
+            first = error.errors()[0]
+            fault = f"{'.'.join(map(str, first['loc']))!r}: {first['msg']}"
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"{path} has a damaged header ({error}): copy the checkpoint again") from None
+            fault = str(error)
+        else:
+            return info
+        raise UserError(f"{path} has a damaged header ({fault}): copy the checkpoint again")
+
+
+@functools.cache
+def _validator() -> "TypeAdapter[CheckpointInfo]":
+    return TypeAdapter(CheckpointInfo)
 
 
 def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
@@ -82,12 +104,12 @@ def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -
 
 
 def read_info(path: Path) -> CheckpointInfo:
-    """Read a checkpoint's header only.
+    """Read what a checkpoint says of its agent, once the hash has proved the whole file.
 
     Raises:
-        UserError: as `load_checkpoint`, but the weights are not looked at.
+        UserError: as `load_checkpoint`, but whether the weights fit the agent is not looked at.
     """
-    return CheckpointInfo.from_header(read_text(path), path)
+    return CheckpointInfo.from_header(read_tensors(path)[1], path)
 
 
 def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
@@ -100,13 +122,40 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
     tensors, text = read_tensors(path)
     info = CheckpointInfo.from_header(text, path)
     try:
+        _check_fits(info, tensors)
         policy = build_policy(info)
         policy.load_state_dict(as_tensors(tensors))
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:_REASON_SHOWN]
         raise UserError(
-            f"{path} does not fit the agent {info.agent!r} of this version: it was made by another architecture"
+            f"{path} does not fit the agent {info.agent!r} of this version ({reason}): it was made by another "
+            "architecture, or is damaged"
         ) from None
     return policy.eval(), info
+
+
+def _check_fits(info: CheckpointInfo, tensors: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError unless the agent has just these tensors; what a header says must not decide what building costs.
+
+    So the network is built without memory first, on torch's meta device.
+    """
+    layers = info.recurrent_arguments.get("layers", 0)
+    if len(info.layout.heads) > len(tensors) or (isinstance(layers, int) and layers > len(tensors)):
+        raise ValueError(f"it has {len(tensors)} tensors, fewer than its header's action heads and layers need")
+    try:
+        with torch.device("meta"):
+            expected = build_policy(info).state_dict()
+    except RuntimeError as error:
+        if "meta" not in str(error):
+            raise
+        return  # an agent of the user's own may look at numbers while it is built, which tensors without memory lack
+    if expected.keys() != tensors.keys():
+        raise ValueError(f"only one of the two has {min(expected.keys() ^ tensors.keys())}")
+    for name, tensor in expected.items():
+        wanted = f"{tuple(tensor.shape)} {tensor.dtype}"
+        found = f"{tensors[name].shape} torch.{tensors[name].dtype.name}"
+        if found != wanted:
+            raise ValueError(f"{name} is {found}, not {wanted}")
 
 
 def copy_checkpoint(source: Path, target: Path) -> None:

@@ -12,6 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from pydantic import ConfigDict
+
+_STRICT = ConfigDict(strict=True, extra="forbid")
 
 CandidateTable = Literal["entity", "inventory", "market"]
 
@@ -27,6 +30,8 @@ class ActionHead:
         candidates: the table whose rows are the options before the no-op, for heads that point at rows.
     """
 
+    __pydantic_config__ = _STRICT
+
     name: str
     size: int
     noop: int | None
@@ -36,6 +41,8 @@ class ActionHead:
 @dataclass(frozen=True)
 class ObservationLayout:
     """Tables, columns, sizes and action heads of an environment: all that a policy must know to be built."""
+
+    __pydantic_config__ = _STRICT
 
     tile_columns: tuple[str, ...]
     entity_columns: tuple[str, ...]
@@ -62,13 +69,6 @@ class ObservationLayout:
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries and lists."""
         return asdict(self)
-
-    @staticmethod
-    def from_json(content: dict[str, Any]) -> "ObservationLayout":
-        """Rebuild a layout from what `to_json` gave."""
-        columns = {name: tuple(content[name]) for name in ("tile_columns", "entity_columns", "item_columns")}
-        heads = tuple(ActionHead(**head) for head in content["heads"])
-        return ObservationLayout(**{**content, **columns, "heads": heads})
 
 
 @dataclass(frozen=True)

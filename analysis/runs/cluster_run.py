@@ -1,16 +1,16 @@
 """The labels of a finished cluster run, proved whole and proved to be of the dump at hand."""
 
-import zipfile
+import hashlib
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from activation_store.files import read_json, sha256
+from activation_store.files import read_bytes, read_json, sha256
 from activation_store.schema import IDENTITY, METADATA_FILE
 from activation_store.subsample import Subsample
+from analysis.runs.arrays import arrays_of
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE
 from user_error import UserError
 
@@ -50,7 +50,7 @@ class ClusterRun:
         Raises:
             UserError: run.json does not tell.
         """
-        return str(self._argument("layer"))
+        return str(self._argument("layer", str))
 
     @property
     def subsample(self) -> Subsample:
@@ -59,12 +59,15 @@ class ClusterRun:
         Raises:
             UserError: run.json does not tell.
         """
-        return Subsample(*(int(self._argument(name)) for name in ("subsample", "skip_first", "seed")))
+        subsample = Subsample(*(self._argument(name, int) for name in ("subsample", "skip_first", "seed")))
+        subsample.check()
+        return subsample
 
-    def _argument(self, name: str) -> Any:
-        if name not in self.arguments:
+    def _argument(self, name: str, kind: type) -> Any:
+        value = self.arguments.get(name)
+        if type(value) is not kind:
             raise UserError(f"{self.path / RUN_FILE} does not name the run's {name}: analyse the dump again")
-        return self.arguments[name]
+        return value
 
 
 def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
@@ -83,13 +86,13 @@ def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
         proof = read_json(path / DONE_FILE)["files"][LABELS_FILE]["sha256"]  # type: ignore[index]
         run: Any = read_json(path / RUN_FILE)
         made_from, arguments = run["input"][METADATA_FILE], dict(run.get("arguments", {}))
-        content = (path / LABELS_FILE).read_bytes()
-    except (KeyError, TypeError, ValueError, AttributeError, OSError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError(
             f"{path} lacks {LABELS_FILE} or its checksum: give a run of analyze_activations.py that clusters (with "
             "--metric-only it does not), or analyse the dump again"
         ) from None
-    if sha256(path / LABELS_FILE) != proof:
+    content = read_bytes(path / LABELS_FILE)
+    if hashlib.sha256(content).hexdigest() != proof:
         raise UserError(f"{path / LABELS_FILE} does not match its SHA-256: it is damaged; analyse the dump again")
     _check_dump(path, dump, made_from, arguments)
     arrays = _labels(path / LABELS_FILE, content)
@@ -110,9 +113,8 @@ def _check_dump(path: Path, dump: Path, made_from: str, arguments: dict[str, Any
 
 def _labels(path: Path, content: bytes) -> dict[str, np.ndarray]:
     try:
-        with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            labels = {name: arrays[name] for name in (*IDENTITY, "label")}
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile):
+        labels = arrays_of(content, (*IDENTITY, "label"))
+    except ValueError:
         raise UserError(f"{path} holds no labels of records: analyse the dump again") from None
     shapes = {array.shape for array in labels.values()}
     if len(shapes) > 1 or any(array.ndim != 1 or array.dtype.kind != "i" for array in labels.values()):

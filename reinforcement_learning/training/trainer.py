@@ -32,6 +32,8 @@ from user_error import UserError
 
 Metrics = dict[str, float]
 
+_REASON_SHOWN = 200
+
 
 class _Stopped(Exception):
     """Training was asked to stop; raised between two ticks or minibatches."""
@@ -118,17 +120,27 @@ class _Training:
         self.updates = 0
 
     def start(self, state: TrainingState | None) -> None:
-        """Take the worlds to their start, and all else to where the state says."""
+        """Take the worlds to their start, and all else to where the state says.
+
+        Raises:
+            UserError: the state is that of another network or world.
+        """
         self.stepper.reset()
         if state is None:
             self._save_checkpoint()
             return
         self.steps, self.updates = state.steps, state.updates
-        self.policy.load_state_dict(state.policy)
-        restore_optimizer(self.optimizer, state.optimizer)
         everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
-        self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
-        self.minibatch_generator.set_state(state.minibatch_random[0])
+        try:
+            self.policy.load_state_dict(state.policy)
+            restore_optimizer(self.optimizer, state.optimizer)
+            self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
+            self.minibatch_generator.set_state(state.minibatch_random[0])
+        except (RuntimeError, ValueError) as error:
+            raise UserError(
+                f"{self.run.state_path} does not fit the settings of its run ({str(error)[:_REASON_SHOWN]}): one of "
+                "both was changed; train anew"
+            ) from None
 
     def run_to_end(self) -> Path:
         """Train until the steps are used up, or somebody stops it, and return the policy's checkpoint."""
