@@ -27,7 +27,7 @@ def one_line(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return text with everything that a terminal would obey, such as line ends and escape codes, written as `\x1b`."""
+    r"""Return text with line ends, escape codes and all else that a terminal would obey written out, as `\x1b`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -415,5 +415,5 @@ def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
     (tmp_path / "foreign.replay.lzma").write_text("hello")
     assert_refused(run("render_replay.py", tmp_path / "foreign.replay.lzma"), "foreign.replay.lzma")
     assert_refused(
-        run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "No such file"
+        run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "does not exist"
     )
