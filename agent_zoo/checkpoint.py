@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 import torch
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
 import agent_zoo
 from activation_store.files import write_bytes
@@ -49,7 +49,7 @@ class CheckpointInfo:
     layout: ObservationLayout
     task: dict[str, Any]
     environment: dict[str, Any]
-    steps: int
+    steps: NonNegativeInt
     seed: int
     versions: dict[str, str]
     reward: dict[str, int | float] = field(default_factory=dict)

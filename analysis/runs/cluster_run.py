@@ -1,13 +1,12 @@
 """The labels of a finished cluster run, proved whole and proved to be of the dump at hand."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from activation_store.files import read_bytes, read_json, sha256
+from activation_store.files import read_json, sha256
 from activation_store.schema import IDENTITY, METADATA_FILE
 from activation_store.subsample import Subsample
 from analysis.runs.arrays import arrays_of
@@ -50,7 +49,7 @@ class ClusterRun:
         Raises:
             UserError: run.json does not tell.
         """
-        return str(self._argument("layer", str))
+        return str(self._argument("layer"))
 
     @property
     def subsample(self) -> Subsample:
@@ -59,15 +58,12 @@ class ClusterRun:
         Raises:
             UserError: run.json does not tell.
         """
-        subsample = Subsample(*(self._argument(name, int) for name in ("subsample", "skip_first", "seed")))
-        subsample.check()
-        return subsample
+        return Subsample(*(int(self._argument(name)) for name in ("subsample", "skip_first", "seed")))
 
-    def _argument(self, name: str, kind: type) -> Any:
-        value = self.arguments.get(name)
-        if type(value) is not kind:
+    def _argument(self, name: str) -> Any:
+        if name not in self.arguments:
             raise UserError(f"{self.path / RUN_FILE} does not name the run's {name}: analyse the dump again")
-        return value
+        return self.arguments[name]
 
 
 def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
@@ -86,13 +82,13 @@ def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
         proof = read_json(path / DONE_FILE)["files"][LABELS_FILE]["sha256"]  # type: ignore[index]
         run: Any = read_json(path / RUN_FILE)
         made_from, arguments = run["input"][METADATA_FILE], dict(run.get("arguments", {}))
-    except (KeyError, TypeError, ValueError, AttributeError):
+        content = (path / LABELS_FILE).read_bytes()
+    except (KeyError, TypeError, ValueError, AttributeError, OSError):
         raise UserError(
             f"{path} lacks {LABELS_FILE} or its checksum: give a run of analyze_activations.py that clusters (with "
             "--metric-only it does not), or analyse the dump again"
         ) from None
-    content = read_bytes(path / LABELS_FILE)
-    if hashlib.sha256(content).hexdigest() != proof:
+    if sha256(path / LABELS_FILE) != proof:
         raise UserError(f"{path / LABELS_FILE} does not match its SHA-256: it is damaged; analyse the dump again")
     _check_dump(path, dump, made_from, arguments)
     arrays = _labels(path / LABELS_FILE, content)

@@ -1,13 +1,12 @@
 """A finished run with an embedding and clusters, read back: proved whole, and proved to be of the dump at hand."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from activation_store.files import read_bytes, read_json
+from activation_store.files import read_json, sha256
 from activation_store.schema import METADATA_FILE
 from analysis.runs.arrays import array_of
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
@@ -72,36 +71,27 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
     embedding = _embedding(path)
     if embedding.shape != (len(clusters.label), 2):
         raise UserError(f"{path / EMBEDDING_FILE} and {LABELS_FILE} do not match: analyse the dump again")
-    seed = run.get("seed", 0)
-    if type(seed) is not int:
-        raise UserError(f"{path / RUN_FILE} does not tell the run's seed: analyse the dump again")
-    return FinishedRun(clusters, folder, seed, summary, embedding)
+    return FinishedRun(clusters, folder, int(run.get("seed", 0)), summary, embedding)
 
 
 def _recorded_dump(path: Path, run: Any) -> Path:
     try:
         folder = Path(run["arguments"]["dump"])
-        is_there = (folder / METADATA_FILE).is_file()
     except (KeyError, TypeError):
         raise UserError(f"{path / RUN_FILE} does not name the run's dump: give its folder with --dump") from None
-    except (OSError, ValueError):  # no name of a folder at all: too long, or with a null byte
-        is_there = False
-    if not is_there:
+    if not (folder / METADATA_FILE).is_file():
         raise UserError(f"the dump of {path} is no longer at {folder}: give its folder with --dump")
     return folder
 
 
 def _embedding(path: Path) -> np.ndarray:
     """Return the embedding, which must be the one that DONE.json vouches for."""
-    file = path / EMBEDDING_FILE
     try:
         proof = read_json(path / DONE_FILE)["files"][EMBEDDING_FILE]["sha256"]  # type: ignore[index]
-        content = read_bytes(file)
-        if hashlib.sha256(content).hexdigest() != proof:
-            raise UserError(f"{file} does not match its SHA-256: it is damaged; analyse the dump again")
-        embedding = array_of(content)
-        if embedding.dtype.kind != "f" or not np.isfinite(embedding).all():
-            raise ValueError(f"it holds {embedding.dtype}, NaN or infinity instead of finite floats")
-        return embedding
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{file} is not an embedding ({error}): analyse the dump again") from None
+        if sha256(path / EMBEDDING_FILE) != proof:
+            raise UserError(
+                f"{path / EMBEDDING_FILE} does not match its SHA-256: it is damaged; analyse the dump again"
+            )
+        return array_of((path / EMBEDDING_FILE).read_bytes())
+    except (KeyError, TypeError, ValueError, OSError, EOFError):
+        raise UserError(f"{path / EMBEDDING_FILE} is not an embedding: analyse the dump again") from None
