@@ -23,24 +23,25 @@ BYTES = 1 << 30
 Read = TypeVar("Read")
 _MARK = "where the damage goes"
 
+_ODD_NUMBERS = (-1, 0, 1, 1 << 31, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1, 0.5, -0.0, 1e308, 1e-320)
+_ODD_TEXTS = ("", "x", "7", "a\nb", "\x1b[31m", "\u202e", "\x00", "\x7f", "é" * 300, "../..", "/dev/zero")
+_ODD_CONTAINERS: tuple[Any, ...] = ([], {}, [[]], [{}], {"": []}, [None] * 300)
 VALUES = st.one_of(
-    st.sampled_from([
-        None, True, False, -1, 0, 1, 1 << 31, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1, 0.5, -0.0, 1e308, 1e-320, "", "x", "7",
-        "a\nb", "\x1b[31m", "\u202e", "\x00", "\x7f", "é" * 300, "../..", "/dev/zero", [], {}, [[]], [{}], {"": []}, [None] * 300,
-    ]),
+    st.sampled_from([None, True, False, *_ODD_NUMBERS, *_ODD_TEXTS, *_ODD_CONTAINERS]),
     st.integers(-(1 << 63), (1 << 64) - 1),
     st.floats(allow_nan=False, allow_infinity=False),
-    st.text(max_size=8).filter(lambda text: text.isascii() or text.encode(errors="replace").decode() == text),
+    st.text(st.characters(codec="utf-8"), max_size=8),
     st.lists(st.integers(-3, 300), max_size=5),
-)  # fmt: skip
+)
 """Values that JSON can hold."""
 
-RAW_VALUES = st.sampled_from([
-    '"\\ud800"', '{"\\udfff": 1}', "[" * 100_000, '{"a":' * 20_000, "[" * 300 + "]" * 300, "[" * 1000 + "]" * 1000, "NaN",
-    "-Infinity", "1e999", "9" * 5000, "0." + "1" * 5000, '"' + "x" * (1 << 20) + '"', "tru", "", ",", '"', "\x00", "\x1b]0;title\x07",
-    '{"a": 1, "a": 2}', " " * (1 << 20) + "1", "[" + "0," * (1 << 18) + "0]", "[" + "{}," * (1 << 16) + "{}]", "01", "0x10",
-    "// x\n1",
-])  # fmt: skip
+_DEEP = ("[" * 100_000, '{"a":' * 20_000, "[" * 300 + "]" * 300, "[" * 1000 + "]" * 1000)
+_LONG = (
+    "9" * 5000, "0." + "1" * 5000, '"' + "x" * (1 << 20) + '"', " " * (1 << 20) + "1", "[" + "0," * (1 << 18) + "0]",
+    "[" + "{}," * (1 << 16) + "{}]",
+)  # fmt: skip
+_BROKEN = ("NaN", "-Infinity", "1e999", "tru", "", ",", '"', "\x00", "\x1b]0;title\x07", "01", "0x10", "// x\n1")
+RAW_VALUES = st.sampled_from(['"\\ud800"', '{"\\udfff": 1}', '{"a": 1, "a": 2}', *_DEEP, *_LONG, *_BROKEN])
 """Texts in place of a value, most of which are no JSON."""
 
 
@@ -111,7 +112,9 @@ def damaged_json(data: st.DataObject, content: Any) -> bytes:
     if inside is None:
         return _text(data, content)
     holder, key = inside
-    kind = data.draw(st.sampled_from(["value", "value", "value", "raw", "remove", "add", "rename", "swap"]), label="kind")
+    kind = data.draw(
+        st.sampled_from(["value", "value", "value", "raw", "remove", "add", "rename", "swap"]), label="kind"
+    )
     if kind == "remove":
         del holder[key]
     elif kind == "add" and isinstance(holder, dict):
@@ -121,7 +124,9 @@ def damaged_json(data: st.DataObject, content: Any) -> bytes:
     elif kind == "rename" and isinstance(holder, dict):
         holder[data.draw(st.sampled_from([f"{key} ", key.upper(), ""]), label="key")] = holder.pop(key)
     elif kind == "swap":
-        other = data.draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))), label="with")
+        other = data.draw(
+            st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))), label="with"
+        )
         holder[key], holder[other] = holder[other], holder[key]
     elif kind == "raw":
         holder[key] = _MARK
@@ -147,7 +152,9 @@ def _somewhere(data: st.DataObject, content: Any) -> tuple[Any, Any] | None:
     holder, key = None, None
     while isinstance(content, dict | list) and content:
         holder = content
-        key = data.draw(st.sampled_from(list(content)) if isinstance(content, dict) else st.integers(0, len(content) - 1))
+        key = data.draw(
+            st.sampled_from(list(content)) if isinstance(content, dict) else st.integers(0, len(content) - 1)
+        )
         content = content[key]
         if data.draw(st.integers(0, 3), label="stop") == 0:
             break
