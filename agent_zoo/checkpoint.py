@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import orjson
-import torch
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
 import agent_zoo
 from activation_store.files import write_bytes
 from activation_store.tensor_file import read_tensors, write_tensors
+from agent_zoo.allowance import Allowance
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
@@ -23,6 +23,7 @@ from user_error import UserError
 
 FORMAT_VERSION = 1
 _REASON_SHOWN = 200
+_NUMBERS_BESIDE_WEIGHTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,7 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
     tensors, text = read_tensors(path)
     info = CheckpointInfo.from_header(text, path)
     try:
-        _check_fits(info, tensors)
-        policy = build_policy(info)
+        policy = _build_for(info, tensors)
         policy.load_state_dict(as_tensors(tensors))
     except (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:_REASON_SHOWN]
@@ -134,28 +134,22 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
     return policy.eval(), info
 
 
-def _check_fits(info: CheckpointInfo, tensors: Mapping[str, np.ndarray]) -> None:
-    """Raise ValueError unless the agent has just these tensors; what a header says must not decide what building costs.
-
-    So the network is built without memory first, on torch's meta device.
-    """
+def _build_for(info: CheckpointInfo, tensors: Mapping[str, np.ndarray]) -> RecurrentPolicy:
+    """Build the agent for these weights; raises ValueError where it would need others, before it takes much memory."""
     layers = info.recurrent_arguments.get("layers", 0)
     if len(info.layout.heads) > len(tensors) or (isinstance(layers, int) and layers > len(tensors)):
         raise ValueError(f"it has {len(tensors)} tensors, fewer than its header's action heads and layers need")
-    try:
-        with torch.device("meta"):
-            expected = build_policy(info).state_dict()
-    except RuntimeError as error:
-        if "meta" not in str(error):
-            raise
-        return  # an agent of the user's own may look at numbers while it is built, which tensors without memory lack
-    if expected.keys() != tensors.keys():
-        raise ValueError(f"only one of the two has {min(expected.keys() ^ tensors.keys())}")
-    for name, tensor in expected.items():
+    with Allowance(2 * sum(tensor.size for tensor in tensors.values()) + _NUMBERS_BESIDE_WEIGHTS):
+        policy = build_policy(info)
+    needed = policy.state_dict()
+    if needed.keys() != tensors.keys():
+        raise ValueError(f"only one of the two has {min(needed.keys() ^ tensors.keys())}")
+    for name, tensor in needed.items():
         wanted = f"{tuple(tensor.shape)} {tensor.dtype}"
         found = f"{tensors[name].shape} torch.{tensors[name].dtype.name}"
         if found != wanted:
             raise ValueError(f"{name} is {found}, not {wanted}")
+    return policy
 
 
 def copy_checkpoint(source: Path, target: Path) -> None:

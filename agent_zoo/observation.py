@@ -8,13 +8,15 @@ rollout storage and the dumps work on this form.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
+
+_Size = Annotated[int, Field(ge=0, le=1 << 16)]
 
 CandidateTable = Literal["entity", "inventory", "market"]
 
@@ -33,7 +35,7 @@ class ActionHead:
     __pydantic_config__ = _STRICT
 
     name: str
-    size: int
+    size: _Size
     noop: int | None
     candidates: CandidateTable | None
 
@@ -47,13 +49,13 @@ class ObservationLayout:
     tile_columns: tuple[str, ...]
     entity_columns: tuple[str, ...]
     item_columns: tuple[str, ...]
-    tiles: int
-    entities: int
-    inventory: int
-    market: int
-    materials: int
-    map_side: int
-    task_size: int
+    tiles: _Size
+    entities: _Size
+    inventory: _Size
+    market: _Size
+    materials: _Size
+    map_side: _Size
+    task_size: _Size
     heads: tuple[ActionHead, ...]
 
     @property
