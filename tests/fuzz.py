@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import orjson
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from activation_store.checked_json import CHECKSUM, with_checksum
+from activation_store.tensor_file import read_tensors, write_tensors
 from user_error import LONGEST_MESSAGE, UserError
 
 SECONDS = 5
@@ -164,3 +166,92 @@ def _somewhere(data: st.DataObject, content: Any) -> tuple[Any, Any] | None:
 def _text(data: st.DataObject, content: Any) -> bytes:
     raw = data.draw(RAW_VALUES, label="raw")
     return json.dumps(content).replace(json.dumps(_MARK), raw).encode()
+
+
+ARRAYS: tuple[np.ndarray, ...] = (
+    np.zeros(0, np.float32), np.zeros((0, 3), np.float32), np.array(0.5), np.full(3, np.nan, np.float32),
+    np.arange(4, dtype=np.uint64), np.array([True]), np.zeros((1,) * 9, np.float16), np.full((2, 2), np.inf),
+    np.zeros(1, np.complex64),
+)  # fmt: skip
+"""Arrays that belong into no file."""
+
+
+def damaged_tensors(data: st.DataObject, path: Path) -> tuple[dict[str, np.ndarray], str] | None:
+    """Damage a file of tensors, most times with a hash that fits; returns what it then holds, or None for no file."""
+    arrays, text = read_tensors(path)
+    kind = data.draw(st.sampled_from(["header", "header", "header", "arrays", "container", "bytes"]), label="what")
+    if kind == "bytes":
+        path.write_bytes(junk(data, path.read_bytes()))
+        return (arrays, text) if _same_tensors(path, arrays, text) else None
+    if kind == "container":
+        _damage_container(data, path)
+        return (arrays, text) if _same_tensors(path, arrays, text) else None
+    if kind == "header":
+        text = damaged_json(data, orjson.loads(text)).decode()
+    else:
+        _damage_arrays(data, arrays)
+    write_tensors(path, arrays, text)
+    return arrays, text
+
+
+def _same_tensors(path: Path, arrays: dict[str, np.ndarray], text: str) -> bool:
+    """Whether damage of the bytes has left the content, such as the order of keys in the header."""
+    try:
+        found, found_text = read_tensors(path)
+    except UserError:
+        return False
+    same = all(np.array_equal(found[name], arrays[name], equal_nan=True) for name in arrays.keys() & found.keys())
+    assert same and found.keys() == arrays.keys() and found_text == text, "the hash fits, and the content differs"
+    return True
+
+
+def _damage_arrays(data: st.DataObject, arrays: dict[str, np.ndarray]) -> None:
+    name = data.draw(st.sampled_from(sorted(arrays)), label="array")
+    kind = data.draw(
+        st.sampled_from(["other", "remove", "rename", "flatten", "type", "nan", "add", "cut"]), label="kind"
+    )
+    array = arrays.pop(name)
+    if kind == "other":
+        arrays[name] = data.draw(st.sampled_from(ARRAYS))
+    elif kind in ("rename", "add"):
+        arrays[data.draw(st.sampled_from(["", f"{name} ", name.upper(), "é\n", "policy/x/y", "actions/-1"]))] = array
+    elif kind == "flatten":
+        arrays[name] = array.ravel()
+    elif kind == "type":
+        arrays[name] = array.astype(data.draw(st.sampled_from([np.float64, np.float16, np.int32, np.uint8])))
+    elif kind == "nan" and array.dtype.kind == "f" and array.size:
+        arrays[name] = array.copy()
+        arrays[name].flat[0] = np.nan
+    elif kind == "cut" and array.ndim:
+        arrays[name] = array[:-1]
+    if kind == "add":
+        arrays[name] = array
+
+
+def _damage_container(data: st.DataObject, path: Path) -> None:
+    """Change what the safetensors format says of the tensors and of itself."""
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = orjson.loads(content[8:start])
+    kind = data.draw(st.sampled_from(["dtype", "shape", "offsets", "json", "entry", "length"]), label="container")
+    name = data.draw(st.sampled_from(sorted(header.keys() - {"__metadata__"})), label="tensor")
+    length = start - 8
+    if kind == "dtype":
+        header[name]["dtype"] = data.draw(
+            st.sampled_from(["BF16", "F8_E4M3", "F4", "F16", "I32", "U64", "C64", "", "x"])
+        )
+    elif kind == "shape":
+        header[name]["shape"] = data.draw(
+            st.sampled_from([[], [0], [1 << 62, 1 << 62], [-1], [0, (1 << 64) - 1], [0.5], None])
+        )
+    elif kind == "offsets":
+        header[name]["data_offsets"] = data.draw(st.sampled_from([[0, 0], [4, 0], [0, 1 << 60], [-4, 4], [0], None]))
+    elif kind == "entry":
+        entry = orjson.loads(header["__metadata__"]["nmmo_interpretability"])
+        header["__metadata__"]["nmmo_interpretability"] = damaged_json(data, entry).decode()
+    text = damaged_json(data, header) if kind == "json" else orjson.dumps(header)
+    if kind == "length":
+        length = data.draw(st.sampled_from([0, 1, (1 << 63), (1 << 64) - 1, 100_000_001, length + 1, length - 1]))
+    else:
+        length = len(text)
+    path.write_bytes(length.to_bytes(8, "little") + text + content[start:])
