@@ -21,7 +21,7 @@ from user_error import UserError
 Progress = Callable[[float], None]
 """Called with the share of the file read, from 0 to 1."""
 
-MOST_TICKS = 1 << 16
+MOST_TICKS = 1 << 15
 MOST_CELLS = 1 << 21
 """Ticks times players, or NPCs, at most."""
 MOST_HARVESTED = 1 << 25

@@ -14,9 +14,9 @@ from user_error import UserError
 
 LARGEST_CONTENT_BYTES = 2 << 30
 """Decompressed bytes of a replay at most; 1,024 ticks of 128 agents and 256 NPCs have about 0.2 to 0.5 billion."""
-LARGEST_EXPANSION = 1000
+LARGEST_EXPANSION = 300
 """Decompressed bytes for each byte of a file at most, above `ALWAYS_ALLOWED_BYTES`; real replays have about 60."""
-ALWAYS_ALLOWED_BYTES = 16 << 20
+ALWAYS_ALLOWED_BYTES = 8 << 20
 _LARGEST_VALUE = 1 << 24
 _LARGEST_DICTIONARY_BYTES = 256 << 20
 _BLOCK_BYTES = 1 << 16
@@ -81,7 +81,7 @@ class JsonStream:
                 self.fail("is not a replay, or damaged: it is not valid JSON")
             if size >= _LARGEST_VALUE:
                 self.fail(f"is not a replay, or damaged: a value in it is longer than {_LARGEST_VALUE:,} characters")
-            size *= 2
+            size *= 4
 
     def elements(self) -> Iterator[Any]:
         """Yield the values of an array."""

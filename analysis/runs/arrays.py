@@ -1,6 +1,7 @@
 """Reads the arrays that runs write: only what the bytes hold, whatever they claim to hold."""
 
 import math
+import tokenize
 import zipfile
 from collections.abc import Iterable
 from io import BytesIO
@@ -22,7 +23,10 @@ def array_of(content: bytes) -> np.ndarray:
     version = npy.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"it is of version {version}")
-    shape, fortran, dtype = _HEADERS[version](file)
+    try:
+        shape, fortran, dtype = _HEADERS[version](file)
+    except (tokenize.TokenError, SyntaxError, RecursionError, TypeError) as error:  # the header is a Python literal
+        raise ValueError(f"its header is damaged: {error}") from None
     there, needed = len(content) - file.tell(), math.prod(shape) * dtype.itemsize
     if dtype.hasobject or there != needed or min(shape, default=0) < 0:
         raise ValueError(f"it claims {needed} bytes of {dtype}, and has {there}")
