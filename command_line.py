@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from user_error import UserError
+from user_error import UserError, printable
 
 Arguments = TypeVar("Arguments")
 
@@ -48,12 +48,14 @@ def with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table in a terminal, and tab-separated lines into a pipe or file.
 
-    The first column, of names, is never broken or cut: a terminal that is too narrow for it wraps whole lines.
+    The first column, of names, is never broken or cut: a terminal that is too narrow for it wraps whole lines. Cells
+    may quote files: their line ends and escape codes are shown, not obeyed.
     """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
+    rows = [tuple(map(printable, row)) for row in rows]
     console = Console()
     if not console.is_terminal:
         print("\n".join("\t".join(row) for row in (heads, *rows)))

@@ -244,6 +244,8 @@ def _descriptions(path: Path, text: str) -> list[_Description]:
         raise UserError(f"{path} has version {version}; this toolkit reads version {FORMAT_VERSION}: fit it again")
     try:
         return _validator().validate_json(orjson.dumps(header.get("directions")))
+    except orjson.JSONEncodeError as error:
+        raise UserError(f"{path} is damaged: its header cannot be read ({error}); fit the directions again") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -86,6 +86,8 @@ class BasePolicy(nn.Module, ABC):
 
     def __init__(self, layout: ObservationLayout, hidden_size: int):
         super().__init__()
+        if hidden_size < 1:
+            raise ValueError(f"hidden_size is {hidden_size}")
         self.layout = layout
         self.hidden_size = hidden_size
         self.action_decoder = ActionDecoder(layout, hidden_size)
@@ -118,6 +120,8 @@ class RecurrentPolicy(nn.Module):
 
     def __init__(self, policy: BasePolicy, layers: int):
         super().__init__()
+        if layers < 0:
+            raise ValueError(f"layers is {layers}")
         self.policy = policy
         self.layers = layers
         self.lstm = nn.LSTM(policy.hidden_size, policy.hidden_size, layers) if layers else None

@@ -8,10 +8,15 @@ rollout storage and the dumps work on this form.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from pydantic import ConfigDict, Field
+
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+_Size = Annotated[int, Field(ge=0, le=1 << 16)]
 
 CandidateTable = Literal["entity", "inventory", "market"]
 
@@ -27,8 +32,10 @@ class ActionHead:
         candidates: the table whose rows are the options before the no-op, for heads that point at rows.
     """
 
+    __pydantic_config__ = _STRICT
+
     name: str
-    size: int
+    size: _Size
     noop: int | None
     candidates: CandidateTable | None
 
@@ -37,16 +44,18 @@ class ActionHead:
 class ObservationLayout:
     """Tables, columns, sizes and action heads of an environment: all that a policy must know to be built."""
 
+    __pydantic_config__ = _STRICT
+
     tile_columns: tuple[str, ...]
     entity_columns: tuple[str, ...]
     item_columns: tuple[str, ...]
-    tiles: int
-    entities: int
-    inventory: int
-    market: int
-    materials: int
-    map_side: int
-    task_size: int
+    tiles: _Size
+    entities: _Size
+    inventory: _Size
+    market: _Size
+    materials: _Size
+    map_side: _Size
+    task_size: _Size
     heads: tuple[ActionHead, ...]
 
     @property
@@ -62,13 +71,6 @@ class ObservationLayout:
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries and lists."""
         return asdict(self)
-
-    @staticmethod
-    def from_json(content: dict[str, Any]) -> "ObservationLayout":
-        """Rebuild a layout from what `to_json` gave."""
-        columns = {name: tuple(content[name]) for name in ("tile_columns", "entity_columns", "item_columns")}
-        heads = tuple(ActionHead(**head) for head in content["heads"])
-        return ObservationLayout(**{**content, **columns, "heads": heads})
 
 
 @dataclass(frozen=True)

@@ -36,14 +36,20 @@ class ObservationMask:
 
     @staticmethod
     def of(environment: Mapping[str, Any]) -> "ObservationMask":
-        """Read from the settings of a world, as a checkpoint keeps them; older ones mention nothing of it."""
-        masked = environment.get("mask_intrinsics", "off")
+        """Read from the settings of a world, as a checkpoint keeps them; older ones mention nothing of it.
+
+        Raises:
+            ValueError: a setting has a value that no such setting has.
+        """
+        masked, relative = environment.get("mask_intrinsics", "off"), environment.get("relative_position", False)
+        if masked not in ("off", "own", "strict") or not isinstance(relative, bool):
+            raise ValueError(f"mask_intrinsics is {masked!r} and relative_position is {relative!r}")
         strict = masked == "strict"
         return ObservationMask(
             own=() if masked == "off" else _BODY + _HURT * strict,
             everyone=_CLOCKS * strict,
             clock=not strict,
-            absolute=not environment.get("relative_position", False),
+            absolute=not relative,
         )
 
     @property

@@ -22,7 +22,7 @@ IMAGES = ROOT / "docs" / "images"
 POLICY = "start_kit_3M"
 BODIES = ("masked_3M", "seeing_3M")
 PROBE_LAYERS = "encoder_output,lstm_hidden,lstm_cell,action_decoder"
-WINDOW = {"width": 1400, "height": 860}
+WINDOW = (1400, 860)
 A_FIGHT = """() => {
   const { explorer } = window;
   for (let i = 0; i < explorer.count; i += 1) {
@@ -125,7 +125,7 @@ def opened(page_file: Path) -> "Iterator[Page]":
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport=WINDOW)
+        page = browser.new_page(viewport={"width": WINDOW[0], "height": WINDOW[1]})
         page.goto(page_file.as_uri())
         yield page
         browser.close()

@@ -32,7 +32,7 @@ from analysis.statistics.effect_sizes import cohens_d, moments
 from analysis.statistics.given_time import shift_test_given_time
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
-from tests.browser import damaged
+from tests.browser import damaged, scripts_that_ran
 from tests.command import assert_refused, run, run_here
 from tests.planted_run import rewrite
 
@@ -501,6 +501,10 @@ def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
     until(page, "window.explorer.open !== null")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     context.close()
+
+
+def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
+    assert scripts_that_ran(browser, page_file, tmp_path) == []
 
 
 def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from analysis.replays.file import read_replay
 from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
-from tests.browser import damaged
+from tests.browser import damaged, scripts_that_ran
 from tests.command import assert_refused, run, run_here
 from tests.recorded import POLICIES, Recording
 
@@ -277,6 +278,14 @@ def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
     page.close()
 
 
+def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
+    """They would with the policy that pages had before, which allowed every script inside the page."""
+    assert scripts_that_ran(browser, page_file, tmp_path) == []
+    allowing = tmp_path / "allowing.html"
+    allowing.write_text(re.sub("'sha256-[^']*'", "'unsafe-inline'", page_file.read_text()))
+    assert {"start", "end", "attribute", "link"} <= set(scripts_that_ran(browser, allowing, tmp_path))
+
+
 def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
     page = browser.new_page()
     page.goto(damaged(page_file, "replay-content", tmp_path).as_uri())
@@ -415,5 +424,5 @@ def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
     (tmp_path / "foreign.replay.lzma").write_text("hello")
     assert_refused(run("render_replay.py", tmp_path / "foreign.replay.lzma"), "foreign.replay.lzma")
     assert_refused(
-        run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "No such file"
+        run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "does not exist"
     )

@@ -8,8 +8,8 @@ from analysis.clusters.projection import Projection
 from analysis.clusters.tree import cluster_tree
 from analysis.dendrogram_page.content import COLOURS, POINTS_AT_MOST, page_content
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
-from analysis.page_parts.packing import embedded
-from analysis.page_parts.pages import environment
+from analysis.page_parts.packing import embedded, scripts_of
+from analysis.page_parts.pages import Scripts, environment
 
 _HERE = Path(__file__).parent
 
@@ -42,7 +42,6 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
         shown=min(len(data), POINTS_AT_MOST),
         clusters=len(tree),
         facts=embedded(facts),
-        plotly=Markup(get_plotlyjs()),
         style=Markup((_HERE / "style.css").read_text()),
-        script=Markup((_HERE / "explorer.js").read_text()),
+        scripts=Scripts.of([get_plotlyjs(), *scripts_of("dendrogram_page/explorer.js")]),
     )

@@ -14,7 +14,7 @@ from analysis.life.action_words import action_words
 from analysis.life.events import EVENT_KINDS
 from analysis.materials import MATERIALS
 from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
-from analysis.page_parts.pages import environment
+from analysis.page_parts.pages import Scripts, environment
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.replay import NPC_KINDS
 
@@ -50,8 +50,7 @@ def explorer_page(content: Explored) -> str:
         facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
         packed=packed.content,
         style=Markup((_HERE / "style.css").read_text()),
-        plotly=Markup(get_plotlyjs()),
-        scripts=scripts_of(*_SCRIPTS),
+        scripts=Scripts.of([get_plotlyjs(), *scripts_of(*_SCRIPTS)]),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from analysis.labels import NOISE
 from analysis.materials import HARVESTED, MATERIALS
 from analysis.page_parts.packing import embedded, pack, scripts_of
-from analysis.page_parts.pages import environment
+from analysis.page_parts.pages import Scripts, environment
 from analysis.replays.clusters import UNLABELLED, ReplayClusters
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
 from analysis.replays.events import CAUSES, EVENT_KINDS, Events
@@ -39,7 +39,7 @@ def replay_page(replay: Replay, events: Events, clusters: ReplayClusters | None,
         facts=embedded(_facts(replay, clusters, title) | {"columns": packed.columns}),
         content=packed.content,
         style=Markup((_HERE / "style.css").read_text()),
-        scripts=scripts_of(*_SCRIPTS),
+        scripts=Scripts.of(scripts_of(*_SCRIPTS)),
     )
 
 

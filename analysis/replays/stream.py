@@ -3,19 +3,26 @@
 import codecs
 import json
 import lzma
+import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from activation_store.files import open_file
 from user_error import UserError
 
-LARGEST_CONTENT_BYTES = 8 << 30
+LARGEST_CONTENT_BYTES = 2 << 30
 """Decompressed bytes of a replay at most; 1,024 ticks of 128 agents and 256 NPCs have about 0.2 to 0.5 billion."""
-_LARGEST_VALUE = 1 << 26
+LARGEST_EXPANSION = 300
+"""Decompressed bytes for each byte of a file at most, above `ALWAYS_ALLOWED_BYTES`; real replays have about 60."""
+ALWAYS_ALLOWED_BYTES = 8 << 20
+_LARGEST_VALUE = 1 << 24
 _LARGEST_DICTIONARY_BYTES = 256 << 20
 _BLOCK_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 20
 _SPACE = " \t\r\n"
+_SPACES = re.compile(f"[{_SPACE}]*")
 _UTF8 = codecs.getincrementaldecoder("utf-8")
 _WHAT_TO_DO = "copy or record it again"
 
@@ -40,8 +47,7 @@ class JsonStream:
     def peek(self) -> str:
         """Return the next character that is no white space, without taking it; nothing at the end."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _SPACE:
-                self._at += 1
+            self._at = _SPACES.match(self._text, self._at).end()  # type: ignore[union-attr]  # it matches anything
             if self._at < len(self._text) or self._over:
                 return self._text[self._at : self._at + 1]
             self._fill(1)
@@ -71,9 +77,11 @@ class JsonStream:
                 self._wanted = max(self._wanted, min(2 * (end - self._at), _LARGEST_VALUE))
                 self._at = end
                 return value
-            if self._over or size >= _LARGEST_VALUE:
+            if self._over:
                 self.fail("is not a replay, or damaged: it is not valid JSON")
-            size *= 2
+            if size >= _LARGEST_VALUE:
+                self.fail(f"is not a replay, or damaged: a value in it is longer than {_LARGEST_VALUE:,} characters")
+            size *= 4
 
     def elements(self) -> Iterator[Any]:
         """Yield the values of an array."""
@@ -132,20 +140,17 @@ def _decoded(path: Path, report: Callable[[float], None]) -> Iterator[str]:
 
 def _content(path: Path, report: Callable[[float], None]) -> Iterator[bytes]:
     """Yield the file's content, decompressed if it does not start as JSON does."""
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            packed = file.read(1) not in (b"{", b"[", *(space.encode() for space in _SPACE))
-            file.seek(0)
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        packed = file.read(1) not in (b"{", b"[", *(space.encode() for space in _SPACE))
+        file.seek(0)
 
-            def blocks() -> Iterator[bytes]:
-                while block := file.read(_BLOCK_BYTES):
-                    report(file.tell() / size)
-                    yield block
+        def blocks() -> Iterator[bytes]:
+            while block := file.read(_BLOCK_BYTES):
+                report(min(1.0, file.tell() / size))
+                yield block
 
-            yield from _bounded(path, _decompressed(path, blocks()) if packed else blocks())
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        yield from _bounded(path, size, _decompressed(path, blocks()) if packed else blocks())
 
 
 def _decompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -164,12 +169,15 @@ def _decompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
         raise UserError(f"{path} is {state}: its compressed content does not end where it should; {_WHAT_TO_DO}")
 
 
-def _bounded(path: Path, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    read = 0
+def _bounded(path: Path, size: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    limit, read = min(LARGEST_CONTENT_BYTES, max(ALWAYS_ALLOWED_BYTES, size * LARGEST_EXPANSION)), 0
     for piece in pieces:
         read += len(piece)
-        if read > LARGEST_CONTENT_BYTES:
-            raise UserError(f"{path} is not a replay: it has more than {LARGEST_CONTENT_BYTES} bytes of content")
+        if read > limit:
+            raise UserError(
+                f"{path} is not a replay: its {size:,} bytes unpack to more than {limit:,} bytes of content, the most "
+                "that a file of this size may hold"
+            )
         yield piece
 
 

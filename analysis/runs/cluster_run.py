@@ -1,8 +1,6 @@
 """The labels of a finished cluster run, proved whole and proved to be of the dump at hand."""
 
-import zipfile
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +10,7 @@ from activation_store.files import sha256
 from activation_store.schema import IDENTITY, METADATA_FILE
 from activation_store.subsample import Subsample
 from analysis.labels import NOISE
+from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import RUN_FILE
 from user_error import UserError
@@ -117,9 +116,8 @@ def _check_dump(path: Path, dump: Path, made_from: str, arguments: dict[str, Any
 
 def _labels(path: Path, content: bytes) -> dict[str, np.ndarray]:
     try:
-        with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            labels = {name: arrays[name] for name in (*IDENTITY, "label")}
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile):
+        labels = arrays_of(content, (*IDENTITY, "label"))
+    except ValueError:
         raise UserError(f"{path} holds no labels of records: analyse the dump again") from None
     shapes = {array.shape for array in labels.values()}
     if len(shapes) > 1 or any(array.ndim != 1 or array.dtype.kind != "i" for array in labels.values()):

@@ -1,7 +1,6 @@
 """A finished run with an embedding and clusters, read back: proved whole, and proved to be of the dump at hand."""
 
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from activation_store.schema import METADATA_FILE
+from analysis.runs.arrays import array_of
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from analysis.runs.run_folder import RUN_FILE
@@ -133,8 +133,8 @@ def _recorded_dump(path: Path, run: RunDescription) -> Path:
 def _embedding(finished: FinishedFiles) -> np.ndarray:
     content = finished.read(EMBEDDING_FILE)
     try:
-        embedding: np.ndarray = np.load(BytesIO(content), allow_pickle=False)
-    except (ValueError, OSError, EOFError):
+        embedding = array_of(content)
+    except ValueError:
         embedding = np.empty(0, object)
     if embedding.dtype.kind != "f" or not np.isfinite(embedding).all():
         raise UserError(f"{finished.path / EMBEDDING_FILE} is not an embedding: analyse the dump again")

@@ -17,7 +17,7 @@ from reinforcement_learning.play.parallel_play import play_groups, processes_for
 from reinforcement_learning.play.terminal import evaluation_progress
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 from reinforcement_learning.terminal import counted_progress
-from user_error import UserError
+from user_error import UserError, one_line
 
 UNTRAINED_SEED = 0
 
@@ -71,7 +71,7 @@ def contests(asked: Evaluation) -> list[Contest]:
         return [Contest(each.entrants, asked.env, each.tasks, maps, device) for each in alone]
     admitted = (admit_all if asked.names else admit_fitting)(trained, asked.env, asked.task, maps)
     for reason in admitted.left_out:
-        print(f"left out: {reason}", file=sys.stderr)
+        print(f"left out: {one_line(reason)}", file=sys.stderr)
     floors = (_floor(asked, admitted.tasks, maps),) if asked.untrained else ()
     together = (*admitted.entrants, *floors)
     if not 2 <= len(together) <= asked.env.num_agents:

@@ -12,6 +12,7 @@ from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import load_entrants
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.terminal import counted_progress
+from user_error import one_line
 
 
 def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contest:
@@ -27,5 +28,5 @@ def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contes
         maps = ensure_maps(env, progress, maps_of(env, [settings.train.seed], 1))
     admitted = (admit_all if name else admit_fitting)(entrants, env, settings.task, maps)
     for reason in admitted.left_out:
-        print(f"left out: {reason}", file=sys.stderr)
+        print(f"left out: {one_line(reason)}", file=sys.stderr)
     return Contest(admitted.entrants, env, admitted.tasks, maps, device)

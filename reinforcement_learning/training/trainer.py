@@ -32,6 +32,8 @@ from user_error import UserError
 
 Metrics = dict[str, float]
 
+_REASON_SHOWN = 200
+
 
 class _Stopped(Exception):
     """Training was asked to stop; raised between two ticks or minibatches."""
@@ -121,22 +123,23 @@ class _Training:
         """Take the worlds to their start, and all else to where the state says.
 
         Raises:
-            UserError: the state is that of a run with another network.
+            UserError: the state is that of another network or world.
         """
         self.stepper.reset()
         if state is None:
             self._save_checkpoint()
             return
         self.steps, self.updates = state.steps, state.updates
+        everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
         try:
             self.policy.load_state_dict(state.policy)
             restore_optimizer(self.optimizer, state.optimizer)
-            everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
             self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
             self.minibatch_generator.set_state(state.minibatch_random[0])
-        except (RuntimeError, ValueError, KeyError):
+        except (RuntimeError, ValueError, KeyError) as error:
             raise UserError(
-                f"{self.run.state_path} is the training state of another run: its network differs"
+                f"{self.run.state_path} does not fit the settings of its run ({str(error)[:_REASON_SHOWN]}): one of "
+                "both was changed, or it is the training state of another run; train anew"
             ) from None
 
     def run_to_end(self) -> Path:

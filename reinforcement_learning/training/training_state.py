@@ -7,10 +7,11 @@ it, so these are saved and played again.
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import orjson
 import torch
+from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from agent_zoo.base import LSTMState
@@ -21,6 +22,7 @@ from user_error import UserError
 
 FORMAT_VERSION = 2
 _KIND: Kind = "training state"
+_STRICT = ConfigDict(strict=True, extra="forbid")
 
 
 @dataclass(frozen=True)
@@ -112,40 +114,77 @@ class TrainingState:
             UserError: the file is missing, damaged, or of another kind or format version.
         """
         arrays, text = read_tensors(path, _KIND)
+        counters = _read_counters(path, text)
         try:
-            counters = json.loads(text)
-            version = counters.get("format_version")
-        except (ValueError, AttributeError, RecursionError):
-            raise _damaged(path) from None
-        if version != FORMAT_VERSION:
-            raise UserError(
-                f"{path} is a training state of format version {version}, and only version {FORMAT_VERSION} can be "
-                "resumed: train anew, or resume with the version of this project that wrote it"
-            )
-        try:
-            return TrainingState._from(counters, as_tensors(arrays))
-        except (KeyError, TypeError, ValueError):
-            raise _damaged(path) from None
+            return _state(counters, as_tensors(arrays))
+        except (KeyError, TypeError, ValueError) as error:
+            missing = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise UserError(f"{path} is a damaged training state: {missing}; train anew") from None
 
-    @staticmethod
-    def _from(counters: dict[str, Any], tensors: dict[str, torch.Tensor]) -> "TrainingState":
-        return TrainingState(
-            steps=counters["steps"],
-            updates=counters["updates"],
-            policy=_inside("policy/", tensors),
-            optimizer=_inside("optimizer/", tensors),
-            memory=LSTMState(tensors["memory/hidden"], tensors["memory/cell"]),
-            minibatch_random=tensors["random/minibatches"],
-            worlds=[
-                _world(world["first_seed"], world["number"], place, tensors)
-                for place, world in enumerate(counters["worlds"])
-            ],
-            curriculum={name: tensor.numpy() for name, tensor in _inside("curriculum/", tensors).items()},
+
+@dataclass(frozen=True)
+class _World:
+    """What the header says of where a world is."""
+
+    __pydantic_config__ = _STRICT
+
+    first_seed: NonNegativeInt
+    number: NonNegativeInt
+
+
+@dataclass(frozen=True)
+class _Counters:
+    """What the header of a training state says."""
+
+    __pydantic_config__ = _STRICT
+
+    format_version: int
+    steps: NonNegativeInt
+    updates: NonNegativeInt
+    worlds: list[_World]
+
+
+def _read_counters(path: Path, text: str) -> _Counters:
+    try:
+        content = orjson.loads(text)
+        version = content.get("format_version")
+    except (orjson.JSONDecodeError, AttributeError):
+        raise UserError(f"{path} is no training state: its header does not tell its counters") from None
+    if version != FORMAT_VERSION:
+        raise UserError(
+            f"{path} is a training state of format version {version}, and only version {FORMAT_VERSION} can be "
+            "resumed: train anew, or resume with the version of this project that wrote it"
         )
+    try:
+        return TypeAdapter(_Counters).validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path} is a damaged training state: {place!r}: {first['msg']}; train anew") from None
 
 
-def _damaged(path: Path) -> UserError:
-    return UserError(f"{path} is damaged: it lacks a part of a training state; restore a copy, or train anew")
+def _state(counters: _Counters, tensors: dict[str, torch.Tensor]) -> TrainingState:
+    """Put a state together; raises KeyError or ValueError where a tensor is missing or not what a state holds."""
+    memory = LSTMState(*(_checked(tensors, f"memory/{part}", torch.float32, 3) for part in ("hidden", "cell")))
+    if memory.hidden.shape != memory.cell.shape:
+        raise ValueError("memory/hidden and memory/cell differ in shape")
+    return TrainingState(
+        steps=counters.steps,
+        updates=counters.updates,
+        policy=_inside("policy/", tensors),
+        optimizer=_inside("optimizer/", tensors),
+        memory=memory,
+        minibatch_random=_checked(tensors, "random/minibatches", torch.uint8, 2),
+        worlds=[_episode_start(world, place, tensors) for place, world in enumerate(counters.worlds)],
+        curriculum={name: tensor.numpy() for name, tensor in _inside("curriculum/", tensors).items()},
+    )
+
+
+def _checked(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype, dimensions: int) -> torch.Tensor:
+    tensor = tensors[name]
+    if tensor.dtype != dtype or tensor.dim() != dimensions:
+        raise ValueError(f"{name} is {tensor.dtype} with {tensor.dim()} dimensions, not {dtype} with {dimensions}")
+    return tensor
 
 
 def _worlds_joined(worlds: list[EpisodeStart], processes: Processes) -> list[EpisodeStart]:
@@ -172,21 +211,28 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tenso
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
-    """Give an optimizer what `optimizer_tensors` returned."""
+    """Give an optimizer what `optimizer_tensors` returned.
+
+    Raises:
+        ValueError: that was another optimizer, or one of other parameters.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     remembered: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         place, name = key.split("/")
+        if not 0 <= int(place) < len(parameters) or tensor.shape not in ((), parameters[int(place)].shape):
+            raise ValueError(f"optimizer/{key} with shape {tuple(tensor.shape)} belongs to no parameter")
         remembered.setdefault(int(place), {})[name] = tensor
     optimizer.load_state_dict({"state": remembered, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _world(first_seed: int, number: int, place: int, tensors: dict[str, torch.Tensor]) -> EpisodeStart:
-    actions, weights = tensors.get(f"actions/{place}"), tensors.get(f"task_weights/{place}")
+def _episode_start(world: _World, place: int, tensors: dict[str, torch.Tensor]) -> EpisodeStart:
+    actions, weights = f"actions/{place}", f"task_weights/{place}"
     return EpisodeStart(
-        first_seed,
-        number,
-        NO_ACTIONS if actions is None else actions.numpy(),
-        None if weights is None else weights.numpy(),
+        world.first_seed,
+        world.number,
+        _checked(tensors, actions, torch.int16, 3).numpy() if actions in tensors else NO_ACTIONS,
+        _checked(tensors, weights, torch.float64, 1).numpy() if weights in tensors else None,
     )
 
 

@@ -16,6 +16,7 @@ from analysis.dendrogram_page.page import dendrogram_page
 from analysis.features import FEATURES, feature_matrix
 from analysis.labels import NOISE
 from analysis.lives import lives_of
+from tests.browser import scripts_that_ran
 from tests.planted import planted_dump
 
 NO_CLUSTER = 65535
@@ -183,6 +184,10 @@ def test_nothing_can_be_uploaded_and_names_are_inert(page) -> None:
     assert titles and not any("hare" in title for title in titles)
     assert HOSTILE in page.locator("h1").inner_text()
     assert page.locator("h1 img").count() == 0
+
+
+def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
+    assert scripts_that_ran(browser, page_file, tmp_path) == []
 
 
 def test_it_fits_a_phone(page) -> None:
