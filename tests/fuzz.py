@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from activation_store.checked_json import CHECKSUM, with_checksum
-from activation_store.tensor_file import read_tensors, write_tensors
+from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from user_error import LONGEST_MESSAGE, UserError
 
 SECONDS = 5
@@ -185,28 +185,28 @@ ARRAYS: tuple[np.ndarray, ...] = (
 """Arrays that belong into no file."""
 
 
-def damaged_tensors(data: st.DataObject, path: Path) -> tuple[dict[str, np.ndarray], str] | None:
+def damaged_tensors(data: st.DataObject, path: Path, kind: Kind) -> tuple[dict[str, np.ndarray], str] | None:
     """Damage a file of tensors, most times with a hash that fits; returns what it then holds, or None for no file."""
-    arrays, text = read_tensors(path)
-    kind = data.draw(st.sampled_from(["header", "header", "header", "arrays", "container", "bytes"]), label="what")
-    if kind == "bytes":
+    arrays, text = read_tensors(path, kind)
+    what = data.draw(st.sampled_from(["header", "header", "header", "arrays", "container", "bytes"]), label="what")
+    if what == "bytes":
         path.write_bytes(junk(data, path.read_bytes()))
-        return (arrays, text) if _same_tensors(path, arrays, text) else None
-    if kind == "container":
+        return (arrays, text) if _same_tensors(path, kind, arrays, text) else None
+    if what == "container":
         _damage_container(data, path)
-        return (arrays, text) if _same_tensors(path, arrays, text) else None
-    if kind == "header":
+        return (arrays, text) if _same_tensors(path, kind, arrays, text) else None
+    if what == "header":
         text = damaged_json(data, orjson.loads(text)).decode()
     else:
         _damage_arrays(data, arrays)
-    write_tensors(path, arrays, text)
+    write_tensors(path, arrays, text, kind)
     return arrays, text
 
 
-def _same_tensors(path: Path, arrays: dict[str, np.ndarray], text: str) -> bool:
+def _same_tensors(path: Path, kind: Kind, arrays: dict[str, np.ndarray], text: str) -> bool:
     """Whether damage of the bytes has left the content, such as the order of keys in the header."""
     try:
-        found, found_text = read_tensors(path)
+        found, found_text = read_tensors(path, kind)
     except UserError:
         return False
     same = all(np.array_equal(found[name], arrays[name], equal_nan=True) for name in arrays.keys() & found.keys())

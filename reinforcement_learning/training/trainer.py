@@ -137,9 +137,10 @@ class _Training:
             self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
             self.minibatch_generator.set_state(state.minibatch_random[0])
         except (RuntimeError, ValueError, KeyError) as error:
+            reason = (str(error).splitlines() or [""])[-1].strip()[:_REASON_SHOWN]
             raise UserError(
-                f"{self.run.state_path} does not fit the settings of its run ({str(error)[:_REASON_SHOWN]}): one of "
-                "both was changed, or it is the training state of another run; train anew"
+                f"{self.run.state_path} does not fit the settings of its run ({reason}): one of the two was changed, "
+                "or it is the training state of another run; start a new run"
             ) from None
 
     def run_to_end(self) -> Path:

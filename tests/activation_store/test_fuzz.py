@@ -126,7 +126,7 @@ def test_directions(tmp_path_factory: pytest.TempPathFactory, data: st.DataObjec
         Direction(f"probe/{i}", "lstm_hidden", weight, 0.5, "tick", 3.0, 2.0, 50, 10, 2, source)
         for i, weight in enumerate(weights)
     ])  # fmt: skip
-    truth = damaged_tensors(data, path)
+    truth = damaged_tensors(data, path, "directions")
     found = read_or_refuse(lambda: read_directions(path), path)
     if found is not None:
         assert truth is not None, "a file whose hash does not fit was read"

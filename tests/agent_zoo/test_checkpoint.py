@@ -49,10 +49,10 @@ def check_refused(path: Path) -> str:
 
 def forge(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the header of a checkpoint, with a hash that fits."""
-    arrays, text = read_tensors(path)
+    arrays, text = read_tensors(path, "policy")
     header = json.loads(text)
     change(header)
-    write_tensors(path, arrays, json.dumps(header))
+    write_tensors(path, arrays, json.dumps(header), "policy")
 
 
 def rewrite_container(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -169,9 +169,9 @@ def test_a_forged_header_is_refused_before_anything_is_built(
 
 
 def test_weights_of_another_type_are_refused(path: Path) -> None:
-    arrays, text = read_tensors(path)
+    arrays, text = read_tensors(path, "policy")
     name = next(iter(arrays))
-    write_tensors(path, arrays | {name: arrays[name].astype(np.float64)}, text)
+    write_tensors(path, arrays | {name: arrays[name].astype(np.float64)}, text, "policy")
     assert f"{name} is {arrays[name].shape} torch.float64, not" in check_refused(path)
 
 

@@ -29,7 +29,7 @@ def test_checkpoints(
     subject = subjects[data.draw(st.sampled_from(sorted(subjects)), label="agent")]
     path = tmp_path_factory.mktemp("checkpoint") / "policy.safetensors"
     save_checkpoint(path, subject.policy, replace(subject.info, steps=123))
-    truth = damaged_tensors(data, path)
+    truth = damaged_tensors(data, path, "policy")
     info = read_or_refuse(lambda: read_info(path), path)
     loaded = read_or_refuse(lambda: load_checkpoint(path), path)
     if loaded is None:

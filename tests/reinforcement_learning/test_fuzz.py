@@ -55,7 +55,7 @@ def state() -> TrainingState:
 def test_training_states(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("state") / "training_state.safetensors"
     state().save(path)
-    truth = damaged_tensors(data, path)
+    truth = damaged_tensors(data, path, "training state")
     found = read_or_refuse(lambda: TrainingState.load(path), path)
     if found is None:
         return

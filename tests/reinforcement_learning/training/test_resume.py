@@ -189,7 +189,7 @@ def test_a_state_that_lacks_its_parts_is_refused_in_one_line(stopped: Path, tmp_
     tensors, _ = read_tensors(stopped / "training_state.safetensors", "training state")
     path = tmp_path / "training_state.safetensors"
     write_tensors(path, tensors, text, "training state")
-    with pytest.raises(UserError, match="it lacks a part of a training state") as refusal:
+    with pytest.raises(UserError, match="training_state.safetensors is (a damaged|no) training state: ") as refusal:
         TrainingState.load(path)
     assert str(path) in str(refusal.value) and "\n" not in str(refusal.value)
 
@@ -208,7 +208,7 @@ def test_a_state_of_another_network_is_refused(play, stopped: Path, tmp_path: Pa
     folder = shutil.copytree(stopped, tmp_path / "run")
     state = TrainingState.load(folder / "training_state.safetensors")
     other = replace(state, policy={name: tensor[..., :1] for name, tensor in state.policy.items()})
-    with pytest.raises(UserError, match="is the training state of another run") as refusal:
+    with pytest.raises(UserError, match="it is the training state of another run") as refusal:
         play(folder, StopAfter(-1), other)
     assert "\n" not in str(refusal.value)
 
