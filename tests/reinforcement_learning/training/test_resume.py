@@ -189,7 +189,7 @@ def test_a_state_that_lacks_its_parts_is_refused_in_one_line(stopped: Path, tmp_
     tensors, _ = read_tensors(stopped / "training_state.safetensors", "training state")
     path = tmp_path / "training_state.safetensors"
     write_tensors(path, tensors, text, "training state")
-    with pytest.raises(UserError, match="training_state.safetensors is (a damaged|no) training state: ") as refusal:
+    with pytest.raises(UserError, match=r"training_state\.safetensors is (a damaged|no) training state: ") as refusal:
         TrainingState.load(path)
     assert str(path) in str(refusal.value) and "\n" not in str(refusal.value)
 
