@@ -174,6 +174,7 @@ def test_worlds_of_full_size_are_equal(task: TaskSettings, tmp_path: Path) -> No
     assert pair.lives > 0
 
 
+@pytest.mark.slow
 def test_worlds_in_worker_processes_are_equal(crowded: EnvironmentSettings, task: TaskSettings) -> None:
     maps = ensure_maps(crowded)
     creator = functools.partial(make_plain_environment, AGENT, crowded, task, maps)
