@@ -232,9 +232,7 @@ def test_other_projections(
     dump: Path, planted: Planted, tmp_path: Path, projection: str, options: list[str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    folder = analyse(
-        dump, tmp_path, "--subsample", SUBSAMPLE, "--projection", projection, "--umap-min-dist", 0.2, *options
-    )
+    folder = analyse(dump, tmp_path, "--subsample", 4, "--projection", projection, "--umap-min-dist", 0.2, *options)
     assert "no effect since nothing is embedded with UMAP: --umap-min-dist" in capsys.readouterr().out
     figures = {f"{projection}_scatter.png", f"{projection}_metric_scatter.png"}
     assert names(folder) - {"dendrogram_explorer.html"} == ALWAYS | OF_CLUSTERS | figures
@@ -284,9 +282,9 @@ def test_other_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> No
     dump = write_planted(tmp_path / "small", planted, environment={"map_size": 64})
     folder = analyse(
         dump, tmp_path / "results", "--subsample", 4, "--features", "default,food_change, is_idle",
-        "--residualize", "tick,is_idle", "--permutations", 199, "--bootstraps", 99, "--confidence", 0.9,
+        "--projection", "pca", "--residualize", "tick,is_idle", "--permutations", 199, "--bootstraps", 99, "--confidence", 0.9,
     )  # fmt: skip
-    assert folder.name == "small-sub4-c15-perm199-boot99-ci0.9-default+food_change+is_idle-without_tick+is_idle"
+    assert folder.name == "small-sub4-c15-pca-perm199-boot99-ci0.9-default+food_change+is_idle-without_tick+is_idle"
     summary = summary_of(folder)
     chosen = [feature["name"] for feature in summary["features"]]
     assert len(chosen) == 16 and chosen[-2:] == ["food_change", "is_idle"]
@@ -339,7 +337,7 @@ def test_two_policies_of_different_width_are_never_mixed(dump: Path, tmp_path: P
     assert "holds several dumps" in message and "narrow, wide" in message
     shutil.move(other, first / "wide")
     folder = analyse(first, tmp_path / "results", "--subsample", 4, "--metric-only", "--cluster-before-umap",
-                     "--pre-cluster-dims", 16)  # fmt: skip
+                     "--pre-cluster-dims", 2)  # fmt: skip
     with np.load(folder / "pca.npz") as pca:
         assert pca["mean"].shape == (16,)
 
