@@ -282,7 +282,8 @@ def test_other_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> No
     dump = write_planted(tmp_path / "small", planted, environment={"map_size": 64})
     folder = analyse(
         dump, tmp_path / "results", "--subsample", 4, "--features", "default,food_change, is_idle",
-        "--projection", "pca", "--residualize", "tick,is_idle", "--permutations", 199, "--bootstraps", 99, "--confidence", 0.9,
+        "--projection", "pca", "--residualize", "tick,is_idle", "--permutations", 199, "--bootstraps", 99,
+        "--confidence", 0.9,
     )  # fmt: skip
     assert folder.name == "small-sub4-c15-pca-perm199-boot99-ci0.9-default+food_change+is_idle-without_tick+is_idle"
     summary = summary_of(folder)
@@ -296,6 +297,11 @@ def test_other_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> No
     with np.load(folder / "residualized.npz", allow_pickle=False) as arrays:
         assert len(arrays["label"]) == summary["records"] and arrays["label"].max() + 1 == again["clusters"]
     assert again["variables"] == ["tick", "is_idle"] and 0 < again["variance_removed"] < 1
+
+
+@pytest.mark.slow
+def test_all_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> None:
+    dump = write_planted(tmp_path / "small", planted, environment={"map_size": 64})
     options = ["--features", "extended", "--metric-only", "--cluster-before-umap", "--pre-cluster-dims", "3"]
     folder = analyse(dump, tmp_path / "results", "--subsample", 4, *options)
     assert len(summary_of(folder)["components"]["features"]) > 100

@@ -84,6 +84,16 @@ def page(browser, page_file: Path) -> Iterator:
     page.context.close()
 
 
+@pytest.fixture(scope="module")
+def untouched(browser, page_file: Path) -> Iterator:
+    """The same page, opened once for all tests that only read: to open it takes longer than to read it."""
+    problems: list[str] = []
+    page = opened(browser, page_file, problems)
+    yield page
+    assert [each for each in problems if not each.startswith(("blob:", "data:"))] == []
+    page.context.close()
+
+
 def until(page, condition: str) -> None:
     """Wait for a condition; playwright's own way evaluates text inside the page, which may be forbidden."""
     for _ in range(300):
@@ -116,7 +126,8 @@ def expected_tick(content: Explored, tick: int, words: list[str]) -> dict[str, A
     }  # fmt: skip
 
 
-def test_points_are_those_of_the_run_and_the_dump(page, content: Explored) -> None:
+def test_points_are_those_of_the_run_and_the_dump(untouched, content: Explored) -> None:
+    page = untouched
     words = action_words(content.seen)
     run_ = content.run
     assert page.evaluate("window.explorer.count") == len(run_.clusters.label) == len(content.rows)
@@ -132,7 +143,8 @@ def test_points_are_those_of_the_run_and_the_dump(page, content: Explored) -> No
         assert list(shown["features"].values()) == content.values[point].tolist()
 
 
-def test_a_life_holds_every_tick(page, content: Explored) -> None:
+def test_a_life_holds_every_tick(untouched, content: Explored) -> None:
+    page = untouched
     words, records = action_words(content.seen), content.seen.records
     labels, own = content.tick_labels
     for point in (0, len(content.rows) // 2):
@@ -409,9 +421,9 @@ def test_a_clusters_numbers_are_those_of_the_summary(page, content: Explored) ->
         assert cluster["description"] in page.locator(f"[data-cluster='{cluster['label']}']").inner_text()
 
 
-def test_students_tail_is_scipys(page) -> None:
+def test_students_tail_is_scipys(untouched) -> None:
     grid = [(t, freedom) for t in (0.0, 0.1, 1.0, 2.5, 10.0, 60.0) for freedom in (1.0, 2.5, 5.0, 17.3, 120.0, 2500.0)]
-    shown = page.evaluate("(grid) => grid.map(([t, freedom]) => studentTail(t, freedom))", grid)
+    shown = untouched.evaluate("(grid) => grid.map(([t, freedom]) => studentTail(t, freedom))", grid)
     expected = [stats.t.sf(t, freedom) for t, freedom in grid]
     assert shown == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
