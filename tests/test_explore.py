@@ -1,16 +1,19 @@
 """explore.py as users run it: its page in a real browser, held against the run and the dump."""
 
+import base64
 import json
 import math
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy import stats
 
 from activation_store.files import write_json
@@ -184,15 +187,13 @@ def hover(page, place: dict[str, float]) -> None:
 
 def pixels(page, selector: str) -> np.ndarray:
     """A canvas's own pixels, (rows, columns, 3)."""
-    width, values = page.evaluate(
-        """(selector) => {
-          const canvas = document.querySelector(selector);
-          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-          return [canvas.width, Array.from(data)];
-        }""",
-        selector,
-    )
-    return np.array(values).reshape(-1, width, 4)[:, :, :3]
+    address = page.evaluate("(selector) => document.querySelector(selector).toDataURL('image/png')", selector)
+    return rgb(base64.b64decode(address.partition(",")[2]))
+
+
+def rgb(png: bytes) -> np.ndarray:
+    """The pixels of a picture, (rows, columns, 3) int64."""
+    return np.asarray(Image.open(BytesIO(png)).convert("RGB")).astype(np.int64)
 
 
 def test_hovering_a_point_draws_its_view(page) -> None:
@@ -337,11 +338,7 @@ def test_points_are_coloured_by_anything(page, content: Explored) -> None:
 
 
 def picture(page, clip: dict[str, float]) -> np.ndarray:
-    from io import BytesIO
-
-    from PIL import Image
-
-    return np.asarray(Image.open(BytesIO(page.screenshot(clip=clip))).convert("RGB"))
+    return rgb(page.screenshot(clip=clip))
 
 
 def nearest(pixels: np.ndarray, colour: str) -> int:
