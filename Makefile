@@ -24,6 +24,8 @@ export UV_PYTHON_DOWNLOADS := never
 # Scripts start in half the time where the libraries are compiled once, at set-up.
 export UV_COMPILE_BYTECODE := 1
 RUN := .venv/bin/python
+# Each file of tests stays on one worker, which makes its fixtures once; tests/conftest.py puts the longest files first.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 check-python = @test -n "$(PYTHON)" || { \
 	echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
 
@@ -70,10 +72,10 @@ demo: setup
 	@echo "  one life  $$(echo $(DEMO)/agent_plots/*/life_*.png)"
 
 test: setup-all
-	$(RUN) -m pytest -n auto --dist worksteal -m "not slow"
+	$(RUN) -m pytest -n auto $(BY_FILE) -m "not slow"
 
 test-slow: setup-all
-	$(RUN) -m pytest -n auto --dist worksteal -m slow
+	$(RUN) -m pytest -n auto $(BY_FILE) -m slow
 
 lint: setup-all
 	$(RUN) -m ruff check .

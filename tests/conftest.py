@@ -22,6 +22,19 @@ from tests.tiny_policies import save_policies
 from tests.witness import Witness
 
 AGENT = "neurips23_start_kit"
+LONGEST_FIRST = (
+    "test_train.py", "test_data_parallel.py", "test_analyze_activations.py", "test_explore.py", "test_resume.py",
+    "test_evaluate.py", "test_extract_activations.py", "test_extraction.py", "test_train_probes.py", "test_figures.py",
+    "test_ray_worlds.py", "test_explorer_page.py", "test_render_replay.py", "test_recorded_observation.py",
+    "test_fast_game.py", "test_train_tasks.py", "test_original_tools.py", "test_automatic_curriculum.py",
+    "test_conversion.py", "test_reader.py", "test_export.py", "test_training_view.py",
+)  # fmt: skip
+"""Files of tests that take longest. A worker runs whole files, so the last ones to be taken should be short."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 @pytest.fixture(scope="session")

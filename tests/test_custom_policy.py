@@ -34,6 +34,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@pytest.mark.slow
 def test_the_agent_of_the_page_trains_and_is_recorded(project: Path, tmp_path: Path) -> None:
     result = run("train.py", *ONE_UPDATE, "-a", "forager", "-n", "mine", *folders(tmp_path), folder=project)
     assert result.returncode == 0, result.stdout + result.stderr

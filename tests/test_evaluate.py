@@ -86,9 +86,9 @@ def test_one_process_gives_the_same_numbers_as_two(evaluated: Path, policies: Pa
 
 
 def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Path, world: list[object]) -> None:
-    command = ("evaluate.py", policies, "pvp", "-r", 2, "-n", 5, "--num-envs", 4, "--untrained", "yaofeng", *world)
+    command = ("evaluate.py", policies, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
     journal = policies / ".eval_pvp_1.episodes.jsonl"
-    process = start(*command)
+    process = start(*command, "--num-envs", 4)
     while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
@@ -100,7 +100,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     assert not list(policies.glob("eval_*.json"))
     with journal.open("ab") as file:
         file.write(b'[{"number": 4, "li')  # a line that the kill cut short
-    done = run(*command)
+    done = run_here(*command, "--num-envs", 1)
     assert done.returncode == 0, done.stderr
     assert "playing 6 episodes" in done.stdout.replace("\n", " ")
     for name in ("eval_pvp_1.json", "eval_pvp_2.json"):
@@ -166,7 +166,7 @@ def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Pa
             run_here("evaluate.py", *arguments, *(world if "--env.map-size" not in arguments else world[6:])), *parts
         )
     (policies / "yao.safetensors").write_bytes((policies / "yao.safetensors").read_bytes()[:-100])
-    assert_refused(run("evaluate.py", policies, "pvp", *world), "yao.safetensors")
+    assert_refused(run_here("evaluate.py", policies, "pvp", *world), "yao.safetensors")
     assert not list(policies.glob("*eval*"))
 
 
@@ -175,7 +175,7 @@ def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
 ) -> None:
     for path in misfits.glob("*.safetensors"):
         shutil.copy(path, policies)
-    done = run("evaluate.py", policies, "pvp", "-n", 1, *world)
+    done = run_here("evaluate.py", policies, "pvp", "-n", 1, *world)
     assert done.returncode == 0, done.stderr
     assert [line[: line.index(" was")] for line in done.stderr.splitlines() if " in a world" in line] == [
         "left out: the policy debug"

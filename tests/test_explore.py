@@ -1,16 +1,19 @@
 """explore.py as users run it: its page in a real browser, held against the run and the dump."""
 
+import base64
 import json
 import math
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy import stats
 
 from activation_store.reader import read_metadata
@@ -84,6 +87,16 @@ def page(browser, page_file: Path) -> Iterator:
     page.context.close()
 
 
+@pytest.fixture(scope="module")
+def untouched(browser, page_file: Path) -> Iterator:
+    """The same page, opened once for all tests that only read: to open it takes longer than to read it."""
+    problems: list[str] = []
+    page = opened(browser, page_file, problems)
+    yield page
+    assert [each for each in problems if not each.startswith(("blob:", "data:"))] == []
+    page.context.close()
+
+
 def until(page, condition: str) -> None:
     """Wait for a condition; playwright's own way evaluates text inside the page, which may be forbidden."""
     for _ in range(300):
@@ -116,7 +129,8 @@ def expected_tick(content: Explored, tick: int, words: list[str]) -> dict[str, A
     }  # fmt: skip
 
 
-def test_points_are_those_of_the_run_and_the_dump(page, content: Explored) -> None:
+def test_points_are_those_of_the_run_and_the_dump(untouched, content: Explored) -> None:
+    page = untouched
     words = action_words(content.seen)
     run_ = content.run
     assert page.evaluate("window.explorer.count") == len(run_.clusters.label) == len(content.rows)
@@ -132,7 +146,8 @@ def test_points_are_those_of_the_run_and_the_dump(page, content: Explored) -> No
         assert list(shown["features"].values()) == content.values[point].tolist()
 
 
-def test_a_life_holds_every_tick(page, content: Explored) -> None:
+def test_a_life_holds_every_tick(untouched, content: Explored) -> None:
+    page = untouched
     words, records = action_words(content.seen), content.seen.records
     labels, own = content.tick_labels
     for point in (0, len(content.rows) // 2):
@@ -172,15 +187,13 @@ def hover(page, place: dict[str, float]) -> None:
 
 def pixels(page, selector: str) -> np.ndarray:
     """A canvas's own pixels, (rows, columns, 3)."""
-    width, values = page.evaluate(
-        """(selector) => {
-          const canvas = document.querySelector(selector);
-          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-          return [canvas.width, Array.from(data)];
-        }""",
-        selector,
-    )
-    return np.array(values).reshape(-1, width, 4)[:, :, :3]
+    address = page.evaluate("(selector) => document.querySelector(selector).toDataURL('image/png')", selector)
+    return rgb(base64.b64decode(address.partition(",")[2]))
+
+
+def rgb(png: bytes) -> np.ndarray:
+    """The pixels of a picture, (rows, columns, 3) int64."""
+    return np.asarray(Image.open(BytesIO(png)).convert("RGB")).astype(np.int64)
 
 
 def test_hovering_a_point_draws_its_view(page) -> None:
@@ -325,11 +338,7 @@ def test_points_are_coloured_by_anything(page, content: Explored) -> None:
 
 
 def picture(page, clip: dict[str, float]) -> np.ndarray:
-    from io import BytesIO
-
-    from PIL import Image
-
-    return np.asarray(Image.open(BytesIO(page.screenshot(clip=clip))).convert("RGB"))
+    return rgb(page.screenshot(clip=clip))
 
 
 def nearest(pixels: np.ndarray, colour: str) -> int:
@@ -409,9 +418,9 @@ def test_a_clusters_numbers_are_those_of_the_summary(page, content: Explored) ->
         assert cluster["description"] in page.locator(f"[data-cluster='{cluster['label']}']").inner_text()
 
 
-def test_students_tail_is_scipys(page) -> None:
+def test_students_tail_is_scipys(untouched) -> None:
     grid = [(t, freedom) for t in (0.0, 0.1, 1.0, 2.5, 10.0, 60.0) for freedom in (1.0, 2.5, 5.0, 17.3, 120.0, 2500.0)]
-    shown = page.evaluate("(grid) => grid.map(([t, freedom]) => studentTail(t, freedom))", grid)
+    shown = untouched.evaluate("(grid) => grid.map(([t, freedom]) => studentTail(t, freedom))", grid)
     expected = [stats.t.sf(t, freedom) for t, freedom in grid]
     assert shown == pytest.approx(expected, rel=1e-9, abs=1e-300)
 

@@ -22,6 +22,7 @@ def search_space(folder: Path, **parameters: object) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_agent_of_the_service_runs_a_trial_with_the_values_of_the_sweep(tmp_path: Path, monkeypatch) -> None:
     """The service sends a sweep's command and a trial's values; here they are handed to its agent directly."""
     from wandb.wandb_agent import Agent

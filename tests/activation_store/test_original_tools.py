@@ -209,4 +209,4 @@ def test_memory_does_not_follow_the_size_of_the_file(tmp_path: Path) -> None:
         return highest
 
     peak(1)  # imports
-    assert peak(120) < 1.5 * peak(30)
+    assert peak(60) < 1.5 * peak(15)

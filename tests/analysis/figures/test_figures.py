@@ -42,6 +42,7 @@ CASES = {
     "100 clusters": np.arange(RECORDS) % 101 - 1,
     "only noise": np.full(RECORDS, -1),
 }
+SIXTEEN_FEATURES = EXTENDED_FEATURES[:16]
 HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7, action_decoder"
 
 
@@ -141,14 +142,17 @@ def test_pair_panels(dimensions: int) -> None:
     assert any(text.startswith("noise (") for text in written) == (labels is not None)
 
 
-def test_feature_scatter_draws_every_pair() -> None:
-    features = feature_matrix(PLANTED.records, PLANTED.metadata)
-    figure = feature_scatter(features, FEATURES, largest_first(PLANTED.behaviour), 5, HEADING)
+def test_feature_scatter_draws_every_pair_and_says_what_it_leaves_out() -> None:
+    metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
+    features = feature_matrix(PLANTED.records, metadata, SIXTEEN_FEATURES)
+    figure = feature_scatter(features, SIXTEEN_FEATURES, largest_first(PLANTED.behaviour), 5, HEADING)
     written = texts(figure)
     assert len(figure.axes) == 91  # a pair has one panel, not two
+    assert "the first 14 of 16 features" in figure.get_suptitle()
+    names = [feature.name for feature in SIXTEEN_FEATURES[:14]]
     across = [axes.get_xlabel().replace("\n", "").split("(")[0] for axes in figure.axes if axes.get_xlabel()]
     upwards = [axes.get_ylabel().replace("\n", "").split("(")[0] for axes in figure.axes if axes.get_ylabel()]
-    assert (across, upwards) == (list(FEATURE_NAMES[:-1]), list(FEATURE_NAMES[1:]))
+    assert (across, upwards) == (names[:-1], names[1:])
     assert any(text.startswith("noise (") for text in written)
 
 
@@ -169,12 +173,7 @@ def test_a_panel_of_the_triangle_shows_the_pair_that_its_edges_name() -> None:
     assert shown == {(x, y) for y in range(4) for x in range(y)}
 
 
-def test_feature_scatter_of_many_features_says_what_it_leaves_out() -> None:
-    metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
-    chosen = EXTENDED_FEATURES[:16]
-    figure = feature_scatter(feature_matrix(PLANTED.records, metadata, chosen), chosen, None, 5, HEADING)
-    assert len(figure.axes) == 91
-    assert "the first 14 of 16 features" in figure.get_suptitle()
+def test_feature_scatter_of_two_features_is_one_panel() -> None:
     assert len(feature_scatter(np.ones((5, 2)), FEATURES[:2], None, 5, HEADING).axes) == 1
 
 
@@ -316,6 +315,7 @@ def test_points_of_few_or_wild_values_can_be_drawn(values: np.ndarray) -> None:
         texts(figure)
 
 
+@pytest.mark.slow
 def test_all_features_can_be_drawn_and_read() -> None:
     """A hundred features stand in several bands and panels, each under its own name."""
     labels, lives = largest_first(PLANTED.behaviour), lives_of(PLANTED.records)

@@ -141,7 +141,14 @@ def side_by_side(crowded: EnvironmentSettings, task: TaskSettings) -> SideBySide
     return SideBySide(crowded, task)
 
 
-def test_whole_episodes_are_equal_byte_by_byte(side_by_side: SideBySide) -> None:
+def test_a_whole_episode_is_equal_byte_by_byte(side_by_side: SideBySide) -> None:
+    side_by_side.play(3, 60, forage)
+    assert side_by_side.episodes > 1 and side_by_side.lives > 10
+    assert len(side_by_side.events) > 8
+
+
+@pytest.mark.slow
+def test_whole_episodes_with_all_events_are_equal_byte_by_byte(side_by_side: SideBySide) -> None:
     """Several seeds, and for each at least one episode after the first, which starts from what the first one left."""
     for seed, act in ((0, forage), (1, forage), (2, random_legal_actions)):
         episodes = side_by_side.episodes
@@ -174,6 +181,7 @@ def test_worlds_of_full_size_are_equal(task: TaskSettings, tmp_path: Path) -> No
     assert pair.lives > 0
 
 
+@pytest.mark.slow
 def test_worlds_in_worker_processes_are_equal(crowded: EnvironmentSettings, task: TaskSettings) -> None:
     maps = ensure_maps(crowded)
     creator = functools.partial(make_plain_environment, AGENT, crowded, task, maps)

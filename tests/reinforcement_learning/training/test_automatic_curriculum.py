@@ -80,6 +80,7 @@ def test_learning_progress_turns_to_what_succeeds(task, small_world, maps, tmp_p
     assert early[EASY] / early.total() < 0.5 < late[EASY] / late.total(), (early, late)
 
 
+@pytest.mark.slow
 def test_worker_processes_are_given_the_same_tasks(task, small_world, maps, tmp_path: Path) -> None:
     settings = replace(task, syllabus="learning_progress")
     spread = RolloutSettings(num_envs=2, vectorization="multiprocessing", num_workers=2)

@@ -120,6 +120,7 @@ def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_one_process_on_the_joined_minibatch(together: Path, maps: Path) -> None:
     settings = settings_in(maps.parent)
     policy, rollout = played(settings, maps)
@@ -135,6 +136,7 @@ def test_gradients_are_those_of_one_process_on_the_joined_minibatch(together: Pa
     assert any(not torch.allclose(wrong[name], gradients[name], atol=1e-6, rtol=1e-4) for name in gradients)
 
 
+@pytest.mark.slow
 def test_weights_are_equal_after_training_and_metrics_are_of_both(together: Path, maps: Path, tmp_path: Path) -> None:
     first, second = (together / f"rank{rank}" for rank in (0, 1))
     checkpoints = [sorted((folder / "checkpoints").iterdir()) for folder in (first, second)]
@@ -155,6 +157,7 @@ def test_weights_are_equal_after_training_and_metrics_are_of_both(together: Path
     assert both[0]["loss/value"] != same_rows_twice, "both processes played the same worlds"
 
 
+@pytest.mark.slow
 def test_a_run_of_two_processes_goes_on_bit_for_bit(together: Path) -> None:
     state = TrainingState.load(together / "stopped_0.safetensors")
     assert state.updates == 2 and not torch.equal(*state.minibatch_random), "both dealt alike: too easy"

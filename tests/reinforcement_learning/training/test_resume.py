@@ -38,6 +38,14 @@ class StopAfter(StopSignal):
         self.received = 2 if self.left == 0 else None
 
 
+@pytest.fixture(scope="module", autouse=True)
+def without_curves():
+    """Curves are drawn with every checkpoint, which takes longer than these trainings and changes nothing in them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "draw_curves", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def settings(small_world, task) -> Settings:
     return Settings(
