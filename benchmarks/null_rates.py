@@ -1,7 +1,7 @@
 """False findings where there is nothing to find, and power where there is: the tables of docs/benchmarks.md.
 
     python -m benchmarks.null_rates
-    python -m benchmarks.null_rates --runs 400 --only "six states" --permutations 999 -o null_rates.json
+    python -m benchmarks.null_rates --runs 400 --only "six states" --orders 999 -o null_rates.json
 
 Each case draws synthetic lives anew in every run and passes them to the functions that cluster_life_phase.py and
 analyze_activations.py use. A run has a finding if any of its tests has q <= 0.05 and whatever else the scripts ask for.
@@ -54,6 +54,7 @@ HEAD = "| case | looked for | runs | found | share | 95% interval |\n|---|---|--
 
 Draw = Callable[[np.random.Generator, dict[int, float]], LabelSequences]
 
+ORDERS, DIFFERENCES = "orders: ", "differences: "
 NULL, LIMIT, POWER = "nothing to find", "no test can tell, and reports say so", "something to find"
 
 
@@ -63,10 +64,12 @@ class Arguments:
 
     runs: int = 200
     """Number of synthetic dumps per case, at least 10."""
-    permutations: int = 199
-    """Random orders and shifts per test, and resamples per interval, at least 99."""
+    orders: int = 199
+    """Random orders of visits per test of what follows what, at least 99; cluster_life_phase.py draws 1000."""
+    permutations: int = 999
+    """Shifts per test of a difference, and resamples per interval, at least 99; 999 as in analyze_activations.py."""
     only: str = ""
-    """Only run cases whose name contains this text."""
+    """Only run cases whose name contains this text, such as "orders:" or "differences:"."""
     seed: int = 0
     """Seed of the synthetic dumps."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
@@ -98,8 +101,8 @@ class Row:
 def main() -> None:
     """Parse, run all cases, print a row for each as it is finished."""
     arguments = command_line.parse(Arguments, __doc__)
-    if arguments.runs < 10 or arguments.permutations < 99:
-        raise UserError("--runs must be at least 10, --permutations at least 99")
+    if arguments.runs < 10 or min(arguments.orders, arguments.permutations) < 99:
+        raise UserError("--runs must be at least 10, --orders and --permutations at least 99")
     cases = [case for case in all_cases() if arguments.only in case.name]
     if not cases:
         raise UserError(f"no case has a name that contains {arguments.only!r}")
@@ -115,7 +118,7 @@ def main() -> None:
     above = [f"{row.case} ({row.looked_for})" for row in rows if row.kind == NULL and row.low > LEVEL]
     print(f"\nnulls with more than {LEVEL:.0%} beyond doubt: {'; '.join(above) or 'none'}")
     if arguments.output:
-        settings = {"runs": arguments.runs, "permutations": arguments.permutations, "seed": arguments.seed}
+        settings = {name: getattr(arguments, name) for name in ("runs", "orders", "permutations", "seed")}
         write_json(arguments.output, {**settings, "rows": [asdict(row) for row in rows]})
 
 
@@ -124,7 +127,8 @@ def measured(case: Case, arguments: Arguments) -> list[Row]:
     found: Counter[str] = Counter()
     with progress_view.progress(case.name, "runs", Console(stderr=True)) as report:
         for run in range(arguments.runs):
-            settings = Inference(arguments.permutations, arguments.permutations, seed=run)
+            number = arguments.orders if case.name.startswith(ORDERS) else arguments.permutations
+            settings = Inference(number, number, seed=run)
             found.update(case.run(np.random.default_rng([arguments.seed, run]), settings))
             report(run + 1, arguments.runs)
     rows = []
@@ -148,9 +152,11 @@ def null_orders() -> Iterator[Case]:
     """Labels whose frequencies alone decide what follows what."""
     for name, frequencies in FREQUENCIES.items():
         shares = "/".join(f"{share:g}".removeprefix("0") for share in frequencies.values())
-        yield Case(NULL, f"{name} ({shares}), drawn at every tick", functools.partial(ordered, labels_at_random, name))
+        yield Case(
+            NULL, f"{ORDERS}{name} ({shares}), drawn at every tick", functools.partial(ordered, labels_at_random, name)
+        )
     for name in ("three states", "six states", "mostly noise"):
-        yield Case(NULL, f"{name}, which last", functools.partial(ordered, lasting_labels, name))
+        yield Case(NULL, f"{ORDERS}{name}, which last", functools.partial(ordered, lasting_labels, name))
 
 
 def ordered(draw: Draw, name: str, rng: np.random.Generator, settings: Inference) -> Outcomes:
@@ -175,15 +181,19 @@ def null_differences() -> Iterator[Case]:
         for episodes in (1, 8):
             run = functools.partial(unrelated, course=course, episodes=episodes)
             worlds = f"{episodes} episode{'s' * (episodes > 1)}"
-            yield Case(NULL, f"three clusters, five features, {course.replace('_', ' ')}, {worlds}", run)
-    yield Case(NULL, "cluster and feature drift with the tick", functools.partial(drifting, given_time=True))
+            yield Case(NULL, f"{DIFFERENCES}three clusters, five features, {course.replace('_', ' ')}, {worlds}", run)
+    yield Case(
+        NULL, f"{DIFFERENCES}cluster and feature drift with the tick", functools.partial(drifting, given_time=True)
+    )
     for episodes in (6, 8):
         shocks = functools.partial(shocked, episodes=episodes)
-        yield Case(NULL, f"shocks that a world shares, {episodes} episodes", shocks)
-    yield Case(LIMIT, "cluster and feature drift with the tick", functools.partial(drifting, given_time=False))
+        yield Case(NULL, f"{DIFFERENCES}shocks that a world shares, {episodes} episodes", shocks)
+    yield Case(
+        LIMIT, f"{DIFFERENCES}cluster and feature drift with the tick", functools.partial(drifting, given_time=False)
+    )
     for episodes in (1, 4):
         shocks = functools.partial(shocked, episodes=episodes)
-        yield Case(LIMIT, f"shocks that a world shares, {episodes} episode{'s' * (episodes > 1)}", shocks)
+        yield Case(LIMIT, f"{DIFFERENCES}shocks that a world shares, {episodes} episode{'s' * (episodes > 1)}", shocks)
 
 
 def differences(dump: Dump, settings: Inference) -> Differences:
@@ -225,11 +235,13 @@ def planted_orders() -> Iterator[Case]:
     """States that follow each other by more than chance."""
     for states in (3, 4, 5, 6):
         pair = functools.partial(favoured, states=states)
-        yield Case(POWER, f"{states} states, 1 follows 0 three times as often as others do", pair)
+        yield Case(POWER, f"{ORDERS}{states} states, 1 follows 0 three times as often as others do", pair)
     for states in (3, 4, 5, 6):
         back = 1 / (states - 1) + 0.2
         memory = functools.partial(remembering, states=states, back=back)
-        yield Case(POWER, f"{states} states, back to the one before in {back:.0%}, not {1 / (states - 1):.0%}", memory)
+        yield Case(
+            POWER, f"{ORDERS}{states} states, back to the one before in {back:.0%}, not {1 / (states - 1):.0%}", memory
+        )
 
 
 def favoured(rng: np.random.Generator, settings: Inference, states: int) -> Outcomes:
@@ -251,10 +263,14 @@ def planted_differences() -> Iterator[Case]:
     for lives, episodes in ((100, 1), (100, 6), (240, 6), (100, 10), (500, 10)):
         for d in (0.3, 0.6):
             lifted = functools.partial(higher, lives=lives, episodes=episodes, d=d)
-            yield Case(POWER, f"d = {d}, {lives} lives, {episodes} episode{'s' * (episodes > 1)}", lifted)
-    for lives, episodes in ((100, 1), (100, 4), (100, 10), (500, 10)):
+            yield Case(POWER, f"{DIFFERENCES}d = {d}, {lives} lives, {episodes} episode{'s' * (episodes > 1)}", lifted)
+    for lives, episodes in ((100, 1), (100, 4), (100, 6), (100, 10), (500, 10)):
         told = functools.partial(higher, lives=lives, episodes=episodes, d=None)
-        yield Case(POWER, f"d told to be found in 80%, {lives} lives, {episodes} episode{'s' * (episodes > 1)}", told)
+        yield Case(
+            POWER,
+            f"{DIFFERENCES}d told to be found in 80%, {lives} lives, {episodes} episode{'s' * (episodes > 1)}",
+            told,
+        )
 
 
 def higher(rng: np.random.Generator, settings: Inference, lives: int, episodes: int, d: float | None) -> Outcomes:
@@ -277,7 +293,7 @@ def told_d(lives: int, episodes: int, dumps: int = 40) -> float:
     for run in range(dumps):
         features, labels, each = planted(np.random.default_rng([17, run]), lives, 0.3, 0.0)
         tick, episode = np.arange(len(labels)) - each.starts[each.index], each.index % episodes
-        found = differences((features[:, :1], labels, each, tick, episode), Inference(199, 199, seed=run))
+        found = differences((features[:, :1], labels, each, tick, episode), Inference(seed=run))
         told.append(found.detectable[0, 0])
     return float(np.nanmedian(told))
 
