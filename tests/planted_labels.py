@@ -30,15 +30,9 @@ def sequences_of(lives: list[list[int]], episodes: list[int] | None = None, shor
     return label_sequences(places, label, shortest)
 
 
-def chain(
-    rng: np.random.Generator, ticks: int, leave: list[float], to: np.ndarray, start: np.ndarray | None = None
-) -> list[int]:
-    """A Markov chain: each state is left with its own chance, for another by its row of `to`.
-
-    Args:
-        start: probabilities of the first state; all alike where None.
-    """
-    states = [int(rng.integers(len(leave)) if start is None else rng.choice(len(leave), p=start))]
+def chain(rng: np.random.Generator, ticks: int, leave: list[float], to: np.ndarray) -> list[int]:
+    """A Markov chain: begun in any state alike, each is left with its own chance for another by its row of `to`."""
+    states = [int(rng.integers(len(leave)))]
     while len(states) < ticks:
         now = states[-1]
         states.append(int(rng.choice(len(leave), p=to[now])) if rng.random() < leave[now] else now)
@@ -52,16 +46,15 @@ def labels_at_random(rng: np.random.Generator, frequencies: dict[int, float], li
 
 
 def lasting_labels(rng: np.random.Generator, frequencies: dict[int, float], lives: int = 20) -> LabelSequences:
-    """Labels kept from tick to tick with a probability of 80%, and else left for another, or begun with, by frequency."""
+    """Labels kept from tick to tick with a probability of 80%, and else left for another by its frequency.
+
+    Lives begin in any state alike: unlike what they go on with, as at birth.
+    """
     labels, shares = np.array(list(frequencies)), np.array(list(frequencies.values()))
     to = np.where(np.eye(len(labels), dtype=bool), 0, shares)
     to /= to.sum(axis=1, keepdims=True)
     leave = [0.2] * len(labels)
-
-    def life() -> list[int]:
-        return labels[chain(rng, int(rng.integers(20, 200)), leave, to, np.array(shares))].tolist()
-
-    return sequences_of([life() for _ in range(lives)])
+    return sequences_of([labels[chain(rng, int(rng.integers(20, 200)), leave, to)].tolist() for _ in range(lives)])
 
 
 def favoured_pair(rng: np.random.Generator, states: int, times: float, lives: int = 20) -> LabelSequences:

@@ -79,7 +79,8 @@ class Transitions:
     Attributes:
         count: of changes from one tick to the next.
         share: of the changes out of the row's state; NaN where it is never left.
-        chance: that share if the visits of each life came in random order, no state after itself.
+        chance: that share if the visits of each life between its first and last came in random order, no state after
+            itself.
         p: two-sided, against these orders; NaN where there is nothing to test, since all of them have the same share.
         q: corrected for the number of pairs tested, with the orders of all pairs pooled: `successions` says how.
     """
@@ -141,7 +142,7 @@ def transitions(
 
     A state that is common follows every other one often, and never itself: shares that add up to 1 without the state
     that was left are what chance gives (quasi-independence: Goodman 1968, JASA 63, 1091-1131), as
-    `analysis.life_phase.visit_orders` draws it.
+    `analysis.life_phase.visit_orders` draws it. First and last visits stay in place.
     """
     states, visited = len(sequences.labels), len(found.state)
     counts = np.empty((permutations + 1, states, states), np.min_scalar_type(visited))

@@ -1,5 +1,7 @@
 """Dwell times, persistence and transitions, against chains whose answers are known."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -17,6 +19,7 @@ from tests.planted_labels import (
     chain,
     favoured_pair,
     labels_at_random,
+    lasting_labels,
     memory_of_two_steps,
     sequences_of,
 )
@@ -101,7 +104,7 @@ def test_at_most_one_in_twenty_dumps_without_order_has_a_finding() -> None:
             memory = memory_of_two(visits(told), states, 99, seed=run)
             pairs += [name] * bool((found.q <= LEVEL).any())
             memories += [name] * bool((memory.q <= LEVEL).any())
-            assert np.isfinite(found.q).any() == (states > 2)
+            assert states > 2 or np.isnan(found.q).all()
     assert len(pairs) <= LEVEL * runs * len(FREQUENCIES), pairs
     assert len(memories) <= LEVEL * runs * len(FREQUENCIES), memories
 
@@ -111,7 +114,7 @@ def test_one_favoured_pair_is_singled_out_among_all(states: int) -> None:
     """99 orders suffice: counted for each pair alone, no p-value among 30 could be small enough to be corrected."""
     told = favoured_pair(np.random.default_rng([32, states]), states, times=4, lives=40)
     found = transitions(told, visits(told), 99, seed=0)
-    assert found.q[0, 1] <= LEVEL and found.share[0, 1] > found.chance[0, 1] + 0.1
+    assert found.q[0, 1] <= LEVEL and found.share[0, 1] > found.chance[0, 1] + 0.05
 
 
 def test_pairs_are_judged_by_the_orders_of_all_pairs_together() -> None:
@@ -140,15 +143,25 @@ def test_pairs_are_judged_by_the_orders_of_all_pairs_together() -> None:
 
 
 def test_orders_are_as_likely_as_when_all_are_listed() -> None:
-    """Of the visits 0, 0, 0, 1, 1, 2 ten orders have no state after itself; each is drawn a tenth of the time."""
-    told = sequences_of([[0, 1, 0, 2, 0, 1], [0, 1, 0, 1], [2]])
-    found = visits(told)
+    """Of all orders of the inner visits those in which no state follows itself are drawn equally often."""
+    life = [0, 1, 0, 2, 0, 1, 2, 1]
+    found = visits(sequences_of([life, [0, 1, 0, 1], [2], [1, 2]]))
     drawn = np.array([state.copy() for state in random_orders(found, 1_500, seed=0)])
-    assert (drawn[:, 10] == 2).all() and (np.sort(drawn[:, :6], axis=1) == [0, 0, 0, 1, 1, 2]).all()
-    orders, times = np.unique(drawn[:, :6], axis=0, return_counts=True)
-    assert (np.diff(orders, axis=1) != 0).all() and len(orders) == 10
-    np.testing.assert_allclose(times / len(drawn), 0.1, atol=0.04)
-    np.testing.assert_allclose((drawn[:, 6] == 0).mean(), 0.5, atol=0.1)
+    assert (drawn[:, 8:] == found.state[8:]).all()  # no other order has the same ends
+    listed = {(0, *inner, 1) for inner in itertools.permutations(life[1:-1])}
+    possible = sorted(each for each in listed if all(a != b for a, b in itertools.pairwise(each)))
+    orders, times = np.unique(drawn[:, :8], axis=0, return_counts=True)
+    assert orders.tolist() == [list(each) for each in possible] and len(possible) > 10
+    np.testing.assert_allclose(times / len(drawn), 1 / len(possible), atol=0.03)
+
+
+def test_where_lives_begin_is_not_what_follows_what() -> None:
+    """Rare states begin two of three lives: moving first visits about took that for a finding in 39% of such dumps."""
+    found = 0
+    for run in range(10):
+        told = lasting_labels(np.random.default_rng([35, run]), FREQUENCIES["three states"])
+        found += bool((transitions(told, visits(told), 99, seed=run).q <= LEVEL).any())
+    assert found == 0
 
 
 @pytest.mark.parametrize("states", [3, 4, 5, 6])
