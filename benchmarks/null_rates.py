@@ -55,7 +55,11 @@ HEAD = "| case | looked for | runs | found | share | 95% interval |\n|---|---|--
 Draw = Callable[[np.random.Generator, dict[int, float]], LabelSequences]
 
 ORDERS, DIFFERENCES = "orders: ", "differences: "
-NULL, LIMIT, POWER = "nothing to find", "no test can tell, and reports say so", "something to find"
+NULL, LIMIT, POWER = (
+    "nothing to find",
+    "nothing to find but time or a shared world, as reports warn",
+    "something to find",
+)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,9 @@ def against_orders(counts: np.ndarray) -> Successions:
         counts: changes from the row's state to the column's in each order, the observed one first, (M + 1, K, K).
     """
     chance = _mean_share(counts)
-    variation = np.mean([_pearson(each, chance) for each in counts], axis=0)
+    variation = np.zeros(chance.shape)
+    for each in counts:
+        variation += _pearson(each, chance) / len(counts)
     tested = variation > _ROUNDING
     p, q = np.full((2, *chance.shape), np.nan)
     if not tested.any():
