@@ -63,7 +63,9 @@ def repeat_without(run: Run, clustering: Clustering, found: ClusterStatistics, m
     """Repeat the analysis with variables regressed out of the activations; writes residualized.npz."""
     names = run.settings.residual_names
     with run.step(f"repeating the analysis without {', '.join(names)}"):
-        again = residual_analysis.repeat_without(names, run.data, clustering.labels, found, method, found.settings)
+        again = residual_analysis.repeat_without(
+            names, run.data, clustering.labels, found, method, run.settings.inference
+        )
     run.folder.save_arrays("residualized.npz", embedding=again.points, label=again.labels)
     return again.result
 

@@ -92,7 +92,7 @@ def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> R
     by_interval: list[bool] = []
     survives: list[bool] = []
     for run in range(2 * half):
-        rng, settings = np.random.default_rng([arguments.seed, run]), Inference(199, 199, seed=run)
+        rng, settings = np.random.default_rng([arguments.seed, run]), Inference(seed=run)
         d = float(np.nanmedian(told)) if run >= half else 0.0
         values, labels, each = planted(rng, lives, share, d)
         episode = each.index % episodes

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.signal import lfilter
+from scipy.stats import norm
 
 from analysis.lives import Lives
 
@@ -92,3 +93,22 @@ def shared_shocks(
     values = np.concatenate([shocks[e][:n] for e, n in zip(episode, lengths, strict=True)])
     values += 0.5 * rng.normal(size=values.shape)
     return values[:, :1], np.where(values[:, 1] > 0.5, 0, -1), make_lives(lengths.tolist()), np.repeat(episode, lengths)
+
+
+def drifting_together(
+    rng: np.random.Generator, lift: float = 0.0, lives: int = 40, ticks: int = 50
+) -> tuple[np.ndarray, np.ndarray, Lives, np.ndarray]:
+    """A cluster whose share rises from .18 to .48 with the tick, and a feature that falls with it.
+
+    Args:
+        lift: how much higher the feature is inside the cluster.
+
+    Returns:
+        Features (B, 1), labels (B,), lives, and the tick of each record (B,).
+    """
+    lengths = [ticks] * lives
+    tick = np.tile(np.arange(ticks), lives)
+    state, feature = values_of(smooth, rng, lengths, 2).T
+    labels = np.where(norm.cdf(state) < 0.18 + 0.3 * tick / ticks, 0, -1)
+    values = feature - 0.04 * tick + lift * (labels == 0)
+    return values[:, None], labels, make_lives(lengths), tick

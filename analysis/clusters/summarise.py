@@ -14,6 +14,7 @@ from analysis.clusters.verdict import describe, verdict
 from analysis.features import Feature
 from analysis.labels import NOISE
 from analysis.lives import Lives
+from analysis.statistics.differences import Differences
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.stability import ProjectionStability
 
@@ -47,7 +48,7 @@ def summarise(
         skip_first=subsample.skip_first,
         components_explaining={f"{share:.0%}": number for share, number in components.items()},
         verdict=(),
-        method=_method(found),
+        method=_method(found.differences),
         tested=tested,
         untested=len(told) - tested,
         surviving=sum(effect.survives for effect in told),
@@ -88,8 +89,8 @@ def cluster_summaries(data: Dataset, labels: np.ndarray, found: ClusterStatistic
 
 
 def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: ClusterStatistics) -> ClusterSummary:
-    effects = _effects(number, data.features, found)
-    detectable = found.detectable[number]
+    effects = _effects(number, data.features, found.differences)
+    detectable = found.differences.detectable[number]
     return ClusterSummary(
         label=number,
         records=int(member.sum()),
@@ -107,7 +108,7 @@ def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: Clus
     )
 
 
-def _effects(number: int, features: Sequence[Feature], found: ClusterStatistics) -> tuple[FeatureEffect, ...]:
+def _effects(number: int, features: Sequence[Feature], found: Differences) -> tuple[FeatureEffect, ...]:
     sources = (
         (found.effects, ("mean", "baseline_mean", "d_baseline", "complement_mean", "d_complement")),
         (found.intervals, ("baseline_low", "baseline_high", "complement_low", "complement_high", "agreeing")),
@@ -143,7 +144,7 @@ def _effects(number: int, features: Sequence[Feature], found: ClusterStatistics)
     )
 
 
-def _method(found: ClusterStatistics) -> Method:
+def _method(found: Differences) -> Method:
     settings, intervals = found.settings, found.intervals
     return Method(
         settings.permutations, settings.bootstraps, settings.confidence, LEVEL, intervals.unit, intervals.units,

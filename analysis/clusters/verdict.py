@@ -18,6 +18,9 @@ SMALL = 0.2
 STABLE, PARTLY_STABLE = 0.8, 0.5
 """Mean adjusted Rand indices from which clusterings are called stable, and partly stable."""
 
+ENOUGH_TO_SHIFT = 10
+"""Episodes from which on shifting them whole costs hardly any power (docs/benchmarks.md, false findings and power)."""
+
 _NAMED = 3
 _CLUSTERS_TOLD = 12
 
@@ -71,7 +74,7 @@ def verdict(summary: Summary) -> tuple[str, ...]:
         _stability(summary),
         *_about(summary.clusters),
         _claims(summary),
-        _power(summary.clusters),
+        _power(summary),
         _scope(summary),
         _confounded(summary),
         _below_the_flag(summary),
@@ -160,17 +163,20 @@ def _claims(summary: Summary) -> str:
     )
 
 
-def _power(clusters: Sequence[ClusterSummary]) -> str:
+def _power(summary: Summary) -> str:
     """Say how large a difference had to be to be found."""
-    known = sorted((cluster.detectable_d, cluster.label) for cluster in clusters if math.isfinite(cluster.detectable_d))
+    told = [(cluster.detectable_d, cluster.label) for cluster in summary.clusters]
+    known = sorted(each for each in told if math.isfinite(each[0]))
     if not known:
         return ""
     (least, best), (most, worst) = known[0], known[-1]
+    few = summary.method.episodes_shifted and summary.episodes < ENOUGH_TO_SHIFT
     spread = f", from {least:.2f} in cluster {best} to {most:.2f} in cluster {worst}" if len(known) > 1 else ""
     return (
         f"With {POWER:.0%} power this dump could have found a difference of d = "
         f"{statistics.median(d for d, _ in known):.2f} in a typical cluster{spread}: smaller effects may have been "
-        "missed. This holds for a single difference; correction for many requires larger ones."
+        "missed. This holds for a single difference; correction for many requires larger ones"
+        + (f", and so does the test of {summary.episodes} episodes shifted whole." if few else ".")
     )
 
 

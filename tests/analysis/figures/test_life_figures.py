@@ -24,8 +24,9 @@ from analysis.life_phase.transitions import dwelling, transitions
 from analysis.life_phase.visits import visits
 from analysis.statistics.resampling import Bootstrap
 from tests.analysis.figures.test_figures import texts
-from tests.analysis.life_phase.test_phases import bouts, sequences_of
+from tests.analysis.life_phase.test_phases import bouts
 from tests.planted import planted_dump
+from tests.planted_labels import sequences_of
 from tests.recorded import Recording
 
 HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7: agent 123, episode 45"
