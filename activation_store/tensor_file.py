@@ -1,6 +1,6 @@
-"""Arrays and a text in one safetensors file, with a hash that proves both; opening one never runs code.
+"""Arrays and a text in one safetensors file, with a hash over both; opening one never runs code.
 
-Reading and writing need no torch, so that rooms without it can read the weights that lie in such a file.
+Reading and writing do not need torch, so packages that do not use it can read weights from such a file.
 """
 
 import hashlib
@@ -20,18 +20,18 @@ _PICKLE_STARTS = (b"PK\x03\x04", b"\x80")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], info: str) -> None:
-    """Write arrays and a text, whole or not at all; the same content makes the same file."""
+    """Write arrays and a text atomically; equal content gives identical files."""
     contiguous = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
-    # One entry only: safetensors writes several in random order.
+    # A single entry: safetensors writes several in random order.
     header = {_HEADER_KEY: json.dumps({"info": info, "sha256": _sha256(info, contiguous)})}
     write_bytes(path, save(contiguous, metadata=header))
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text without looking at its arrays.
+    """Return a file's text without reading its arrays.
 
     Raises:
-        UserError: as `read_tensors`, for what the header shows.
+        UserError: as `read_tensors`, as far as the header shows.
     """
     return _read_header(path)[0]
 
@@ -61,7 +61,7 @@ def _read_header(path: Path) -> tuple[str, str]:
         with safetensors.safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
     except safetensors.SafetensorError as error:
-        # Only now: a good file starts with its header's length, which may begin with the same byte as a pickle.
+        # Checked last: a valid file starts with its header's length, whose first byte may equal a pickle's.
         if start.startswith(_PICKLE_STARTS):
             raise UserError(
                 f"{path} is a pickle: opening it would run whatever code it holds, so it is refused; "
@@ -80,7 +80,7 @@ def _read_header(path: Path) -> tuple[str, str]:
 def _sha256(info: str, tensors: Mapping[str, np.ndarray]) -> str:
     digest = hashlib.sha256(info.encode())
     for name, tensor in sorted(tensors.items()):
-        # Types are written as torch calls them, which is what the first files were hashed with.
+        # Types are written with torch's names, as in the hashes of the first files.
         digest.update(f"{name} torch.{tensor.dtype.name} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.tobytes())
     return digest.hexdigest()

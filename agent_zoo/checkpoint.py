@@ -1,4 +1,4 @@
-"""A trained policy in one file that anyone can open safely: weights as safetensors, all else in its header as text."""
+"""A trained policy in one file that is safe to open: weights as safetensors, all else as text in its header."""
 
 import json
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """All that rebuilds an agent beside its weights.
+    """Everything needed to rebuild an agent, except its weights.
 
     Attributes:
         agent: folder in agent_zoo/.
-        policy_arguments: of the agent's `Policy`, beside the layout.
-        recurrent_arguments: of the agent's `Recurrent`, beside the policy.
-        layout: observations and actions.
-        task: the curriculum, and the encoder with the embedding's size, as in the settings, without the folder that
-            embeddings are kept in.
+        policy_arguments: of the agent's `Policy`, without the layout.
+        recurrent_arguments: of the agent's `Recurrent`, without the policy.
+        layout: of observations and actions.
+        task: the curriculum, the encoder and the embedding's size, as in the settings, without the cache folder of
+            embeddings.
         environment: the world that it was trained in, as in the settings, without the folder of its maps.
         steps: agent-steps trained.
         seed: of the training run.
-        versions: of the packages that made it.
-        reward: what it was paid for, as in the settings; older checkpoints mention nothing, and had the default.
+        versions: of the packages used.
+        reward: as in the settings; empty in older checkpoints, which used the default.
     """
 
     agent: str
@@ -53,10 +53,10 @@ class CheckpointInfo:
 
     @staticmethod
     def from_header(text: str, path: Path) -> "CheckpointInfo":
-        """Read the info back.
+        """Parse the info from JSON text.
 
         Raises:
-            UserError: it is of another format version, or damaged.
+            UserError: it has another format version, or is damaged.
         """
         try:
             content = json.loads(text)
@@ -69,7 +69,7 @@ class CheckpointInfo:
 
 
 def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
-    """Build the agent's network with fresh weights."""
+    """Build the agent's network with newly initialised weights."""
     agent = agent_zoo.load(info.agent)
     policy = agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
     policy.mask = ObservationMask.of(info.environment)
@@ -77,15 +77,15 @@ def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
 
 
 def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -> None:
-    """Write a checkpoint, whole or not at all."""
+    """Write a checkpoint atomically."""
     write_tensors(path, as_arrays(policy.state_dict()), info.to_header())
 
 
 def read_info(path: Path) -> CheckpointInfo:
-    """Read a checkpoint's header only.
+    """Read only a checkpoint's header.
 
     Raises:
-        UserError: as `load_checkpoint`, but the weights are not looked at.
+        UserError: as `load_checkpoint`, except for faults of the weights.
     """
     return CheckpointInfo.from_header(read_text(path), path)
 
@@ -94,8 +94,8 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
     """Rebuild the agent from a checkpoint, ready to run on the CPU.
 
     Raises:
-        UserError: the file is missing, a pickle, truncated, altered, of another version, or its weights do not fit
-            the agent of that name in this version.
+        UserError: the file is missing, a pickle, truncated, altered or of another version, or its weights do not fit
+            this version's agent of that name.
     """
     tensors, text = read_tensors(path)
     info = CheckpointInfo.from_header(text, path)
@@ -110,5 +110,5 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
 
 
 def copy_checkpoint(source: Path, target: Path) -> None:
-    """Copy a checkpoint, whole or not at all."""
+    """Copy a checkpoint atomically."""
     write_bytes(target, source.read_bytes())

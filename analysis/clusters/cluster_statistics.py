@@ -1,4 +1,4 @@
-"""All statistics of one clustering, in one call."""
+"""Compute all statistics of one clustering in one call."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,16 +21,16 @@ from analysis.statistics.stability import BootstrapStability, bootstrap_stabilit
 
 @dataclass(frozen=True)
 class ClusterStatistics:
-    """What the statistics say of one clustering.
+    """All statistics of one clustering.
 
     Attributes:
-        effects, intervals, test: of each cluster and feature.
+        effects, intervals, test: for each cluster and feature.
         given_time: the test of surviving differences again, with tick and age held constant.
-        confounds: overall and of each cluster.
-        persistence: overall, and of each cluster.
-        validity: overall and of each cluster.
+        confounds: overall and for each cluster.
+        persistence: overall and for each cluster.
+        validity: overall and for each cluster.
         stability: over bootstraps of lives.
-        settings: that all of them were made with.
+        settings: used for all of them.
     """
 
     effects: EffectSizes
@@ -50,17 +50,17 @@ class ClusterStatistics:
 
     @cached_property
     def survives_given_time(self) -> np.ndarray:
-        """Which of them survive with tick and age held constant too, and point the same way then, (K, F) bool."""
+        """Which of them also survive with tick and age held constant, with the same sign, (K, F) bool."""
         again = self.given_time
         return self.survives & (again.q <= LEVEL) & (np.sign(self.effects.d_complement) == again.direction)
 
     @cached_property
     def detectable(self) -> np.ndarray:
-        """The |d| that such a dump would show with a power of 80%, for each cluster and feature, (K, F)."""
+        """The |d| that a dump of this size would detect with 80% power, for each cluster and feature, (K, F)."""
         return detectable(self.intervals, self.settings.confidence)
 
     def why_untested(self, cluster: int, feature: int) -> str:
-        """Say why there is no p-value for a cluster and feature; "" where there is one."""
+        """Return why a cluster and feature have no p-value; "" if they have one."""
         if np.isfinite(self.test.p[cluster, feature]):
             return ""
         lives, episodes = int(self.test.informative_lives[cluster, feature]), self.test.informative_episodes
@@ -78,7 +78,7 @@ def cluster_statistics(
     Args:
         points: what was clustered, (B, dimensions).
         labels: (B,) clusters from 0, largest first; negative for noise.
-        method: that they were found with.
+        method: used to find them.
     """
     lives, values, seed = data.lives, data.values, settings.seed
     tick, episode = data.records.tick, data.records.episode
@@ -102,8 +102,8 @@ def cluster_statistics(
 def _survives(effects: EffectSizes, intervals: EffectIntervals, test: CircularShiftTest) -> np.ndarray:
     """Return which effects survive correction, (K, F) bool.
 
-    Their q is at most `LEVEL`, the interval of d against the complement leaves out 0, and the difference points the
-    same way within lives, which the test looks at, as over all records.
+    That is: q is at most `LEVEL`, the interval of d against the complement excludes 0, and the difference has the same
+    sign within lives, which the test uses, as over all records.
     """
     same_way = np.sign(effects.d_complement) == test.direction
     return (test.q <= LEVEL) & same_way & ((intervals.complement_low > 0) | (intervals.complement_high < 0))

@@ -1,4 +1,4 @@
-"""The labels of a finished cluster run, proved whole and proved to be of the dump at hand."""
+"""Read the labels of a finished cluster run, verified to be complete and from the given dump."""
 
 import zipfile
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ _DIGITS_SHOWN = 12
 
 @dataclass(frozen=True)
 class ClusterRun:
-    """What analyze_activations.py found. N records that it labelled.
+    """The labels found by analyze_activations.py. N labelled records.
 
     Attributes:
         path: folder of the run.
-        arguments: of the run, as its run.json tells them.
-        dump_sha256: of the metadata.json that it was made from, which in turn proves every file of that dump.
-        labels_sha256: of the file that the labels are from.
-        places: who and when each labelled record is, the columns of `IDENTITY`, (N,) int64 each.
+        arguments: of the run, as in its run.json.
+        dump_sha256: of the dump's metadata.json, which in turn lists the hash of every file of that dump.
+        labels_sha256: of the file of labels.
+        places: identity of each labelled record, the columns of `IDENTITY`, (N,) int64 each.
         label: cluster from 0, or `clustering.NOISE`, (N,) int64.
     """
 
@@ -40,7 +40,7 @@ class ClusterRun:
 
     @property
     def clusters(self) -> list[int]:
-        """Clusters that the run found, noise left out."""
+        """Clusters that the run found, excluding noise."""
         return [int(label) for label in np.unique(self.label) if label >= 0]
 
     @property
@@ -48,7 +48,7 @@ class ClusterRun:
         """The layer whose activations were clustered.
 
         Raises:
-            UserError: run.json does not tell.
+            UserError: run.json does not say.
         """
         return str(self._argument("layer"))
 
@@ -57,7 +57,7 @@ class ClusterRun:
         """Which records of each life were kept.
 
         Raises:
-            UserError: run.json does not tell.
+            UserError: run.json does not say.
         """
         return Subsample(*(int(self._argument(name)) for name in ("subsample", "skip_first", "seed")))
 
@@ -68,7 +68,7 @@ class ClusterRun:
 
 
 def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
-    """Read a finished run's labels, after proving that they are what was written, and from this dump.
+    """Read a finished run's labels, after verifying their hash and that they are from this dump.
 
     Args:
         path: folder of analyze_activations.py.

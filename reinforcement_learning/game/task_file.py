@@ -1,4 +1,4 @@
-"""Reads a curriculum of the user's own: a YAML list of tasks, checked against the game's predicates.
+"""Read a user-defined curriculum: a YAML list of tasks, checked against the game's predicates.
 
 - {predicate: CountEvent, arguments: {event: EAT_FOOD, N: 10}, weight: 2}
 - {predicate: AttainSkill, arguments: {skill: Fishing, level: 4, num_agent: 1}}
@@ -29,10 +29,10 @@ _WORDS = {
 
 
 def read_tasks(path: Path) -> list[TaskSpec]:
-    """Return the tasks of a file, in its order.
+    """Return the tasks in a file, in order.
 
     Raises:
-        UserError: the file is missing or no such list, or a task is not one of the game's; the message says which.
+        UserError: the file is missing or not such a list, or a task is not valid in the game; the message says which.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -77,7 +77,7 @@ def _task(entry: Any) -> TaskSpec:
 
 
 def _predicate(name: object) -> Callable[..., Any]:
-    """Find a predicate about one agent; those about other agents cannot be given to anyone."""
+    """Return the predicate with this name; it must be about one agent, since others cannot be assigned."""
     known = {
         name: predicate
         for name, predicate in inspect.getmembers(base_predicates, inspect.isfunction)
@@ -88,7 +88,7 @@ def _predicate(name: object) -> Callable[..., Any]:
 
 
 def _value(name: str, annotation: str, value: object) -> object:
-    """Turn an argument as written into what the predicate takes."""
+    """Convert an argument from the file to the predicate's type."""
     if annotation == "type[Skill]":
         return _choose(name, _subclasses(nmmo_skill, nmmo_skill.Skill, "SKILL_ID"), value)
     if annotation == "type[Item]":
@@ -103,7 +103,7 @@ def _value(name: str, annotation: str, value: object) -> object:
 
 
 def _subclasses(module: Any, base: type, identifier: str) -> dict[str, type]:
-    """Classes of the game's that have an identifier of their own: those that things in the game are of."""
+    """Return the game's concrete classes of a kind, by identifier: those that define an identifier of their own."""
     return {
         name: each
         for name, each in inspect.getmembers(module, inspect.isclass)

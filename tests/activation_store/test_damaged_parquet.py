@@ -148,9 +148,9 @@ def put_in_vector(name: str, dtype: Any, place: tuple[int, int], value: float) -
         (lambda table: table.drop_columns(["logits#1"]), "other columns or types"),
         (lambda table: table.slice(1), "its metadata counts"),
         (lambda table: pa.concat_tables([table, table]), "its metadata counts"),
-        (lambda table: table.take(np.arange(len(table))[::-1]), "the ticks of a life do not rise"),
+        (lambda table: table.take(np.arange(len(table))[::-1]), "the ticks of a life do not increase"),
         (put("agent_id", 0, 99), "3 lives, its metadata counts 2"),
-        (put("episode", 0, 1), "other episodes than 0"),
+        (put("episode", 0, 1), "episodes other than 0"),
         (put("reward", 0, float("nan")), "reward holds NaN or infinity"),
         (put_in_vector("logits", np.float32, (1, 0), np.inf), "logits holds NaN or infinity"),
         (

@@ -148,13 +148,13 @@ def test_truncations_are_refused(tmp_path: Path, layout: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"activation": [1.0]}, "of shape (6,) are wanted"),
-        ({"activation": ["1"] * 6}, "of shape (6,) are wanted"),
+        ({"activation": [1.0]}, "expected numbers of shape (6,)"),
+        ({"activation": ["1"] * 6}, "expected numbers of shape (6,)"),
         ({"activation": [1e300] * 6}, "does not fit float32"),
-        ({"action": [0] * 11}, "of shape (12,) are wanted"),
+        ({"action": [0] * 11}, "expected numbers of shape (12,)"),
         ({"action": [3] + [0] * 11}, "outside its head"),
         ({"step": 1.5}, "does not fit int64"),
-        ({"env_id": None}, "are wanted"),
+        ({"env_id": None}, "expected numbers"),
         ({"observation": []}, "indices must be"),
         ({"observation": {"Entity": [[]]}}, "index out of range"),
     ],

@@ -154,7 +154,7 @@ def test_other_settings_are_no_resumption(form: str, tmp_path: Path) -> None:
         raise KeyboardInterrupt
     for name, value in (("seed", 5), ("policy", "another"), ("layers", {"lstm_cell": 4})):
         other = dataclasses.replace(planted.metadata, **{name: value})
-        with pytest.raises(UserError, match=f"begun with another {name}"), DumpWriter(tmp_path, other, resume=True):
+        with pytest.raises(UserError, match=f"started with a different {name}"), DumpWriter(tmp_path, other, resume=True):
             pytest.fail("the block must not run")
 
 
@@ -181,8 +181,8 @@ def test_an_episode_is_stored_once(tmp_path: Path) -> None:
     planted = planted_in("parquet")
     with DumpWriter(tmp_path, planted.metadata) as writer:
         writer.finish_episode(0, {"episode": 0})
-        with pytest.raises(ValueError, match="stored already"):
+        with pytest.raises(ValueError, match="already stored"):
             writer.write(planted.records)
-        with pytest.raises(ValueError, match="stored already"):
+        with pytest.raises(ValueError, match="already stored"):
             writer.finish_episode(0)
     assert not (tmp_path / JOURNAL_FILE).exists() and (tmp_path / METADATA_FILE).exists()

@@ -138,7 +138,7 @@ def test_only_the_lives_and_episodes_asked_for_are_kept(tmp_path: Path, form: st
     identity = read_identity(folder)
     for name in IDENTITY:
         np.testing.assert_array_equal(identity[name], getattr(truth, name))
-    with pytest.raises(UserError, match="no record of those that were asked for"):
+    with pytest.raises(UserError, match="none of the requested records"):
         read_dump(folder, lives=[(7, 7, 7)])
 
 

@@ -152,6 +152,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path: Path, planted: Pla
 
 @pytest.mark.parametrize("name", ["tick", "activation/action_decoder", "table/Entity", "tile/row"])
 def test_a_column_does_not_bear_the_name_of_another_field(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="bears the name of another field"):
+    with pytest.raises(ValueError, match="has the name of another field"):
         write_planted(tmp_path / "dump", planted_dump(agents=1, ticks=5), columns={name: COLUMNS["row"]})
     assert not (tmp_path / "dump").exists()

@@ -139,7 +139,7 @@ def test_options_without_effect_are_told() -> None:
 def test_features_are_checked_at_once() -> None:
     with pytest.raises(UserError, match="there is no feature 'life_fraction'"):
         replace(DEFAULTS, features="tick,life_fraction").choose_features()
-    with pytest.raises(UserError, match="no feature is named"):
+    with pytest.raises(UserError, match="no features given"):
         replace(DEFAULTS, features=",").choose_features()
     with pytest.raises(UserError, match="needs two features or more"):
         replace(DEFAULTS, features="tick", feature_scatter=True).choose_features()

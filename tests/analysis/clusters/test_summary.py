@@ -246,7 +246,7 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     summary = summarise(
         data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again.result
     )
-    assert any("Without tick, which takes away" in sentence for sentence in summary.verdict)
+    assert any("Without tick, which removes" in sentence for sentence in summary.verdict)
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
 
 

@@ -160,7 +160,7 @@ def test_features_are_found_by_name_and_by_set() -> None:
     [
         (["self_heath", "tick"], r"no feature 'self_heath': did you mean self_health\?"),
         (["life_fraction", "zzz"], r"no feature 'life_fraction', 'zzz': .*docs/features.md"),
-        ([], "no feature is named"),
+        ([], "no features given"),
     ],
 )
 def test_unknown_features_are_refused_by_name(names: list[str], message: str) -> None:
@@ -208,7 +208,7 @@ def test_what_is_out_of_view_is_just_beyond_it(planted: Planted) -> None:
 
 
 def test_the_size_of_the_map_must_be_known_where_it_is_needed(planted: Planted) -> None:
-    with pytest.raises(UserError, match="does not say how large its maps are"):
+    with pytest.raises(UserError, match="does not record the size of its maps"):
         feature_matrix(planted.records, planted.metadata, features_named(["distance_to_edge"]))
 
 

@@ -123,7 +123,7 @@ def test_phases_and_transitions_draw(case: str, tmp_path: Path) -> None:
     edges = phase_edges(told, 5)
     found = shares(told, edges, np.linspace(0, 1, 6), BOOTSTRAP)
     tested = association(told, edges, 19, seed=0)
-    written = texts(life_phase_figure(found, tested, told.labels, "share of the life that is over", HEADING, "lives"))
+    written = texts(life_phase_figure(found, tested, told.labels, "share of the life elapsed", HEADING, "lives"))
     assert ("29 rarer" in written or "28 rarer" in written) == (case == "40 clusters")
     seen = visits(told)
     moves = transitions(told, seen, 19, seed=0)

@@ -178,7 +178,7 @@ def test_a_state_of_an_older_format_is_refused_in_one_line(stopped: Path, tmp_pa
     tensors, text = read_tensors(stopped / "training_state.safetensors")
     older = tmp_path / "training_state.safetensors"
     write_tensors(older, tensors, json.dumps(json.loads(text) | {"format_version": 1}))
-    with pytest.raises(UserError, match="format version 1, and only version 2 can be resumed: train anew") as refusal:
+    with pytest.raises(UserError, match="format version 1, and only version 2 can be resumed: start a new run") as refusal:
         TrainingState.load(older)
     assert "\n" not in str(refusal.value)
 
