@@ -32,7 +32,7 @@ def world(small_world: EnvironmentSettings) -> list[object]:
 
 @pytest.fixture(scope="module")
 def evaluated(three_policies: Path, world: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same folder after five episodes of each of two seeds, played by two processes."""
+    """The same folder after five episodes for each of two seeds, played by two processes."""
 
     def evaluate(folder: Path) -> None:
         shutil.copytree(three_policies, folder, dirs_exist_ok=True)
@@ -93,10 +93,10 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     process.kill()
     process.communicate()
     gone, left = psutil.wait_procs(workers, timeout=30)
-    assert len(gone) >= 2 and not left  # nobody plays on for a parent that is dead
+    assert len(gone) >= 2 and not left  # no worker continues after its parent's death
     assert not list(policies.glob("eval_*.json"))
     with journal.open("ab") as file:
-        file.write(b'[{"number": 4, "li')  # a line that the kill cut short
+        file.write(b'[{"number": 4, "li')  # a line cut short by the kill
     done = run(*command)
     assert done.returncode == 0, done.stderr
     assert "playing 6 episodes" in done.stdout.replace("\n", " ")
@@ -189,7 +189,7 @@ def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
 
 @pytest.fixture(scope="module")
 def misfits(tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings) -> Path:
-    """A policy that was trained on larger maps, and one that was told its tasks in another way."""
+    """A policy trained on larger maps, and one trained on a different encoding of tasks."""
     folder, agents = tmp_path_factory.mktemp("misfits"), {"debug": ("neurips23_start_kit", 1)}
     larger = replace(small_world, map_size=40)
     save_policies(folder, larger, task, ensure_maps(larger, numbers=()), agents)

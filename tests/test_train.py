@@ -20,7 +20,7 @@ SMALL = (
     *WORLD, "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--train.update-epochs", "1",
     "--train.total-agent-steps", "2048",
 )  # fmt: skip
-"""Two updates, in which lives end."""
+"""Two updates during which lives end."""
 SMALLER = (*WORLD, "--train.batch-size", "256", "--train.minibatch-rows", "16")
 ONE_UPDATE = (*SMALLER, "--train.total-agent-steps", "256")
 TWO_UPDATES = (*SMALLER, "--train.total-agent-steps", "512")
@@ -28,7 +28,7 @@ FOREVER = (*SMALLER, "--train.total-agent-steps", "10_000_000")
 
 
 def folders(tmp_path: Path, maps: Path | None = None) -> tuple[object, ...]:
-    """Options that put everything below a folder, but take maps from elsewhere if told."""
+    """Options that put everything into a folder, but optionally take maps from elsewhere."""
     return (
         "--policies-dir", tmp_path / "policies", "--runs-dir", tmp_path / "runs",
         "--env.maps-dir", maps or tmp_path / "maps",
@@ -114,7 +114,7 @@ def test_worlds_elsewhere_play_the_same(trained: Path, tmp_path: Path, vectoriza
 
 
 def trained_like(trained: Path, tmp_path: Path, name: str, *options: object) -> Path:
-    """Train as `first` was, but for some options, and return the run's folder."""
+    """Train like `first` except for some options, and return the run's folder."""
     result = run("train.py", *SMALL, "-n", name, *options, *folders(tmp_path, trained / "maps"))
     assert result.returncode == 0, result.stderr
     return tmp_path / "runs" / name
@@ -288,7 +288,7 @@ def test_help_shows_every_default() -> None:
     assert result.returncode == 0
     for text in ("--train.learning-rate", "0.00015", "--env.num-agents", "128", "-a STR", "--no-track"):
         assert text in result.stdout
-    # Where a flag is on by default, both of its forms stand beside the text, which so cannot say the opposite.
+    # A flag that is on by default is shown in both forms, so that its text is not misread.
     for flag in ("track", "recurrence", "train.anneal-learning-rate", "train.normalize-advantage"):
         section, _, name = flag.rpartition(".")
         off = f"--{section}.no-{name}" if section else f"--no-{name}"

@@ -1,4 +1,4 @@
-"""Tasks from the command line: lists, one's own curriculum, automatic curricula, a language model that reads them."""
+"""Tasks from the command line: lists, custom curricula, automatic curricula, and language-model embeddings."""
 
 import json
 import shutil
@@ -56,7 +56,7 @@ def test_what_names_nothing_is_refused_in_one_line(
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which a policy was trained on a curriculum of one's own, read by a language model, chosen by PLR."""
+    """A folder with a policy trained on a custom curriculum, with language-model embeddings and prioritized replay."""
     folder = tmp_path_factory.mktemp("tasks")
     (folder / "mine.yaml").write_text(MINE)
     specs = curriculum(TaskSettings(curriculum=str(folder / "mine.yaml")), EnvironmentSettings())

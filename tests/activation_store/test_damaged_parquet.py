@@ -1,4 +1,4 @@
-"""Whatever a parquet dump has suffered, and whatever was made to look like one, is refused in one line."""
+"""Damaged and forged parquet dumps are refused in one line."""
 
 import shutil
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_every_flipped_byte_is_found(dump: Path, whole: Path, data: st.DataObjec
 @FUZZ
 @given(data=st.data())
 def test_a_signed_truncation_or_junk_is_refused(dump: Path, whole: Path, data: st.DataObject) -> None:
-    """Nobody but an attacker signs damage; even then there is a message and no traceback."""
+    """Only an attacker would sign damaged content; even then there is a message and no traceback."""
     content = (whole / SHARD).read_bytes()
     shutil.copytree(whole, dump, dirs_exist_ok=True)
     junk = data.draw(st.binary(max_size=60))

@@ -1,4 +1,4 @@
-"""Files of directions: what is written is read back, and what is damaged, foreign or useless is refused in one line."""
+"""Files of directions are read back as written; damaged, foreign or unusable files are refused in one line."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -125,7 +125,7 @@ def test_a_file_of_another_kind(tmp_path: Path, text: str) -> None:
 
 
 def rewrite(path: Path, change: Callable[[dict, dict], None]) -> None:
-    """Change what a file says and holds, with a hash that fits."""
+    """Change a file's header and arrays, with a matching hash."""
     arrays, text = read_tensors(path)
     header = orjson.loads(text)
     change(header, arrays)

@@ -1,4 +1,4 @@
-"""Records are grouped by life in one place; the fast grouping equals numpy's own on rows."""
+"""The fast grouping of records by life equals numpy's grouping of rows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whatever a dump has suffered, the reader says so in one line, or returns what was written."""
+"""For any damaged dump, the reader reports the fault in one line or returns exactly what was written."""
 
 import dataclasses
 import re

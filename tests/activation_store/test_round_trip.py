@@ -1,4 +1,4 @@
-"""What is written is what is read, bit for bit, in any batches, layers and strides."""
+"""Dumps are read back bit for bit, with any batches, layers and strides."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def assert_same_records(left: Records, right: Records) -> None:
 
 
 def completed(records: Records) -> Records:
-    """Add the columns that the writer works out: place, and number of the life in its episode."""
+    """Add the columns that the writer computes: position, and number of the life in its episode."""
     seen: dict[int, dict[int, int]] = {}
     lives = [
         seen.setdefault(episode, {}).setdefault(agent, len(seen[episode]))

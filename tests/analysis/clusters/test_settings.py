@@ -1,4 +1,4 @@
-"""Options: both spellings, what is refused at once and why, and a folder's name for every combination."""
+"""Options: both spellings, invalid values, and a distinct folder name for every combination."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Features equal what a reader would work out by hand, record by record."""
+"""Features equal a straightforward computation record by record."""
 
 import dataclasses
 from pathlib import Path
@@ -30,7 +30,7 @@ def planted() -> Planted:
 
 
 def by_hand(records: Records, metadata: DumpMetadata, i: int) -> dict[str, Any]:
-    """Work out the features of record `i` with plain loops over dictionaries."""
+    """Compute the features of record `i` with plain loops over dictionaries."""
     first, last = records.entity.offsets[i : i + 2]
     entities = [
         dict(zip(metadata.entity_columns, row, strict=True)) for row in records.entity.values[first:last].tolist()
@@ -194,7 +194,7 @@ def test_features_over_time_of_a_thinned_dump_come_from_every_tick(form: str, pl
 
 
 def test_what_is_out_of_view_is_just_beyond_it(planted: Planted) -> None:
-    """Without anyone or any water in view, distances are 8 tiles and healths 0; nothing is missing."""
+    """Without any entities or water in view, distances are 8 tiles and health is 0; no value is missing."""
     records = planted.records.take(np.arange(20))
     alone = (
         records.entity.values[:, planted.metadata.entity_columns.index("id")] == records.agent_id[records.entity.owner]

@@ -1,4 +1,4 @@
-"""A run that was stopped goes on as if it had not been, bit for bit; and every part of what it saved is needed."""
+"""A stopped run resumes bit for bit as if uninterrupted, and every part of its saved state is needed."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ UPDATES_BEFORE, UPDATES = 3, 5
 
 
 class StopAfter(StopSignal):
-    """Asks to stop in the middle of the update that follows a given one."""
+    """Requests a stop in the middle of the update after a given one."""
 
     def __init__(self, updates: int):
         super().__init__()
@@ -53,7 +53,7 @@ def settings(small_world, task) -> Settings:
 
 @pytest.fixture(scope="module")
 def play(settings: Settings, maps: Path) -> Callable[..., dict[str, torch.Tensor]]:
-    """Trains in a folder and returns the weights it ends with."""
+    """Train in a folder and return the final weights."""
 
     def play(
         folder: Path, stop: StopAfter, state: TrainingState | None = None, settings: Settings = settings
@@ -141,7 +141,7 @@ def drop_episode_weights(state: TrainingState) -> TrainingState:
 
 @pytest.fixture(scope="module")
 def automatic(play, settings: Settings, tmp_path_factory: pytest.TempPathFactory):
-    """Settings with an automatic curriculum, weights of a run that was not stopped, and the folder of one that was."""
+    """Settings with an automatic curriculum, the weights of an uninterrupted run, and the folder of a stopped one."""
     task = TaskSettings(curriculum="evaluation", syllabus="prioritized_level_replay", embedding_size=64)
     settings, folder = replace(settings, task=task), tmp_path_factory.mktemp("automatic")
     straight = play(folder / "straight", StopAfter(-1), settings=settings)
@@ -158,7 +158,7 @@ def automatic(play, settings: Settings, tmp_path_factory: pytest.TempPathFactory
     ],
 )
 def test_an_automatic_curriculum_goes_on_too(play, automatic, tmp_path: Path, same: bool, change) -> None:
-    """Rewards differ with the tasks drawn, so weights tell whether the curriculum went on."""
+    """Rewards depend on the tasks drawn, so the weights show whether the curriculum was resumed."""
     settings, straight, stopped = automatic
     folder = shutil.copytree(stopped, tmp_path / "run")
     state = change(TrainingState.load(folder / "training_state.safetensors"))
@@ -178,7 +178,7 @@ def test_a_state_of_an_older_format_is_refused_in_one_line(stopped: Path, tmp_pa
     tensors, text = read_tensors(stopped / "training_state.safetensors")
     older = tmp_path / "training_state.safetensors"
     write_tensors(older, tensors, json.dumps(json.loads(text) | {"format_version": 1}))
-    with pytest.raises(UserError, match="format version 1, and only version 2 can be resumed: start a new run") as refusal:
+    with pytest.raises(UserError, match="only version 2 can be resumed: start a new run") as refusal:
         TrainingState.load(older)
     assert "\n" not in str(refusal.value)
 
