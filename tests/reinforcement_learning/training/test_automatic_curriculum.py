@@ -40,7 +40,7 @@ def task(tmp_path: Path) -> TaskSettings:
 def play(
     task: TaskSettings, env: EnvironmentSettings, maps: Path, file: Path, rollouts: int, rollout: RolloutSettings
 ) -> list[tuple[Rollout, dict[str, float], dict[str, float]]]:
-    """Alternate between collecting and learning as in training; return rollouts, with metrics and weights after each."""
+    """Alternate between collecting and learning as in training; return rollouts with metrics and weights after each."""
     curriculum = start_curriculum(Settings(env=env, task=task), file, {})
     assert curriculum is not None
     layout = observation_layout(make_environment(AGENT, env, task, maps))
