@@ -1,4 +1,4 @@
-"""The one error that every room may raise for a mistake its user can mend."""
+"""The error that any package raises for mistakes that the user can fix."""
 
 LONGEST_MESSAGE = 500
 """Characters that a message has at most, as shown."""

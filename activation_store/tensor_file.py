@@ -1,6 +1,6 @@
-"""Arrays and a text in one safetensors file, with a hash that proves both; opening one never runs code.
+"""Arrays and a text in one safetensors file, with a hash over both; opening one never runs code.
 
-Reading and writing need no torch, so that rooms without it can read the weights that lie in such a file.
+Reading and writing do not need torch, so packages that do not use it can read weights from such a file.
 """
 
 import hashlib
@@ -136,7 +136,7 @@ def _sha256(info: str, tensors: Mapping[str, np.ndarray], kind: str | None) -> s
     text = info if kind is None else f"{kind}\n{info}"
     digest = hashlib.sha256(text.encode(errors="surrogatepass"))  # a damaged text may not be one
     for name, tensor in sorted(tensors.items()):
-        # Types are written as torch calls them, which is what the first files were hashed with.
+        # Types are written with torch's names, as in the hashes of the first files.
         digest.update(f"{name} torch.{tensor.dtype.name} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.tobytes())
     return digest.hexdigest()

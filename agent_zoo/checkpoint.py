@@ -1,4 +1,4 @@
-"""A trained policy in one file that anyone can open safely: weights as safetensors, all else in its header as text."""
+"""A trained policy in one file that is safe to open: weights as safetensors, all else as text in its header."""
 
 import functools
 import json
@@ -29,20 +29,20 @@ _NUMBERS_BESIDE_WEIGHTS = 1 << 20
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """All that rebuilds an agent beside its weights.
+    """Everything needed to rebuild an agent, except its weights.
 
     Attributes:
         agent: folder in agent_zoo/.
-        policy_arguments: of the agent's `Policy`, beside the layout.
-        recurrent_arguments: of the agent's `Recurrent`, beside the policy.
-        layout: observations and actions.
-        task: the curriculum, and the encoder with the embedding's size, as in the settings, without the folder that
-            embeddings are kept in.
+        policy_arguments: of the agent's `Policy`, without the layout.
+        recurrent_arguments: of the agent's `Recurrent`, without the policy.
+        layout: of observations and actions.
+        task: the curriculum, the encoder and the embedding's size, as in the settings, without the cache folder of
+            embeddings.
         environment: the world that it was trained in, as in the settings, without the folder of its maps.
         steps: agent-steps trained.
         seed: of the training run.
-        versions: of the packages that made it.
-        reward: what it was paid for, as in the settings; older checkpoints mention nothing, and had the default.
+        versions: of the packages used.
+        reward: as in the settings; empty in older checkpoints, which used the default.
     """
 
     agent: str
@@ -65,10 +65,10 @@ class CheckpointInfo:
 
     @staticmethod
     def from_header(text: str, path: Path) -> "CheckpointInfo":
-        """Read the info back.
+        """Parse the info from JSON text.
 
         Raises:
-            UserError: it is of another format version, or damaged.
+            UserError: it has another format version, or is damaged.
         """
         try:
             content = orjson.loads(text)
@@ -93,7 +93,7 @@ def _validator() -> "TypeAdapter[CheckpointInfo]":
 
 
 def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
-    """Build the agent's network with fresh weights."""
+    """Build the agent's network with newly initialised weights."""
     agent = agent_zoo.load(info.agent)
     policy = agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
     policy.mask = ObservationMask.of(info.environment)
@@ -154,5 +154,5 @@ def _build_for(info: CheckpointInfo, tensors: Mapping[str, np.ndarray]) -> Recur
 
 
 def copy_checkpoint(source: Path, target: Path) -> None:
-    """Copy a checkpoint, whole or not at all."""
+    """Copy a checkpoint atomically."""
     write_bytes(target, source.read_bytes())

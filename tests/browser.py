@@ -27,7 +27,7 @@ def browser() -> Iterator:
 
 
 def damaged(page_file: Path, element: str, folder: Path) -> Path:
-    """Return a copy of a page, in a folder, of whose element with this id most of the content is missing."""
+    """Return a copy of a page, in a folder, with most of the content of the element with this id missing."""
     text = page_file.read_text()
     start = text.index(f'id="{element}">') + len(f'id="{element}">')
     broken = folder / "broken.html"

@@ -1,4 +1,4 @@
-"""Fixtures on the real game: small maps, few agents, everything else as users meet it."""
+"""Fixtures on the real game: small maps and few agents, everything else as for users."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +60,7 @@ def maps(small_world: EnvironmentSettings) -> Path:
 def three_policies(
     tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings, maps: Path
 ) -> Path:
-    """A folder of three small untrained policies, to be copied by whoever writes beside them."""
+    """A folder of three small untrained policies; tests that write to it must copy it."""
     return shared_folder(
         tmp_path_factory, "three_policies", lambda folder: save_policies(folder, small_world, task, maps)
     )
@@ -79,7 +79,7 @@ def layout(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> 
 
 @pytest.fixture(scope="session")
 def seen(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> np.ndarray:
-    """Observations of living agents that act at random among what is legal, (about 500,) structured."""
+    """Observations of living agents that take random legal actions, (about 500,) structured."""
     world = make_environment(AGENT, small_world, task, maps)
     layout = observation_layout(world)
     random = np.random.default_rng(0)
@@ -110,7 +110,7 @@ def recording(
 def witnessed(
     small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Witness]:
-    """The folder of a dump of two episodes, and what a witness saw of the engine meanwhile."""
+    """The folder of a dump of two episodes, and a witness's record of the engine's state."""
     world = replace(small_world, spawn_immunity=3, horizon=80, num_npcs=64)
     settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16))
     contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
@@ -123,7 +123,7 @@ def witnessed(
 def random_legal_actions(
     observations: np.ndarray, layout: ObservationLayout, random: np.random.Generator
 ) -> np.ndarray:
-    """Draw a legal option in every head, (agents, heads) int64; agents that see nothing get zeros."""
+    """Draw a legal option in every head, (agents, heads) int64; agents without an observation get zeros."""
     actions = np.zeros((len(observations), len(layout.heads)), dtype=np.int64)
     for column, head in enumerate(layout.heads):
         action, argument = head.name.split(".")

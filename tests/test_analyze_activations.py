@@ -1,4 +1,4 @@
-"""The whole stage from the command line, on a dump whose clusters are known."""
+"""The whole stage from the command line, on a dump with known clusters."""
 
 import shutil
 import sys
@@ -38,7 +38,7 @@ FEW_FEATURES = "is_moving,is_attacking,self_gold,tick"
 
 
 def analyse(dump: Path, results: Path, *options: object) -> Path:
-    """Run the stage in this process, which spares it the libraries' imports, and return the new run's folder."""
+    """Run the stage in this process, which saves importing the libraries, and return the new run's folder."""
     before = set(results.iterdir()) if results.exists() else set()
     arguments = ["analyze_activations.py", dump, *options, "--output-dir", results]
     with pytest.MonkeyPatch.context() as patch:
@@ -199,7 +199,7 @@ def planted_places(planted: Planted) -> tuple[np.ndarray, ...]:
 
 
 def test_components_are_told_in_the_summary(whole: Path, run: Path) -> None:
-    """Attacking is one of the three planted behaviours, so the components tell it; gold is drawn at random."""
+    """Attacking is one of the three planted behaviours, so the components predict it; gold is random."""
     told = summary_of(whole)["components"]
     r2 = dict(zip(told["features"], told["r2"], strict=True))
     assert r2["is_attacking"] > 0.9 and r2["self_gold"] < 0.05
@@ -248,7 +248,7 @@ def most_of(dump: Path) -> int:
 
 def test_activations_without_structure_still_give_every_figure(tmp_path: Path) -> None:
     dump = write_planted(tmp_path / "noise", planted_dump(agents=4, episodes=1, ticks=40, separation=0.0))
-    # Two clusters of half the records each, without noise, do not come up: none is found, wherever UMAP puts them.
+    # Clusters of half the records each, without noise, cannot occur: none is found, wherever UMAP puts the points.
     folder = analyse(dump, tmp_path / "results", "--subsample", 1, "--hdbscan-min-cluster", most_of(dump),
                      "--hdbscan-min-samples", 30, "--dendrogram-explorer", "--feature-scatter",
                      "--features", FEW_FEATURES)  # fmt: skip
@@ -308,7 +308,7 @@ def test_all_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> None
 
 
 def refused(dump: Path, results: Path, *options: object) -> str:
-    """Check that the stage refuses, and leaves nothing behind; returns the line."""
+    """Check that the stage refuses and leaves nothing behind; return the message."""
     before = sorted(results.rglob("*")) if results.exists() else None
     with pytest.raises(UserError) as error:
         analyse(dump, results, *options)
@@ -336,7 +336,7 @@ def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp
 
 
 def test_two_policies_of_different_width_are_never_mixed(dump: Path, tmp_path: Path) -> None:
-    """A folder of dumps is refused by name; a dump that holds another dump's folder is read alone."""
+    """A folder of dumps is refused by name; a dump that contains another dump's folder is read by itself."""
     other = write_planted(tmp_path / "both" / "wide", planted_dump(seed=3, layers={"action_decoder": 24}))
     first = Path(shutil.copytree(dump, tmp_path / "both" / "narrow"))
     message = refused(tmp_path / "both", tmp_path / "results")

@@ -35,7 +35,7 @@ def world(small_world: EnvironmentSettings) -> list[object]:
 
 @pytest.fixture(scope="module")
 def evaluated(three_policies: Path, world: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same folder after five episodes of each of two seeds, played by two processes."""
+    """The same folder after five episodes for each of two seeds, played by two processes."""
 
     def evaluate(folder: Path) -> None:
         shutil.copytree(three_policies, folder, dirs_exist_ok=True)
@@ -96,7 +96,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     process.kill()
     process.communicate()
     gone, left = psutil.wait_procs(workers, timeout=30)
-    assert len(gone) >= 2 and not left  # nobody plays on for a parent that is dead
+    assert len(gone) >= 2 and not left  # no worker continues after its parent's death
     assert not list(policies.glob("eval_*.json"))
     with journal.open("ab") as file:
         file.write(b'[{"number": 4, "li')  # a line that the kill cut short
@@ -180,7 +180,7 @@ def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
     assert [line[: line.index(" was")] for line in done.stderr.splitlines() if " in a world" in line] == [
         "left out: the policy debug"
     ]
-    assert "left out: the policy other_tasks was trained on another encoding of tasks" in done.stderr
+    assert "left out: the policy other_tasks was trained on a different encoding of tasks" in done.stderr
     assert len(done.stderr.splitlines()) == 2
     assert list(results(policies)) == ["kit", "take", "yao"]
     assert_refused(run_here("evaluate.py", policies, "pvp", "-p", "kit,debug", *world), "the policy debug", "map_side")
@@ -192,7 +192,7 @@ def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
 
 @pytest.fixture(scope="module")
 def misfits(tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings) -> Path:
-    """A policy that was trained on larger maps, and one that was told its tasks in another way."""
+    """A policy trained on larger maps, and one trained on a different encoding of tasks."""
     folder, agents = tmp_path_factory.mktemp("misfits"), {"debug": ("neurips23_start_kit", 1)}
     larger = replace(small_world, map_size=40)
     save_policies(folder, larger, task, ensure_maps(larger, numbers=()), agents)

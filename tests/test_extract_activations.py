@@ -57,7 +57,7 @@ def test_dump_says_what_it_holds(folder: Path) -> None:
     assert len(metadata.episodes) == 2 and metadata.records == len(records) > 200
     lives = set(zip(records.env_id.tolist(), records.agent_id.tolist(), records.episode.tolist(), strict=True))
     assert metadata.lives == len(lives) == 32
-    # Training ends episodes early and lets some agents starve more slowly; what is studied is the plain game.
+    # Training ends episodes early and lets some agents starve more slowly; dumps use the plain game.
     assert metadata.environment["early_stop_agents"] == 0 and metadata.environment["resilient_population"] == 0
     assert metadata.environment["map_seed"] == 1  # training's is 0
 
@@ -114,7 +114,7 @@ def test_max_steps_stops_in_mid_episode(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: Path) -> None:
-    """Killed at some moment, the dumps of both policies are completed to what one run would have written."""
+    """After a kill at any moment, the dumps of both policies are completed as if by one uninterrupted run."""
     shutil.copytree(folder / "policies", tmp_path / "policies")
     (tmp_path / "policies" / "tiny.safetensors").rename(tmp_path / "policies" / "a.safetensors")
     shutil.copy(tmp_path / "policies" / "a.safetensors", tmp_path / "policies" / "b.safetensors")

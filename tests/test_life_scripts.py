@@ -1,4 +1,4 @@
-"""Both life scripts from the command line, on a real recording and a run with planted clusters of it."""
+"""Both life scripts from the command line, on a real recording and a run with planted clusters."""
 
 import sys
 from pathlib import Path
@@ -29,7 +29,7 @@ def clusters(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def refused(script: object, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
-    """Run a script in this process, see it refuse its arguments, and return what it says."""
+    """Run a script in this process, check that it refuses its arguments, and return the message."""
     monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
     with pytest.raises(UserError) as error:
         script.main()
@@ -51,7 +51,7 @@ def test_the_life_at_the_75th_percentile_is_drawn(recording: Recording, tmp_path
 
 
 def test_lives_of_the_longer_half_with_their_clusters(recording: Recording, clusters: Path, tmp_path: Path) -> None:
-    """Options with underscores, as the original has them."""
+    """Options with underscores, as in the original tools."""
     done = run(
         "agent_life_visualization.py", recording.dump, "--num_agents", 3, "--cluster_dir", clusters, "--seed", 7,
         "--output", tmp_path,

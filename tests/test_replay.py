@@ -1,4 +1,4 @@
-"""train.py -m replay as users run it, and what it writes beside what Neural MMO itself would."""
+"""train.py -m replay as users run it, and its output compared with Neural MMO's own."""
 
 import json
 import lzma

@@ -30,7 +30,7 @@ FOREVER = (*SMALLER, "--train.total-agent-steps", "10_000_000")
 
 
 def folders(tmp_path: Path, maps: Path | None = None) -> tuple[object, ...]:
-    """Options that put everything below a folder, but take maps from elsewhere if told."""
+    """Options that put everything into a folder, but optionally take maps from elsewhere."""
     return (
         "--policies-dir", tmp_path / "policies", "--runs-dir", tmp_path / "runs",
         "--env.maps-dir", maps or tmp_path / "maps",
@@ -326,7 +326,7 @@ def test_help_shows_every_default() -> None:
     assert result.returncode == 0
     for text in ("--train.learning-rate", "0.00015", "--env.num-agents", "128", "-a STR", "--no-track"):
         assert text in result.stdout
-    # Where a flag is on by default, both of its forms stand beside the text, which so cannot say the opposite.
+    # A flag that is on by default is shown in both forms, so that its text is not misread.
     for flag in ("track", "recurrence", "train.anneal-learning-rate", "train.normalize-advantage"):
         section, _, name = flag.rpartition(".")
         off = f"--{section}.no-{name}" if section else f"--no-{name}"

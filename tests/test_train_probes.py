@@ -1,4 +1,4 @@
-"""train_probes.py as users run it, on small real dumps of a policy and of its later self."""
+"""train_probes.py as users run it, on small real dumps of a policy at two stages of training."""
 
 import csv
 import json
@@ -70,7 +70,7 @@ def test_the_report_and_the_tables_say_the_same(results: Path) -> None:
                 shown = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
                 assert other[key] == shown
     reasons = {each["name"]: each["reason"] for each in report[0]["targets"]}
-    # Nobody buys from a market that is empty.
+    # Agents cannot buy from an empty market.
     assert reasons["is_buying"] and [name for name, reason in reasons.items() if reason] == ["is_buying"]
 
 
@@ -83,7 +83,7 @@ def test_scores_are_what_they_can_be(results: Path) -> None:
     for row in known.values():
         assert float(row["score"]) <= 1 and (not row["low"] or float(row["low"]) <= float(row["score"]))
     for dump in ("tiny_0000000000", "tiny_0000005000"):
-        # What is in view is in the observation; food and the clock are withheld from it.
+        # Visible entities are in the observation; food and the tick are hidden from it.
         assert float(known[dump, "n_visible_npcs", "linear", "observation"]["score"]) > 0.99
         assert float(known[dump, "self_food", "linear", "observation"]["score"]) < 0.9
         assert float(known[dump, "tick", "linear", "observation"]["score"]) < 0.9

@@ -1,4 +1,4 @@
-"""Tasks from the command line: lists, one's own curriculum, automatic curricula, a language model that reads them."""
+"""Tasks from the command line: lists, custom curricula, automatic curricula, and language-model embeddings."""
 
 import json
 import shutil

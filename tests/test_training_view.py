@@ -1,4 +1,4 @@
-"""What train.py shows on a terminal."""
+"""Terminal output of train.py."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 
 def last_panel(sent: str) -> list[str]:
-    """Lines of what stood on the terminal when the script ended."""
+    """Lines on the terminal when the script ended."""
     drawn_over = sent.rfind("\x1b[1A")
     return CONTROL.sub("", sent[drawn_over:]).splitlines()
 
@@ -42,7 +42,7 @@ def test_ctrl_c_leaves_the_terminal_in_order(maps: Path, tmp_path: Path) -> None
 
 
 def assert_in_order(sent: str) -> None:
-    """The cursor is shown again, colours are switched off, and the prompt gets a line of its own."""
+    """The cursor is visible again, colours are reset, and the prompt is on its own line."""
     assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") > 0
     colours = re.findall(r"\x1b\[[0-9;]*m", sent)
     assert colours and colours[-1] == "\x1b[0m"

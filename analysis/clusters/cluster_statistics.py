@@ -1,4 +1,4 @@
-"""All statistics of one clustering, in one call."""
+"""Compute all statistics of one clustering in one call."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from analysis.statistics.stability import BootstrapStability, bootstrap_stabilit
 
 @dataclass(frozen=True)
 class ClusterStatistics:
-    """What the statistics say of one clustering.
+    """All statistics of one clustering.
 
     Attributes:
         differences: of each cluster and feature.
@@ -41,7 +41,7 @@ def cluster_statistics(
     Args:
         points: what was clustered, (B, dimensions).
         labels: (B,) clusters from 0, largest first; negative for noise.
-        method: that they were found with.
+        method: used to find them.
     """
     lives, seed = data.lives, settings.seed
     tick, episode = data.records.tick, data.records.episode

@@ -1,4 +1,4 @@
-"""From statistics to a summary."""
+"""Turn statistics into a summary."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,15 +29,15 @@ def summarise(
     components: dict[float, int],
     residualized: Residualized | None = None,
 ) -> Summary:
-    """Gather an analysis, and say in words what it comes to.
+    """Collect the results of an analysis, with its verdict in words.
 
     Args:
         labels: (B,) clusters from 0; negative for noise.
         found: statistics of those clusters.
-        projection: what other embeddings would have found.
+        projection: stability under other embeddings.
         subsample: which records of each life were kept.
-        components: principal components that explain shares of the activations' variance.
-        residualized: the repeated analysis, where it was asked for.
+        components: number of principal components that explain shares of the activations' variance.
+        residualized: the repeated analysis, if requested.
     """
     clusters = cluster_summaries(data, labels, found)
     told = [effect for cluster in clusters for effect in cluster.effects]
@@ -64,7 +64,7 @@ def summarise(
 
 
 def _about(data: Dataset, labels: np.ndarray) -> dict[str, Any]:
-    """Return the fields of a summary that tell what was analysed, and how much of it clusters cover."""
+    """Return the fields of a summary that describe what was analysed and how much of it clusters cover."""
     noise, count = int((labels == NOISE).sum()), len(data.records)
     return {
         "policy": data.metadata.policy,
@@ -84,7 +84,7 @@ def _about(data: Dataset, labels: np.ndarray) -> dict[str, Any]:
 
 
 def cluster_summaries(data: Dataset, labels: np.ndarray, found: ClusterStatistics) -> tuple[ClusterSummary, ...]:
-    """Gather what is known of each cluster; largest first, as they are numbered."""
+    """Collect the results for each cluster, largest first, as they are numbered."""
     return tuple(_cluster_summary(number, data, labels == number, found) for number in range(labels.max() + 1))
 
 

@@ -1,4 +1,4 @@
-"""One self-contained page that moves through a clustering by density, offline."""
+"""One self-contained offline page for exploring a clustering by density."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
     Args:
         projection: B records in the plane.
         clustering: of the same records.
-        clustered_in: what the clusters were found in, in words.
+        clustered_in: description of the space in which the clusters were found.
         data: with the features of the same records.
-        seed: of the sample of points, where there are too many to show.
+        seed: of the sample of points, if there are too many to show.
     """
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs

@@ -1,4 +1,4 @@
-"""One self-contained page that links a run's embedding, what agents saw, their lives and the run's statistics."""
+"""One self-contained page that links a run's embedding, agents' observations, their lives and the run's statistics."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ _SYMBOLS = {
     "o": "circle", "^": "triangle-up", "s": "square", "D": "diamond", "v": "triangle-down", "P": "cross", "X": "x",
     "<": "triangle-left", ">": "triangle-right", "*": "star",
 }  # fmt: skip
-"""Markers of figures, as plotly calls them."""
+"""Plotly's names of the markers used in figures."""
 _AXES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "component"}
 _BYTE = 255
 
@@ -89,7 +89,7 @@ def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
 
 
 def _further_tests(content: Explored) -> dict[str, np.ndarray]:
-    """Return what the tests with whole episodes shifted, and with tick and age held constant, need."""
+    """Return the data needed by the tests with whole episodes shifted, and with tick and age held constant."""
     course, shared = content.time_course, content.shared_shifts
     tables = {
         "course.ticks": course.ticks,
@@ -108,13 +108,13 @@ def _small(shifts: np.ndarray) -> np.ndarray:
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
-    """Return values as integers where they are integers: those pack better."""
+    """Return whole-numbered values as integers, which compress better."""
     whole = (values == np.round(values)).all() and np.abs(values).max(initial=0) < np.iinfo(np.int32).max
     return values.astype(np.int32) if whole else values
 
 
 def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
-    """All that is named once: everything but the tables."""
+    """Return everything except the tables."""
     run = content.run
     return {
         "run": run.name,

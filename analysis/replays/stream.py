@@ -1,4 +1,4 @@
-"""Values of a large JSON file one after the other: decompressed piece by piece, within bounds, never all in memory."""
+"""Stream the values of a large JSON file: decompressed piece by piece within bounds, never all in memory."""
 
 import codecs
 import json
@@ -28,10 +28,10 @@ _WHAT_TO_DO = "copy or record it again"
 
 
 class JsonStream:
-    """Reads values from a file of JSON, plain or compressed by lzma, from its start to its end."""
+    """Reads values in order from a JSON file, plain or compressed with lzma."""
 
     def __init__(self, path: Path, report: Callable[[float], None]):
-        """Read from `path`, telling `report` the share of the file's bytes read."""
+        """Read from `path`; `report` is called with the share of the file's bytes read."""
         self.path = path
         self._pieces = _decoded(path, report)
         self._decoder = json.JSONDecoder(parse_constant=_no_constant)
@@ -41,11 +41,11 @@ class JsonStream:
         self._wanted = _BLOCK_BYTES
 
     def fail(self, fault: str) -> NoReturn:
-        """Raise the error that says what is wrong with the file."""
+        """Raise a `UserError` that says what is wrong with the file."""
         raise UserError(f"{self.path} {fault}: {_WHAT_TO_DO}") from None
 
     def peek(self) -> str:
-        """Return the next character that is no white space, without taking it; nothing at the end."""
+        """Return the next non-whitespace character without taking it, or "" at the end."""
         while True:
             self._at = _SPACES.match(self._text, self._at).end()  # type: ignore[union-attr]  # it matches anything
             if self._at < len(self._text) or self._over:
@@ -53,14 +53,14 @@ class JsonStream:
             self._fill(1)
 
     def take(self, character: str) -> None:
-        """Take the next character, which must be the given one."""
+        """Take the next character, which must be `character`."""
         found = self.peek() or "the end"
         if found != character:
-            self.fail(f"is not a replay, or damaged: {character!r} is missing, {found!r} stands in its place")
+            self.fail(f"is not a replay, or damaged: expected {character!r}, found {found!r}")
         self._at += 1
 
     def value(self) -> Any:
-        """Take the next value, with all that is in it."""
+        """Take the next value with everything inside it."""
         if not self.peek():
             self.fail("is not a replay, or truncated: it ends where a value should be")
         size = self._wanted
@@ -72,7 +72,7 @@ class JsonStream:
                 self.fail("is not a replay: it nests too deeply")
             except ValueError:
                 end = None
-            # A number at the end of what is read may go on in what is not.
+            # A number at the end of the buffer may continue in the next piece.
             if end is not None and (end < len(self._text) or self._over):
                 self._wanted = max(self._wanted, min(2 * (end - self._at), _LARGEST_VALUE))
                 self._at = end
@@ -94,12 +94,12 @@ class JsonStream:
         self.take("]")
 
     def members(self) -> Iterator[str]:
-        """Yield the names in an object; the value of each must be taken before the next name is."""
+        """Yield the names in an object; each name's value must be taken before the next name."""
         self.take("{")
         while True:
             key = self.value()
             if not isinstance(key, str):
-                self.fail("is not a replay, or damaged: a name in an object is no text")
+                self.fail("is not a replay, or damaged: a name in an object is not text")
             self.take(":")
             yield key
             if self.peek() != ",":
@@ -113,7 +113,7 @@ class JsonStream:
             self.fail("is not a replay, or damaged: something follows its end")
 
     def _fill(self, characters: int) -> None:
-        """Have so many characters ready, if the file holds them."""
+        """Fill the buffer with at least this many characters, if the file has them."""
         if self._over or len(self._text) - self._at >= characters:
             return
         pieces = [self._text[self._at :]]
@@ -163,7 +163,7 @@ def _decompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
             while not decompressor.needs_input and not decompressor.eof:
                 yield decompressor.decompress(b"", _PIECE_BYTES)
     except (lzma.LZMAError, EOFError):
-        raise UserError(f"{path} is not a replay, or damaged: it is no lzma file; {_WHAT_TO_DO}") from None
+        raise UserError(f"{path} is not a replay, or damaged: it is not an lzma file; {_WHAT_TO_DO}") from None
     if not decompressor.eof or decompressor.unused_data:
         state = "damaged" if decompressor.eof else "truncated"
         raise UserError(f"{path} is {state}: its compressed content does not end where it should; {_WHAT_TO_DO}")

@@ -1,4 +1,4 @@
-"""The labels of a finished cluster run, proved whole and proved to be of the dump at hand."""
+"""Read the labels of a finished cluster run, verified to be complete and from the given dump."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ClusterRun:
-    """What analyze_activations.py found. N records that it labelled.
+    """The labels found by analyze_activations.py. N labelled records.
 
     Attributes:
         path: folder of the run.
@@ -43,7 +43,7 @@ class ClusterRun:
 
     @property
     def clusters(self) -> list[int]:
-        """Clusters that the run found, noise left out."""
+        """Clusters that the run found, excluding noise."""
         return [int(label) for label in np.unique(self.label) if label >= 0]
 
     @property
@@ -51,7 +51,7 @@ class ClusterRun:
         """The layer whose activations were clustered.
 
         Raises:
-            UserError: run.json does not tell.
+            UserError: run.json does not say.
         """
         return self._argument("layer", str)
 
@@ -60,7 +60,7 @@ class ClusterRun:
         """Which records of each life were kept.
 
         Raises:
-            UserError: run.json does not tell.
+            UserError: run.json does not say.
         """
         kept = Subsample(*(self._argument(name, int) for name in ("subsample", "skip_first", "seed")))
         try:
@@ -77,7 +77,7 @@ class ClusterRun:
 
 
 def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
-    """Read a finished run's labels, after proving that they are what was written, and from this dump.
+    """Read a finished run's labels, after verifying their hash and that they are from this dump.
 
     Args:
         path: folder of analyze_activations.py.

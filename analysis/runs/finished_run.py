@@ -1,4 +1,4 @@
-"""A finished run with an embedding and clusters, read back: proved whole, and proved to be of the dump at hand."""
+"""Read a finished run with an embedding and clusters, verified to be complete and from the given dump."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +69,11 @@ class _Summary:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What a run found. N records.
+    """The results of a run. N records.
 
     Attributes:
-        clusters: the labels, and who and when each record is.
-        dump: folder of the dump that it was made from, as it is now.
+        clusters: the labels, and the identity of each record.
+        dump: current folder of the dump that it was made from.
         seed: of the run.
         summary: content of summary.json.
         embedding: (N, 2) float32.
@@ -87,17 +87,17 @@ class FinishedRun:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """Name of the run's folder."""
         return self.clusters.path.resolve().name
 
     @property
     def permutations(self) -> int:
-        """Of each of its tests."""
+        """Permutations in each of the run's tests."""
         return int(self.summary["method"]["permutations"])
 
 
 def read_run(path: Path, dump: Path | None) -> FinishedRun:
-    """Read a run, and find its dump: where it was, or at `dump`.
+    """Read a run and find its dump, at its original path or at `dump`.
 
     Raises:
         UserError: the folder is missing or no finished run, a file is missing, damaged or of another version, is not

@@ -1,4 +1,4 @@
-"""Who plays in a replay, in which world."""
+"""The policies and the world of a replay."""
 
 import sys
 from pathlib import Path
@@ -16,10 +16,10 @@ from user_error import one_line
 
 
 def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contest:
-    """Load the policies of a folder that fit the world, or the one of that name; name the others on standard error.
+    """Load the policies of a folder that fit the world, or the one with that name; name the others on standard error.
 
     Raises:
-        UserError: there is no policy, or none fits, or the one that was asked for does not.
+        UserError: there is no policy, or none fits, or the requested one does not fit.
     """
     device, env = pick_device(settings.train.device), without_training_aids(settings.env)
     entrants = load_entrants(folder, () if name is None else (name,))

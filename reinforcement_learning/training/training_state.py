@@ -1,7 +1,7 @@
-"""All that a training run needs to go on exactly as if it had never stopped, between two updates.
+"""The complete state of a training run between two updates, so that resuming is exact.
 
-The state of a world of Neural MMO cannot be saved; but an episode follows from its seed and from the actions taken in
-it, so these are saved and played again.
+The state of a world of Neural MMO cannot be saved, but an episode is determined by its seed and its actions, so these
+are saved and replayed.
 """
 
 import json
@@ -27,18 +27,18 @@ _STRICT = ConfigDict(strict=True, extra="forbid")
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything that changes while training, between two updates: of one process of the run, or of all.
+    """Everything that changes during training, between two updates, of one process of the run or of all.
 
     Attributes:
         steps: agent-steps so far.
         updates: updates so far.
         policy: weights by name.
-        optimizer: moments and counters of Adam, by the parameter's place and the quantity's name.
+        optimizer: moments and counters of Adam, by the parameter's index and the quantity's name.
         memory: of all slots.
-        minibatch_random: state of the generator that deals minibatches in each process, (processes, bytes) uint8. Each
-            deals its own number of segments, so these generators do not stay equal.
-        worlds: where each world is.
-        curriculum: what an automatic curriculum has learnt; nothing without one.
+        minibatch_random: state of each process's generator for minibatches, (processes, bytes) uint8. Each shuffles a
+            different number of segments, so these generators diverge.
+        worlds: current state of each world.
+        curriculum: state of an automatic curriculum; empty without one.
     """
 
     steps: int
@@ -51,7 +51,7 @@ class TrainingState:
     curriculum: dict[str, np.ndarray]
 
     def joined(self, processes: Processes) -> "TrainingState":
-        """Return the state of all processes, by rank; all must call this together."""
+        """Return the joint state of all processes, by rank; all must call this together."""
 
         def slots_joined(memory: torch.Tensor) -> torch.Tensor:
             return processes.concatenate(memory.transpose(0, 1).contiguous()).transpose(0, 1)
@@ -64,10 +64,10 @@ class TrainingState:
         )
 
     def share(self, processes: Processes) -> "TrainingState":
-        """Return what one process needs of the state of all.
+        """Return one process's part of the joint state.
 
         Raises:
-            UserError: the state is that of another number of processes.
+            UserError: the state is from a different number of processes.
         """
         if len(self.minibatch_random) != processes.size:
             raise UserError(
@@ -78,13 +78,13 @@ class TrainingState:
         return replace(
             self,
             memory=LSTMState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
-            # A copy: torch restores a generator from where a tensor's storage begins, not from where a view does.
+            # A copy: torch restores a generator from the start of a tensor's storage, not from the start of a view.
             minibatch_random=self.minibatch_random[rank : rank + 1].clone(),
             worlds=self.worlds[rank * len(self.worlds) // size : (rank + 1) * len(self.worlds) // size],
         )
 
     def save(self, path: Path) -> None:
-        """Write the state, whole or not at all."""
+        """Write the state atomically."""
         tensors = {
             **{f"policy/{name}": tensor for name, tensor in self.policy.items()},
             **{f"optimizer/{name}": tensor for name, tensor in self.optimizer.items()},
@@ -108,7 +108,7 @@ class TrainingState:
 
     @staticmethod
     def load(path: Path) -> "TrainingState":
-        """Read a state back, on the CPU.
+        """Read a state onto the CPU.
 
         Raises:
             UserError: the file is missing, damaged, or of another kind or format version.
@@ -188,21 +188,21 @@ def _checked(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype, di
 
 
 def _worlds_joined(worlds: list[EpisodeStart], processes: Processes) -> list[EpisodeStart]:
-    """The worlds of all processes, by rank; each process has equally many."""
+    """Return the worlds of all processes, by rank; each process has the same number."""
     if processes.size == 1:
         return worlds
     names = processes.concatenate(torch.tensor([[world.first_seed, world.number] for world in worlds])).tolist()
     ticks = processes.concatenate(torch.tensor([len(world.actions) for world in worlds])).tolist()
-    # A world at the start of an episode has no actions to take its shape from.
+    # A world at the start of an episode has no actions that would show their shape.
     agents, heads = (processes.largest(max(world.actions.shape[axis] for world in worlds)) for axis in (1, 2))
     taken = np.concatenate([world.actions.reshape(len(world.actions), agents, heads) for world in worlds])
-    everyones = processes.concatenate(torch.from_numpy(taken).int()).short().numpy()  # Gloo carries no 16-bit integers
+    everyones = processes.concatenate(torch.from_numpy(taken).int()).short().numpy()  # Gloo lacks 16-bit integers
     actions = np.split(everyones, np.cumsum(ticks)[:-1])
     return [EpisodeStart(first_seed, number, each) for (first_seed, number), each in zip(names, actions, strict=True)]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Return what an optimizer remembers of each parameter, flat."""
+    """Return an optimizer's state of each parameter as a flat dictionary."""
     return {
         f"{place}/{name}": tensor
         for place, remembered in optimizer.state_dict()["state"].items()

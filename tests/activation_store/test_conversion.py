@@ -1,4 +1,4 @@
-"""From one format to the other and back nothing changes, and neither does the analysis."""
+"""Converting a dump to the other format and back changes nothing, and neither does it change the analysis."""
 
 import shutil
 import subprocess

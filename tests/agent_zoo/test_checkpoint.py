@@ -1,4 +1,4 @@
-"""Checkpoints: the same policy comes back, and what is not a whole checkpoint of ours is refused in one line."""
+"""Checkpoints restore the same policy; anything but a complete checkpoint of ours is refused in one line."""
 
 import functools
 import json
@@ -117,7 +117,7 @@ def test_a_pickle_is_refused_and_its_code_does_not_run(tmp_path: Path) -> None:
 
 
 def test_a_good_file_that_starts_like_a_pickle_is_read(subject, path: Path) -> None:
-    """A file starts with its header's length, little end first: one in 32 lengths starts with a pickle's byte."""
+    """A file starts with its header's length in little-endian order: one in 32 lengths starts with a pickle's byte."""
     for padding in range(256):
         info = replace(subject.info, versions={"padding": "x" * padding})
         save_checkpoint(path, subject.policy, info)

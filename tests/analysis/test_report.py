@@ -1,4 +1,4 @@
-"""report.html: every run has one, it opens offline, and its numbers are those of summary.json."""
+"""report.html: every run has one, it opens offline, and its numbers equal those of summary.json."""
 
 import json
 import shlex

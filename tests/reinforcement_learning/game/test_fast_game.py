@@ -1,4 +1,4 @@
-"""The faster game and the plain one, side by side with the same seeds and actions: every byte is the same."""
+"""The faster game and the original one, with the same seeds and actions, are equal in every byte."""
 
 import functools
 from dataclasses import replace
@@ -76,7 +76,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> EnvironmentSettings:
 
 
 class SideBySide:
-    """A plain and a fast world that get the same seeds and the same actions."""
+    """An original and a fast world with the same seeds and actions."""
 
     def __init__(self, settings: EnvironmentSettings, task: TaskSettings, agent: str = AGENT):
         maps = ensure_maps(settings)
@@ -98,7 +98,7 @@ class SideBySide:
             wrapper.specs = specs
 
     def play(self, seed: int, ticks: int, act: Any) -> None:
-        """Compare all that the worlds send, and their random numbers, in every tick."""
+        """Compare all outputs of the worlds, and their random numbers, in every tick."""
         random = np.random.default_rng(seed)
         for world in self.worlds:
             world.async_reset([seed])
@@ -126,7 +126,7 @@ class SideBySide:
 
 
 def assert_equal(plain: tuple, fast: tuple) -> None:
-    """Compare what two vectorised worlds sent, byte by byte."""
+    """Compare the outputs of two vectorised worlds byte by byte."""
     names = ("observations", "rewards", "terminals", "truncations", "infos", "agent ids", "masks")
     for name, expected, got in zip(names, plain, fast, strict=True):
         assert expected == got if name == "infos" else expected.tobytes() == got.tobytes(), f"{name} differ"
@@ -159,7 +159,7 @@ def test_whole_episodes_with_all_events_are_equal_byte_by_byte(side_by_side: Sid
 
 
 def test_other_agents_rewards_and_restrictions_are_equal(crowded: EnvironmentSettings, task: TaskSettings) -> None:
-    """Reward wrappers read the game and change the masks that they are given."""
+    """Reward wrappers read the game and modify masks."""
     pair = SideBySide(crowded, task, agent="yaofeng")
     pair.play(6, 60, forage)
     assert pair.lives > 0

@@ -1,4 +1,4 @@
-"""Worlds on a local Ray cluster play what worlds in this process play, and say so when a worker is gone."""
+"""Worlds on a local Ray cluster play the same as worlds in this process, and report lost workers."""
 
 import functools
 import logging
@@ -23,7 +23,7 @@ SERIAL = RolloutSettings(num_envs=4, vectorization="serial")
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Three cores, of which `on_ray` takes two, and memory for a few observations."""
+    """Three cores, of which `on_ray` uses two, and memory for a few observations."""
     ray.init(
         address="local", num_cpus=3, object_store_memory=100 * 2**20, include_dashboard=False, log_to_driver=False,
         logging_level=logging.ERROR,

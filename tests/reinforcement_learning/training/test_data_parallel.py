@@ -1,4 +1,4 @@
-"""Two processes of one training run, started by torchrun on the real game: they learn as one and end as one."""
+"""Two processes of one training run, started by torchrun on the real game, learn and end together."""
 
 import copy
 import json
@@ -45,7 +45,7 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 
 
 def settings_in(maps_dir: Path) -> Settings:
-    """A small world, two updates of one minibatch each and process."""
+    """A small world, with two updates of one minibatch per process."""
     return Settings(
         env=EnvironmentSettings(
             num_agents=16, num_npcs=16, map_size=32, num_maps=2, horizon=64, early_stop_agents=0,
@@ -61,7 +61,7 @@ def settings_in(maps_dir: Path) -> Settings:
 
 
 def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
-    """An untrained policy and what it did in two worlds: the same in every process."""
+    """An untrained policy and its rollout in two worlds, the same in every process."""
     policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
     starts = first_episodes(0, 2)
     worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
@@ -176,7 +176,7 @@ def test_each_process_gets_worlds_of_its_own() -> None:
 
 
 def start_train(*arguments: object) -> subprocess.Popen[str]:
-    """Start two processes that train until somebody stops them."""
+    """Start two processes that train until stopped."""
     return subprocess.Popen(
         [*TORCHRUN, "train.py", *map(str, (*SMALL, *arguments)), "--train.total-agent-steps", "10_000_000"],
         cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -195,7 +195,7 @@ def until_first_update(process: subprocess.Popen[str]) -> str:
 
 
 def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:
-    """The leader and the other one."""
+    """Return the leader and the other process."""
     leader, other = sorted(psutil.Process(torchrun.pid).children(), key=lambda each: int(each.environ()["RANK"]))
     return leader, other
 

@@ -1,4 +1,4 @@
-"""A run that was stopped goes on as if it had not been, bit for bit; and every part of what it saved is needed."""
+"""A stopped run resumes bit for bit as if uninterrupted, and every part of its saved state is needed."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ SHIPPED = Path(__file__).parents[3] / "policies" / "start_kit_3M.safetensors"
 
 
 class StopAfter(StopSignal):
-    """Asks to stop in the middle of the update that follows a given one."""
+    """Requests a stop in the middle of the update after a given one."""
 
     def __init__(self, updates: int):
         super().__init__()
@@ -62,7 +62,7 @@ def settings(small_world, task) -> Settings:
 
 @pytest.fixture(scope="module")
 def play(settings: Settings, maps: Path) -> Callable[..., dict[str, torch.Tensor]]:
-    """Trains in a folder and returns the weights it ends with."""
+    """Train in a folder and return the final weights."""
 
     def play(
         folder: Path, stop: StopAfter, state: TrainingState | None = None, settings: Settings = settings
@@ -150,7 +150,7 @@ def drop_episode_weights(state: TrainingState) -> TrainingState:
 
 @pytest.fixture(scope="module")
 def automatic(play, settings: Settings, tmp_path_factory: pytest.TempPathFactory):
-    """Settings with an automatic curriculum, weights of a run that was not stopped, and the folder of one that was."""
+    """Settings with an automatic curriculum, the weights of an uninterrupted run, and the folder of a stopped one."""
     task = TaskSettings(curriculum="evaluation", syllabus="prioritized_level_replay", embedding_size=64)
     settings, folder = replace(settings, task=task), tmp_path_factory.mktemp("automatic")
     straight = play(folder / "straight", StopAfter(-1), settings=settings)
@@ -167,7 +167,7 @@ def automatic(play, settings: Settings, tmp_path_factory: pytest.TempPathFactory
     ],
 )
 def test_an_automatic_curriculum_goes_on_too(play, automatic, tmp_path: Path, same: bool, change) -> None:
-    """Rewards differ with the tasks drawn, so weights tell whether the curriculum went on."""
+    """Rewards depend on the tasks drawn, so the weights show whether the curriculum was resumed."""
     settings, straight, stopped = automatic
     folder = shutil.copytree(stopped, tmp_path / "run")
     state = change(TrainingState.load(folder / "training_state.safetensors"))
