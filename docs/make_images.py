@@ -23,6 +23,8 @@ POLICY = "start_kit_3M"
 BODIES = ("masked_3M", "seeing_3M")
 PROBE_LAYERS = "encoder_output,lstm_hidden,lstm_cell,action_decoder"
 WINDOW = (1400, 860)
+PATIENCE = 300_000
+"""Milliseconds that a page may take."""
 A_FIGHT = """() => {
   const { explorer } = window;
   for (let i = 0; i < explorer.count; i += 1) {
@@ -126,6 +128,7 @@ def opened(page_file: Path) -> "Iterator[Page]":
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": WINDOW[0], "height": WINDOW[1]})
+        page.set_default_timeout(PATIENCE)
         page.goto(page_file.as_uri())
         yield page
         browser.close()
