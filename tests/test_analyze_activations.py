@@ -135,6 +135,7 @@ def test_run_json_tells_how_to_repeat_the_run(run: Path, dump: Path) -> None:
     assert content["versions"]["numpy"] == np.__version__
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run(run: Path, dump: Path, tmp_path: Path) -> None:
     assert_same_run(run, analyse(dump, tmp_path, "--subsample", SUBSAMPLE))
 
@@ -169,6 +170,7 @@ def whole(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_view_at_once(whole: Path) -> None:
     assert whole.name == f"planted-sub{SUBSAMPLE}-c15-pca8-pairs4-scatter-tree"
     further = {"feature_scatter.png", "umap_pairs.png", "umap_pairs.npy", "dendrogram_explorer.html"}
@@ -176,6 +178,7 @@ def test_every_view_at_once(whole: Path) -> None:
     assert not (whole / "dendrogram_explorer.html").stat().st_size > 6_000_000
 
 
+@pytest.mark.slow
 def test_clusters_of_principal_components_are_the_planted_ones(whole: Path, dump: Path, planted: Planted) -> None:
     kept = read_dump(dump, subsample=Subsample(SUBSAMPLE, skip_first=1, seed=42))
     behaviour = {(s, e): b for s, e, b in zip(*planted_places(planted), strict=True)}
@@ -198,6 +201,7 @@ def planted_places(planted: Planted) -> tuple[np.ndarray, ...]:
     return planted.records.step, planted.records.env_id, planted.behaviour
 
 
+@pytest.mark.slow
 def test_components_are_told_in_the_summary(whole: Path, run: Path) -> None:
     """Attacking is one of the three planted behaviours, so the components predict it; gold is random."""
     told = summary_of(whole)["components"]

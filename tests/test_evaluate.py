@@ -79,12 +79,14 @@ def test_result_files_say_how_they_were_made(evaluated: Path) -> None:
     assert results(evaluated)["untrained_yaofeng"]["provenance"]["checkpoint_sha256"] is None
 
 
+@pytest.mark.slow
 def test_one_process_gives_the_same_numbers_as_two(evaluated: Path, policies: Path, world: list[object]) -> None:
     done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 1, "--untrained", "yaofeng", *world)
     assert done.returncode == 0, done.stderr
     assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Path, world: list[object]) -> None:
     command = ("evaluate.py", policies, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
     journal = policies / ".eval_pvp_1.episodes.jsonl"

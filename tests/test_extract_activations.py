@@ -201,7 +201,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pvp", "-p", "tiny"), ("at least two policies",)),
         (("pve", "-p", "tiny,tiny"), ("twice",)),
         (("pve", "-p", "tiny", "--workers", "2", "--num-envs", "8"), ("--num-envs and --workers",)),
-        (("pve", "-p", "tiny", "--fields", "Smell"), ("no field 'Smell'", "Market")),
+        (("pve", "-p", "tiny", "--fields", "Smell"), ("no optional field 'Smell'", "Market")),
         (("pve", "-p", "tiny", "--checkpoint", "7"), ("no such checkpoint of tiny", "1,")),
         (("pve", "-p", "tiny", "--checkpoint", "last"), ("--checkpoint is last", "all")),
         (("pve", "-p", "tiny", "--layers", "attention"), ("no layer 'attention'", "lstm_cell")),

@@ -402,7 +402,7 @@ def test_films_are_coloured_by_cluster_too(
         (("--gif", "--mp4"), ("--gif", "--mp4")),
         (("-o", "x.txt"), ("x.txt", ".html, .gif or .mp4")),
         (("-o", "x.html", "--gif"), ("x.html", ".gif")),
-        (("--follow", "3"), ("--follow", "films")),
+        (("--follow", "3"), ("--follow", "videos")),
         (("--gif", "--follow", "nobody"), ("nobody", f"{POLICIES[1]}_1")),
         (("--gif", "--start", "9", "--end", "3"), ("--end is 3", "9")),
         (("--gif", "--start", "5000"), ("ends at tick",)),

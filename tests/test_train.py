@@ -79,7 +79,14 @@ def test_leaves_a_policy_metrics_curves_settings_and_checkpoints(trained: Path) 
 
 
 @pytest.mark.parametrize(
-    ("agent", "layers"), [("yaofeng", 2), ("takeru", 0), ("hybrid", 1), ("hybrid", 2), ("neurips23_start_kit", 0)]
+    ("agent", "layers"),
+    [
+        ("hybrid", 1),
+        ("neurips23_start_kit", 0),
+        pytest.param("yaofeng", 2, marks=pytest.mark.slow),
+        pytest.param("takeru", 0, marks=pytest.mark.slow),
+        pytest.param("hybrid", 2, marks=pytest.mark.slow),
+    ],
 )
 def test_every_agent_trains_with_any_memory(trained: Path, tmp_path: Path, agent: str, layers: int) -> None:
     how = ("-a", agent, "-n", "any", "--policy.lstm-layers", layers, "--env.num-maps", 2)
@@ -110,7 +117,8 @@ def test_same_seed_same_metrics_another_seed_others(trained: Path, tmp_path: Pat
     assert first[:1] != third
 
 
-@pytest.mark.parametrize("vectorization", ["multiprocessing", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("vectorization", ["multiprocessing", "ray"])
 def test_worlds_elsewhere_play_the_same(trained: Path, tmp_path: Path, vectorization: str) -> None:
     spread = trained_like(trained, tmp_path, "spread", "--rollout.vectorization", vectorization)
     assert metrics_of(trained / "runs" / "first") == metrics_of(spread)
@@ -123,15 +131,16 @@ def trained_like(trained: Path, tmp_path: Path, name: str, *options: object) -> 
     return tmp_path / "runs" / name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("vectorization", "number", "code"),
     [
         ("serial", signal.SIGTERM, 143),  # SIGINT, without the mark: tests/test_training_view.py
-        pytest.param("serial", signal.SIGINT, 130, marks=pytest.mark.slow),
-        pytest.param("multiprocessing", signal.SIGTERM, 143, marks=pytest.mark.slow),
-        pytest.param("multiprocessing", signal.SIGINT, 130, marks=pytest.mark.slow),
-        pytest.param("ray", signal.SIGTERM, 143, marks=pytest.mark.slow),
-        pytest.param("ray", signal.SIGINT, 130, marks=pytest.mark.slow),
+        ("serial", signal.SIGINT, 130),
+        ("multiprocessing", signal.SIGTERM, 143),
+        ("multiprocessing", signal.SIGINT, 130),
+        ("ray", signal.SIGTERM, 143),
+        ("ray", signal.SIGINT, 130),
     ],
 )
 def test_a_signal_leaves_a_policy_that_loads(
@@ -170,6 +179,7 @@ def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Pa
     assert not psutil.pid_exists(workers[1].pid) or workers[1].status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_killed_run(trained: Path, tmp_path: Path) -> None:
     arguments = ("--rollout.vectorization", "multiprocessing", "--rollout.num-workers", "2", "-n", "killed")
     with start("train.py", *FOREVER, *arguments, *folders(tmp_path, trained / "maps")) as process:
@@ -183,6 +193,7 @@ def test_workers_end_with_a_killed_run(trained: Path, tmp_path: Path) -> None:
     assert not alive
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_exactly(trained: Path, tmp_path: Path) -> None:
     five_updates = (*SMALLER, "--train.total-agent-steps", "1280", *folders(tmp_path, trained / "maps"))
     unbroken = run_here("train.py", *five_updates, "-n", "unbroken")
@@ -238,7 +249,11 @@ def test_without_recurrence_a_policy_has_no_memory(trained: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("option", "masked"), [(("--env.mask-intrinsics",), "own"), (("--env.mask_intrinsics", "strict"), "strict")]
+    ("option", "masked"),
+    [
+        pytest.param(("--env.mask-intrinsics",), "own", marks=pytest.mark.slow),
+        (("--env.mask_intrinsics", "strict"), "strict"),
+    ],
 )
 def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(
     trained: Path, tmp_path: Path, option: tuple[str, ...], masked: str
@@ -280,6 +295,7 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts
     assert list(tmp_path.iterdir()) == [], "something was left behind"
 
 
+@pytest.mark.slow
 def test_metrics_are_mirrored_to_wandb_files_when_offline(trained: Path, tmp_path: Path) -> None:
     online = tuple(argument for argument in TWO_UPDATES if argument != "--no-track")
     how = ("--wandb.mode", "offline", "-n", "mirrored")

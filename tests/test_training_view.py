@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.command import run_on_terminal
 from tests.test_train import FOREVER, ONCE, SMALL, folders
 
@@ -19,6 +21,7 @@ def last_panel(sent: str) -> list[str]:
     return CONTROL.sub("", sent[drawn_over:]).splitlines()
 
 
+@pytest.mark.slow
 def test_the_live_panel_shows_everything_and_leaves_the_terminal_in_order(maps: Path, tmp_path: Path) -> None:
     one_update = (*SMALL, *ONCE, "--train.total-agent-steps", "1024")
     code, sent = run_on_terminal(80, "train.py", *one_update, "-n", "seen", *folders(tmp_path, maps.parent))

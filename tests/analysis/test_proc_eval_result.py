@@ -127,6 +127,7 @@ def test_a_terminal_gets_drawn_tables(folder: Path, tmp_path: Path) -> None:
     assert code == 0 and "┃" in shown and "strong" in shown and "Traceback" not in shown
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_module_from_any_folder_as_a_file_and_repeatably(folder: Path, tmp_path: Path) -> None:
     for place, (where, script) in enumerate(((ROOT, ["-m", "analysis.proc_eval_result"]), (tmp_path, [ROOT / SCRIPT]))):
         command = [sys.executable, *map(str, script), str(folder), "--output-dir", str(tmp_path / str(place))]

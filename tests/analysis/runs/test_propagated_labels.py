@@ -98,7 +98,7 @@ def test_some_lives_alone_get_the_labels_that_they_get_among_all(
     some = propagate_labels(run, dump, propagated.rule, lives=[(2, 3, 1)])
     assert set(zip(some.places["agent_id"].tolist(), some.places["episode"].tolist(), strict=True)) == {(3, 1)}
     np.testing.assert_array_equal(some.label, propagated.label[places_among(some.places, propagated.places)])
-    with pytest.raises(UserError, match="no record of the lives"):
+    with pytest.raises(UserError, match="no record of the requested lives"):
         propagate_labels(run, dump, propagated.rule, lives=[(99, 1, 1)])
 
 

@@ -175,6 +175,7 @@ def test_progress_is_equal_for_every_predicate_of_the_game(crowded: EnvironmentS
     assert pair.episodes > 1
 
 
+@pytest.mark.slow
 def test_worlds_of_full_size_are_equal(task: TaskSettings, tmp_path: Path) -> None:
     pair = SideBySide(EnvironmentSettings(num_maps=1, maps_dir=tmp_path), task)
     pair.play(7, 32, forage)

@@ -157,6 +157,7 @@ def test_without_transformers_the_extra_is_named(task: TaskSettings, monkeypatch
         pin_language_model(task)
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path: Path) -> None:
     code = (
         "from reinforcement_learning.settings import TaskSettings;"

@@ -96,6 +96,7 @@ def test_a_decision_needs_only_what_the_policy_itself_has_seen(pool: PolicyPool,
     torch.testing.assert_close(pool.memories[0].hidden[:, mine], memory.hidden, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_episodes_can_be_played_again_in_any_order(pool: PolicyPool) -> None:
     first = pool.play(4, [2, 3])
     pool.play(4, [0, 1])

@@ -66,6 +66,7 @@ def play(
 SERIAL = RolloutSettings(num_envs=2, vectorization="serial")
 
 
+@pytest.mark.slow
 def test_learning_progress_turns_to_what_succeeds(task, small_world, maps, tmp_path: Path) -> None:
     """As in the library: three quarters for tasks with any success, one quarter spread over all tasks."""
     rollouts = play(replace(task, syllabus="learning_progress"), small_world, maps, tmp_path / "w.json", 4, SERIAL)
