@@ -209,7 +209,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "tiny_200M"), ("no policy 'tiny_200M'", "did you mean tiny?")),
         (("pve", "-p", "tiny", "-n", "0"), ("--episodes is 0",)),
         (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
-        (("pve", "-p", "tiny"), ("already holds a dump", "activation_data/tiny")),
+        (("pve", "-p", "tiny", "-n", 2), ("already holds a dump", "activation_data/tiny")),
     ],
 )
 def test_bad_input_is_one_line(folder: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
