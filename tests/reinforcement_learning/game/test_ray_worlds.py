@@ -24,6 +24,7 @@ SERIAL = RolloutSettings(num_envs=4, vectorization="serial")
 @pytest.fixture(scope="module")
 def cluster():
     """Three cores, of which `on_ray` uses two, and memory for a few observations."""
+    ray.shutdown()  # a training in this process may have left its cluster to the end of the process
     ray.init(
         address="local", num_cpus=3, object_store_memory=100 * 2**20, include_dashboard=False, log_to_driver=False,
         logging_level=logging.ERROR,
