@@ -55,7 +55,7 @@ HEAD = "| case | looked for | runs | found | share | 95% interval |\n|---|---|--
 Draw = Callable[[np.random.Generator, dict[int, float]], LabelSequences]
 
 ORDERS, DIFFERENCES = "orders: ", "differences: "
-NULL, LIMIT, POWER = (
+NULL, LIMIT, POWER = "nothing to find", "nothing but time or a shared world, as reports warn", "something to find"
     "nothing to find",
     "nothing to find but time or a shared world, as reports warn",
     "something to find",
