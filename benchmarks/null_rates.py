@@ -56,10 +56,6 @@ Draw = Callable[[np.random.Generator, dict[int, float]], LabelSequences]
 
 ORDERS, DIFFERENCES = "orders: ", "differences: "
 NULL, LIMIT, POWER = "nothing to find", "nothing but time or a shared world, as reports warn", "something to find"
-    "nothing to find",
-    "nothing to find but time or a shared world, as reports warn",
-    "something to find",
-)
 
 
 @dataclass(frozen=True)
