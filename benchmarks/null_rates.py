@@ -55,11 +55,7 @@ HEAD = "| case | looked for | runs | found | share | 95% interval |\n|---|---|--
 Draw = Callable[[np.random.Generator, dict[int, float]], LabelSequences]
 
 ORDERS, DIFFERENCES = "orders: ", "differences: "
-NULL, LIMIT, POWER = (
-    "nothing to find",
-    "nothing to find but time or a shared world, as reports warn",
-    "something to find",
-)
+NULL, LIMIT, POWER = "nothing to find", "nothing but time or a shared world, as reports warn", "something to find"
 
 
 @dataclass(frozen=True)
@@ -114,9 +110,7 @@ def main() -> None:
     for kind in (NULL, LIMIT, POWER):
         chosen = [case for case in cases if case.kind == kind]
         if chosen:
-            print(
-                f"\n{kind}:\n\n| case | looked for | runs | found | share | 95% interval |\n|---|---|---|---|---|---|"
-            )
+            print(f"\n{kind}:\n\n{HEAD}")
         for case in chosen:
             rows += measured(case, arguments)
     above = [f"{row.case} ({row.looked_for})" for row in rows if row.kind == NULL and row.low > LEVEL]
