@@ -1,5 +1,6 @@
 """Read a finished run with an embedding and clusters, verified to be complete and from the given dump."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,7 +126,7 @@ def _recorded_dump(path: Path, run: RunDescription) -> Path:
     recorded = run.arguments.get("dump")
     if not isinstance(recorded, str):
         raise UserError(f"{path / RUN_FILE} does not name the run's dump: give its folder with --dump")
-    if not (Path(recorded) / METADATA_FILE).is_file():
+    if not os.path.isfile(Path(recorded) / METADATA_FILE):  # noqa: PTH113 (a path that no system allows is no file)
         raise UserError(f"the dump of {path} is no longer at {recorded}: give its folder with --dump")
     return Path(recorded)
 
