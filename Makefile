@@ -1,6 +1,6 @@
 # make demo   the whole pipeline on the real game in a few minutes: train briefly, then record, analyse and draw a
 #             shipped policy; ends with the pages to open
-# make test   the tests, one worker more than cores, except the slow ones
+# make test   the tests, on all cores, except the slow ones
 # make test-slow  the slow tests: runs of several processes that take minutes
 # make lint   ruff and mypy
 # make setup  what the demo and all scripts need: uv if it is not on PATH, and the project's environment in .venv/
@@ -26,8 +26,6 @@ export UV_COMPILE_BYTECODE := 1
 RUN := .venv/bin/python
 # Each file of tests stays on one worker, which makes its fixtures once; tests/conftest.py puts the longest files first.
 BY_FILE := --dist loadfile --no-loadscope-reorder
-# One worker more than cores: tests wait a third of their time for processes, pages and the disk.
-export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 check-python = @test -n "$(PYTHON)" || { \
 	echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
 
