@@ -1,4 +1,4 @@
-"""Encodes the tiles in view: a first convolution that looks its results up, and what follows it."""
+"""Encodes the tiles in view: a first convolution by lookup, and the layers after it."""
 
 import torch
 from torch import nn
@@ -11,12 +11,12 @@ KERNEL = 3
 
 
 class TileConvolution(nn.Module):
-    """First convolution over tiles that are described by vectors, without describing each tile.
+    """First convolution over embedded tiles, computed without embedding each tile.
 
-    A tile's vector joins what depends on its place in the view, which is the same for every agent, and what depends
-    on its material, of which there are few. A convolution is linear, so the places add a constant map. What the
-    materials add is the sum of one vector for each row of the kernel, and that vector depends on three materials only:
-    all 3 x 16^3 vectors are computed beforehand and looked up, which replaces nearly all multiplications.
+    A tile's vector has a part for its place in the view, which is the same for every agent, and a part for its
+    material, of which there are few. A convolution is linear, so the places contribute a constant map, and the
+    materials contribute one vector per row of the kernel, which depends on three materials only. All 3 x 16^3 of these
+    vectors are computed once per pass and looked up, which replaces nearly all multiplications.
     """
 
     def __init__(self, layout: ObservationLayout, place_units: int, material_units: int, channels: int):
@@ -27,12 +27,12 @@ class TileConvolution(nn.Module):
         self.convolution = nn.Conv2d(place_units + material_units, channels, KERNEL)
 
     def forward(self, material: torch.Tensor, vectors: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Convolve as if every tile were described.
+        """Convolve as if every tile were embedded.
 
         Args:
             material: of the tiles in view, (B, tiles) uint8.
-            vectors: description of each material, (materials, material units).
-            places: description of each place in the view, (place units, side, side).
+            vectors: embedding of each material, (materials, material units).
+            places: embedding of each place in the view, (place units, side, side).
 
         Returns:
             (B, channels, side - 2, side - 2), with the channels last in memory.
@@ -89,13 +89,13 @@ def _rows_of_table(views: torch.Tensor, materials: int) -> torch.Tensor:
 
 
 def tile_encoder(layout: ObservationLayout, channels: tuple[int, int], hidden_size: int) -> nn.Sequential:
-    """Build what follows the first convolution over tiles: a second one and a linear layer.
+    """Build the layers after the first convolution over tiles: a second convolution and a linear layer.
 
-    It turns (B, channels, side - 2, side - 2) into (B, hidden).
+    They map (B, channels, side - 2, side - 2) into (B, hidden).
 
     Args:
         layout: of the observations.
-        channels: of the first and of the second convolution.
+        channels: of the first and the second convolution.
         hidden_size: units of the result.
     """
     first, second = channels

@@ -57,7 +57,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds by the clock that each phase takes for one agent-step."""
+    """Wall-clock seconds of each phase per agent-step."""
 
     phases: dict[str, float]
 
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def measure(arguments: Arguments) -> tuple[Run, Run, dict[str, Floor]]:
-    """Train for some updates, time what the dense network would do instead, and find the floors of two phases."""
+    """Train for some updates, time the dense network on the same work, and find the floors of two phases."""
     settings, stopwatch = arguments.settings, Stopwatch()
     maps = ensure_maps(settings.env)
     subject = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed)
@@ -117,8 +117,8 @@ def measure(arguments: Arguments) -> tuple[Run, Run, dict[str, Floor]]:
 
 
 def show(packed: Run, dense: Run, floors: dict[str, Floor]) -> None:
-    """Print where the time goes, speeds and their ratio, and the floors of inference and learning."""
-    table = Table(title="Microseconds for each agent-step, and share of the time")
+    """Print the time of each phase, speeds and their ratio, and the floors of inference and learning."""
+    table = Table(title="Microseconds per agent-step, and share of the time")
     for column in ("", "packed", "share", "dense", "share"):
         table.add_column(column, justify="right")
     for phase in PHASES:
@@ -140,7 +140,7 @@ def show(packed: Run, dense: Run, floors: dict[str, Floor]) -> None:
 
 
 def _learner(policy: RecurrentPolicy, stepper: Stepper, settings: Settings) -> Callable[[], Rollout]:
-    """Return what collects one rollout and learns from it."""
+    """Return a function that collects one rollout and learns from it."""
     train = settings.train
     optimizer = make_optimizer(policy, train)
     shuffling = torch.Generator().manual_seed(1)
@@ -156,7 +156,7 @@ def _learner(policy: RecurrentPolicy, stepper: Stepper, settings: Settings) -> C
 
 
 def _seconds(agent_steps: int, work: Callable[[], object]) -> float:
-    """Seconds by the clock for each agent-step."""
+    """Return wall-clock seconds per agent-step."""
     start = time.perf_counter()
     work()
     return (time.perf_counter() - start) / agent_steps
