@@ -82,7 +82,7 @@ def _lstm_forward(
     values: Sequence[int], input_weight: Sequence[int], hidden_weight: Sequence[int], *_: Any, **__: Any
 ) -> int:
     """One layer over ticks: (ticks, B, inputs), (4 units, inputs), (4 units, units)."""
-    ticks, agents, _ = values
+    ticks, agents = values[:2]
     return 2 * ticks * agents * (prod(input_weight) + prod(hidden_weight))
 
 

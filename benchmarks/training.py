@@ -158,8 +158,8 @@ def show(found: Measurement) -> None:
         ratio = found.peer.phases[phase] / found.own.phases[phase]
         table.add_row(phase, *own, f"{found.floor.phases[phase] * 1e6:.0f}", *dense, *peer, f"{ratio:.1f}")
     for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
-        own, floor, dense, peer = (number(run) for run in (found.own, found.floor, found.dense, found.peer))
-        table.add_row(name, own, "", floor, dense, "", peer, "", "")
+        each = [number(run) for run in (found.own, found.floor, found.dense, found.peer)]
+        table.add_row(name, each[0], "", each[1], each[2], "", each[3])
     least = Table(title="An agent-step of the packed network, wall-clock time, with all passes of learning")
     for column in ("", *COLUMNS):
         least.add_column(column, justify="right")
