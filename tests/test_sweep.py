@@ -1,4 +1,4 @@
-"""`train.py -m sweep`: all that works without an account of Weights & Biases, by that service's own agent."""
+"""`train.py -m sweep` with Weights & Biases: all that works without an account, by that service's own agent."""
 
 import json
 from pathlib import Path
@@ -94,8 +94,8 @@ def test_overriding_leaves_everything_else() -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("-m", "sweep", "--no-track"), ("--no-track",)),
-        (("-m", "sweep", *OFFLINE), ("--wandb.mode offline",)),
+        (("-m", "sweep", "--no-track", "--sweep-id", "a/b/c"), ("--sweep-id a/b/c", "--no-track", "-n")),
+        (("-m", "sweep", *OFFLINE, "--sweep-id", "a/b/c"), ("--sweep-id a/b/c", "--wandb.mode offline")),
         (("-m", "sweep", "--sweep-runs", "0"), ("--sweep-runs 0", "at least 1")),
         (("-m", "sweep", "--sweep-config", "nowhere.yaml"), ("nowhere.yaml does not exist", "--sweep-config")),
         (("--trial", "{"), ("--trial", "not valid JSON")),
