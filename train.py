@@ -232,8 +232,12 @@ def train_one(arguments: Arguments) -> None:
     """Train one policy."""
     name = choose_name(arguments)
 
+    from reinforcement_learning.processes import end_with_parent
+    from reinforcement_learning.training.local_sweep import SWEEP_PROCESS
     from reinforcement_learning.training.training_run import TrainingRun, train_policy
 
+    if sweep_process := os.environ.get(SWEEP_PROCESS):
+        end_with_parent(int(sweep_process))
     train_policy(
         TrainingRun(
             name=name,

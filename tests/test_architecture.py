@@ -31,7 +31,7 @@ SCRIPTS_IN_ROOMS = {
 }
 """A stage script that lives in its room may do what scripts do, and so import what stands beside them."""
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
-HEAVY = {"torch", "nmmo", "pufferlib", "umap", "hdbscan", "numba", "sklearn", "scipy", "matplotlib", "wandb"}
+HEAVY = {"torch", "nmmo", "pufferlib", "umap", "hdbscan", "numba", "sklearn", "scipy", "matplotlib", "wandb", "optuna"}
 
 FILES = sorted(path.relative_to(ROOT) for path in modules().values())
 SCRIPTS = {path.stem for path in FILES if len(path.parts) == 1} - COMMON

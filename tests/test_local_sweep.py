@@ -1,6 +1,10 @@
 """`train.py -m sweep --no-track`: Optuna chooses the values, real trainings in a small world are the trials."""
 
 import json
+import math
+import os
+import shutil
+import signal
 from pathlib import Path
 
 import orjson
@@ -12,8 +16,8 @@ from reinforcement_learning.training.local_sweep import TrialCommands
 from reinforcement_learning.training.search_space import SearchSpace, read_search_space
 from reinforcement_learning.training.sweep import override, read_sweep
 from reinforcement_learning.training.sweep_folder import SweepFolder, Trial
-from tests.command import assert_refused, run, run_here
-from tests.test_train import ONE_UPDATE, folders
+from tests.command import assert_refused, run, run_here, start
+from tests.test_train import FOREVER, ONE_UPDATE, TWO_UPDATES, folders
 from user_error import UserError
 
 METRIC = {"name": "lives/ticks", "goal": "maximize"}
@@ -35,44 +39,73 @@ def trials_of(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
 
 
-def test_a_sweep_runs_trials_survives_a_bad_one_and_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
-    """Three real trainings: the second cannot work, and the third is started, "killed" and continued."""
+def grid_of_three(folder: Path) -> tuple[object, ...]:
+    """The command of a sweep of three trials, of which the second cannot work."""
     sizes = {"train.batch_size": {"values": [256, 250, 512]}, "train.learning_rate": {"value": 0.002}}
-    path = sweep_file(tmp_path, sizes, method="grid", metric={"name": "loss/entropy", "goal": "minimize"})
-    arguments = [argument for argument in ONE_UPDATE if argument not in ("--train.batch-size", "256")]
-    arguments = [*ONE_UPDATE[: ONE_UPDATE.index("--train.total-agent-steps")], "--train.total-agent-steps", "512"]
-    command = (
-        "-m", "sweep", "-n", "tuned", *arguments, "--sweep-config", path, "--sweeps-dir", tmp_path / "sweeps",
-        *folders(tmp_path),
+    path = sweep_file(folder, sizes, method="grid", metric={"name": "loss/entropy", "goal": "minimize"})
+    return (
+        "-m", "sweep", "-n", "tuned", *TWO_UPDATES, "--sweep-config", path, "--sweeps-dir", folder / "sweeps",
+        *folders(folder),
     )  # fmt: skip
-    first = run("train.py", *command, "--sweep-runs", 2)
-    assert first.returncode == 0, first.stdout + first.stderr
-    assert "train.batch_size 250 must be a multiple" in first.stderr and "trial 1 failed: exit code 2" in first.stdout
-    folder = tmp_path / "sweeps" / "tuned"
-    assert [each["state"] for each in trials_of(folder)] == ["finished", "failed"]
 
-    # What a kill after the trial's last update leaves: the run is there, the sweep does not know how it ended.
-    lines = (folder / "trials.jsonl").read_bytes().splitlines(keepends=True)
-    interrupted = orjson.loads(lines[0]) | {"state": "running", "metric": None, "agent_steps": None}
-    (folder / "trials.jsonl").write_bytes(orjson.dumps(interrupted) + b"\n" + lines[1])
-    second = run("train.py", *command, "--sweep-runs", 3)
-    assert second.returncode == 0, second.stdout + second.stderr
-    assert "the grid is complete: all 3 combinations were tried" in second.stdout
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """A folder in which the first two trials have run, and what the command printed."""
+    folder = tmp_path_factory.mktemp("swept")
+    result = run("train.py", *grid_of_three(folder), "--sweep-runs", 2)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return folder, result.stdout, result.stderr
+
+
+def test_trials_are_trained_and_the_best_settings_written(swept: tuple[Path, str, str]) -> None:
+    folder, said, warned = swept
+    assert "train.batch_size 250 must be a multiple" in warned and "trial 1 failed: exit code 2" in said
+    first, second = trials_of(folder / "sweeps" / "tuned")
+    assert (first["state"], second["state"]) == ("finished", "failed")
+    last = json.loads((folder / "runs" / "tuned_000" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (last["loss/entropy"], last["agent_steps"]) == (first["metric"], first["agent_steps"])
+    assert (folder / "policies" / "tuned_000.safetensors").exists()
+    best = folder / "sweeps" / "tuned" / "best.yaml"
+    assert f"best settings: {best}" in said
+    agent, trained = read_run_settings(folder / "runs" / "tuned_000")
+    assert load_settings(best, agent) == trained
+    assert trained.train.learning_rate == 0.002
+    other = run_here("train.py", *grid_of_three(folder), "--train.gamma", 0.5)
+    assert_refused(other, "tuned holds a sweep with another train.gamma (0.99, now 0.5)", "-n")
+
+
+@pytest.mark.slow
+def test_an_interrupted_trial_is_continued_and_a_grid_ends(swept: tuple[Path, str, str], tmp_path: Path) -> None:
+    """What a kill after a trial's last update leaves: its run is there, the sweep does not know how it ended."""
+    shutil.copytree(swept[0], tmp_path, dirs_exist_ok=True)
+    folder = tmp_path / "sweeps" / "tuned"
+    before = (folder / "trials.jsonl").read_bytes().splitlines(keepends=True)
+    interrupted = orjson.loads(before[0]) | {"state": "running", "metric": None, "agent_steps": None}
+    (folder / "trials.jsonl").write_bytes(orjson.dumps(interrupted) + b"\n" + before[1])
+    result = run("train.py", *grid_of_three(tmp_path), "--sweep-runs", 3)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "the grid is complete: all 3 combinations were tried" in result.stdout
     trials = trials_of(folder)
     assert [each["state"] for each in trials] == ["finished", "failed", "finished"]
-    assert orjson.loads(lines[0]) == trials[0]
-    for trial in (trials[0], trials[2]):
-        last = json.loads((tmp_path / "runs" / trial["name"] / "metrics.jsonl").read_text().splitlines()[-1])
-        assert (last["loss/entropy"], last["agent_steps"]) == (trial["metric"], trial["agent_steps"])
-        assert (tmp_path / "policies" / f"{trial['name']}.safetensors").exists()
-    best = min((trials[0], trials[2]), key=lambda each: each["metric"])
-    assert f"best settings: {folder / 'best.yaml'}" in second.stdout
-    agent, trained = read_run_settings(tmp_path / "runs" / best["name"])
-    assert load_settings(folder / "best.yaml", agent) == trained
-    assert trained.train.learning_rate == 0.002
+    assert trials[0] == orjson.loads(before[0])
+    assert trials[2]["values"]["train.batch_size"] == 512
 
-    other = run_here("train.py", *command, "--train.gamma", 0.5)
-    assert_refused(other, "tuned holds a sweep with another train.gamma (0.99, now 0.5)", "-n")
+
+@pytest.mark.slow
+def test_ctrl_c_stops_the_trial_and_the_sweep(tmp_path: Path) -> None:
+    path = sweep_file(tmp_path, RATES)
+    how = ("--sweep-config", path, "--sweeps-dir", tmp_path / "sweeps", *folders(tmp_path))
+    with start("train.py", "-m", "sweep", "-n", "endless", *FOREVER, *how) as process:
+        assert process.stdout
+        while " agent-steps" not in process.stdout.readline():
+            pass
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        said = process.stdout.read()
+    assert process.returncode == 130, said
+    assert "to continue trial 0, repeat the command with -n endless" in said and "Traceback" not in said
+    (trial,) = trials_of(tmp_path / "sweeps" / "endless")
+    assert trial["state"] == "running" and (tmp_path / "runs" / "endless_000" / "training_state.safetensors").exists()
 
 
 def test_a_sweep_whose_trials_all_fail_is_one_line(tmp_path: Path) -> None:
@@ -82,9 +115,7 @@ def test_a_sweep_whose_trials_all_fail_is_one_line(tmp_path: Path) -> None:
     assert result.returncode == 2
     trial, sweep = result.stderr.strip().splitlines()
     assert "train.batch_size 250" in trial
-    assert sweep.startswith("error: no trial of the sweep") and sweep.endswith(
-        "1 failed, trial 0 with: exit code 2; see its message above"
-    )
+    assert sweep.startswith("error: no trial of the sweep") and "1 failed, trial 0 with: exit code 2" in sweep
 
 
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])
@@ -94,16 +125,10 @@ def test_the_search_finds_a_planted_optimum(tmp_path: Path, goal: str) -> None:
     finished: list[tuple[dict[str, float], float]] = []
     for number in range(40):
         values = space.suggest(number, finished, seed=1)
-        off = (np_log10(values["train.learning_rate"]) + 3) ** 2
+        off = (math.log10(values["train.learning_rate"]) + 3) ** 2
         finished.append((values, off if goal == "minimize" else -off))
-    late = sorted(abs(np_log10(values["train.learning_rate"]) + 3) for values, _ in finished[20:])
+    late = sorted(abs(math.log10(values["train.learning_rate"]) + 3) for values, _ in finished[20:])
     assert late[len(late) // 2] < 0.5  # uniform choice over the three decades: 0.9
-
-
-def np_log10(value: float) -> float:
-    import math
-
-    return math.log10(value)
 
 
 @pytest.mark.parametrize("method", ["bayes", "random"])
@@ -166,11 +191,12 @@ def test_the_default_search_space_works_without_the_server() -> None:
 def test_a_trial_starts_with_its_values_and_goes_on_in_its_run(tmp_path: Path) -> None:
     commands = TrialCommands("train.py", ("--debug",), tmp_path / "policies", tmp_path / "runs", track=False)
     trial = Trial(0, "tuned_000", "running", {"train.gamma": 0.9})
-    assert commands.of(trial)[1:] == ["train.py", "--debug", "-n", "tuned_000", "--trial", '{"train.gamma":0.9}']
+    started = ["train.py", "--debug", "-n", "tuned_000", "--trial", '{"train.gamma":0.9}']
+    assert commands.start(trial)[1:] == commands.resume(trial)[1:] == started
     (tmp_path / "runs" / "tuned_000").mkdir(parents=True)
     (tmp_path / "runs" / "tuned_000" / "settings.json").write_text("{}")
     continued = ["--resume", str(tmp_path / "runs" / "tuned_000")]
-    assert commands.of(trial)[2:] == [*continued, "--policies-dir", str(tmp_path / "policies"), "--no-track"]
+    assert commands.resume(trial)[2:] == [*continued, "--policies-dir", str(tmp_path / "policies"), "--no-track"]
 
 
 def test_a_folder_of_something_else_and_damaged_trials_are_refused(tmp_path: Path) -> None:

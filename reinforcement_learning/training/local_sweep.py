@@ -18,6 +18,9 @@ from reinforcement_learning.training.sweep import override
 from reinforcement_learning.training.sweep_folder import SweepFolder, Trial
 from user_error import UserError
 
+SWEEP_PROCESS = "NMMO_SWEEP_PROCESS"
+"""Environment variable that tells a trial the id of its sweep's process, with which it ends."""
+
 _LOOK_EVERY = 0.5
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
@@ -40,14 +43,18 @@ class TrialCommands:
     runs_dir: Path
     track: bool
 
-    def of(self, trial: Trial) -> list[str]:
-        """Return the command that starts a trial, or continues it where it was interrupted."""
-        python = [sys.executable, self.script]
+    def start(self, trial: Trial) -> list[str]:
+        """Return the command that starts a trial."""
+        values = orjson.dumps(trial.values).decode()
+        return [sys.executable, self.script, *self.shared, "-n", trial.name, "--trial", values]
+
+    def resume(self, trial: Trial) -> list[str]:
+        """Return the command that continues a trial that was interrupted; it starts one that had not begun."""
         run = self.runs_dir / trial.name
         if not (run / RUN_SETTINGS_FILE).exists():
-            return [*python, *self.shared, "-n", trial.name, "--trial", orjson.dumps(trial.values).decode()]
+            return self.start(trial)
         log = [] if self.track else ["--no-track"]
-        return [*python, "--resume", str(run), "--policies-dir", str(self.policies_dir), *log]
+        return [sys.executable, self.script, "--resume", str(run), "--policies-dir", str(self.policies_dir), *log]
 
 
 def run_local_sweep(
@@ -69,12 +76,14 @@ def run_local_sweep(
         UserError: no trial of the sweep has finished.
     """
     for number in range(runs):
-        trial = _next_trial(folder, settings.train.seed)
+        interrupted = next((each for each in folder.trials if each.state == "running"), None)
+        trial = interrupted or _new_trial(folder, settings.train.seed)
         if trial is None:
             say(f"the grid is complete: all {len(folder.trials)} combinations were tried")
             break
         say(f"trial {trial.number} ({number + 1} of {runs}): {_in_words(trial.values)}")
-        ended = _run(trial, folder, commands)
+        command = commands.resume(trial) if interrupted else commands.start(trial)
+        ended = _run(trial, command, folder, commands.runs_dir)
         if ended.state == "failed":
             say(f"trial {ended.number} failed: {ended.fault}")
             continue
@@ -90,11 +99,8 @@ def run_local_sweep(
         )
 
 
-def _next_trial(folder: SweepFolder, seed: int) -> Trial | None:
-    """Return the interrupted trial, or else a new one, recorded before it starts; None if a grid has none left."""
-    interrupted = [each for each in folder.trials if each.state == "running"]
-    if interrupted:
-        return interrupted[0]
+def _new_trial(folder: SweepFolder, seed: int) -> Trial | None:
+    """Return a new trial, recorded before it starts; None if a grid has none left."""
     number = len(folder.trials)
     if folder.space.combinations is not None and number >= folder.space.combinations:
         return None
@@ -104,14 +110,14 @@ def _next_trial(folder: SweepFolder, seed: int) -> Trial | None:
     return trial
 
 
-def _run(trial: Trial, folder: SweepFolder, commands: TrialCommands) -> Trial:
+def _run(trial: Trial, command: Sequence[str], folder: SweepFolder, runs_dir: Path) -> Trial:
     """Run a trial to its end, and record how it ended; ends the process if it was told to stop."""
     with StopSignal() as stop:
-        code = _wait(commands.of(trial), stop)
+        code = _wait(command, stop)
     if code in _STOPPED:
         stop.received = stop.received or code - 128  # the trial alone was told to stop
     if code == 0:
-        ended = _judged(trial, commands.runs_dir / trial.name / METRICS_FILE, folder.space.metric)
+        ended = _judged(trial, runs_dir / trial.name / METRICS_FILE, folder.space.metric)
         folder.record(ended)
     elif not stop:
         ended = replace(trial, state="failed", fault=f"exit code {code}; see its message above")
@@ -125,6 +131,7 @@ def _run(trial: Trial, folder: SweepFolder, commands: TrialCommands) -> Trial:
 def _wait(command: Sequence[str], stop: StopSignal) -> int:
     """Run a command and return its exit code. Ctrl-C reaches it by itself; SIGTERM is passed on."""
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_RUN_ID", "WANDB_SWEEP_ID")}
+    environment[SWEEP_PROCESS] = str(os.getpid())
     passed_on = False
     with subprocess.Popen(command, env=environment) as process:
         while True:

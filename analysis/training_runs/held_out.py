@@ -1,0 +1,194 @@
+"""How a run's checkpoints score when evaluated, on the maps they were trained on and on maps they have not seen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from activation_store.files import sha256
+from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
+from analysis.evaluation.provenance import Provenance
+from analysis.evaluation.results import PolicyRun, find_result_files, read_results
+from analysis.training_runs.groups import Group
+from analysis.training_runs.intervals import mean_over_seeds
+from analysis.training_runs.run import CHECKPOINTS_FOLDER, TrainingRun
+from user_error import UserError
+
+Maps = Literal["held-out", "training"]
+
+MEASURES = ("ticks", "task_progress", "weighted_score")
+"""Mean ticks lived; progress at the 63 held-out tasks, 0 to 1; the same weighted by category, 0 to 100."""
+
+TRAINING_MEASURES = {"ticks": "lives/ticks", "task_progress": "lives/task_progress"}
+"""Metric of training that each measure stands beside, if there is one."""
+
+_PVE = "eval_pve_*.json"
+_SUFFIX = ".safetensors"
+_MAP_SETTINGS = ("map_seed", "map_size", "num_maps")
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One checkpoint, evaluated in pve; numbers are means over the evaluation's seeds.
+
+    Attributes:
+        steps: agent-steps that it was trained for.
+        maps: whether the maps are those of its training.
+        scores: in the order of `MEASURES`, (3,).
+        other_rules: settings of the world, other than those of maps, that differ from the training's.
+    """
+
+    run: TrainingRun
+    steps: int
+    maps: Maps
+    scores: np.ndarray
+    other_rules: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EvaluationCurve:
+    """One measure of a group's checkpoints on one kind of maps. C checkpoints, S seeds.
+
+    Attributes:
+        steps: agent-steps, mean over seeds, (C,).
+        runs: a row for each run, (S, C), NaN where it lacks the checkpoint.
+        mean, low, high, seeds: over seeds, (C,).
+    """
+
+    group: str
+    measure: str
+    maps: Maps
+    steps: np.ndarray
+    runs: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    seeds: np.ndarray
+
+
+def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None) -> list[Evaluated]:
+    """Return all evaluated checkpoints of the runs; a checkpoint is recognised by its SHA-256.
+
+    Args:
+        runs: whose checkpoints are looked for.
+        folder: of results of evaluate.py; by default each run's own checkpoints, where there may be none.
+
+    Raises:
+        UserError: the given folder holds no results of any of the checkpoints, or a result file is damaged.
+    """
+    sources = [folder] if folder else [_checkpoints(run) for run in runs if any(_checkpoints(run).glob(_PVE))]
+    if not sources:
+        return []
+    known: dict[str, list[TrainingRun]] = {}  # runs with the same seed and network start from the same checkpoint
+    for run in runs:
+        for path in sorted(_checkpoints(run).glob(f"*{_SUFFIX}")):
+            known.setdefault(sha256(path), []).append(run)
+    files = [file for source in sources for file in find_result_files((source,)) if file.match(_PVE)]
+    played: dict[tuple[TrainingRun, str, Maps], list[tuple[PolicyRun, Provenance]]] = {}
+    for result in (each for file in files for each in read_results(file)):
+        provenance = result.provenance
+        if provenance is None or provenance.checkpoint_sha256 is None:
+            continue
+        for run in known.get(provenance.checkpoint_sha256, []):
+            key = run, provenance.checkpoint_sha256, _maps(run, provenance)
+            played.setdefault(key, []).append((result, provenance))
+    if folder and not played:
+        raise UserError(
+            f"{folder} holds no pve results of a checkpoint of these runs (recognised by their SHA-256): evaluate them "
+            f"with `python evaluate.py {_checkpoints(runs[0])} pve`"
+        )
+    return [_evaluated(run, maps, results) for (run, _, maps), results in played.items()]
+
+
+def evaluation_curves(evaluated: Sequence[Evaluated], groups: Sequence[Group], confidence: float) -> list[EvaluationCurve]:
+    """Return each group's scores against agent-steps, on held-out maps and on training maps where there are any."""
+    curves = []
+    kinds: tuple[Maps, ...] = ("held-out", "training")
+    for group in groups:
+        for maps in kinds:
+            own = [each for each in evaluated if each.maps == maps and each.run in group.runs]
+            checkpoints = _same_checkpoints(own)
+            if not checkpoints:
+                continue
+            steps = np.array([np.mean([each.steps for each in column]) for column in checkpoints])
+            table = np.full((len(MEASURES), len(group.runs), len(checkpoints)), np.nan)
+            for place, column in enumerate(checkpoints):
+                for each in column:
+                    table[:, group.runs.index(each.run), place] = each.scores
+            curves += [
+                EvaluationCurve(group.name, measure, maps, steps, rows, *mean_over_seeds(rows, confidence))
+                for measure, rows in zip(MEASURES, table, strict=True)
+            ]
+    return curves
+
+
+def generalisation_gaps(curves: Sequence[EvaluationCurve], confidence: float) -> list[EvaluationCurve]:
+    """Return scores on training maps minus scores on held-out maps, run by run, where a group has both."""
+    pairs = [
+        (training, held_out)
+        for training in curves
+        for held_out in curves
+        if (training.maps, held_out.maps) == ("training", "held-out")
+        and (training.group, training.measure) == (held_out.group, held_out.measure)
+        and np.array_equal(training.steps, held_out.steps)
+    ]
+    return [
+        EvaluationCurve(
+            training.group, training.measure, "training", training.steps, training.runs - held_out.runs,
+            *mean_over_seeds(training.runs - held_out.runs, confidence),
+        )
+        for training, held_out in pairs
+    ]  # fmt: skip
+
+
+def _checkpoints(run: TrainingRun) -> Path:
+    return run.folder / CHECKPOINTS_FOLDER
+
+
+def _maps(run: TrainingRun, provenance: Provenance) -> Maps:
+    same = all(provenance.environment.get(name) == run.settings.get(f"env.{name}") for name in _MAP_SETTINGS)
+    return "training" if same else "held-out"
+
+
+def _evaluated(run: TrainingRun, maps: Maps, results: Sequence[tuple[PolicyRun, Provenance]]) -> Evaluated:
+    first_file, first = results[0][0].file, results[0][1]
+    for result, provenance in results[1:]:
+        if (provenance.environment, provenance.episodes) != (first.environment, first.episodes):
+            raise UserError(
+                f"{first_file} and {result.file} played a checkpoint of {run.name} on {maps} maps under different "
+                "rules: keep one of them"
+            )
+    scores = [
+        (result.ticks.mean(), result.task_progress.mean(), result.task_progress @ TASK_WEIGHTS) for result, _ in results
+    ]
+    differing = tuple(
+        name
+        for name, value in sorted(first.environment.items())
+        if name not in _MAP_SETTINGS and f"env.{name}" in run.settings and value != run.settings[f"env.{name}"]
+    )
+    return Evaluated(run, _steps(run, first), maps, np.mean(scores, axis=0), differing)
+
+
+def _steps(run: TrainingRun, provenance: Provenance) -> int:
+    if provenance.agent_steps is None:
+        raise UserError(f"the results of a checkpoint of {run.name} do not say its agent-steps: evaluate it again")
+    return provenance.agent_steps
+
+
+def _same_checkpoints(evaluated: Sequence[Evaluated]) -> list[list[Evaluated]]:
+    """Put the checkpoints of several runs together that belong together: not further apart than one update.
+
+    Runs write a checkpoint after the update that reaches a share of the budget, so agent-steps differ by less than a
+    batch and a tick.
+    """
+    columns: list[list[Evaluated]] = []
+    for each in sorted(evaluated, key=lambda one: one.steps):
+        batch = float(each.run.settings.get("train.batch_size", 0))
+        near = columns and each.steps - columns[-1][0].steps <= 1.1 * batch
+        if near and all(other.run is not each.run for other in columns[-1]):
+            columns[-1].append(each)
+        else:
+            columns.append([each])
+    return columns
