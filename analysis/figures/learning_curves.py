@@ -85,9 +85,9 @@ def _look(group: int, groups: int, single: bool = False) -> dict[str, Any]:
 
 def _about(compared: "ComparedRuns") -> str:
     return (
-        f"Thick lines: means over seeds; bands: {100 * compared.confidence:g}% Student's t intervals over seeds at each "
-        "point, cut off where they leave the range of the runs; thin lines: single runs. Each point is the mean over "
-        f"1/{compared.points} of the agent-steps that all runs of the group reached."
+        f"Thick lines: means over seeds; bands: {100 * compared.confidence:g}% Student's t intervals over seeds at "
+        "each point, cut off where they leave the range of the runs; thin lines: single runs. Each point is the mean "
+        f"over 1/{compared.points} of the agent-steps that all runs of the group reached."
     )
 
 
