@@ -91,9 +91,8 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None) -> list[Eva
         provenance = result.provenance
         if provenance is None or provenance.checkpoint_sha256 is None:
             continue
-        for run in known.get(provenance.checkpoint_sha256, []):
-            key = run, provenance.checkpoint_sha256, _maps(run, provenance)
-            played.setdefault(key, []).append((result, provenance))
+        for run, maps in _maps_for(known.get(provenance.checkpoint_sha256, []), result, provenance):
+            played.setdefault((run, provenance.checkpoint_sha256, maps), []).append((result, provenance))
     if folder and not played:
         raise UserError(
             f"{folder} holds no pve results of a checkpoint of these runs (recognised by their SHA-256): evaluate them "
@@ -147,9 +146,26 @@ def _checkpoints(run: TrainingRun) -> Path:
     return run.folder / CHECKPOINTS_FOLDER
 
 
-def _maps(run: TrainingRun, provenance: Provenance) -> Maps:
-    same = all(provenance.environment.get(name) == run.settings.get(f"env.{name}") for name in _MAP_SETTINGS)
-    return "training" if same else "held-out"
+def _maps_for(
+    runs: Sequence[TrainingRun], result: PolicyRun, provenance: Provenance
+) -> list[tuple[TrainingRun, Maps]]:
+    """Say on which maps a checkpoint of these runs was played, leaving out runs for which it was on neither kind.
+
+    Maps of the same seed but another size or number resemble those of the training without being the same.
+    """
+    found: list[tuple[TrainingRun, Maps]] = []
+    for run in runs:
+        differing = [name for name in _MAP_SETTINGS if provenance.environment.get(name) != run.settings.get(f"env.{name}")]
+        if not differing or "map_seed" in differing:
+            found.append((run, "held-out" if differing else "training"))
+    if runs and not found:
+        run = runs[0]
+        raise UserError(
+            f"{result.file} played a checkpoint of {run.name} on maps of its training's seed but of another size or number, "
+            f"which are neither those of the training nor unseen: use another --env.map-seed, or --env.map-size "
+            f"{run.settings.get('env.map_size')} --env.num-maps {run.settings.get('env.num_maps')}"
+        )
+    return found
 
 
 def _evaluated(run: TrainingRun, maps: Maps, results: Sequence[tuple[PolicyRun, Provenance]]) -> Evaluated:

@@ -207,3 +207,10 @@ def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
         checkpoint.write_bytes(b"others")
     with pytest.raises(UserError, match="no pve results of a checkpoint of these runs"):
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, elsewhere)
+
+
+def test_maps_that_are_neither_seen_nor_unseen_are_refused(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0]})
+    plant_evaluation(groups[0].runs[0].folder, 10_000, 0.5, map_seed=0, num_maps=16)
+    with pytest.raises(UserError, match=r"neither those of the training nor unseen.*--env\.num-maps 256"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
