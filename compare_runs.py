@@ -77,11 +77,9 @@ def main() -> None:
     metrics = chosen_metrics(runs, split(arguments.metrics))
     path = arguments.output_dir / (arguments.name or default_name(groups))
     refuse_existing_run(path)
-    compared = compare(
-        groups, metrics, arguments.points, arguments.last, arguments.confidence, arguments.held_out
-    )
+    compared = compare(groups, metrics, arguments.points, arguments.last, arguments.confidence, arguments.held_out)
     shown = {key: command_line_value(value) for key, value in vars(arguments).items()}
-    with RunFolder(path, {"arguments": shown, "input": input_hashes(groups)}) as folder:
+    with RunFolder(path, {"arguments": shown, "input": input_hashes(compared)}) as folder:
         write(compared, folder)
     report(compared)
     print(f"figures, tables and comparison.json: {path}")

@@ -42,12 +42,12 @@ from user_error import UserError
 
 DEFAULT_AGENT = "neurips23_start_kit"
 STANDS_FOR = {"--env.mask-intrinsics": "own", "--syllabus": "learning_progress"}
-"""What an option means if it stands alone."""
+"""The value of an option given without one."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What decides which defaults hold; read before everything else."""
+    """The options that determine the defaults; parsed before everything else."""
 
     agent: Annotated[str, tyro.conf.arg(aliases=["-a"])] = DEFAULT_AGENT
     """Folder in agent_zoo/ of the agent to train."""
@@ -61,7 +61,7 @@ class Preset:
 
 @dataclass(frozen=True)
 class Mode:
-    """What to do; a sweep hands all other arguments on to its trials."""
+    """What to do; a sweep passes all other arguments on to its trials."""
 
     mode: Annotated[Literal["train", "sweep", "replay"], tyro.conf.arg(aliases=["-m"])] = "train"
     """train: one training run; sweep: a search for good settings, one training run per trial; replay: no training, but
@@ -100,7 +100,7 @@ class Arguments(Mode, Preset):
 
 
 def parse(arguments: Sequence[str]) -> Arguments:
-    """Read the command line over the settings file's values, and refuse what cannot work."""
+    """Parse the command line on top of the settings file, and refuse invalid combinations."""
     for option, value in STANDS_FOR.items():
         arguments = command_line.with_value(arguments, option, value)
     choice, _ = tyro.cli(
@@ -142,7 +142,7 @@ def _check_resumed(before: Arguments, now: Arguments) -> None:
 
 
 def choose_name(arguments: Arguments) -> str:
-    """Return the policy's name, refusing one that is no file name or is taken."""
+    """Return the policy's name; refuse one that is not a valid file name or is taken."""
     name = arguments.name or default_name(arguments.agent)
     if arguments.trial is not None and (wandb_run := os.environ.get("WANDB_RUN_ID")):
         name = f"{name}_{wandb_run}"  # trials of one sweep on the server share their arguments
@@ -153,13 +153,13 @@ def choose_name(arguments: Arguments) -> str:
 
 
 def check_file_name(name: str) -> None:
-    """Refuse a name of a policy, run or sweep that is no file name."""
+    """Refuse a name of a policy, run or sweep that is not a valid file name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
 
 
 def default_name(agent: str) -> str:
-    """Return the name of what was given none: the agent and the current time."""
+    """Return the name of a policy or sweep that was given none: the agent and the current time."""
     return f"{agent}_{datetime.now(UTC):%Y%m%d_%H%M%S}"
 
 
@@ -216,7 +216,7 @@ def sweep_with_wandb(arguments: Arguments, shared: Sequence[str]) -> None:
 
 
 def list_tasks(settings: Settings) -> None:
-    """Show the numbered tasks of the curriculum; tab-separated where nobody reads along."""
+    """Show the numbered tasks of the curriculum; tab-separated without a terminal."""
     from reinforcement_learning.game.tasks import curriculum, fixed_weights
 
     specs = curriculum(settings.task, settings.env)
@@ -254,7 +254,7 @@ def train_one(arguments: Arguments) -> None:
 def replay(arguments: Arguments) -> None:
     """Play one episode with trained policies and write its replay."""
     folder, name, settings = arguments.policies_dir, arguments.name, arguments.settings
-    policy_names(folder, () if name is None else (name,))  # refuses what is not there, before anything heavy is loaded
+    policy_names(folder, () if name is None else (name,))  # refuses missing policies before anything heavy is loaded
 
     from reinforcement_learning.play.replay import record_replay, replay_path
     from reinforcement_learning.play.replay_contest import replay_contest
@@ -269,7 +269,7 @@ def replay(arguments: Arguments) -> None:
 
 
 def main() -> None:
-    """Parse, and list tasks, train once or many times, or record a replay."""
+    """Parse, then list tasks, train once or many times, or record a replay."""
     arguments = parse(sys.argv[1:])
     if arguments.list_tasks:
         list_tasks(arguments.settings)

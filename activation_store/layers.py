@@ -1,4 +1,4 @@
-"""The layers of a policy that can be recorded, edited and studied: one name each, wherever they are used.
+"""The layers of a policy that can be recorded, edited and studied, each with one name used everywhere.
 
 A policy with several LSTM layers has a hidden and a cell state in each. Those of the last layer, which the action heads
 read from, are `lstm_hidden` and `lstm_cell` in every policy; the layers before it are numbered from the first:
@@ -17,7 +17,7 @@ LSTM_HIDDEN = "lstm_hidden"
 LSTM_CELL = "lstm_cell"
 ACTION_DECODER = "action_decoder"
 UNTRAINED = "untrained"
-"""Layers of other networks that saw what the policy saw bear their name first, such as `untrained_lstm_hidden`."""
+"""Layers of other networks run on the same observations get a prefix, such as `untrained_lstm_hidden`."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Layer:
     """One kind of layer.
 
     Attributes:
-        name: of the layer; of the last one where there are several.
-        of: what has it: every policy has one, or every LSTM layer of a policy has one.
-        meaning: of its units.
+        name: of the layer; of the last one if there are several.
+        of: whether each policy or each LSTM layer has one.
+        meaning: what its units are.
     """
 
     name: str
@@ -36,10 +36,10 @@ class Layer:
 
 
 LAYERS = (
-    Layer(ENCODER_OUTPUT, "policy", "what the encoder makes of the observation; the first LSTM layer reads it"),
+    Layer(ENCODER_OUTPUT, "policy", "the encoder's output for the observation; input of the first LSTM layer"),
     Layer(LSTM_HIDDEN, "lstm layer", "hidden state after the tick"),
     Layer(LSTM_CELL, "lstm layer", "cell state after the tick"),
-    Layer(ACTION_DECODER, "policy", "what the action heads and the critic read"),
+    Layer(ACTION_DECODER, "policy", "input of the action heads and the critic"),
 )
 """Every kind of layer, in the order in which a policy computes them."""
 
@@ -47,7 +47,7 @@ _NAMES = {layer.name: layer for layer in LAYERS}
 
 
 def layer_names(lstm_layers: int) -> tuple[str, ...]:
-    """Return the names of all layers of a policy that has so many LSTM layers, 0 for a feed-forward policy."""
+    """Return the names of all layers of a policy with this number of LSTM layers, 0 for a feed-forward policy."""
     names: list[str] = []
     for layer in LAYERS:
         names += memory_names(layer.name, lstm_layers) if layer.of == "lstm layer" else (layer.name,)
@@ -55,7 +55,7 @@ def layer_names(lstm_layers: int) -> tuple[str, ...]:
 
 
 def memory_names(kind: str, lstm_layers: int) -> tuple[str, ...]:
-    """Return what a state of each LSTM layer is called, from the first to the last.
+    """Return the name of one kind of state in each LSTM layer, first to last.
 
     Args:
         kind: `LSTM_HIDDEN` or `LSTM_CELL`.
@@ -65,7 +65,7 @@ def memory_names(kind: str, lstm_layers: int) -> tuple[str, ...]:
 
 
 def check_layers(names: Iterable[str]) -> None:
-    """Refuse what is no layer of any policy.
+    """Refuse names that are not layers of any policy.
 
     Raises:
         UserError: names the first one.
@@ -80,14 +80,14 @@ def check_layers(names: Iterable[str]) -> None:
 
 
 def check_policy_layers(names: Iterable[str], lstm_layers: int) -> None:
-    """Refuse layers that a policy does not have.
+    """Refuse layers that a given policy does not have.
 
     Args:
         names: of layers.
-        lstm_layers: how many LSTM layers the policy has, 0 if it is feed-forward.
+        lstm_layers: of the policy, 0 if it is feed-forward.
 
     Raises:
-        UserError: names the first one, and the layers that there are.
+        UserError: names the first one, and the layers that exist.
     """
     names = tuple(names)
     check_layers(names)

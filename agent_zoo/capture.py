@@ -1,4 +1,4 @@
-"""Reads a policy's layers while it runs, and rebuilds its memory from recorded ones."""
+"""Read a policy's layers while it runs, and rebuild its memory from recorded layers."""
 
 import contextlib
 import functools
@@ -14,14 +14,14 @@ from agent_zoo.observation import PackedObservation
 from user_error import UserError
 
 ALL_LAYERS = ("all",)
-"""Stands for every layer that a policy has, however many those are."""
+"""Stands for all layers of a policy."""
 
 Captured = dict[str, torch.Tensor]
 
 
 @contextlib.contextmanager
 def capture(policy: RecurrentPolicy, layers: Sequence[str]) -> Iterator[Captured]:
-    """Within the block, every tick the policy plays leaves its activations in the yielded dictionary.
+    """Within the block, every tick that the policy plays puts its activations into the yielded dictionary.
 
     Args:
         policy: the policy that will play.
@@ -43,7 +43,7 @@ def capture(policy: RecurrentPolicy, layers: Sequence[str]) -> Iterator[Captured
 
 
 def layer_units(policy: RecurrentPolicy, layers: Sequence[str]) -> dict[str, int]:
-    """Return how many units each of these layers has, in the order given.
+    """Return the number of units of each of these layers, in the given order.
 
     Raises:
         UserError: the policy has no layer of that name.
@@ -57,17 +57,17 @@ def layer_units(policy: RecurrentPolicy, layers: Sequence[str]) -> dict[str, int
 def run_with_layers(
     policy: RecurrentPolicy, observation: PackedObservation, memory: LSTMState, layers: Sequence[str] = ALL_LAYERS
 ) -> tuple[ActionDistribution, torch.Tensor, LSTMState, Captured]:
-    """Play one tick of B agents and keep what passed through some layers.
+    """Play one tick of B agents and return the activations of some layers.
 
     Args:
         policy: to run; under `torch.no_grad()` unless gradients are wanted.
-        observation: what the agents see.
+        observation: of the agents.
         memory: before the tick.
-        layers: names of `activation_store.layers`; all that the policy has unless asked otherwise.
+        layers: names of `activation_store.layers`; by default all layers of the policy.
 
     Returns:
-        Distribution over actions, value (B,), memory after the tick, and layer name -> (B, units). All that a layer
-        influences can be differentiated by it.
+        Distribution over actions, value (B,), memory after the tick, and layer name -> (B, units). Everything
+        that depends on a layer can be differentiated with respect to it.
 
     Raises:
         UserError: the policy has no layer of that name.
@@ -75,7 +75,7 @@ def run_with_layers(
     found: Captured = {}
 
     def keep(layer: str, tensor: torch.Tensor) -> torch.Tensor:
-        # A tensor of its own, from which the rest of the tick is computed: nn.LSTM's states have no way to its output.
+        # A new tensor, from which the rest of the tick is computed: nn.LSTM's output does not depend on its states.
         found[layer] = tensor.view_as(tensor)
         return found[layer]
 
@@ -84,14 +84,14 @@ def run_with_layers(
 
 
 def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarray]) -> LSTMState:
-    """Rebuild the memory that some agents had after a recorded tick, and so before the next one.
+    """Rebuild the memory of some agents after a recorded tick, which is also their memory before the next one.
 
-    A float32 dump gives the memory back exactly, a float16 dump rounded. The first tick of a life starts from
+    A float32 dump gives the exact memory, a float16 dump a rounded one. The first tick of a life starts from
     `policy.initial_state`.
 
     Args:
-        policy: that was recorded.
-        recorded: layer name -> (B, units), all LSTM layers' hidden and cell states among them, as in
+        policy: the recorded one.
+        recorded: layer name -> (B, units), including all LSTM layers' hidden and cell states, as in
             `Records.activations`.
 
     Raises:
@@ -108,7 +108,7 @@ def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarra
             if recorded[name].shape != (agents, states.shape[2]):
                 raise UserError(
                     f"layer {name} was recorded as {recorded[name].shape}, but the memory of {agents} agents of this "
-                    f"policy is {(agents, states.shape[2])}: name the policy that was recorded"
+                    f"policy is {(agents, states.shape[2])}: give the policy that was recorded"
                 )
             states[number] = torch.from_numpy(recorded[name].astype(np.float32))
     return memory

@@ -1,4 +1,4 @@
-"""Hooks inside an LSTM: at the hidden and the cell state of each of its layers."""
+"""Hooks inside an LSTM, at the hidden and cell state of each layer."""
 
 import torch
 from torch import nn
@@ -12,16 +12,16 @@ States = tuple[torch.Tensor, torch.Tensor]
 
 
 def through_hooks(lstm: nn.LSTM, hooks: Hooks, encoded: torch.Tensor, before: States, after: States) -> States:
-    """Show hooks the states that one tick of an LSTM left, and carry what they replace through the rest of the tick.
+    """Apply hooks to an LSTM's states after one tick, and propagate replacements through the rest of the tick.
 
     A replaced cell state c gives its layer the hidden state o * tanh(c), with the output gate o of this tick. A
-    replaced hidden state is what the next layer reads. Agents that no hook changed keep the states that `nn.LSTM`
-    computed, bit for bit.
+    replaced hidden state is the input of the next layer. Agents whose states no hook changed keep those computed by
+    `nn.LSTM`, bit for bit.
 
     Args:
-        lstm: that played the tick.
-        hooks: at the layers' names.
-        encoded: what the first layer read, (B, units).
+        lstm: that computed the tick.
+        hooks: by layer name.
+        encoded: input of the first layer, (B, units).
         before: states before the tick.
         after: states after the tick, as `nn.LSTM` computed them.
 
@@ -52,7 +52,7 @@ def through_hooks(lstm: nn.LSTM, hooks: Hooks, encoded: torch.Tensor, before: St
 
 
 def _changed(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """Which rows differ, (B, 1) bool; all of them where a gradient is to flow through the new ones."""
+    """Which rows differ, (B, 1) bool; all of them if gradients must flow through the new values."""
     return (new != old).any(dim=1, keepdim=True) | new.requires_grad
 
 

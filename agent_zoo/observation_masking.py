@@ -1,6 +1,6 @@
-"""What of an observation reaches a policy: an agent's own body and place can be withheld from it.
+"""Which parts of an observation reach a policy: an agent's own vitals and position can be hidden from it.
 
-Whoever wants to know whether a memory keeps track of something must first make sure that the input does not tell it.
+To test whether a memory keeps track of a variable, the input must not reveal that variable.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRo
 POSITION = ("row", "col")
 _BODY = ("health", "food", "water")
 _HURT = ("damage", "attacker_id")
-# All agents are born in an episode's first tick, so anyone's age, or tick of its latest fight, tells the time.
+# All agents spawn in an episode's first tick, so any entity's age, or tick of latest combat, reveals the tick.
 _CLOCKS = ("time_alive", "latest_combat_tick")
 
 
 @dataclass(frozen=True)
 class ObservationMask:
-    """What is withheld; by default nothing.
+    """Which parts are hidden; by default none.
 
     Attributes:
-        own: columns of the agent's own row that read 0.
-        everyone: columns of all entities' rows, the own one among them, that read 0.
-        clock: whether the policy is told the tick, which reads 0 otherwise.
-        absolute: whether rows and columns are those of the map; otherwise the agent itself is at 0, 0.
+        own: columns set to 0 in the agent's own row.
+        everyone: columns set to 0 in all entity rows, including the agent's own.
+        clock: whether the policy sees the tick; it is set to 0 otherwise.
+        absolute: whether positions are those on the map; otherwise they are relative to the agent.
     """
 
     own: tuple[str, ...] = ()
@@ -36,23 +36,29 @@ class ObservationMask:
 
     @staticmethod
     def of(environment: Mapping[str, Any]) -> "ObservationMask":
-        """Read from the settings of a world, as a checkpoint keeps them; older ones mention nothing of it."""
-        masked = environment.get("mask_intrinsics", "off")
+        """Read from the settings of a world, as a checkpoint keeps them; older ones mention nothing of it.
+
+        Raises:
+            ValueError: a setting has a value that no such setting has.
+        """
+        masked, relative = environment.get("mask_intrinsics", "off"), environment.get("relative_position", False)
+        if masked not in ("off", "own", "strict") or not isinstance(relative, bool):
+            raise ValueError(f"mask_intrinsics is {masked!r} and relative_position is {relative!r}")
         strict = masked == "strict"
         return ObservationMask(
             own=() if masked == "off" else _BODY + _HURT * strict,
             everyone=_CLOCKS * strict,
             clock=not strict,
-            absolute=not environment.get("relative_position", False),
+            absolute=not relative,
         )
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """Columns of the agent's own row that the policy does not see as they are."""
+        """Columns of the agent's own row whose true values the policy does not see."""
         return self.own + self.everyone + POSITION * (not self.absolute)
 
     def apply(self, observation: PackedObservation, layout: ObservationLayout) -> PackedObservation:
-        """Return an observation without what is withheld; the one given stays as it is."""
+        """Return an observation with the hidden parts removed; the original is not changed."""
         if not self.withheld:
             return observation
         column = {name: place for place, name in enumerate(layout.entity_columns)}

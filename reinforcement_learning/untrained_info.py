@@ -1,4 +1,4 @@
-"""What a checkpoint of an agent will say of it, before its first step."""
+"""The checkpoint info of an agent before its first step."""
 
 from dataclasses import asdict
 
@@ -9,7 +9,7 @@ from reinforcement_learning.versions import versions
 
 
 def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) -> CheckpointInfo:
-    """Describe an agent that these settings would train, before its first step."""
+    """Return the info of an agent with these settings before its first step."""
     world = {name: value for name, value in asdict(settings.env).items() if name != "maps_dir"}
     task = {name: value for name, value in asdict(settings.task).items() if name != "embeddings_dir"}
     return CheckpointInfo(

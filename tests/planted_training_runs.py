@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from activation_store.checked_json import CHECKSUM, entry_checksum
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.run_folder import RunFolder
 from reinforcement_learning.training.sweep import override
@@ -63,5 +64,6 @@ def plant_evaluation(run: Path, steps: int, skill: float, *, seed: int = 1, **en
     results["provenance"] = provenance("pve", seed, 4, **how)
     file = checkpoints / f"eval_pve_{seed}.json"
     before = orjson.loads(file.read_bytes()) if file.exists() else {}
-    file.write_bytes(orjson.dumps(before | {name: results}))
+    results = orjson.loads(orjson.dumps(results))
+    file.write_bytes(orjson.dumps(before | {name: results | {CHECKSUM: entry_checksum(name, results)}}))
     return name

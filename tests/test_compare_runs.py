@@ -8,7 +8,7 @@ import pytest
 from tests.command import assert_refused, run_here
 from tests.planted_training_runs import plant_evaluation, plant_run
 
-LEVELS = {"A": (10.0, 11.0, 12.0), "B": (30.0, 31.0, 32.0)}
+LEVELS = {"A": (10.0, 11.0, 12.0), "B": (30.0, 32.0, 31.0)}
 
 
 def metrics_at(level: float) -> dict:
@@ -46,17 +46,21 @@ def test_groups_are_drawn_and_compared(runs: list[Path], tmp_path: Path) -> None
         "last_stretch.tsv", "differences.tsv", "evaluations.tsv",
     }  # fmt: skip
     assert set(json.loads((folder / "DONE.json").read_text())["files"]) == written - {"DONE.json"}
-    assert len(json.loads((folder / "run.json").read_text())["input"]) == 6
+    assert len(json.loads((folder / "run.json").read_text())["input"]) == 6 + 6  # metrics and results
     found = json.loads((folder / "comparison.json").read_text())
     assert [len(group["runs"]) for group in found["groups"]] == [3, 3]
     differences = {each["metric"]: each for each in found["comparisons"]}
-    assert differences["lives/ticks"]["difference"]["high"] < 0 and differences["lives/ticks"]["corrected_p"] < 0.001
+    assert differences["lives/ticks"]["difference"]["high"] < 0 and differences["lives/ticks"]["corrected_p"] < 0.01
     assert differences["loss/explained_variance"]["corrected_p"] is None  # every seed the same: nothing to test
+    scores = differences["task_progress on held-out maps"]
+    assert (
+        scores["paired"] and -0.1 < scores["difference"]["value"] < 0 and "task_progress on held-out" in result.stdout
+    )
     heads, *rows = (folder / "curves.tsv").read_text().splitlines()
     assert heads.split("\t") == ["metric", "group", "agent_steps", "mean", "low", "high", "seeds"]
     assert len(rows) == 4 * 2 * 20  # metrics, groups, points: a run of 20 updates has no more
-    scores = [line.split("\t") for line in (folder / "evaluations.tsv").read_text().splitlines()]
-    progress = [row[1:] for row in scores if row[0] == "task_progress"]
+    points = [line.split("\t") for line in (folder / "evaluations.tsv").read_text().splitlines()]
+    progress = [row[1:] for row in points if row[0] == "task_progress"]
     assert [(row[0], float(row[2]), row[-1]) for row in progress] == [
         ("A", 0, "3"), ("A", 20_000, "3"), ("B", 0, "3"), ("B", 20_000, "3"),
     ]  # fmt: skip
@@ -80,6 +84,7 @@ def test_groups_without_repetitions_are_drawn_without_intervals(tmp_path: Path) 
         ((), ("name the folders of runs",)),
         (("nowhere",), ("nowhere does not exist", "runs/NAME")),
         (("A_1",), ("one run only",)),
+        (("A_1", "OTHER"), ("A_1", "A_9", "differ in train.gamma (0.99 and 0.5)", "--group-by settings")),
         (("A_1", "B_1", "--metrics", "lives/tick"), ("'lives/tick'", "did you mean lives/ticks")),
         (("A_1", "B_1", "--last", "0"), ("--last is 0",)),
         (("A_1", "B_1", "--points", "0"), ("--points is 0",)),
@@ -87,8 +92,14 @@ def test_groups_without_repetitions_are_drawn_without_intervals(tmp_path: Path) 
         (("A_1", "B_1", "--held-out", "nowhere"), ("nowhere does not exist",)),
     ],
 )
-def test_bad_input_is_one_line(runs: list[Path], tmp_path: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
+def test_bad_input_is_one_line(
+    runs: list[Path], tmp_path: Path, arguments: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
     named = {path.name: str(path) for path in runs}
-    result = run_here("compare_runs.py", *(named.get(each, each) for each in arguments), "--output-dir", tmp_path / "out")
+    if "OTHER" in arguments:
+        named["OTHER"] = str(plant_run(tmp_path, "A_9", 9, metrics_at(10), updates=20, train__gamma=0.5))
+    result = run_here(
+        "compare_runs.py", *(named.get(each, each) for each in arguments), "--output-dir", tmp_path / "out"
+    )
     assert_refused(result, *parts)
     assert not (tmp_path / "out").exists()

@@ -58,6 +58,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     return folder, result.stdout, result.stderr
 
 
+@pytest.mark.slow
 def test_trials_are_trained_and_the_best_settings_written(swept: tuple[Path, str, str]) -> None:
     folder, said, warned = swept
     assert "train.batch_size 250 must be a multiple" in warned and "trial 1 failed: exit code 2" in said
@@ -66,6 +67,10 @@ def test_trials_are_trained_and_the_best_settings_written(swept: tuple[Path, str
     last = json.loads((folder / "runs" / "tuned_000" / "metrics.jsonl").read_text().splitlines()[-1])
     assert (last["loss/entropy"], last["agent_steps"]) == (first["metric"], first["agent_steps"])
     assert (folder / "policies" / "tuned_000.safetensors").exists()
+    heads, *rows = (line.split("\t") for line in (folder / "sweeps" / "tuned" / "trials.tsv").read_text().splitlines())
+    assert heads == ["trial", "run", "state", "loss/entropy", "agent_steps", "train.batch_size", "train.learning_rate"]
+    assert [row[:3] for row in rows] == [["0", "tuned_000", "finished"], ["1", "tuned_001", "failed"]]
+    assert float(rows[0][3]) == first["metric"] and rows[1][3:] == ["", "", "250", "0.002"]
     best = folder / "sweeps" / "tuned" / "best.yaml"
     assert f"best settings: {best}" in said
     agent, trained = read_run_settings(folder / "runs" / "tuned_000")

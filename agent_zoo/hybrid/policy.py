@@ -7,7 +7,7 @@ __all__ = ["Policy", "Recurrent"]
 
 
 class Recurrent(RecurrentPolicy):
-    """One LSTM layer unless asked otherwise."""
+    """One LSTM layer by default."""
 
     def __init__(self, policy: Policy, layers: int = 1):
         super().__init__(policy, layers)

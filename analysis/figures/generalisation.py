@@ -40,7 +40,10 @@ def generalisation(compared: "ComparedRuns") -> Figure:
         kinds = {each.maps for each in compared.evaluations}
         looks = [Line2D([], [], color=_GREY, label=labels[kind], **_LOOKS[kind]) for kind in labels if kind in kinds]
         add_group_legend(
-            figure, compared, *looks, Line2D([], [], color=_GREY, label="while training, on its own tasks", **_WHILE_TRAINING)
+            figure,
+            compared,
+            *looks,
+            Line2D([], [], color=_GREY, label="while training, on its own tasks", **_WHILE_TRAINING),
         )
     return figure
 

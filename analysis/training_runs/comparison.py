@@ -5,18 +5,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from activation_store.files import sha256
 from analysis.evaluation.tables import Table
 from analysis.training_runs.curves import Curve, curves_of, fewest_updates
 from analysis.training_runs.groups import Group, settings_that_differ
 from analysis.training_runs.held_out import (
     EvaluationCurve,
     evaluation_curves,
+    final_scores,
     generalisation_gaps,
     read_evaluated,
 )
 from analysis.training_runs.last_stretch import Comparison, Level, comparisons_of, last_stretch, levels_of
 from analysis.training_runs.notes import notes_on, notes_on_evaluations
-from analysis.training_runs.run import CHECKPOINTS_FOLDER, TrainingRun
+from analysis.training_runs.run import CHECKPOINTS_FOLDER, METRICS_FILE, TrainingRun
 from analysis.training_runs.tables import comparison_table, curve_table, evaluation_table, level_table
 
 COMPARISON_FILE = "comparison.json"
@@ -34,6 +36,7 @@ class ComparedRuns:
         evaluations: of checkpoints; empty if there are none.
         gaps: scores on training maps minus those on held-out maps; empty where one of them is missing.
         notes: what a reader must know beside the numbers.
+        evaluation_files: SHA-256 of each file of results that was used, by path.
     """
 
     groups: Sequence[Group]
@@ -47,6 +50,7 @@ class ComparedRuns:
     evaluations: Sequence[EvaluationCurve]
     gaps: Sequence[EvaluationCurve]
     notes: Sequence[str]
+    evaluation_files: dict[str, str]
 
     @property
     def tables(self) -> list[Table]:
@@ -77,9 +81,10 @@ def compare(
     """
     points = min(points, fewest_updates(groups))
     stretch = last_stretch(groups, last)
-    levels = levels_of(groups, metrics, stretch, confidence)
     evaluated = read_evaluated([run for group in groups for run in group.runs], held_out)
     evaluations = evaluation_curves(evaluated, groups, confidence)
+    scores = final_scores(evaluations, groups, confidence)
+    levels = [*levels_of(groups, metrics, stretch, confidence), *scores]
     return ComparedRuns(
         groups,
         metrics,
@@ -91,7 +96,8 @@ def compare(
         comparisons_of(levels, confidence),
         evaluations,
         generalisation_gaps(evaluations, confidence),
-        [*notes_on(groups, metrics, stretch), *notes_on_evaluations(evaluated)],
+        [*notes_on(groups, metrics, stretch), *notes_on_evaluations(evaluated, scores)],
+        {str(file): sha256(file) for file in sorted({file for each in evaluated for file in each.files})},
     )
 
 
@@ -112,9 +118,10 @@ def as_json(compared: ComparedRuns) -> dict[str, Any]:
     }
 
 
-def input_hashes(groups: Sequence[Group]) -> dict[str, str]:
-    """Return the SHA-256 of each run's metrics, by path."""
-    return {f"{run.folder}/metrics.jsonl": run.sha256 for group in groups for run in group.runs}
+def input_hashes(compared: ComparedRuns) -> dict[str, str]:
+    """Return the SHA-256 of each run's metrics and of each file of results, by path."""
+    metrics = {str(run.folder / METRICS_FILE): run.sha256 for group in compared.groups for run in group.runs}
+    return metrics | compared.evaluation_files
 
 
 def evaluate_hint(run: TrainingRun) -> str:

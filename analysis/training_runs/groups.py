@@ -46,13 +46,17 @@ def group_runs(runs: Sequence[TrainingRun], by: GroupBy) -> list[Group]:
     folders = [run.folder.resolve() for run in runs]
     if twice := [str(run.folder) for run, place in zip(runs, folders, strict=True) if folders.count(place) > 1]:
         raise UserError(f"{twice[0]} is given twice")
-    members: dict[Any, list[TrainingRun]] = {}
+    belongs = _has_same_name if by == "name" else _has_same_settings
+    members: list[list[TrainingRun]] = []
     for run in runs:
-        members.setdefault(_name_without_seed(run) if by == "name" else _compared(run), []).append(run)
-    names = [str(key) for key in members] if by == "name" else _names_by_settings(list(members.values()))
+        own = next((each for each in members if belongs(each[0], run)), None)
+        if own is None:
+            members.append([run])
+        else:
+            own.append(run)
+    names = [_name_without_seed(group[0]) for group in members] if by == "name" else _names_by_settings(members)
     groups = [
-        Group(name, tuple(sorted(group, key=lambda run: run.seed)))
-        for name, group in zip(names, members.values(), strict=True)
+        Group(name, tuple(sorted(group, key=lambda run: run.seed))) for name, group in zip(names, members, strict=True)
     ]
     for group in groups:
         _check(group)
@@ -71,8 +75,12 @@ def _name_without_seed(run: TrainingRun) -> str:
     return _SEED_AT_THE_END.sub("", run.name) or run.name
 
 
-def _compared(run: TrainingRun) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((name, repr(value)) for name, value in run.settings.items() if name not in NOT_COMPARED))
+def _has_same_name(first: TrainingRun, other: TrainingRun) -> bool:
+    return _name_without_seed(first) == _name_without_seed(other)
+
+
+def _has_same_settings(first: TrainingRun, other: TrainingRun) -> bool:
+    return not settings_that_differ((first, other))
 
 
 def _names_by_settings(groups: Sequence[Sequence[TrainingRun]]) -> list[str]:

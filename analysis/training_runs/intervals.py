@@ -42,30 +42,28 @@ def mean_over_seeds(values: np.ndarray, confidence: float) -> tuple[np.ndarray, 
     return mean, mean - reach, mean + reach, count
 
 
-def welch(first: np.ndarray, second: np.ndarray, confidence: float) -> Difference:
-    """Compare the means of two groups of seeds whose variances may differ (Welch 1947).
+def difference(first: np.ndarray, second: np.ndarray, paired: bool, confidence: float) -> Difference:
+    """Compare the means of two groups of runs: a paired t-test, or one that allows for two variances (Welch 1947).
 
     Args:
-        first, second: a value for each seed, (S1,) and (S2,), finite.
+        first, second: a value for each run, (S1,) and (S2,), finite.
+        paired: whether values at the same place belong together, so that only their differences vary.
         confidence: of the interval, 0 to 1.
 
     Returns:
-        `first` minus `second`. No interval and no p-value if a group has fewer than two seeds, or no seed differs from
-        the others of its group.
+        `first` minus `second`. No interval and no p-value if a group has fewer than two runs, or nothing varies.
     """
     from scipy import stats
 
     if not len(first) or not len(second):
         return Difference(np.nan, np.nan, np.nan, np.nan)
     value = float(first.mean() - second.mean())
-    if min(len(first), len(second)) < 2 or (_constant(first) and _constant(second)):
+    size = max(np.abs(first).max(), np.abs(second).max())
+    varying = [first - second] if paired else [first, second]
+    if min(len(first), len(second)) < 2 or all(np.ptp(each) <= _ROUNDING * size for each in varying):
         return Difference(value, np.nan, np.nan, np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # one group may be constant: the other then has all variance
-        tested = stats.ttest_ind(first, second, equal_var=False)
+        tested = stats.ttest_rel(first, second) if paired else stats.ttest_ind(first, second, equal_var=False)
         interval = tested.confidence_interval(confidence)
     return Difference(value, float(interval.low), float(interval.high), float(tested.pvalue))
-
-
-def _constant(values: np.ndarray) -> bool:
-    return bool(np.ptp(values) <= _ROUNDING * np.abs(values).max())

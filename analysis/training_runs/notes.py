@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from analysis.training_runs.groups import Group, settings_that_differ
 from analysis.training_runs.held_out import Evaluated
+from analysis.training_runs.last_stretch import Level
 from analysis.training_runs.run import AGENT, BUDGET
 
 _REWARDS = (AGENT, "reward.")
@@ -32,14 +35,22 @@ def notes_on(groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[flo
     return notes
 
 
-def notes_on_evaluations(evaluated: Sequence[Evaluated]) -> list[str]:
-    """Return notes on how the checkpoints were evaluated."""
+def notes_on_evaluations(evaluated: Sequence[Evaluated], scores: Sequence[Level]) -> list[str]:
+    """Return notes on how the checkpoints were evaluated; `scores` are those that are compared in numbers."""
     if not evaluated:
         return []
     rules = sorted({name for each in evaluated for name in each.other_rules})
     notes = ["Evaluations are on the 63 held-out tasks; training draws its own tasks."]
     if rules:
         notes.append(f"Besides maps and tasks, evaluations and training differ in: {', '.join(rules)}.")
+    if without := [each for each in evaluated if not np.isfinite(each.scores).all()]:
+        notes.append(
+            f"{len(without)} of {len(evaluated)} evaluated checkpoints have no score, since no life had some of the "
+            f"tasks (the first: {without[0].run.name} after {without[0].steps:,} agent-steps): play more episodes with "
+            "evaluate.py -n."
+        )
+    if not scores:
+        notes.append("No checkpoint has scores for every run, so the table has none: evaluate the last of each run.")
     kinds = {each.maps for each in evaluated}
     if "held-out" not in kinds:
         notes.append("All evaluations are on the maps of the training: play others with --env.map-seed.")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from analysis.evaluation.tables import Cell, Table
 from analysis.training_runs.curves import Curve
 from analysis.training_runs.held_out import EvaluationCurve
+from analysis.training_runs.intervals import Difference
 from analysis.training_runs.last_stretch import Comparison, Level
 
 _MISSING = "n/a"
@@ -22,19 +23,22 @@ def curve_table(curves: Sequence[Curve]) -> Table:
 
 
 def level_table(levels: Sequence[Level]) -> Table:
-    """Return one row for each metric and group: means over the last stretch."""
-    rows = [(each.metric, each.group, each.mean, each.low, each.high, each.seeds) for each in levels]
-    return Table("last_stretch", ("metric", "group", "mean", "low", "high", "seeds"), tuple(rows))
+    """Return one row for each metric and group: means over the last stretch, and scores of the last checkpoint."""
+    rows = [
+        (each.metric, each.group, each.agent_steps, each.mean, each.low, each.high, len(each.training_seeds))
+        for each in levels
+    ]
+    return Table("last_stretch", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Return one row for each metric and pair of groups."""
     rows: list[tuple[Cell, ...]] = [
-        (each.metric, each.group, each.other, told.value, told.low, told.high, told.p, each.corrected_p)
+        (each.metric, each.group, each.other, *_numbers(found), _test(each), found.p, each.corrected_p)
         for each in comparisons
-        for told in (each.difference,)
+        for found in [each.difference]
     ]
-    heads = "metric", "group", "other_group", "difference", "low", "high", "p", "corrected_p"
+    heads = "metric", "group", "other_group", "difference", "low", "high", "test", "p", "corrected_p"
     return Table("differences", heads, tuple(rows))
 
 
@@ -52,18 +56,30 @@ def evaluation_table(curves: Sequence[EvaluationCurve], gaps: Sequence[Evaluatio
 
 def levels_for_terminal(levels: Sequence[Level]) -> Table:
     """Return the last stretch, with each interval beside its mean."""
-    rows = [(each.metric, each.group, _readable(each.mean, each.low, each.high), each.seeds) for each in levels]
+    rows = [
+        (each.metric, each.group, _readable(each.mean, each.low, each.high), len(each.training_seeds))
+        for each in levels
+    ]
     return Table("last stretch", ("metric", "group", "mean (interval)", "seeds"), tuple(rows))
 
 
 def comparisons_for_terminal(comparisons: Sequence[Comparison]) -> Table:
     """Return the differences, with each interval beside its number."""
     rows = [
-        (each.metric, f"{each.group} - {each.other}", _readable(told.value, told.low, told.high), _p(each.corrected_p))
+        (each.metric, f"{each.group} - {each.other}", _readable(*_numbers(each.difference)), _p(each.corrected_p))
         for each in comparisons
-        for told in (each.difference,)
     ]
     return Table("differences", ("metric", "groups", "difference (interval)", "corrected p"), tuple(rows))
+
+
+def _numbers(difference: Difference) -> tuple[float, float, float]:
+    return difference.value, difference.low, difference.high
+
+
+def _test(comparison: Comparison) -> str:
+    if not math.isfinite(comparison.difference.p):
+        return "none"
+    return "paired t" if comparison.paired else "Welch t"
 
 
 def _readable(value: float, low: float, high: float) -> str:

@@ -18,6 +18,7 @@ from user_error import UserError
 
 SWEEP_FILE = "sweep.json"
 TRIALS_FILE = "trials.jsonl"
+TABLE_FILE = "trials.tsv"
 BEST_FILE = "best.yaml"
 _DECIDES_RESULTS = ("train.total_agent_steps",)
 _MAY_CHANGE = set(CHANGEABLE_WHEN_RESUMED) - set(_DECIDES_RESULTS)
@@ -72,6 +73,7 @@ class SweepFolder:
         self.trials = [*self.trials[: trial.number], trial, *self.trials[trial.number + 1 :]]
         lines = (orjson.dumps(asdict(each), option=orjson.OPT_APPEND_NEWLINE) for each in self.trials)
         write_bytes(self.path / TRIALS_FILE, b"".join(lines))
+        write_text(self.path / TABLE_FILE, self._table())
 
     @property
     def finished(self) -> list[Trial]:
@@ -91,6 +93,18 @@ class SweepFolder:
         )
         write_text(self.path / BEST_FILE, about + yaml.safe_dump(_plain(settings), sort_keys=False))
         return self.path / BEST_FILE
+
+    def _table(self) -> str:
+        """Return the trials as tab-separated lines, heads first: finished ones before the others, the best first."""
+        names = list(self.space.parameters)
+        others = [each for each in self.trials if each.metric is None]
+        rows = [("trial", "run", "state", self.space.metric, "agent_steps", *names)]
+        for each in [*self.finished, *others]:
+            values = (each.metric, each.agent_steps, *(each.values.get(name) for name in names))
+            rows.append(
+                (str(each.number), each.name, each.state, *("" if cell is None else str(cell) for cell in values))
+            )
+        return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def _plain(settings: Settings) -> dict[str, Any]:

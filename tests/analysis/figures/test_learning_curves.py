@@ -17,11 +17,14 @@ from tests.planted_training_runs import plant_evaluation, plant_run
 LONG = "a_policy_with_a_rather_long_name_and_$dollars$_200M_and_more_of_it"
 
 
-@pytest.mark.parametrize(("groups", "seeds", "updates"), [(1, 3, 12), (2, 1, 1), (9, 2, 12)])
+@pytest.mark.parametrize(
+    ("groups", "seeds", "updates"), [(1, 3, 12), (2, 1, 1), pytest.param(9, 2, 12, marks=pytest.mark.slow)]
+)
 def test_curves_of_groups(tmp_path: Path, groups: int, seeds: int, updates: int) -> None:
     names = [LONG, *(f"group {number}x" for number in range(1, groups))]
     metrics = {
-        name: (lambda steps, place=place: place + steps / 1000) for place, name in enumerate([*TITLES, "events/EAT_FOOD"])
+        name: (lambda steps, place=place: place + steps / 1000)
+        for place, name in enumerate([*TITLES, "events/EAT_FOOD"])
     }
     paths = [
         plant_run(tmp_path, f"{name}_{seed}", seed, metrics, updates=updates)
@@ -31,9 +34,7 @@ def test_curves_of_groups(tmp_path: Path, groups: int, seeds: int, updates: int)
     for path in paths:
         plant_evaluation(path, 0, 0.2)
     runs = [read_run(path) for path in paths]
-    compared = compare(
-        group_runs(runs, "name"), [*chosen_metrics(runs, ()), "events/EAT_FOOD"], 50, 0.1, 0.9, None
-    )
+    compared = compare(group_runs(runs, "name"), [*chosen_metrics(runs, ()), "events/EAT_FOOD"], 50, 0.1, 0.9, None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         curves, scores = (

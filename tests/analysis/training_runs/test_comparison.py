@@ -1,7 +1,6 @@
 """Groups, curves and differences of planted training runs whose metrics are known."""
 
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from analysis.training_runs.comparison import compare
 from analysis.training_runs.curves import stretch_means
 from analysis.training_runs.groups import Group, group_runs
-from analysis.training_runs.intervals import mean_over_seeds, welch
+from analysis.training_runs.intervals import difference, mean_over_seeds
 from analysis.training_runs.metrics import chosen_metrics
 from analysis.training_runs.run import TrainingRun, read_run
 from tests.planted_training_runs import plant_evaluation, plant_run
@@ -48,28 +47,45 @@ def test_student_intervals_over_seeds() -> None:
     assert np.isnan([low[2], high[2]]).all()
 
 
-def test_welch_interval_against_a_textbook_example() -> None:
-    """Variances 7 and 1, three seeds each: standard error sqrt(8/3), degrees of freedom 2 * 64 / 50."""
+def test_welch_interval_of_unpaired_runs() -> None:
+    """Variances 7 and 1, three runs each: standard error sqrt(8/3), degrees of freedom 2 * 64 / 50."""
     first, second = np.array([1.0, 2.0, 6.0]), np.array([9.0, 10.0, 11.0])
-    told = welch(first, second, 0.95)
+    found = difference(first, second, False, 0.95)
     freedom = (7 / 3 + 1 / 3) ** 2 / ((7 / 3) ** 2 / 2 + (1 / 3) ** 2 / 2)
     assert freedom == pytest.approx(2.56)
     from scipy import stats
 
     reach = stats.t.ppf(0.975, freedom) * math.sqrt(8 / 3)
-    assert (told.value, told.low, told.high) == pytest.approx((-7, -7 - reach, -7 + reach))
-    assert told.p == pytest.approx(2 * stats.t.sf(7 / math.sqrt(8 / 3), freedom))
+    assert (found.value, found.low, found.high) == pytest.approx((-7, -7 - reach, -7 + reach))
+    assert found.p == pytest.approx(2 * stats.t.sf(7 / math.sqrt(8 / 3), freedom))
     for few in (np.array([1.0]), np.array([]), np.array([2.0, 2.0])):
-        assert math.isnan(welch(few, np.array([3.0, 3.0]), 0.95).p)
+        assert math.isnan(difference(few, np.array([3.0, 3.0]), False, 0.95).p)
 
 
-def test_intervals_hold_the_true_difference_as_often_as_they_say() -> None:
-    rng = np.random.default_rng(1)
-    held = 0
-    for _ in range(500):
-        told = welch(rng.normal(3, 1, 4), rng.normal(1, 3, 4), 0.95)
-        held += told.low <= 2 <= told.high
-    assert 0.92 <= held / 500 <= 0.985
+def test_student_interval_of_paired_runs() -> None:
+    """Differences -8, -9, -7: variance 1, standard error 1 / sqrt(3), and t = 4.302653 with two degrees of freedom."""
+    found = difference(np.array([1.0, 2.0, 6.0]), np.array([9.0, 11.0, 13.0]), True, 0.95)
+    reach = 4.302653 / math.sqrt(3)
+    assert (found.value, found.low, found.high) == pytest.approx((-8, -8 - reach, -8 + reach), rel=1e-6)
+    shifted = difference(np.array([1.0, 2.0]), np.array([4.0, 5.0]), True, 0.95)  # by the same in every run
+    assert shifted.value == -3 and math.isnan(shifted.low) and math.isnan(shifted.p)
+
+
+@pytest.mark.parametrize(("seeds", "paired"), [((1, 2, 3), True), ((1, 2, 4), False), ((1, 2, 3, 4), False)])
+def test_groups_are_paired_only_where_they_have_the_same_seeds(
+    tmp_path: Path, seeds: tuple[int, ...], paired: bool
+) -> None:
+    """The seed moves the metric far more than the groups differ, but for B it moves it alike."""
+    paths = [plant_run(tmp_path, f"A_{seed}", seed, flat(100.0 * seed)) for seed in (1, 2, 3)]
+    paths += [plant_run(tmp_path, f"B_{seed}", seed, flat(100.0 * seed + 5 + seed / 10)) for seed in seeds]
+    groups = group_runs([read_run(path) for path in reversed(paths)], "name")
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    (only,) = compared.comparisons
+    assert only.paired == paired and (only.difference.p < 0.01) == paired
+    differences = next(table for table in compared.tables if table.name == "differences")
+    assert dict(zip(differences.heads, differences.rows[0], strict=True))["test"] == (
+        "paired t" if paired else "Welch t"
+    )
 
 
 def test_runs_are_aligned_on_agent_steps_and_compared_where_all_have_been(tmp_path: Path) -> None:
@@ -97,7 +113,7 @@ def test_runs_are_aligned_on_agent_steps_and_compared_where_all_have_been(tmp_pa
 
 
 def test_planted_differences_are_found_and_corrected(tmp_path: Path) -> None:
-    levels = {"A": [10.0, 11.0, 12.0], "B": [20.0, 21.0, 22.0], "C": [10.5, 11.0, 11.5]}
+    levels = {"A": [10.0, 11.0, 12.0], "B": [20.5, 20.0, 22.5], "C": [10.5, 11.0, 11.5]}
     groups = planted_groups(tmp_path, levels)
     compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
     assert [each.mean for each in compared.levels] == pytest.approx([11, 21, 11])
@@ -165,7 +181,7 @@ def test_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
             read_run(whole)
     (whole / "metrics.jsonl").write_text(metrics + '{"agent_steps": 99')  # a kill cut the line short
     assert len(read_run(whole).steps) == 10
-    os.remove(whole / "metrics.jsonl")
+    (whole / "metrics.jsonl").unlink()
     with pytest.raises(UserError, match=r"has no metrics\.jsonl"):
         read_run(whole)
     with pytest.raises(UserError, match="does not exist"):
@@ -214,3 +230,29 @@ def test_maps_that_are_neither_seen_nor_unseen_are_refused(tmp_path: Path) -> No
     plant_evaluation(groups[0].runs[0].folder, 10_000, 0.5, map_seed=0, num_maps=16)
     with pytest.raises(UserError, match=r"neither those of the training nor unseen.*--env\.num-maps 256"):
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+
+
+def test_evaluations_under_different_rules_or_damaged_ones_are_refused(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, {"A": [1.0], "B": [2.0]})
+    first, second = (group.runs[0].folder for group in groups)
+    plant_evaluation(first, 10_000, 0.5)
+    plant_evaluation(second, 10_000, 0.5, num_agents=7)
+    with pytest.raises(UserError, match="different rules: num_agents is 128 and 7") as refused:
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert str(first) in str(refused.value) and str(second) in str(refused.value)
+    results = second / "checkpoints" / "eval_pve_1.json"
+    results.write_bytes(results.read_bytes().replace(b'"num_agents":7', b'"num_agents":128'))
+    with pytest.raises(UserError, match="do not match their checksum"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+
+
+def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0], "B": [2.0, 2.0]})
+    for skill, group in zip((0.2, 0.6), groups, strict=True):
+        for run in group.runs:
+            plant_evaluation(run.folder, 5_000 + run.seed, skill)
+    plant_evaluation(groups[0].runs[0].folder, 10_000, 0.9)  # the others were not evaluated there
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    scores = {each.group: each for each in compared.levels if each.metric == "task_progress on held-out maps"}
+    assert [scores[name].agent_steps for name in "AB"] == [5_001.5, 5_001.5]
+    assert [scores[name].mean for name in "AB"] == pytest.approx([0.2, 0.6], abs=0.02)
