@@ -58,6 +58,8 @@ def _draw(axes: Axes, measure: str, compared: "ComparedRuns") -> None:
             if (curve.group, curve.measure) == (group.name, measure):
                 look = {**_LOOKS[curve.maps], "marker": cluster_marker(place)}
                 axes.plot(curve.steps, curve.mean, color=colour, **look)
+                if curve.maps != _banded(compared):
+                    continue
                 known = np.isfinite(curve.low)
                 axes.fill_between(
                     curve.steps[known], curve.low[known], curve.high[known], color=colour, alpha=0.15, linewidth=0
@@ -67,8 +69,13 @@ def _draw(axes: Axes, measure: str, compared: "ComparedRuns") -> None:
     against_steps(axes)
 
 
+def _banded(compared: "ComparedRuns") -> str:
+    """Return the kind of maps whose lines have bands: those of both kinds would cover each other."""
+    return min(each.maps for each in compared.evaluations)  # held-out where there are both
+
+
 def _about(compared: "ComparedRuns") -> str:
     return (
         "Checkpoints play alone (pve) on the 63 held-out tasks. Lines: means over seeds of the training; bands: "
-        f"{100 * compared.confidence:g}% Student's t intervals over these seeds."
+        f"{100 * compared.confidence:g}% Student's t intervals over these seeds, on {_banded(compared)} maps."
     )

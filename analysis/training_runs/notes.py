@@ -25,6 +25,8 @@ def notes_on(groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[flo
     for name, values in differing.items():
         told = ", ".join(f"{group.name}: {value}" for group, value in zip(groups, values, strict=True))
         notes.append(f"The groups differ in {name} ({told}).")
+    if len(groups) > 1 and not differing:
+        notes.append("The groups have the same settings: what differs between them is chance, or the code.")
     if any(name.startswith(_REWARDS) for name in differing) and any("reward" in name for name in metrics):
         notes.append("Their rewards are defined differently, so returns cannot be compared between these groups.")
     if len(groups) > 1:

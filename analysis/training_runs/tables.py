@@ -66,10 +66,16 @@ def levels_for_terminal(levels: Sequence[Level]) -> Table:
 def comparisons_for_terminal(comparisons: Sequence[Comparison]) -> Table:
     """Return the differences, with each interval beside its number."""
     rows = [
-        (each.metric, f"{each.group} - {each.other}", _readable(*_numbers(each.difference)), _p(each.corrected_p))
+        (
+            each.metric,
+            f"{each.group} - {each.other}",
+            _readable(*_numbers(each.difference)),
+            _test(each),
+            _p(each.corrected_p),
+        )
         for each in comparisons
     ]
-    return Table("differences", ("metric", "groups", "difference (interval)", "corrected p"), tuple(rows))
+    return Table("differences", ("metric", "groups", "difference (interval)", "test", "corrected p"), tuple(rows))
 
 
 def _numbers(difference: Difference) -> tuple[float, float, float]:
