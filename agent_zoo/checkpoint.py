@@ -25,7 +25,7 @@ class CheckpointInfo:
     Attributes:
         agent: folder in agent_zoo/.
         policy_arguments: of the agent's `Policy`, beside the layout.
-        recurrent_arguments: of the agent's `Recurrent`, beside the policy.
+        recurrent_arguments: of the agent's `Recurrent`, beside the policy; without `cell`, its memory is an LSTM.
         layout: observations and actions.
         task: the curriculum, and the encoder with the embedding's size, as in the settings, without the folder that
             embeddings are kept in.

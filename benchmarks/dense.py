@@ -203,7 +203,9 @@ def dense_recurrent(packed: RecurrentPolicy) -> RecurrentPolicy:
     """Return the same network written the plain way: it plays and learns alike, on dense observations."""
     network: Any = DensePolicy(packed.policy)
     dense = RecurrentPolicy(network, layers=0)
-    dense.lstm, dense.layers = packed.lstm, packed.layers
+    dense.cell, dense.layers = packed.cell, packed.layers
+    if packed.memory:
+        dense.add_module(packed.cell, packed.memory)
     return dense
 
 

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from pydantic.dataclasses import dataclass
 
 from activation_store.files import read_json
+from activation_store.layers import MemoryCell
 from reinforcement_learning.yaml_file import one_line, read_yaml, shown
 from user_error import UserError
 
@@ -151,14 +152,17 @@ class RewardSettings(_OneLineErrors):
 
 @dataclass(frozen=True, config=_STRICT)
 class PolicySettings(_OneLineErrors):
-    """Size of the network."""
+    """Size of the network, and its memory."""
 
     section: ClassVar[str] = "policy"
 
     hidden_size: Positive = 256
-    """Number of units in each encoder's output, the LSTM and the input of the action heads."""
+    """Number of units in each encoder's output, the memory and the input of the action heads."""
     lstm_layers: Count = 1
-    """Number of LSTM layers; 0 gives a feed-forward policy."""
+    """Number of layers of the memory, whatever its cell; 0 gives a feed-forward policy."""
+    cell: MemoryCell = "lstm"
+    """Cell of the memory. lstm: long short-term memory; gru: gated recurrent unit; ema: exponential moving averages,
+    without gates, whose time constants are learnt and start between 2 and 128 ticks."""
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -122,7 +122,9 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         for each in entrant.shadow_networks
     }
     seen_layers = {
-        layer: each.policy.policy.hidden_size for each in entrant.shadow_networks for layer in shadow_layers(each.name)
+        layer: each.policy.policy.hidden_size
+        for each in entrant.shadow_networks
+        for layer in shadow_layers(each.name, each.policy)
     }
     return DumpMetadata(
         policy=entrant.name,

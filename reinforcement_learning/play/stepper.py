@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from agent_zoo.base import LSTMState, RecurrentPolicy
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.distribution import ActionDistribution
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from reinforcement_learning.game.environment import Episode
 from reinforcement_learning.game.episode_journal import EpisodeJournal
@@ -38,8 +39,8 @@ class Decision:
     present: np.ndarray
     acting: np.ndarray
     observation: PackedObservation
-    state: LSTMState
-    next_state: LSTMState
+    state: MemoryState
+    next_state: MemoryState
     distribution: ActionDistribution
     value: np.ndarray
 
@@ -149,7 +150,7 @@ def receive(worlds: Any) -> Arrival:
 
 @torch.no_grad()
 def decide(
-    policy: RecurrentPolicy, memory: LSTMState, arrival: Arrival, slots: np.ndarray, layout: ObservationLayout,
+    policy: RecurrentPolicy, memory: MemoryState, arrival: Arrival, slots: np.ndarray, layout: ObservationLayout,
     stopwatch: Stopwatch,
 ) -> Decision:  # fmt: skip
     """Run a policy on what some slots see, leaving the memory as it is.
@@ -171,7 +172,7 @@ def decide(
     return Decision(slots, arrival.acting, observation, state, next_state, distribution, value.cpu().numpy())
 
 
-def remember(memory: LSTMState, decision: Decision) -> None:
+def remember(memory: MemoryState, decision: Decision) -> None:
     """Keep what a decision left in memory, and empty the memory of all slots that are not acting."""
     device = memory.hidden.device
     memory.put(torch.from_numpy(decision.present).to(device), decision.next_state)

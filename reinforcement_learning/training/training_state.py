@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from agent_zoo.base import LSTMState
+from agent_zoo.memory import MemoryState
 from agent_zoo.tensors import as_arrays, as_tensors
 from reinforcement_learning.game.environment import NO_ACTIONS, EpisodeStart
 from reinforcement_learning.training.data_parallel import Processes
@@ -43,7 +43,7 @@ class TrainingState:
     updates: int
     policy: dict[str, torch.Tensor]
     optimizer: dict[str, torch.Tensor]
-    memory: LSTMState
+    memory: MemoryState
     minibatch_random: torch.Tensor
     worlds: list[EpisodeStart]
     curriculum: dict[str, np.ndarray]
@@ -56,7 +56,7 @@ class TrainingState:
 
         return replace(
             self,
-            memory=LSTMState(slots_joined(self.memory.hidden), slots_joined(self.memory.cell)),
+            memory=MemoryState(slots_joined(self.memory.hidden), slots_joined(self.memory.cell)),
             minibatch_random=processes.concatenate(self.minibatch_random),
             worlds=_worlds_joined(self.worlds, processes),
         )
@@ -75,7 +75,7 @@ class TrainingState:
         rank, size = processes.rank, processes.size
         return replace(
             self,
-            memory=LSTMState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
+            memory=MemoryState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
             # A copy: torch restores a generator from where a tensor's storage begins, not from where a view does.
             minibatch_random=self.minibatch_random[rank : rank + 1].clone(),
             worlds=self.worlds[rank * len(self.worlds) // size : (rank + 1) * len(self.worlds) // size],
@@ -134,7 +134,7 @@ class TrainingState:
             updates=counters["updates"],
             policy=_inside("policy/", tensors),
             optimizer=_inside("optimizer/", tensors),
-            memory=LSTMState(tensors["memory/hidden"], tensors["memory/cell"]),
+            memory=MemoryState(tensors["memory/hidden"], tensors["memory/cell"]),
             minibatch_random=tensors["random/minibatches"],
             worlds=[
                 _world(world["first_seed"], world["number"], place, tensors)

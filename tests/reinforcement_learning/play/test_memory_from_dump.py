@@ -20,7 +20,7 @@ from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.settings import PolicySettings, Settings
 
 TICKS = 24
-LAYERS = layer_names(lstm_layers=2)
+LAYERS = layer_names(2)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from activation_store.tensor_file import read_tensors, write_tensors
-from agent_zoo.base import LSTMState
 from agent_zoo.checkpoint import load_checkpoint
+from agent_zoo.memory import MemoryState
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
 from reinforcement_learning.training.run_folder import RunFolder
@@ -95,7 +95,9 @@ def test_goes_on_bit_for_bit(play, straight, stopped: Path, tmp_path: Path) -> N
 
 def drop_memory(state: TrainingState) -> TrainingState:
     assert state.memory.hidden.abs().sum() > 0
-    return replace(state, memory=LSTMState(torch.zeros_like(state.memory.hidden), torch.zeros_like(state.memory.cell)))
+    return replace(
+        state, memory=MemoryState(torch.zeros_like(state.memory.hidden), torch.zeros_like(state.memory.cell))
+    )
 
 
 def drop_one_moment(name: str) -> Callable[[TrainingState], TrainingState]:
