@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 CandidateTable = Literal["entity", "inventory", "market"]
 
@@ -105,6 +106,10 @@ class PackedRows:
         shift = torch.repeat_interleave(self.starts[agents] - first, counts)
         return PackedRows(self.values[torch.arange(len(shift), device=shift.device) + shift], counts)
 
+    def take_rows(self, kept: torch.Tensor) -> "PackedRows":
+        """Return some rows of each agent, (total rows,) bool."""
+        return PackedRows(self.values[kept], torch.bincount(self.owner[kept], minlength=len(self.counts)))
+
 
 @dataclass(frozen=True)
 class PackedObservation:
@@ -195,6 +200,13 @@ def legal_options(observation: PackedObservation, layout: ObservationLayout) -> 
     bit = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=observation.legal.device)
     bits = (observation.legal.unsqueeze(-1) & bit) != 0  # (B, bytes, 8)
     return bits.flatten(1)[:, : layout.mask_size]
+
+
+def packed_options(legal: torch.Tensor) -> torch.Tensor:
+    """Pack the legality of every option as `PackedObservation.legal` holds it: (B, mask size) bool -> (B, bytes)."""
+    bit = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=legal.device)
+    whole = functional.pad(legal, (0, -legal.shape[1] % 8))  # (B, bytes * 8)
+    return (whole.unflatten(1, (-1, 8)) * bit).sum(dim=2, dtype=torch.uint8)
 
 
 def _used_rows(table: np.ndarray) -> PackedRows:

@@ -1,4 +1,4 @@
-"""What of an observation reaches a policy: an agent's own body and place can be withheld from it.
+"""What of an observation reaches a policy: an agent's own body, its place and distant things can be withheld.
 
 Whoever wants to know whether a memory keeps track of something must first make sure that the input does not tell it.
 """
@@ -9,9 +9,13 @@ from typing import Any
 
 import torch
 
+from agent_zoo.narrow_view import FULL_RADIUS, game_rows, narrowed
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 
 POSITION = ("row", "col")
+SHOWN: Mapping[str, Any] = {"mask_intrinsics": "off", "relative_position": False, "view_radius": FULL_RADIUS}
+"""The settings of a world that say what a policy is shown of it, with their defaults."""
+
 _BODY = ("health", "food", "water")
 _HURT = ("damage", "attacker_id")
 # All agents are born in an episode's first tick, so anyone's age, or tick of its latest fight, tells the time.
@@ -27,23 +31,27 @@ class ObservationMask:
         everyone: columns of all entities' rows, the own one among them, that read 0.
         clock: whether the policy is told the tick, which reads 0 otherwise.
         absolute: whether rows and columns are those of the map; otherwise the agent itself is at 0, 0.
+        view_radius: how far the agent sees, in tiles in each direction.
     """
 
     own: tuple[str, ...] = ()
     everyone: tuple[str, ...] = ()
     clock: bool = True
     absolute: bool = True
+    view_radius: int = FULL_RADIUS
 
     @staticmethod
     def of(environment: Mapping[str, Any]) -> "ObservationMask":
         """Read from the settings of a world, as a checkpoint keeps them; older ones mention nothing of it."""
-        masked = environment.get("mask_intrinsics", "off")
+        shown = {**SHOWN, **environment}
+        masked = shown["mask_intrinsics"]
         strict = masked == "strict"
         return ObservationMask(
             own=() if masked == "off" else _BODY + _HURT * strict,
             everyone=_CLOCKS * strict,
             clock=not strict,
-            absolute=not environment.get("relative_position", False),
+            absolute=not shown["relative_position"],
+            view_radius=shown["view_radius"],
         )
 
     @property
@@ -53,6 +61,8 @@ class ObservationMask:
 
     def apply(self, observation: PackedObservation, layout: ObservationLayout) -> PackedObservation:
         """Return an observation without what is withheld; the one given stays as it is."""
+        if self.view_radius < FULL_RADIUS:
+            observation = narrowed(observation, layout, self.view_radius)
         if not self.withheld:
             return observation
         column = {name: place for place, name in enumerate(layout.entity_columns)}
@@ -70,3 +80,9 @@ class ObservationMask:
             centre = torch.zeros_like(centre)
         tick = observation.tick if self.clock else torch.zeros_like(observation.tick)
         return replace(observation, entity=PackedRows(values, entity.counts), centre=centre, tick=tick)
+
+    def game_rows(self, observation: PackedObservation, layout: ObservationLayout) -> torch.Tensor | None:
+        """Return the place in the game's table of each entity row that `apply` leaves; None if it leaves all."""
+        if self.view_radius >= FULL_RADIUS:
+            return None
+        return game_rows(observation, layout, self.view_radius)

@@ -102,6 +102,9 @@ class EnvironmentSettings(_OneLineErrors):
     and water; strict: also what reveals them indirectly: damage, attacker, tick, and all ages and combat ticks."""
     relative_position: bool = False
     """Show the policy positions relative to its agent instead of absolute positions."""
+    view_radius: Annotated[int, BeforeValidator(_number), Field(ge=1, le=7)] = 7
+    """How far the policy sees, in tiles in each direction, 1 to 7: farther tiles read void, and farther entities are
+    absent and cannot be chosen as targets. Attacks reach 3 tiles, so from 3 on no legal attack is lost."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
 

@@ -77,17 +77,21 @@ def test_leaves_a_policy_metrics_curves_settings_and_checkpoints(trained: Path) 
 
 
 @pytest.mark.parametrize(
-    ("agent", "layers"), [("yaofeng", 2), ("takeru", 0), ("hybrid", 1), ("hybrid", 2), ("neurips23_start_kit", 0)]
-)
-def test_every_agent_trains_with_any_memory(trained: Path, tmp_path: Path, agent: str, layers: int) -> None:
-    how = ("-a", agent, "-n", "any", "--policy.lstm-layers", layers, "--env.num-maps", 2)
+    ("agent", "layers", "cell"),
+    [
+        ("yaofeng", 2, "lstm"), ("takeru", 0, "lstm"), ("hybrid", 1, "lstm"), ("hybrid", 2, "gru"),
+        ("neurips23_start_kit", 0, "lstm"),
+    ],
+)  # fmt: skip
+def test_every_agent_trains_with_any_memory(trained: Path, tmp_path: Path, agent: str, layers: int, cell: str) -> None:
+    how = ("-a", agent, "-n", "any", "--policy.lstm-layers", layers, "--policy.cell", cell, "--env.num-maps", 2)
     result = run_here("train.py", *TWO_UPDATES, *how, *folders(tmp_path, trained / "maps"))
     assert result.returncode == 0, result.stdout + result.stderr
     policy, info = load_checkpoint(tmp_path / "policies" / "any.safetensors")
     assert info.agent == agent and info.steps >= 512 and len(metrics_of(tmp_path / "runs" / "any")) == 2
-    memory = {parameter for parameter, _ in policy.named_parameters() if parameter.startswith("lstm.")}
+    memory = {parameter for parameter, _ in policy.named_parameters() if not parameter.startswith("policy.")}
     assert memory == {
-        f"lstm.{kind}_{source}_l{layer}"
+        f"{cell}.{kind}_{source}_l{layer}"
         for layer in range(layers)
         for kind in ("weight", "bias")
         for source in ("ih", "hh")
@@ -253,6 +257,8 @@ def test_refuses_a_name_that_is_taken(trained: Path, tmp_path: Path) -> None:
         (("--train.gamma", "2"), ("train.gamma = 2.0", "less than or equal to 1")),
         (("--train.batch-size", "1000"), ("1000", "1024")),
         (("-n", "../escape"), ("cannot name a file",)),
+        (("--env.view-radius", "0"), ("env.view_radius = 0", "greater than or equal to 1")),
+        (("--env.view-radius", "8"), ("env.view_radius = 8", "less than or equal to 7")),
         (("--train.device", "cuda"), ("torch finds no GPU",)),
     ],
 )

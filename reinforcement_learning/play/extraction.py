@@ -11,6 +11,7 @@ import numpy as np
 from activation_store.schema import ActionHead, DumpMetadata, Format, Precision
 from activation_store.writer import DumpWriter
 from agent_zoo.capture import layer_units
+from agent_zoo.observation_masking import SHOWN
 from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.play.contest import Contest, Group, groups
@@ -116,7 +117,9 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     task = {**asdict(contest.task), "embeddings_dir": str(contest.task.embeddings_dir)}
     others = [other.name for other in contest.entrants if other is not entrant]
     tasks = [spec.name for spec in curriculum(contest.task, contest.env)]
-    environment = {**asdict(contest.env), "maps_dir": str(contest.env.maps_dir), "task": task, "tasks": tasks}
+    shown = {name: entrant.info.environment.get(name, default) for name, default in SHOWN.items()}
+    world = {**asdict(contest.env), **shown, "maps_dir": str(contest.env.maps_dir)}  # each policy sees in its own way
+    environment = {**world, "task": task, "tasks": tasks}
     watching = {
         each.name: {"steps": each.info.steps, "seed": each.info.seed, "sha256": each.sha256}
         for each in entrant.shadow_networks

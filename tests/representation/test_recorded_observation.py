@@ -48,10 +48,10 @@ class Played:
 
 @pytest.fixture(scope="module", params=[MASKED, TWO_LAYERS])
 def played(request, small_world, task, maps, tmp_path_factory) -> Played:
-    """Two episodes of a policy that is shown little of itself, or of one that sees all and has two layers of LSTM."""
+    """Two episodes of a policy that is shown little of itself and of the world, or of one that sees all and has two layers of LSTM."""
     env, agent, layers = replace(small_world, num_npcs=64), "yaofeng", 2
     if request.param == MASKED:
-        env = replace(env, mask_intrinsics="strict", relative_position=True)
+        env = replace(env, mask_intrinsics="strict", relative_position=True, view_radius=4)
         agent, layers = "neurips23_start_kit", 1
     settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=layers))
     entrant = untrained_entrant(agent, settings, maps, seed=2)
