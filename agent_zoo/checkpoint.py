@@ -103,7 +103,7 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
     try:
         policy = build_policy(info)
         policy.load_state_dict(as_tensors(tensors))
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, KeyError):
         raise UserError(
             f"{path} does not fit the agent {info.agent!r} of this version: it was made by another architecture"
         ) from None

@@ -211,9 +211,10 @@ def test_a_checkpoint_gives_every_agent_its_memory_back(
     observation = pack(seen[:20], layout)
     ours, theirs = (p(observation, p.initial_state(20)) for p in (entrant.policy, loaded))
     assert torch.equal(ours[1], theirs[1]) and torch.equal(ours[2].hidden, theirs[2].hidden)
-    save_checkpoint(path, entrant.policy, replace(info, recurrent_arguments={"layers": 2}))
-    with pytest.raises(UserError, match="another architecture"):
-        load_checkpoint(path)
+    for others in ({"layers": 2}, {"layers": 2, "cell": "unknown"}):
+        save_checkpoint(path, entrant.policy, replace(info, recurrent_arguments=others))
+        with pytest.raises(UserError, match="another architecture"):
+            load_checkpoint(path)
 
 
 def test_a_header_without_a_cell_means_an_lstm(small_world, task, maps) -> None:
