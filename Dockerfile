@@ -9,7 +9,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /toolkit
-# The environment first: it is built anew only when one of these two files changes.
+# The environment first: it is rebuilt only when one of these two files changes.
 COPY Makefile pyproject.toml README.md ./
 RUN make setup
 COPY . .

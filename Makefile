@@ -18,12 +18,14 @@ PYTHON ?= $(shell for candidate in python3.11 python3.12 python3 python; do \
 	$$candidate -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null \
 	&& { $$candidate -c 'import sys; print(sys.executable)'; break; }; done)
 UV := $(shell command -v uv || echo .uv/bin/uv)
-# uv has its own name for the folders of local wheels that pip is told of.
+# uv has its own name for pip's setting of folders with local wheels.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_PYTHON_DOWNLOADS := never
 # Scripts start in half the time where the libraries are compiled once, at set-up.
 export UV_COMPILE_BYTECODE := 1
 RUN := .venv/bin/python
+# Each file of tests stays on one worker, which makes its fixtures once; tests/conftest.py puts the longest files first.
+BY_FILE := --dist loadfile --no-loadscope-reorder
 check-python = @test -n "$(PYTHON)" || { \
 	echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
 
@@ -57,7 +59,7 @@ demo: setup
 	$(RUN) train.py --debug --no-track -n short_training --policies-dir $(DEMO)/policies --runs-dir $(DEMO)/runs
 	@echo "2/5 Recording two episodes of the shipped policy $(DEMO_POLICY), 128 agents each."
 	$(RUN) extract_activations.py pve -p $(DEMO_POLICY) -n 2 --max-steps 300 --format parquet -o $(DEMO)/activation_data
-	@echo "3/5 Clustering the hidden states, and testing what the clusters go with."
+	@echo "3/5 Clustering the hidden states, and testing which behaviours the clusters are associated with."
 	$(RUN) analyze_activations.py $(DEMO_DUMP) --subsample 20 --output-dir $(DEMO)/analysis_results
 	@echo "4/5 The explorer page."
 	$(RUN) explore.py $(DEMO)/analysis_results/*
@@ -70,10 +72,10 @@ demo: setup
 	@echo "  one life  $$(echo $(DEMO)/agent_plots/*/life_*.png)"
 
 test: setup-all
-	$(RUN) -m pytest -n auto --dist worksteal -m "not slow"
+	$(RUN) -m pytest -n auto $(BY_FILE) -m "not slow"
 
 test-slow: setup-all
-	$(RUN) -m pytest -n auto --dist worksteal -m slow
+	$(RUN) -m pytest -n auto $(BY_FILE) -m slow
 
 lint: setup-all
 	$(RUN) -m ruff check .

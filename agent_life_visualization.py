@@ -52,7 +52,7 @@ class Arguments:
 
     @property
     def run_name(self) -> str:
-        """The folder of figures: the dump, which lives, and which clusters."""
+        """Name of the folder of figures, from the dump, the lives and the clusters."""
         chosen = [f"-{name}{value}" for name in ("agent", "episode") if (value := getattr(self, name)) is not None]
         drawn = "-p75" if self.num_agents == 1 else f"-n{self.num_agents}-seed{self.seed}"
         clusters = f"-clusters-of-{self.cluster_dir.resolve().name}" if self.cluster_dir else ""
@@ -60,7 +60,7 @@ class Arguments:
 
 
 def main() -> None:
-    """Parse, check, choose lives, read, draw, and say where the figures lie."""
+    """Parse, check, choose lives, read, draw, and print where the figures are."""
     arguments = command_line.parse(Arguments, __doc__)
     check_values(arguments)
     metadata = read_metadata(arguments.dump)
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def check_values(arguments: Arguments) -> None:
-    """Refuse values that no dump could make sense of."""
+    """Refuse values that are invalid for any dump."""
     argument_checks.check(
         arguments,
         num_agents=at_least(arguments.num_agents, 1),
@@ -100,7 +100,7 @@ def check_values(arguments: Arguments) -> None:
 def propagated_labels_of(
     arguments: Arguments, run: "ClusterRun", lives: "np.ndarray", folder: "RunFolder", console: "Console"
 ) -> "PropagatedLabels":
-    """Give every record of the chosen lives a label, save how, and say how well that does."""
+    """Label every record of the chosen lives, save the rule, and print its accuracy."""
     from analysis.runs.propagated_labels import fit_rule, propagate_labels, save_propagated
     from analysis.terminal import step
 
@@ -121,7 +121,7 @@ def draw(
     folder: "RunFolder",
     console: "Console",
 ) -> None:
-    """Read the episodes of the chosen lives, draw a figure of each life, and write what happened in them."""
+    """Read the episodes of the chosen lives, draw a figure of each life, and write their events."""
     from analysis.figures.life import life_figure
     from analysis.life.cluster_strip import ClusterStrip
     from analysis.life.summary import ending, life_summary

@@ -31,7 +31,7 @@ EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 
 
 def main() -> None:
-    """Parse, check, analyse, and say where the results lie."""
+    """Parse, check, analyse, and print where the results are."""
     settings = command_line.parse(AnalysisSettings, __doc__)
     settings.check()
     metadata = read_metadata(settings.dump)
@@ -47,7 +47,7 @@ def main() -> None:
 def analyse(
     settings: AnalysisSettings, metadata: DumpMetadata, features: tuple["Feature", ...], folder: "RunFolder"
 ) -> None:
-    """Read, cluster, compare, draw; everything lands in the run's folder."""
+    """Read, cluster, compare and draw; everything is written to the run's folder."""
     from rich.console import Console
 
     from analysis.clusters.dataset import read_dataset
@@ -83,7 +83,7 @@ def analyse(
 
 
 def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show: "Step") -> "Run":
-    """Find the principal components, save what every run has, and gather what all outputs need."""
+    """Find the principal components, save the files that every run has, and collect the inputs of all outputs."""
     with show("loading the libraries"):
         from analysis.clusters.components import principal_components
         from analysis.outputs import Run, save_features
@@ -94,7 +94,7 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
 
 
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
-    """Find clusters, and say what they are worth."""
+    """Find clusters and compute their statistics."""
     from analysis import outputs
     from analysis.clusters.cluster_statistics import cluster_statistics
     from analysis.clusters.clustering import cluster_method

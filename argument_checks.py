@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from user_error import UserError
 
 SEEDS = 2**32
-"""Seeds are below this: what numpy, scikit-learn and UMAP all take."""
+"""Seeds are below this, a limit that numpy, scikit-learn and UMAP all accept."""
 
 Allowed = tuple[bool, str]
 
@@ -17,10 +17,10 @@ _NAMES_SUGGESTED = 3
 
 
 def check(arguments: object, **allowed: Allowed) -> None:
-    """Refuse the first argument that is not allowed, by the name of its field.
+    """Refuse the first argument whose value is not allowed; keywords are field names.
 
     Raises:
-        UserError: names the option, its value, and what is allowed.
+        UserError: names the option, its value and the allowed values.
     """
     for name, (passes, values) in allowed.items():
         if not passes:
@@ -28,12 +28,12 @@ def check(arguments: object, **allowed: Allowed) -> None:
 
 
 def at_least(value: float | None, least: int) -> Allowed:
-    """Check a number that may be left out (None)."""
+    """Check a number that may be None."""
     return value is None or value >= least, f"{least} or more"
 
 
 def between(value: float, least: float, most: float) -> Allowed:
-    """Check a number with a least and a most value."""
+    """Check a number with a minimum and a maximum."""
     return least <= value <= most, f"{least} to {most}"
 
 
@@ -48,10 +48,10 @@ def split(names: str | None) -> tuple[str, ...]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question with the known names that are nearest to one that nobody knows, or nothing.
+    """Return a question with the known names closest to an unknown one, or "".
 
     Returns:
-        Such as "; did you mean takeru_1M?", to be put at the end of a sentence.
+        Such as "; did you mean takeru_1M?", to append to a sentence.
     """
     known = list(known)
     parts = [each for each in known if name and (name.lower() in each.lower() or each.lower() in name.lower())]

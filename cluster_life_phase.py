@@ -53,7 +53,7 @@ class Arguments:
 
     @property
     def run_name(self) -> str:
-        """The folder of results: the cluster run, the bins, the shortest life, and other settings but defaults."""
+        """Name of the folder of results, from the cluster run, the bins, the shortest life and non-default settings."""
         named = {"permutations": "p", "bootstraps": "r", "seed": "seed"}
         changed = [
             f"-{mark}{getattr(self, name)}"
@@ -64,7 +64,7 @@ class Arguments:
 
 
 def main() -> None:
-    """Parse, check, carry labels over, count, test, draw, and say where the results lie."""
+    """Parse, check, propagate labels, count, test, draw, and print where the results are."""
     arguments = command_line.parse(Arguments, __doc__)
     check_values(arguments)
     metadata = read_metadata(arguments.dump)
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def check_values(arguments: Arguments) -> None:
-    """Refuse values that no dump could make sense of."""
+    """Refuse values that are invalid for any dump."""
     argument_checks.check(
         arguments,
         n_bins=between(arguments.n_bins, 2, 1000),
@@ -102,7 +102,7 @@ def check_values(arguments: Arguments) -> None:
 
 
 def check_lifespans(arguments: Arguments) -> int:
-    """Refuse a dump without a life that is long enough; return how many lives it holds."""
+    """Refuse a dump without a life that is long enough; return its number of lives."""
     from analysis.life.selection import life_spans
 
     spans = life_spans(read_identity(arguments.dump))
@@ -117,7 +117,7 @@ def check_lifespans(arguments: Arguments) -> int:
 def propagated_labels_of(
     arguments: Arguments, run: "ClusterRun", folder: "RunFolder", console: "Console"
 ) -> "PropagatedLabels":
-    """Give every record of the dump a label, and save labels and rule."""
+    """Label every record of the dump, and save the labels and the rule."""
     from analysis.runs.propagated_labels import fit_rule, propagate_labels, save_propagated
     from analysis.terminal import step
 
@@ -132,7 +132,7 @@ def propagated_labels_of(
 def count_and_test(
     arguments: Arguments, propagated: "PropagatedLabels", lives: int, console: "Console"
 ) -> "LifePhases":
-    """Work out all numbers."""
+    """Compute all numbers."""
     from analysis.life_phase.results import life_phases
     from analysis.statistics.resampling import Bootstrap
     from analysis.terminal import step
@@ -154,7 +154,7 @@ def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Con
     labels = results.sequences.labels
     with step(console, "drawing"):
         for name, told, time in (
-            ("life_phase.png", results.by_phase, "share of the life that is over"),
+            ("life_phase.png", results.by_phase, "share of the life elapsed"),
             ("life_tick.png", results.by_tick, "tick of the episode"),
         ):
             figure = life_phase_figure(told.shares, told.association, labels, time, heading, caption(results, told))

@@ -1,4 +1,4 @@
-"""What every stage script does around its own work: parse the command line, and turn bad input into one line.
+"""Shared by all stage scripts: parse the command line, and report bad input in one line.
 
 Exit codes: 0 done, 2 bad input (one line on standard error), 130 interrupted by Ctrl-C.
 """
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from user_error import UserError
+from user_error import UserError, printable
 
 Arguments = TypeVar("Arguments")
 
@@ -26,8 +26,8 @@ def parse(
     Args:
         arguments_type: the data class.
         description: shown by --help.
-        flag_pairs: let --help name both --flag and --no-flag, as it must where a flag may be on by default.
-        options: go on to `tyro.cli`, for example `default` or `args`.
+        flag_pairs: show both --flag and --no-flag in --help, needed if a flag can be on by default.
+        options: passed to `tyro.cli`, for example `default` or `args`.
     """
     import tyro
 
@@ -38,7 +38,7 @@ def parse(
 
 
 def with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
-    """Let an option stand alone, and mean this value; tyro knows only options that always or never take one."""
+    """Insert a default value after an option given without one; tyro requires options always or never to take one."""
     said: list[str] = []
     for each, following in zip(arguments, [*arguments[1:], "--"], strict=True):
         said += [each, value] if each.replace("_", "-") == option and following.startswith("-") else [each]
@@ -46,14 +46,16 @@ def with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table in a terminal, and tab-separated lines into a pipe or file.
+    """Print a table to a terminal, or tab-separated lines to a pipe or file.
 
-    The first column, of names, is never broken or cut: a terminal that is too narrow for it wraps whole lines.
+    The first column, of names, is never broken or cut: a terminal that is too narrow for it wraps whole lines. Cells
+    may quote files: their line ends and escape codes are shown, not obeyed.
     """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
+    rows = [tuple(map(printable, row)) for row in rows]
     console = Console()
     if not console.is_terminal:
         print("\n".join("\t".join(row) for row in (heads, *rows)))
@@ -68,7 +70,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def run(main: Callable[[], None]) -> NoReturn:
-    """Run a stage's `main` and end the process with the exit code that its outcome calls for."""
+    """Run a stage's `main` and end the process with the exit code of its outcome."""
     try:
         main()
     except UserError as error:

@@ -1,6 +1,6 @@
-"""Says in one line what to do where a script is started without this project's environment; imported before all else.
+"""Prints one line with instructions if a script is started outside this project's environment; imported first.
 
-It uses the standard library alone, in a way that every Python 3 understands.
+It uses only the standard library, with syntax that every Python 3 understands.
 """
 
 import sys
@@ -13,7 +13,7 @@ EXIT_BAD_INPUT = 2
 
 
 def fault() -> str:
-    """Return what is wrong with this Python, in one line that says what to do; "" if nothing is."""
+    """Return one line that says what is wrong with this Python and what to do; "" if nothing is wrong."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if sys.version_info >= OLDEST and not missing:
         return ""

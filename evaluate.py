@@ -64,7 +64,7 @@ class Arguments:
 
 
 def main() -> None:
-    """Parse, play what is missing, and show how it went."""
+    """Parse, play the missing episodes, and show the results."""
     arguments = command_line.parse(Arguments, __doc__)
     asked = check(arguments)
 
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def check(arguments: Arguments) -> tuple[str, ...]:
-    """Refuse what cannot work, before anything is loaded; return the names of the policies asked for."""
+    """Refuse invalid arguments before anything is loaded; return the names of the requested policies."""
     argument_checks.check(
         arguments,
         repeats=at_least(arguments.repeats, 1),
@@ -114,7 +114,7 @@ def check(arguments: Arguments) -> tuple[str, ...]:
 
 
 def report(results: "Sequence[SeedResults]") -> None:
-    """Show how long each policy lived, and how far it came with its tasks."""
+    """Show each policy's mean life length and task progress."""
     rows = []
     for each in results:
         for name, summary in each.summaries().items():

@@ -35,12 +35,12 @@ class Arguments:
 
     @property
     def path(self) -> Path:
-        """Where the page goes."""
+        """Path of the page."""
         return self.output or self.run / "explorer.html"
 
 
 def main() -> None:
-    """Parse, check, read, build, and say where the page lies."""
+    """Parse, check, read, build, and print where the page is."""
     arguments = command_line.parse(Arguments, __doc__)
     check_values(arguments)
 
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def check_values(arguments: Arguments) -> None:
-    """Refuse values before anything is read."""
+    """Refuse invalid values before anything is read."""
     if arguments.path.suffix.lower() != ".html":
         raise UserError(f"-o {arguments.path} does not end in .html: the page is an HTML file")
     argument_checks.check(arguments, max_ticks=at_least(arguments.max_ticks, 1))

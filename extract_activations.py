@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def check(arguments: Arguments) -> None:
-    """Refuse what cannot work, before anything is loaded."""
+    """Refuse invalid arguments before anything is loaded."""
     argument_checks.check(
         arguments,
         episodes=at_least(arguments.episodes, 1),
@@ -134,7 +134,7 @@ def check(arguments: Arguments) -> None:
     for name in split(arguments.fields):
         if name not in FIELDS:
             hint = did_you_mean(name, FIELDS)
-            raise UserError(f"there is no field {name!r} to record on request; there are: {', '.join(FIELDS)}{hint}")
+            raise UserError(f"there is no optional field {name!r}; there are: {', '.join(FIELDS)}{hint}")
     if arguments.precision == "float16" and arguments.format == "json":
         raise UserError("--precision float16 needs --format parquet: JSON holds float32 only")
     if not (arguments.list or arguments.smoke_test):
@@ -149,7 +149,7 @@ def _is_steps(text: str | None) -> bool:
 
 
 def list_policies(folder: Path) -> None:
-    """Show the policies of a folder; a file that cannot be read is shown with its fault."""
+    """Show the policies in a folder; a file that cannot be read is shown with the reason."""
     from agent_zoo.checkpoint import read_info
 
     paths = list_checkpoints(folder)

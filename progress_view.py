@@ -1,4 +1,4 @@
-"""How far long work is: a live bar on a terminal, a plain line every half minute elsewhere."""
+"""Progress of long work: a live bar on a terminal, a plain line every half minute elsewhere."""
 
 import contextlib
 import threading
@@ -11,35 +11,35 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_EVERY = 30.0
-"""Seconds from one plain line to the next."""
+"""Seconds between plain lines."""
 
 _LOOK_EVERY = 1.0
 
 SHARE = ""
-"""The unit of work of which only the share done is known, from 0 to 1."""
+"""The unit of work for which only the share done is known, from 0 to 1."""
 
 Clock = Callable[[], float]
 
 
 class Report(Protocol):
-    """Takes how much is done, of how much if that is known, and whatever else is worth a few words."""
+    """Called with the amount done, the total if known, and an optional short detail."""
 
     def __call__(self, done: float, total: float | None = None, detail: str = "") -> None:
         """Show it."""
 
 
 class ProgressLines:
-    """Writes a line now and then: work done, all of it, rate, time left.
+    """Writes a line at intervals: work done, total, rate and time left.
 
-    Rate and time left are those since the first report, so that work taken up where it was stopped is not counted.
+    Rate and time left are computed from the first report on, so that earlier work of a resumed run is not counted.
     """
 
     def __init__(self, description: str, unit: str, write: Callable[[str], None], clock: Clock = time.monotonic):
-        """Start to wait for the first line.
+        """Start the interval before the first line.
 
         Args:
             description: of the work.
-            unit: of the numbers reported, such as "records"; `SHARE` where they are shares.
+            unit: of the numbers reported, such as "records"; `SHARE` if they are shares.
             write: takes each line.
             clock: seconds, as `time.monotonic`.
         """
@@ -48,19 +48,19 @@ class ProgressLines:
         self._write = write
         self._clock = clock
         self._start = self._last_line = clock()
-        self._first: tuple[float, float] | None = None  # when, and how much was done then
+        self._first: tuple[float, float] | None = None  # time of the first report, and the amount done then
         self._latest: tuple[float, float | None, str] = 0.0, None, ""
         self._lock = threading.Lock()
 
     def report(self, done: float, total: float | None = None, detail: str = "") -> None:
-        """Note how far the work is, and write a line if it is time for one."""
+        """Record progress, and write a line if one is due."""
         with self._lock:
             self._first = self._first or (self._clock(), done)
             self._latest = done, total, detail
         self.write_if_due()
 
     def write_if_due(self) -> None:
-        """Write a line if the last one is long ago: of the latest report, or of the time spent if there was none."""
+        """Write a line if one is due: the latest report, or the time elapsed if there is none."""
         with self._lock:
             now = self._clock()
             if now - self._last_line < LINE_EVERY:
@@ -76,7 +76,7 @@ class ProgressLines:
 
 
 def progress_line(description: str, unit: str, done: float, total: float | None, rate: float, detail: str = "") -> str:
-    """Say how far some work is; the rate is per second."""
+    """Return a line about progress; the rate is per second."""
     total = 1.0 if unit == SHARE else total
     parts = [f"{description}: {amount(unit, done, total)}"]
     if unit != SHARE and rate > 0:
@@ -89,7 +89,7 @@ def progress_line(description: str, unit: str, done: float, total: float | None,
 
 
 def amount(unit: str, done: float, total: float | None) -> str:
-    """Say how much is done: "25%", "3 records" or "3 of 12 records"."""
+    """Describe the amount done: "25%", "3 records" or "3 of 12 records"."""
     if unit == SHARE:
         return f"{done:.0%}"
     return f"{done:,.0f} {unit}" if total is None else f"{done:,.0f} of {total:,.0f} {unit}"
@@ -97,7 +97,7 @@ def amount(unit: str, done: float, total: float | None) -> str:
 
 @contextlib.contextmanager
 def _watched(lines: ProgressLines) -> Iterator[None]:
-    """Let lines appear while the work is silent, too."""
+    """Within the block, write due lines even while the work does not report."""
     over = threading.Event()
 
     def watch() -> None:
@@ -121,16 +121,16 @@ def _time(seconds: float) -> str:
 def progress(
     description: str, unit: str = SHARE, console: "Console | None" = None, clock: Clock = time.monotonic
 ) -> Iterator[Report]:
-    """Show how far some work is, with its rate and the time left; yields what takes reports.
+    """Show the progress of some work with its rate and the time left; yields a callback for reports.
 
-    On a terminal the bar only pulses until the first report that says how much there is to do, and is gone in the end.
+    On a terminal the bar pulses until a report gives a total, and is removed at the end.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = console or Console()
     if not console.is_terminal:
-        shown = console  # a name that stays a console, for the closure
+        shown = console  # a name that is never None, for the closure
 
         def write(line: str) -> None:
             shown.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -57,7 +57,7 @@ class Arguments:
     fps: float = 10.0
     """Frames per second of the video, above 0 and up to 100."""
     skip: int = 1
-    """Draw every N-th tick of the video, at least 1 (all)."""
+    """Draw one in this many ticks, at least 1 (all)."""
     size: int = 600
     """Width of the map in the video in pixels, 64 to 4096; must be even for MP4."""
     dump: Path | None = None
@@ -67,7 +67,7 @@ class Arguments:
 
     @property
     def path(self) -> Path:
-        """Where the result goes."""
+        """Path of the result."""
         if self.output is not None:
             return self.output
         name = self.file.name
@@ -77,7 +77,7 @@ class Arguments:
 
 
 def main() -> None:
-    """Parse, check, read, render, and say where the result lies."""
+    """Parse, check, read, render, and print where the result is."""
     arguments = command_line.parse(Arguments, __doc__)
     check_values(arguments)
 
@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def check_values(arguments: Arguments) -> None:
-    """Refuse what no replay could make sense of, before anything is read."""
+    """Refuse values that are invalid for any replay, before anything is read."""
     suffix = arguments.path.suffix.lower()
     if arguments.gif and arguments.mp4:
         raise UserError("--gif and --mp4 are given: choose one")
@@ -119,14 +119,14 @@ def check_values(arguments: Arguments) -> None:
 
 
 def check_page_values(arguments: Arguments) -> None:
-    """Refuse options of films where a page is asked for."""
+    """Refuse options of videos when writing a page."""
     for name in ("start", "end", "follow", "radius", "fps", "skip", "size"):
         if getattr(arguments, name) != getattr(Arguments, name):
-            raise UserError(f"--{name} is for films: add --gif or --mp4; a page shows every tick and any agent")
+            raise UserError(f"--{name} is for videos: add --gif or --mp4; a page shows every tick and any agent")
 
 
 def check_film_values(arguments: Arguments) -> None:
-    """Refuse values that make no film."""
+    """Refuse invalid options of videos."""
     end, even = arguments.end, arguments.size % 2 == 0 or arguments.path.suffix.lower() == ".gif"
     argument_checks.check(
         arguments,
@@ -140,7 +140,7 @@ def check_film_values(arguments: Arguments) -> None:
 
 
 def matched_clusters(arguments: Arguments, replay: "Replay", console: "Console") -> "ReplayClusters | None":
-    """Read the clusters of the same episode, if they are asked for."""
+    """Read the clusters of the same episode, if requested."""
     if arguments.dump is None or arguments.cluster_dir is None:
         return None
     from analysis.replays.clusters import clusters_of
@@ -165,7 +165,7 @@ def render_page(
 def render_film(
     arguments: Arguments, replay: "Replay", events: "Events", clusters: "ReplayClusters | None", console: "Console"
 ) -> None:
-    """Draw the chosen ticks and write the film."""
+    """Draw the chosen ticks and write the video."""
     from analysis.replays.choice import player_called, ticks_between
     from analysis.replays.film import write_film
     from analysis.replays.frames import STRIP, FrameDrawer, colours_by_cluster, colours_by_policy

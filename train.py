@@ -34,12 +34,12 @@ from user_error import UserError
 
 DEFAULT_AGENT = "neurips23_start_kit"
 STANDS_FOR = {"--env.mask-intrinsics": "own", "--syllabus": "learning_progress"}
-"""What an option means if it stands alone."""
+"""The value of an option given without one."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What decides which defaults hold; read before everything else."""
+    """The options that determine the defaults; parsed before everything else."""
 
     agent: Annotated[str, tyro.conf.arg(aliases=["-a"])] = DEFAULT_AGENT
     """Folder in agent_zoo/ of the agent to train."""
@@ -53,7 +53,7 @@ class Preset:
 
 @dataclass(frozen=True)
 class Mode:
-    """What to do; a sweep hands all other arguments on to its trials."""
+    """What to do; a sweep passes all other arguments on to its trials."""
 
     mode: Annotated[Literal["train", "sweep", "replay"], tyro.conf.arg(aliases=["-m"])] = "train"
     """train: one training run; sweep: several runs with settings chosen by Weights & Biases; replay: no training, but a
@@ -88,7 +88,7 @@ class Arguments(Mode, Preset):
 
 
 def parse(arguments: Sequence[str]) -> Arguments:
-    """Read the command line over the settings file's values, and refuse what cannot work."""
+    """Parse the command line on top of the settings file, and refuse invalid combinations."""
     for option, value in STANDS_FOR.items():
         arguments = command_line.with_value(arguments, option, value)
     choice, _ = tyro.cli(
@@ -130,7 +130,7 @@ def _check_resumed(before: Arguments, now: Arguments) -> None:
 
 
 def choose_name(arguments: Arguments) -> str:
-    """Return the policy's name, refusing one that is no file name or is taken."""
+    """Return the policy's name; refuse one that is not a valid file name or is taken."""
     name = arguments.name or f"{arguments.agent}_{datetime.now(UTC):%Y%m%d_%H%M%S}"
     if arguments.trial is not None:
         name = f"{name}_{os.environ.get('WANDB_RUN_ID', 'trial')}"  # trials of one sweep share their arguments
@@ -160,7 +160,7 @@ def sweep(arguments: Arguments, command: Sequence[str]) -> None:
 
 
 def list_tasks(settings: Settings) -> None:
-    """Show the numbered tasks of the curriculum; tab-separated where nobody reads along."""
+    """Show the numbered tasks of the curriculum; tab-separated without a terminal."""
     from reinforcement_learning.game.tasks import curriculum, fixed_weights
 
     specs = curriculum(settings.task, settings.env)
@@ -194,7 +194,7 @@ def train_one(arguments: Arguments) -> None:
 def replay(arguments: Arguments) -> None:
     """Play one episode with trained policies and write its replay."""
     folder, name, settings = arguments.policies_dir, arguments.name, arguments.settings
-    policy_names(folder, () if name is None else (name,))  # refuses what is not there, before anything heavy is loaded
+    policy_names(folder, () if name is None else (name,))  # refuses missing policies before anything heavy is loaded
 
     from reinforcement_learning.play.replay import record_replay, replay_path
     from reinforcement_learning.play.replay_contest import replay_contest
@@ -209,7 +209,7 @@ def replay(arguments: Arguments) -> None:
 
 
 def main() -> None:
-    """Parse, and list tasks, train once or many times, or record a replay."""
+    """Parse, then list tasks, train once or many times, or record a replay."""
     arguments = parse(sys.argv[1:])
     if arguments.list_tasks:
         list_tasks(arguments.settings)

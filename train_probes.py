@@ -22,7 +22,7 @@ from representation.probes.settings import ProbeSettings
 
 
 def main() -> None:
-    """Parse, check, probe, and say where the results lie."""
+    """Parse, check, probe, and print where the results are."""
     settings = command_line.parse(ProbeSettings, __doc__)
     settings.check()
     metadata = {folder.resolve().name: read_metadata(folder) for folder in settings.dumps}

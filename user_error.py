@@ -1,8 +1,33 @@
-"""The one error that every room may raise for a mistake its user can mend."""
+"""The error that any package raises for mistakes that the user can fix."""
+
+LONGEST_MESSAGE = 500
+"""Characters that a message has at most, as shown."""
+
+_GAP = " [...] "
+_END_SHOWN = 150
 
 
 class UserError(Exception):
     """Bad input: the message is one line that says what is wrong, where, and what to do.
 
-    Stage scripts print it and end with exit code 2; everything else is a bug and keeps its traceback.
+    Stage scripts print it and end with exit code 2; everything else is a bug and keeps its traceback. As text it is
+    always one printable line of `LONGEST_MESSAGE` characters or fewer, whatever the file it quotes contains.
     """
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
+
+
+def one_line(text: str) -> str:
+    """Return text as one printable line of `LONGEST_MESSAGE` characters or fewer; of a longer one the middle goes."""
+    text = printable(text)
+    if len(text) <= LONGEST_MESSAGE:
+        return text
+    return text[: LONGEST_MESSAGE - len(_GAP) - _END_SHOWN] + _GAP + text[-_END_SHOWN:]
+
+
+def printable(text: str) -> str:
+    r"""Return text with line ends, escape codes and all else that a terminal would obey written out, as `\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -85,7 +85,7 @@ class Export:
     leave_out: str = ""
     """Comma-separated parts to leave out: tile, entity, inventory, tables (all other tables, such as Market)."""
     subsample: int = 1
-    """Keep every N-th record of each life, at least 1 (all), starting at a random one."""
+    """Keep one in this many records of each life, at least 1 (all); the first one kept is random."""
 
 
 Command = (
@@ -98,7 +98,7 @@ Command = (
 
 
 def main() -> None:
-    """Parse, and do what is asked."""
+    """Parse the command line and run the command."""
     command_type: Any = Command
     command = command_line.parse(command_type, __doc__, prog="python -m activation_store")
     if isinstance(command, Info):
@@ -114,7 +114,7 @@ def main() -> None:
 
 
 def info(command: Info) -> None:
-    """Print tables of what is inside."""
+    """Print tables that describe the dump."""
     from activation_store.description import describe, describe_columns
     from activation_store.reader import read_metadata
 
@@ -124,7 +124,7 @@ def info(command: Info) -> None:
 
 
 def validate(command: Validate) -> None:
-    """Read everything, and say so."""
+    """Read every record, then report success."""
     from activation_store.reader import read_batches, read_metadata
     from activation_store.selection import select
 
@@ -135,7 +135,7 @@ def validate(command: Validate) -> None:
 
 
 def convert(command: Convert) -> None:
-    """Write the dump again, in the format asked for."""
+    """Write the dump in the requested format."""
     from activation_store import conversion
 
     if command.format == "json" and command.precision == "float16":

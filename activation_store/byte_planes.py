@@ -1,6 +1,6 @@
-"""Numbers taken apart into bytes of one significance each: what hardly varies then lies together and compresses well.
+"""Split numbers into planes of bytes of equal significance: bytes that hardly vary are then adjacent and compress well.
 
-A plane of vectors is no list of numbers to Parquet but one value a record, which reads as fast as memory is copied.
+Parquet stores a plane of vectors as one value per record, not as a list of numbers, so reading is as fast as a copy.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ import numpy as np
 
 
 def split(values: np.ndarray) -> list[np.ndarray]:
-    """Take vectors apart.
+    """Split vectors into byte planes.
 
     Args:
-        values: (B, width), of any type of fixed size.
+        values: (B, width), of any fixed-size type.
 
     Returns:
-        A plane for each byte of a number, the least significant first, (B, width) uint8 each and contiguous.
+        One plane per byte of a number, least significant first, each (B, width) uint8 and contiguous.
     """
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     in_bytes = little.view(np.uint8).reshape(*values.shape, little.itemsize)  # (B, width, bytes)
@@ -23,10 +23,10 @@ def split(values: np.ndarray) -> list[np.ndarray]:
 
 
 def join(planes: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
-    """Put vectors together again from their planes: the inverse of `split`.
+    """Rebuild vectors from their planes: the inverse of `split`.
 
     Args:
-        planes: (B, width) uint8 each, the least significant first; as many as a number has bytes.
+        planes: (B, width) uint8 each, least significant first; one per byte of a number.
         dtype: of the numbers.
 
     Returns:

@@ -1,4 +1,4 @@
-"""JSON objects that carry a checksum over their own content, so that damage and edits by hand are found."""
+"""JSON objects with a checksum over their own content, so that damage and manual edits are detected."""
 
 import hashlib
 from pathlib import Path
@@ -14,16 +14,16 @@ _BYTES_AT_MOST = 1 << 26
 
 
 def with_checksum(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content with its checksum added; data classes and numpy values become plain ones."""
+    """Return the content with its checksum added; data classes and numpy values become plain values."""
     plain = orjson.loads(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY))
     return {**plain, CHECKSUM: _checksum(plain)}
 
 
 def without_checksum(content: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return the content without its checksum, once that fits; `source` names the file in messages.
+    """Verify the checksum and return the content without it; `source` names the file in messages.
 
     Raises:
-        UserError: the checksum does not fit.
+        UserError: the checksum does not match.
     """
     rest = {key: value for key, value in content.items() if key != CHECKSUM}
     try:
@@ -52,10 +52,10 @@ def entry_fits(name: str, entry: dict[str, Any]) -> bool:
 
 
 def read_small_json(path: Path) -> object:
-    """Read a JSON file that is never large.
+    """Read a small JSON file.
 
     Raises:
-        UserError: the file is missing, unreadable, not JSON, larger than 64 MiB, or no plain file.
+        UserError: the file is missing, unreadable, not JSON, larger than 64 MiB, or not a regular file.
     """
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is not a file")

@@ -1,6 +1,6 @@
-"""The registry of optional columns: what a record may hold beyond the fields that every record has.
+"""The registry of optional columns, which a record may have in addition to the fields of every record.
 
-To add a column, add one entry to `COLUMNS`; labels from the engine need none, see `truth_column`.
+To add a column, add one entry to `COLUMNS`. Labels from the game engine need no entry; see `truth_column`.
 """
 
 import re
@@ -16,7 +16,7 @@ from user_error import UserError
 Dtype = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float32"]
 
 TRUTH = "truth/"
-"""What the names of labels from the engine begin with."""
+"""Prefix of the names of labels from the engine."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(/[A-Za-z0-9_]+)*")
 _WIDTH_AT_MOST = 1 << 16
@@ -28,7 +28,7 @@ class Column:
 
     Attributes:
         dtype: of its values.
-        width: numbers a record; None for a single one.
+        width: numbers per record; None for a single number.
         unit: of its values; "0 or 1" for a yes-or-no column.
         definition: one sentence that says exactly what it holds.
     """
@@ -41,12 +41,12 @@ class Column:
     definition: str
 
     def shape(self, records: int) -> tuple[int, ...]:
-        """Return the shape of the column of so many records."""
+        """Return the shape of the column for this number of records."""
         return (records,) if self.width is None else (records, self.width)
 
 
 COLUMNS = {
-    "map": Column("int32", None, "number", "The map that the episode is played on, as in the maps folder."),
+    "map": Column("int32", None, "number", "Number of the map that the episode is played on, as in the maps folder."),
     "row": Column("int16", None, "tiles", "The agent's row on the map before it acts."),
     "col": Column("int16", None, "tiles", "The agent's column on the map before it acts."),
     "life": Column("int32", None, "number", "Number of the life in its episode, from 0, in order of first records."),
@@ -56,26 +56,24 @@ COLUMNS = {
 
 
 def legal_column(head_sizes: Iterable[int]) -> Column:
-    """Describe `legal`, the action masks of all heads one after the other, eight options a byte (`pack_legal`)."""
+    """Describe `legal`, the concatenated action masks of all heads, eight options per byte (`pack_legal`)."""
     options = sum(head_sizes)
-    definition = (
-        f"Which of the {options} options of all heads were allowed, head after head, 8 a byte, first bit first."
-    )
+    definition = f"Which of the {options} options of all heads were allowed, head by head, 8 per byte, first bit first."
     return Column("uint8", -(-options // 8), "bits", definition)
 
 
 def logits_column(head_sizes: Iterable[int]) -> Column:
-    """Describe `logits`, the policy's logits of all heads one after the other."""
-    return Column("float32", sum(head_sizes), "nats", "Logits of every option of all heads, head after head.")
+    """Describe `logits`, the policy's concatenated logits of all heads."""
+    return Column("float32", sum(head_sizes), "nats", "Logits of every option of all heads, head by head.")
 
 
 def task_column(size: int) -> Column:
-    """Describe `task`, the embedding of the task that the agent is asked to do."""
+    """Describe `task`, the embedding of the agent's task."""
     return Column("float32", size, "none", "Embedding of the agent's task, as the policy sees it.")
 
 
 def truth_column(dtype: Dtype, unit: str, definition: str) -> Column:
-    """Describe a label that the engine gives, to be named `truth/NAME`."""
+    """Describe a label from the engine; its name in dumps is `truth/NAME`."""
     return Column(dtype, None, unit, definition)
 
 
@@ -90,12 +88,12 @@ def unpack_legal(legal: np.ndarray, options: int) -> np.ndarray:
 
 
 def column_faults(columns: dict[str, Column], taken: Iterable[str]) -> Iterator[str]:
-    """Yield what is wrong with declared columns, a phrase each; `taken` are first parts of names that others bear."""
+    """Yield one phrase per fault of declared columns; `taken` holds the first parts of names already in use."""
     for name, column in columns.items():
         if not _NAME.fullmatch(name) or len(name) > 100:
             yield f"column name {name[:40]!r} is not made of letters, digits, underscores and slashes"
         elif name.split("/")[0] in set(taken):
-            yield f"column {name!r} bears the name of another field"
+            yield f"column {name!r} has the name of another field"
         elif column.width is not None and not 1 <= column.width <= _WIDTH_AT_MOST:
             yield f"column {name!r} is {column.width} numbers wide"
 

@@ -1,4 +1,4 @@
-"""Rewrite dumps: into the other format, or a small sample of whole lives to share."""
+"""Rewrite dumps: convert them to the other format, or draw a small sample of whole lives to share."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,17 +19,17 @@ from user_error import UserError
 def convert(
     source: Path, folder: Path, form: Format, precision: Precision | None, report: Callable[[float], None]
 ) -> None:
-    """Write a dump, of this or of the original tools, as a dump of the given format.
+    """Write a dump of this toolkit or of the original tools as a dump of the given format.
 
     Args:
-        source: folder of a dump; or what the original tools wrote, the file or its folder.
+        source: folder of a dump; or a file of the original tools, or its folder.
         folder: of the new dump; must not hold one yet.
         form: of the new dump.
-        precision: of its activations; None keeps what the source has, as far as the format can.
-        report: told the share of the work done.
+        precision: of its activations; None keeps the source's, if the format supports it.
+        report: called with the share of the work done, from 0 to 1.
 
     Raises:
-        UserError: the source is no whole dump, or the folder already holds one.
+        UserError: the source is not a complete dump, or the folder already holds one.
     """
     if original := find_original(source):
         import_original(original, folder, form, precision or "float32", report)
@@ -46,7 +46,7 @@ def sample(
     """Write a random sample of whole lives, or of whole episodes, as a dump of the same format.
 
     Raises:
-        UserError: the source is no whole dump or holds fewer, or the folder already holds a dump.
+        UserError: the source is not a complete dump or holds fewer, or the folder already holds a dump.
     """
     metadata = read_metadata(source)
     identity = read_identity(source)
@@ -91,7 +91,7 @@ def _copy(
 
 
 def _descriptions(metadata: DumpMetadata, selection: Selection) -> dict[int, dict[str, Any]]:
-    """Return what the metadata says of the selected episodes, by number."""
+    """Return the metadata's description of each selected episode, by number."""
     numbered = {described.get("episode"): described for described in metadata.episodes}
     return {
         episode: described

@@ -1,4 +1,4 @@
-"""Put into words what a dump holds."""
+"""Describe the contents of a dump in words."""
 
 from activation_store.columns import Column
 from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
@@ -7,8 +7,8 @@ _ALWAYS = {
     "step": Column("int64", None, "ticks", "Environment steps since the extraction began."),
     "env_id": Column("int64", None, "slot", "The slot whose LSTM state the agent used."),
     "agent_id": Column("int64", None, "id", "The agent's id in the game, from 1."),
-    "episode": Column("int64", None, "number", "Number of the episode over all environments."),
-    "tick": Column("int64", None, "ticks", "The game's clock in this episode."),
+    "episode": Column("int64", None, "number", "Number of the episode across all environments."),
+    "tick": Column("int64", None, "ticks", "The game's tick within the episode."),
     "reward": Column("float32", None, "reward", "The reward for this action."),
     "value": Column("float32", None, "reward", "The critic's estimate of the future rewards."),
 }
@@ -16,7 +16,7 @@ _SHOWN_AT_MOST = 10
 
 
 def describe(metadata: DumpMetadata) -> list[tuple[str, str]]:
-    """Return rows of names and values that tell what a dump is."""
+    """Return rows of names and values that summarise a dump."""
     size = sum(file.bytes for file in metadata.files.values())
     seeds = sorted({str(episode["seed"]) for episode in metadata.episodes if "seed" in episode})
     precision: str = metadata.precision
@@ -45,12 +45,14 @@ def describe(metadata: DumpMetadata) -> list[tuple[str, str]]:
 
 
 def describe_columns(metadata: DumpMetadata) -> list[tuple[str, str, str, str]]:
-    """Return a row for each number or vector of a record: its name, type, unit and definition."""
+    """Return one row per field of a record: its name, type, unit and definition."""
     heads = len(metadata.action_heads)
     columns = {name: column for name, column in _ALWAYS.items() if name not in metadata.unrecorded}
     columns["action"] = Column("int32", heads, "index", "The option chosen in each head.")
     if MAY_BE_UNRECORDED[-1] not in metadata.unrecorded:
-        columns["log_probability"] = Column("float32", heads, "nats", "Of the option chosen in each head.")
+        columns["log_probability"] = Column(
+            "float32", heads, "nats", "Log-probability of the option chosen in each head."
+        )
     columns |= metadata.columns
     return [(name, _type(column), column.unit, column.definition) for name, column in columns.items()]
 

@@ -1,7 +1,7 @@
-"""Directions in activations: the contract between what finds them and what uses them.
+"""Directions in activations: the file format shared by the stages that find them and those that use them.
 
-A direction reads one number out of a layer: activation @ weight + bias, with activations as the policy computed them.
-A file of directions holds arrays and text only; opening one never runs code.
+A direction reads one number out of a layer: activation @ weight + bias, on the policy's raw activations.
+A file of directions contains only arrays and text; opening it never runs code.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from user_error import UserError
 
 DIRECTIONS_FILE = "directions.safetensors"
-"""What a run calls its file of directions."""
+"""Name of a run's file of directions."""
 
 FORMAT_VERSION = 1
 _KIND: Kind = "directions"
@@ -28,7 +28,7 @@ _SHOWN_AT_MOST = 8
 _STRICT = ConfigDict(strict=True, extra="forbid")
 
 SourceKind = Literal["probe", "cluster difference", "principal component"]
-"""How a direction was found; a new way to find them needs a new entry here."""
+"""How a direction was found; a new method needs a new entry here."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Source:
         run: name of the folder of the run that found it.
         dump: name of the folder of the dump that it was fitted on.
         policy: whose activations the dump holds.
-        checkpoint_sha256: of the policy's checkpoint file, 64 hexadecimal digits; None where it is not known.
+        checkpoint_sha256: of the policy's checkpoint file, 64 hexadecimal digits; None if unknown.
     """
 
     __pydantic_config__ = _STRICT
@@ -57,16 +57,16 @@ class Direction:
     """One direction in the activations of one layer.
 
     Attributes:
-        name: unlike that of any other direction in the file.
-        layer: of the network, as dumps call it.
+        name: unique within the file.
+        layer: of the network, named as in dumps.
         weight: of each unit's raw activation, (units,) float32, not all zero.
         bias: added to the weighted sum, in the read-out's unit.
         unit: of the read-out.
         mean: of the read-out over the records that it was fitted on.
         spread: standard deviation of the read-out over the same records.
         records: that it was fitted on.
-        lives: that these belong to.
-        episodes: that these belong to.
+        lives: of those records.
+        episodes: of those records.
         source: where it comes from.
     """
 
@@ -88,11 +88,11 @@ class Direction:
         Raises:
             ValueError: the activations have another number of units.
         """
-        # In double precision: a unit that hardly varies may have a large weight, which the bias cancels out.
+        # In double precision: a unit that hardly varies may have a large weight, offset by the bias.
         return np.einsum("bu,u->b", activations, self.weight, dtype=np.float64) + self.bias
 
     def faults(self) -> Iterator[str]:
-        """Yield what is wrong with it, a phrase each; nothing if it can be used."""
+        """Yield one phrase per fault; nothing if the direction is usable."""
         if not self.name or len(self.name) > _LONGEST_NAME or not self.name.isprintable():
             yield "its name is empty, too long or not printable"
         if not (self.layer and self.unit):
@@ -111,7 +111,7 @@ class Direction:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """What a file of directions holds.
+    """The contents of a file of directions.
 
     Attributes:
         path: of the file.
@@ -128,10 +128,10 @@ class Directions:
         return iter(self.directions)
 
     def named(self, name: str) -> Direction:
-        """Return the direction of a name, or the only one whose name ends in `/` and this.
+        """Return the direction with this name, or the only one whose name ends in `/` followed by it.
 
         Raises:
-            UserError: there is none, or several end so; the message names the nearest.
+            UserError: there is none, or several match; the message names the closest.
         """
         by_name = {each.name: each for each in self.directions}
         if name in by_name:
@@ -148,12 +148,12 @@ class Directions:
 
 
 def write_directions(path: Path, directions: Sequence[Direction]) -> None:
-    """Write directions, whole or not at all; the same directions make the same file.
+    """Write directions atomically; equal directions give identical files.
 
-    The file holds `NAME/weight`, (units,) float32, and `NAME/bias`, () float64, of each; all else is in its header.
+    The file holds `NAME/weight`, (units,) float32, and `NAME/bias`, () float64, for each; the rest is in its header.
 
     Raises:
-        ValueError: a direction cannot be used, or two have one name.
+        ValueError: a direction is unusable, or two have the same name.
     """
     arrays: dict[str, np.ndarray] = {}
     described = []
@@ -170,10 +170,10 @@ def write_directions(path: Path, directions: Sequence[Direction]) -> None:
 
 
 def read_directions(path: Path) -> Directions:
-    """Read directions back.
+    """Read a file of directions.
 
     Raises:
-        UserError: the file is missing, damaged, of another kind or version, or holds a direction that cannot be used.
+        UserError: the file is missing, damaged, of another kind or version, or holds an unusable direction.
     """
     arrays, text = read_tensors(path, _KIND)
     described = _descriptions(path, text)
@@ -197,7 +197,7 @@ def read_directions(path: Path) -> Directions:
 
 @dataclass(frozen=True)
 class _Description:
-    """What the header says of a direction; attributes as in `Direction`, and how many units its layer has."""
+    """A direction's entry in the header; attributes as in `Direction`, plus the number of units of its layer."""
 
     __pydantic_config__ = _STRICT
 
@@ -244,6 +244,8 @@ def _descriptions(path: Path, text: str) -> list[_Description]:
         raise UserError(f"{path} has version {version}; this toolkit reads version {FORMAT_VERSION}: fit it again")
     try:
         return _validator().validate_json(orjson.dumps(header.get("directions")))
+    except orjson.JSONEncodeError as error:
+        raise UserError(f"{path} is damaged: its header cannot be read ({error}); fit the directions again") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -1,7 +1,7 @@
-"""A dump as one ordinary Parquet file, for other programs: vectors are lists, rows of tables are named.
+"""Export a dump as one ordinary Parquet file for other programs: vectors as lists, table rows as named fields.
 
-The dump's own Parquet files hold vectors as planes of bytes (`parquet_layout.py`), which reads fast and which no other
-program understands. An export takes more room and is not read back; the dump stays the original.
+The dump's own Parquet files hold vectors as planes of bytes (`parquet_layout.py`), which reads fast but
+which no other program understands. An export is larger and cannot be read back; keep the dump.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".parquet"
 DUMP_KEY, SELECTION_KEY = b"activation_dump", b"activation_selection"
-"""Keys of the schema's metadata: the dump's metadata, and what was selected of it, both as JSON."""
+"""Keys of the schema's metadata: the dump's metadata and the selection made from it, both as JSON."""
 
 
 def export(
@@ -41,7 +41,7 @@ def export(
 ) -> int:
     """Write records of a dump to one Parquet file that any program reads, and return how many there are.
 
-    Single numbers keep their type, vectors are lists of a fixed number of values, and a table is a list of rows with
+    Single numbers keep their type, vectors are lists of fixed length, and a table is a list of rows with
     named int16 columns. Activations are float32 whatever the dump's precision. Memory holds one row group.
 
     Args:
@@ -49,12 +49,12 @@ def export(
         path: of the new file; must end in .parquet and not exist yet.
         report: called with the share of the work done, from 0 to 1.
         layers: to export; all of them where None.
-        leave_out: what not to export, of `tile`, `entity`, `inventory` and `tables` (all further tables).
+        leave_out: fields not to export: `tile`, `entity`, `inventory`, `tables` (all other tables).
         subsample: which records of each life to keep.
 
     Raises:
-        UserError: the source is no whole dump, lacks a layer or holds no record; or the file exists already, does not
-            end in .parquet or cannot be written.
+        UserError: the source is not a complete dump, lacks a layer or has no records; or the file already exists, does
+            not end in .parquet or cannot be written.
     """
     import pyarrow.parquet as pq
 
@@ -103,7 +103,7 @@ def export_schema(metadata: DumpMetadata, selection: Selection) -> "pa.Schema":
 
 
 def _numbers_of(metadata: DumpMetadata, selection: Selection) -> dict[str, Numbers]:
-    """Return the selected fields of numbers, by their names in the file."""
+    """Return the selected numeric fields by their names in the file."""
     layers = {name: metadata.layers[name] for name in selection.layers}
     found = numbers_of(replace(metadata, layers=layers, precision="float32"))
     if "tile" in selection.leave_out:
@@ -119,7 +119,7 @@ def _tables_of(selection: Selection) -> list[str]:
 def _row_groups(
     batches: Iterator[Records], metadata: DumpMetadata, selection: Selection, schema: "pa.Schema"
 ) -> "Iterator[pa.Table]":
-    """Yield tables of at least a row group each, except the last one: a subsample's batches are small."""
+    """Yield tables of at least one row group each, except the last: a subsample's batches are small."""
     import pyarrow as pa
 
     waiting: list[pa.Table] = []
@@ -146,7 +146,7 @@ def _to_table(records: Records, metadata: DumpMetadata, selection: Selection, sc
 
 
 def _named_rows(rows: RaggedRows, kind: "pa.ListType") -> "pa.Array":
-    """Return a table's rows as a list of structs for each record."""
+    """Return a table's rows as one list of structs per record."""
     import pyarrow as pa
 
     columns = [pa.array(np.ascontiguousarray(column)) for column in rows.values.T]

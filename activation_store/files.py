@@ -4,8 +4,10 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import io
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -168,27 +170,58 @@ def write_json(path: Path, content: object) -> None:
     write_bytes(path, orjson.dumps(content, option=options))
 
 
-def read_json(path: Path) -> object:
-    """Read a JSON file.
+@contextlib.contextmanager
+def open_file(path: Path) -> Iterator[io.FileIO]:
+    """Open a file for reading, without a buffer, in a block that does nothing but read it.
 
     Raises:
-        UserError: the file is missing, unreadable or not JSON.
+        UserError: the file is missing, no plain file (opening a named pipe would wait for a writer), or unreadable.
     """
     try:
-        return orjson.loads(path.read_bytes())
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise UserError(f"{path} is not a plain file")
+            yield file
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
-    except orjson.JSONDecodeError as error:
-        raise UserError(f"{path} is not valid JSON ({error}): it is damaged or of another kind") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
+def read_bytes(path: Path) -> bytes:
+    """Read a whole file.
+
+    Raises:
+        UserError: as `open_file`, or it does not fit into memory.
+    """
+    with open_file(path) as file:
+        try:
+            return file.read()
+        except MemoryError:
+            raise UserError(f"{path} does not fit into memory: {os.fstat(file.fileno()).st_size:,} bytes") from None
+
+
+def read_json(path: Path) -> object:
+    """Read a JSON file.
+
+    Raises:
+        UserError: the file is missing, no plain file, unreadable or not JSON.
+    """
+    try:
+        return orjson.loads(read_bytes(path))
+    except orjson.JSONDecodeError as error:
+        raise UserError(f"{path} is not valid JSON ({error}): it is damaged or of another kind") from None
+
+
 def sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
-    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits; `report` is told the bytes read so far."""
+    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits; `report` is told the bytes read so far.
+
+    Raises:
+        UserError: as `open_file`.
+    """
     digest, done = hashlib.sha256(), 0
     block = memoryview(bytearray(_HASH_BLOCK_BYTES))  # one for all: fresh memory costs more than the digest
-    with path.open("rb", buffering=0) as file:
+    with open_file(path) as file:
         while count := file.readinto(block):
             digest.update(block[:count])
             done += count

@@ -1,4 +1,4 @@
-"""Put batches of records together into one, with room reserved once, so that nothing large is held twice."""
+"""Concatenate batches of records into memory reserved once, so that nothing large is held twice."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from activation_store.selection import Selection
 
 
 class Gathering:
-    """Columns with room for a known number of records, filled in order.
+    """Columns with capacity for a known number of records, filled in order.
 
-    The room is reserved at once and touched only as it fills, so memory follows the records that are kept; tables,
-    whose rows no count foretells, are kept in pieces until the end.
+    The memory is reserved at once but used only as it fills, so usage follows the records kept. Tables, whose number
+    of rows is not known in advance, are kept in pieces until the end.
     """
 
     def __init__(self, metadata: DumpMetadata, selection: Selection, capacity: int) -> None:
@@ -25,7 +25,7 @@ class Gathering:
         self._selection = selection
 
     def add(self, batch: Records) -> None:
-        """Take in some records."""
+        """Append some records."""
         place = slice(self.size, self.size + len(batch))
         for (field, name), room in self._arrays.items():
             value = getattr(batch, field)
@@ -36,7 +36,7 @@ class Gathering:
         self.size += len(batch)
 
     def finish(self) -> Records:
-        """Return all records taken in, as views of the room."""
+        """Return all appended records, as views of the reserved memory."""
         found: dict[str, Any] = {"activations": {}, "columns": {}}
         for (field, name), room in self._arrays.items():
             if name:
@@ -48,19 +48,19 @@ class Gathering:
 
 
 def join_rows(pieces: list[RaggedRows], width: int) -> RaggedRows:
-    """Return the rows of several batches of records as one table of so many columns."""
+    """Return the rows of several batches of records as one table with `width` columns."""
     values = np.concatenate([np.empty((0, width), np.int16), *(piece.values for piece in pieces)])
     counts = np.concatenate([np.empty(0, np.int64), *(piece.counts for piece in pieces)])
     return RaggedRows(values, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
 def tiles_shape(selection: Selection, records: int) -> tuple[int, int, int]:
-    """Return the shape of `Records.tile` for so many records, without rows if it is left out."""
+    """Return the shape of `Records.tile` for this number of records, without rows if it is left out."""
     return records, 0 if "tile" in selection.leave_out else TILES_IN_VIEW, len(TILE_COLUMNS)
 
 
 def no_rows(records: int, width: int) -> RaggedRows:
-    """Return a table in which no record has any row."""
+    """Return a table without rows for any record."""
     return RaggedRows(np.empty((0, width), np.int16), np.zeros(records + 1, np.int64))
 
 

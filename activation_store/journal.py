@@ -1,7 +1,7 @@
-"""What an unfinished dump says about itself: whose it is, and which episodes are completely stored.
+"""The journal of an unfinished dump: its metadata, and which episodes are completely stored.
 
-The journal is written before the first record and again after each episode, always atomically, and removed once
-`metadata.json` is there. Whatever else lies in the folder is a leftover.
+The journal is written atomically before the first record and after each episode, and removed once `metadata.json`
+exists. Anything else in the folder is a leftover.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -28,9 +28,9 @@ class StoredEpisode:
 
     Attributes:
         episode: its number.
-        description: what the dump's metadata will say of it; None for nothing.
-        shard: proof of its file; None where it has no record, and so no file.
-        precision_error: what rounding its activations cost, by layer.
+        description: its entry in the dump's metadata; None for none.
+        shard: size and hash of its file; None if it has no records and therefore no file.
+        precision_error: error from rounding its activations, by layer.
     """
 
     __pydantic_config__ = _STRICT
@@ -43,7 +43,7 @@ class StoredEpisode:
 
 @dataclass(frozen=True)
 class Journal:
-    """The metadata that the dump was begun with, without counts, and the episodes stored so far."""
+    """The metadata that the dump was started with, without counts, and the episodes stored so far."""
 
     __pydantic_config__ = _STRICT
 
@@ -51,17 +51,17 @@ class Journal:
     stored: list[StoredEpisode] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:
-        """Write the journal, whole or not at all."""
+        """Write the journal atomically."""
         write_json(folder / JOURNAL_FILE, with_checksum(asdict(self)))
 
 
 def shard_path(folder: Path, metadata: DumpMetadata, episode: int) -> Path:
-    """Return where an episode's records go while a dump is written, and in a parquet dump stay."""
+    """Return the file of an episode's records while a dump is written; a parquet dump keeps it."""
     return folder / (shard_name(episode) if metadata.format == "parquet" else f"episode-{episode:06d}.jsonlines")
 
 
 def shards_in(folder: Path) -> set[Path]:
-    """Return every file of a folder that is named like a shard."""
+    """Return every file in a folder that is named like a shard."""
     return {path for pattern in (_JSON_SHARDS, _PARQUET_SHARDS) for path in folder.glob(pattern)}
 
 
@@ -82,22 +82,22 @@ def read_journal(folder: Path) -> Journal:
 
 
 def begun_with(metadata: DumpMetadata) -> dict[str, Any]:
-    """Return metadata as the journal keeps it."""
+    """Return metadata in the form stored in the journal."""
     return metadata.to_json()
 
 
 def resume_journal(folder: Path, metadata: DumpMetadata) -> Journal:
-    """Read the journal and keep the episodes whose files are still what was written.
+    """Read the journal and keep the episodes whose files are unchanged.
 
     Raises:
-        UserError: the journal is damaged, or the dump was begun with other settings than `metadata`.
+        UserError: the journal is damaged, or the dump was started with settings other than `metadata`.
     """
     journal = read_journal(folder)
     wanted = begun_with(metadata)
     for name in wanted:
         if name != "checksum" and journal.begun_with.get(name) != wanted[name]:
             raise UserError(
-                f"{folder} was begun with another {name} than is asked for now: give what it was begun with, or delete "
+                f"{folder} was started with a different {name} than requested now: use the original one, or delete "
                 "the folder and extract again"
             )
     kept = [stored for stored in journal.stored if _is_whole(shard_path(folder, metadata, stored.episode), stored)]
@@ -105,20 +105,20 @@ def resume_journal(folder: Path, metadata: DumpMetadata) -> Journal:
 
 
 def remove_leftovers(folder: Path, metadata: DumpMetadata, journal: Journal) -> None:
-    """Remove temporary files of killed runs, and shards that the journal does not know."""
+    """Remove temporary files of killed runs, and shards that are not in the journal."""
     known = {shard_path(folder, metadata, stored.episode) for stored in journal.stored if stored.shard}
     for path in {*(shards_in(folder) - known), *temporary_files(folder), folder / RECORDS_FILE}:
         path.unlink(missing_ok=True)
 
 
 def remove_scaffolding(folder: Path) -> None:
-    """Remove what only an unfinished dump needs, once `metadata.json` is there."""
+    """Remove the files that only an unfinished dump needs, once `metadata.json` exists."""
     for path in (*folder.glob(_JSON_SHARDS), *temporary_files(folder), folder / JOURNAL_FILE):
         path.unlink(missing_ok=True)
 
 
 def temporary_files(folder: Path) -> list[Path]:
-    """List the temporary files that `atomic_file` leaves of this room's files when its process is killed."""
+    """List the temporary files of this package that `atomic_file` leaves behind when its process is killed."""
     names = (RECORDS_FILE, METADATA_FILE, JOURNAL_FILE, _JSON_SHARDS, _PARQUET_SHARDS)
     return [path for name in names for path in folder.glob(f".{name}.*{PARTIAL_SUFFIX}")]
 

@@ -1,4 +1,4 @@
-"""Records as JSON: one an agent-tick, one a line, inside an array that the original tools read as it is."""
+"""Records as JSON: one agent-tick per line, inside an array that the original tools can read unchanged."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ _PROGRESS_EVERY = 1024
 _NEVER = 1 << 63
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 _LAYOUT_START, _SEPARATOR, _LAYOUT_END = b"[\n", b",\n", b"]\n"
-# What the writer puts first in a line: enough to skip a record without parsing its hundreds of numbers.
+# The writer puts the identity first in a line, so a record can be skipped without parsing its hundreds of numbers.
 _LINE_START = re.compile(
     rb'\{"step":(\d{1,18}),"env_id":(\d{1,18}),"agent_id":(\d{1,18}),"episode":(\d{1,18}),"tick":(\d{1,18}),"'
 )
@@ -32,10 +32,10 @@ _LINE_START = re.compile(
 def read_json_batches(
     folder: Path, metadata: DumpMetadata, selection: Selection, report: Callable[[float], None]
 ) -> Iterator[Records]:
-    """Yield the selected records of a JSON dump in batches; its file's bytes are proved already.
+    """Yield the selected records of a JSON dump in batches; the file's hash must have been verified.
 
     Raises:
-        UserError: a record is malformed or out of order, or there are more or fewer than the metadata counts.
+        UserError: a record is malformed or out of order, or their number differs from the metadata's.
     """
     path = folder / RECORDS_FILE
     lives: dict[Life, tuple[int, int, int]] = {}
@@ -66,7 +66,7 @@ def read_json_batches(
 
 
 def read_json_identity(folder: Path, metadata: DumpMetadata) -> dict[str, np.ndarray]:
-    """Return the columns of `IDENTITY` of all records, parsing nothing else.
+    """Return the columns of `IDENTITY` of all records without parsing anything else.
 
     Raises:
         UserError: as `read_json_batches`.
@@ -99,8 +99,8 @@ def _check_counts(path: Path, metadata: DumpMetadata, records: int, lives: int) 
 
 
 def _record_lines(path: Path) -> Iterator[bytes]:
-    """Yield the JSON of each record of an array that is written one record a line."""
-    layout = UserError(f"{path} is not a JSON array with one record a line: extract it again")
+    """Yield the JSON of each record of an array written with one record per line."""
+    layout = UserError(f"{path} is not a JSON array with one record per line: extract it again")
     with path.open("rb") as file:
         if file.readline(_LINE_BYTES_AT_MOST) != _LAYOUT_START:
             raise layout
@@ -112,7 +112,7 @@ def _record_lines(path: Path) -> Iterator[bytes]:
 
 
 def _identify(line: bytes) -> tuple[dict[str, Any] | None, list[int]]:
-    """Return the record's identity, and the whole record only if it had to be parsed to learn it."""
+    """Return the record's identity, and the parsed record if parsing it was necessary."""
     if match := _LINE_START.match(line):
         return None, [int(group) for group in match.groups()]
     record = _parse(line)
@@ -139,7 +139,7 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 class JsonShard:
-    """The records of one episode on their way to disk: lines, to be put into one array once all episodes are there."""
+    """Writes the records of one episode as lines, to be joined into one array once all episodes are complete."""
 
     def __init__(self, file: HashedFile, metadata: DumpMetadata) -> None:
         self._file = file
@@ -151,17 +151,17 @@ class JsonShard:
             self._file.write(line + _SEPARATOR)
 
     def finish(self) -> None:
-        """Do nothing more: every line is written."""
+        """Do nothing: every line is already written."""
 
     def give_up(self) -> None:
         """Do nothing: the file is about to be removed."""
 
 
 def join_shards(shards: list[tuple[Path, DumpFile]], path: Path) -> DumpFile:
-    """Put the lines of several shards into one JSON array at `path`, in memory that does not follow their size.
+    """Join the lines of several shards into one JSON array at `path`, in constant memory.
 
     Raises:
-        UserError: a shard is not what was written; the disk is full.
+        UserError: a shard has changed since it was written, or the disk is full.
     """
     with atomic_file(path) as raw:
         file = HashedFile(raw)
@@ -175,7 +175,7 @@ def join_shards(shards: list[tuple[Path, DumpFile]], path: Path) -> DumpFile:
 
 
 def _copy(shard: Path, proof: DumpFile, file: HashedFile) -> None:
-    """Append a shard, but for its last separator."""
+    """Append a shard without its last separator."""
     left = proof.bytes - len(_SEPARATOR)
     with shard.open("rb") as source:
         while left and (block := source.read(min(left, _BLOCK_BYTES))):
@@ -189,7 +189,7 @@ def record_lines(records: Records, metadata: DumpMetadata) -> Iterator[bytes]:
     """Yield the JSON of each record, without line ends."""
     main = metadata.main_layer
     numbers = np.stack([getattr(records, name) for name in IDENTITY], axis=1).tolist()
-    # orjson reads the memory of C-contiguous arrays only, and a record's rows are contiguous once the batch is.
+    # orjson serialises only C-contiguous arrays; a record's rows are contiguous if the batch is.
     layers = {name: np.ascontiguousarray(records.activations[name], np.float32) for name in metadata.layers}
     floats = {
         name: np.ascontiguousarray(getattr(records, name), np.float32)

@@ -1,4 +1,4 @@
-"""Turn parsed JSON records, one by one, into the columns of `Records`; every value is checked on the way."""
+"""Convert parsed JSON records one by one into the columns of `Records`, checking every value."""
 
 from itertools import chain
 from typing import Any
@@ -21,11 +21,11 @@ _INT64_BOUND = 1 << 63
 
 
 class RecordError(Exception):
-    """A record is not what the dump's metadata promises; the message completes a sentence that names the line."""
+    """A record contradicts the dump's metadata; the message completes a sentence that names the line."""
 
 
 class JsonRecords:
-    """Columns with room for a known number of records, filled in order."""
+    """Columns with capacity for a known number of records, filled in order."""
 
     def __init__(self, metadata: DumpMetadata, selection: Selection, capacity: int) -> None:
         heads = len(metadata.action_heads)
@@ -53,7 +53,7 @@ class JsonRecords:
         return self._size
 
     def append(self, record: dict[str, Any]) -> None:
-        """Take in one record.
+        """Append one record.
 
         Raises:
             RecordError: a key is missing, a value has the wrong type, width or range, or the columns are full.
@@ -80,7 +80,7 @@ class JsonRecords:
         self._size += 1
 
     def finish(self) -> Records:
-        """Return the records taken in, as views of the columns."""
+        """Return the appended records, as views of the columns."""
         kept = slice(self._size)
         tables = {name: self._table(name) for name in ("Entity", "Inventory", *self._selection.tables)}
         return Records(
@@ -148,7 +148,7 @@ def _check_list(value: Any, length: int, name: str) -> None:
 def _integers(value: Any, length: int, name: str, dtype: Any) -> np.ndarray:
     _check_list(value, length, name)
     if not set(map(type, value)) <= {int}:
-        raise RecordError(f"{name} holds something else than integers")
+        raise RecordError(f"{name} holds something other than integers")
     try:
         return np.array(value, dtype)
     except OverflowError:
@@ -158,7 +158,7 @@ def _integers(value: Any, length: int, name: str, dtype: Any) -> np.ndarray:
 def _floats(value: Any, length: int, name: str) -> np.ndarray:
     _check_list(value, length, name)
     if not set(map(type, value)) <= {int, float}:
-        raise RecordError(f"{name} holds something else than numbers")
+        raise RecordError(f"{name} holds something other than numbers")
     with np.errstate(over="ignore"):
         array = np.array(value, np.float64).astype(np.float32)
     if not np.isfinite(array).all():
@@ -172,7 +172,7 @@ def _column(value: Any, column: Column, name: str) -> Any:
     if column.dtype == "bool":
         _check_list(values, length, name)
         if not set(map(type, values)) <= {bool}:
-            raise RecordError(f"{name} holds something else than true and false")
+            raise RecordError(f"{name} holds something other than true and false")
         array = np.array(values, bool)
     elif column.dtype == "float32":
         array = _floats(values, length, name)

@@ -1,4 +1,4 @@
-"""The layers of a policy that can be recorded, edited and studied: one name each, wherever they are used.
+"""The layers of a policy that can be recorded, edited and studied, each with one name used everywhere.
 
 Each layer of a policy's memory has a hidden state, and a cell state too if the memory is an LSTM. Those of the last
 layer, which the action heads read from, are `lstm_hidden` and `lstm_cell` in every policy; the layers before it are
@@ -21,7 +21,7 @@ MemoryCell = Literal["lstm", "gru", "ema"]
 """What a memory is made of: an LSTM, a gated recurrent unit, or leaky averages with learnt time constants."""
 
 UNTRAINED = "untrained"
-"""Layers of other networks that saw what the policy saw bear their name first, such as `untrained_lstm_hidden`."""
+"""Layers of other networks run on the same observations get a prefix, such as `untrained_lstm_hidden`."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Layer:
     """One kind of layer.
 
     Attributes:
-        name: of the layer; of the last one where there are several.
-        of: what has it: every policy has one, or every layer of its memory has one.
-        meaning: of its units.
+        name: of the layer; of the last one if there are several.
+        of: whether each policy or each layer of its memory has one.
+        meaning: what its units are.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Layer:
 
 
 LAYERS = (
-    Layer(ENCODER_OUTPUT, "policy", "what the encoder makes of the observation, and the memory reads"),
+    Layer(ENCODER_OUTPUT, "policy", "the encoder's output for the observation; input of the memory's first layer"),
     Layer(LSTM_HIDDEN, "memory layer", "hidden state after the tick"),
-    Layer(LSTM_CELL, "memory layer", "cell state after the tick; of an LSTM only"),
-    Layer(ACTION_DECODER, "policy", "what the action heads and the critic read"),
+    Layer(LSTM_CELL, "memory layer", "cell state after the tick; LSTM only"),
+    Layer(ACTION_DECODER, "policy", "input of the action heads and the critic"),
 )
 """Every kind of layer, in the order in which a policy computes them."""
 
@@ -57,7 +57,7 @@ _TITLES: dict[MemoryCell, str] = {"lstm": "LSTM", "gru": "GRU", "ema": "leaky-av
 
 
 def layer_names(memory_layers: int, cell: MemoryCell = "lstm") -> tuple[str, ...]:
-    """Return the names of all layers of a policy whose memory has so many layers, 0 for a feed-forward policy."""
+    """Return the names of all layers of a policy with this number of memory layers, 0 for a feed-forward policy."""
     names: list[str] = []
     for layer in LAYERS:
         if layer.of == "policy":
@@ -68,7 +68,7 @@ def layer_names(memory_layers: int, cell: MemoryCell = "lstm") -> tuple[str, ...
 
 
 def memory_names(kind: str, memory_layers: int) -> tuple[str, ...]:
-    """Return what a state of each layer of a memory is called, from the first to the last.
+    """Return the name of one kind of state in each layer of a memory, first to last.
 
     Args:
         kind: `LSTM_HIDDEN` or `LSTM_CELL`.
@@ -78,7 +78,7 @@ def memory_names(kind: str, memory_layers: int) -> tuple[str, ...]:
 
 
 def check_layers(names: Iterable[str]) -> None:
-    """Refuse what is no layer of any policy.
+    """Refuse names that are not layers of any policy.
 
     Raises:
         UserError: names the first one.
@@ -94,15 +94,15 @@ def check_layers(names: Iterable[str]) -> None:
 
 
 def check_policy_layers(names: Iterable[str], memory_layers: int, cell: MemoryCell = "lstm") -> None:
-    """Refuse layers that a policy does not have.
+    """Refuse layers that a given policy does not have.
 
     Args:
         names: of layers.
-        memory_layers: how many layers the policy's memory has, 0 if it is feed-forward.
+        memory_layers: of the policy, 0 if it is feed-forward.
         cell: of the memory.
 
     Raises:
-        UserError: names the first one, and the layers that there are.
+        UserError: names the first one, and the layers that exist.
     """
     names = tuple(names)
     check_layers(names)

@@ -1,4 +1,4 @@
-"""How the original tools laid out what they wrote: they ran Neural MMO 2.1, and wrote numbers without names."""
+"""The layout of the original tools' files: they ran Neural MMO 2.1 and wrote numbers without column names."""
 
 from activation_store.schema import ActionHead
 
@@ -29,4 +29,4 @@ ACTION_HEADS = (
 )
 COMBAT_STATUS_TICKS = 3
 SLOTS_OF_A_PROCESS = 10_000_000
-"""What was added to the slots of each further process that recorded."""
+"""Offset added to the slots of each further recording process."""

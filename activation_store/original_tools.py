@@ -1,6 +1,6 @@
-"""Import dumps of the original tools: a JSON array or a record a line, all rows as floats, dead agents, no metadata.
+"""Import dumps of the original tools: a JSON array or one record per line, with float rows, dead agents, no metadata.
 
-What they do not say is left unrecorded; episodes are told apart by the game's clock, which starts again in each.
+Fields that they lack are left unrecorded. Episodes are distinguished by the game's tick, which restarts in each.
 """
 
 import contextlib
@@ -45,10 +45,10 @@ _BETWEEN = re.compile(rb"\}[ \t\r\n]*,?[ \t\r\n]*\{")
 
 
 def find_original(source: Path) -> Path | None:
-    """Return the file of records that a path of the original tools names, itself or in a folder, if it is one.
+    """Return the file of records of the original tools at a path, or in the folder at that path; None if there is none.
 
     Raises:
-        UserError: a folder holds several of them.
+        UserError: the folder holds several.
     """
     if source.is_file():
         return source
@@ -64,14 +64,14 @@ def find_original(source: Path) -> Path | None:
 def import_original(
     source: Path, folder: Path, form: Format, precision: Precision, report: Callable[[float], None]
 ) -> None:
-    """Write the living agents' records of an original file as a dump, in memory that does not follow its size.
+    """Write the living agents' records of an original file as a dump, in constant memory.
 
     Args:
         source: the file.
         folder: of the dump; must not hold one yet.
         form: of the dump.
         precision: of its activations.
-        report: told the share of the file read so far.
+        report: called with the share of the file read so far, from 0 to 1.
 
     Raises:
         UserError: the file is truncated, malformed, or holds no record of a living agent.
@@ -93,22 +93,22 @@ def import_original(
 
 @dataclass(frozen=True)
 class _Batch:
-    """Parsed records of living agents, and the number in the file of the last one, from 1."""
+    """Parsed records of living agents, and the position in the file of the last one, from 1."""
 
     records: list[dict[str, Any]]
     last: int
 
 
 class _Episodes:
-    """Numbers episodes as the clocks of the processes that recorded them start again."""
+    """Numbers episodes: a new one starts whenever the tick of a recording process restarts."""
 
     def __init__(self) -> None:
         self._begun = 0
-        self._now: dict[int, tuple[int, int]] = {}  # process -> its episode, its clock
+        self._now: dict[int, tuple[int, int]] = {}  # process -> its episode, its tick
         self._ended: list[int] = []
 
     def episode_of(self, slot: int, tick: int) -> int:
-        """Return the episode of a record; records come in the order in which they were made."""
+        """Return the episode of a record; records must be passed in the order of recording."""
         process = slot // SLOTS_OF_A_PROCESS
         episode, clock = self._now.get(process, (-1, tick + 1))
         if tick < clock:
@@ -124,13 +124,13 @@ class _Episodes:
         return ended
 
     def running(self) -> list[int]:
-        """Return the episodes that go on."""
+        """Return the episodes that have not ended."""
         return [episode for episode, _ in self._now.values()]
 
 
 @contextlib.contextmanager
 def _named_faults(source: Path, record: int) -> Iterator[None]:
-    """Say where in the file a record is that is not one."""
+    """Turn errors about malformed records into messages that say where in the file they are."""
     try:
         yield
     except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
@@ -156,7 +156,7 @@ def _batches(source: Path, report: Callable[[float], None]) -> Iterator[_Batch]:
 
 
 def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON array, or of lines of JSON, reading a block at a time."""
+    """Yield the objects of a JSON array or of JSON lines, reading one block at a time."""
     try:
         size = source.stat().st_size
         with source.open("rb") as file:
@@ -164,7 +164,7 @@ def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str
             in_array = waiting.startswith(b"[")
             waiting = waiting[1:].lstrip() if in_array else waiting
             if waiting[:1] not in ((b"{", b"]") if in_array else (b"{",)):
-                raise UserError(f"{source} is neither a JSON array of records nor one record a line: check the file")
+                raise UserError(f"{source} is neither a JSON array of records nor one record per line: check the file")
             count = 0
             while block := file.read(_BLOCK_BYTES):
                 waiting += block
@@ -172,7 +172,9 @@ def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str
                 count += len(found)
                 yield from found
                 if len(waiting) > _RECORD_BYTES_AT_MOST:
-                    raise UserError(f"{source}: record {count + 1} is no JSON object, or is too large: check the file")
+                    raise UserError(
+                        f"{source}: record {count + 1} is not a JSON object, or is too large: check the file"
+                    )
                 report(file.tell() / size)
     except OSError as error:
         raise UserError(f"{source} cannot be read: {error.strerror}") from None
@@ -182,10 +184,10 @@ def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str
 
 
 def _cut(text: bytes) -> tuple[list[dict[str, Any]], bytes]:
-    """Cut the objects that another one follows off the front of `text`; return them and the rest.
+    """Split off all objects in `text` that are followed by another one; return them and the rest.
 
-    Records are parted wherever one brace closes and the next opens; a part that is no JSON by itself goes together
-    with the next, for a record may hold such a place inside.
+    The text is split wherever one brace closes and the next opens. A part that is not valid JSON is joined with the
+    next one, since such a place may also be inside a record.
     """
     found, start, pieces = [], 0, 0
     for match in _BETWEEN.finditer(text):
@@ -220,7 +222,7 @@ def _parse(text: bytes) -> dict[str, Any] | None:
 
 
 def _lives(record: dict[str, Any]) -> bool:
-    """Tell whether the record is of a living agent: it has an id, sees itself, and has health left."""
+    """Return whether the record is of a living agent: it has an id, sees itself, and has health left."""
     if not record["agent_id"]:
         return False
     for row in record["observation"]["Entity"]:
@@ -230,7 +232,7 @@ def _lives(record: dict[str, Any]) -> bool:
 
 
 def _metadata(source: Path, record: dict[str, Any], form: Format, precision: Precision) -> DumpMetadata:
-    """Return what is known of a dump from its first record; the folder names the policy."""
+    """Return the metadata inferred from a dump's first record; the policy is named after the folder."""
     with _named_faults(source, 1):
         layers = {ACTION_DECODER: len(record["activation"])}
         if further := record.get("activations"):
@@ -260,7 +262,7 @@ def _to_records(batch: list[dict[str, Any]], metadata: DumpMetadata, episodes: _
     """Return records as columns.
 
     Raises:
-        ValueError, TypeError, KeyError: a key is missing, or a value has another shape or type than it should.
+        ValueError, TypeError, KeyError: a key is missing, or a value has the wrong shape or type.
     """
     count = len(batch)
     seen = [record["observation"] for record in batch]
@@ -298,17 +300,17 @@ def _to_records(batch: list[dict[str, Any]], metadata: DumpMetadata, episodes: _
 
 
 def _array(values: Any, shape: tuple[int, ...], dtype: Any = np.int64) -> np.ndarray:
-    """Return numbers as an array of this shape and type.
+    """Return numbers as an array with this shape and type.
 
     Raises:
-        ValueError: they have another shape, are no numbers, or do not fit the type.
+        ValueError: they have another shape, are not numbers, or do not fit the type.
     """
     try:
         array = np.array(values)
     except ValueError:
-        raise ValueError(f"numbers of shape {shape[1:]} are wanted, there are lists of several lengths") from None
+        raise ValueError(f"expected numbers of shape {shape[1:]}, found lists of different lengths") from None
     if array.shape != shape or array.dtype.kind not in "iuf":
-        raise ValueError(f"numbers of shape {shape[1:]} are wanted, there are {array.dtype} of {array.shape[1:]}")
+        raise ValueError(f"expected numbers of shape {shape[1:]}, found {array.dtype} of shape {array.shape[1:]}")
     with np.errstate(over="ignore", invalid="ignore"):
         fitting = array.astype(dtype)
         same = np.isfinite(fitting) if np.dtype(dtype).kind == "f" else fitting == array

@@ -1,6 +1,6 @@
-"""Records as Parquet: one file an episode, columns of fixed types, compressed with zstd.
+"""Records as Parquet: one file per episode, columns of fixed types, compressed with zstd.
 
-Readers decide from five integer columns which records they keep, then open the large columns of those row groups only.
+Readers select records from five integer columns, then read the large columns only in row groups that hold any.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _FOOTER_BYTES_AT_MOST = 1 << 24
 
 
 class ParquetShard:
-    """The records of one episode on their way to disk, in row groups of a fixed number of records."""
+    """Writes the records of one episode in row groups of a fixed number of records."""
 
     def __init__(self, file: HashedFile, metadata: DumpMetadata) -> None:
         import pyarrow.parquet as pq
@@ -63,7 +63,7 @@ class ParquetShard:
         self._waiting = self._room()
 
     def write(self, records: Records) -> None:
-        """Append records; they reach the disk a row group at a time."""
+        """Append records; they are written one row group at a time."""
         start = 0
         while start < len(records):
             end = start + ROW_GROUP_RECORDS - self._waiting.size
@@ -75,13 +75,13 @@ class ParquetShard:
                 self._write_group()
 
     def finish(self) -> None:
-        """Write what is left, and the footer."""
+        """Write the remaining records and the footer."""
         if self._waiting.size:
             self._write_group()
         self._writer.close()
 
     def give_up(self) -> None:
-        """Let go of the file, which is about to be removed."""
+        """Close the file, which is about to be removed."""
         import pyarrow as pa
 
         with contextlib.suppress(OSError, ValueError, pa.ArrowException):
@@ -94,7 +94,7 @@ class ParquetShard:
         return Gathering(self._metadata, everything, ROW_GROUP_RECORDS)
 
     def _write_group(self) -> None:
-        # All at once: where batches met must leave no trace in the file, and many small tables take long to make.
+        # As one table: the file must not depend on batch boundaries, and creating many small tables is slow.
         table = to_table(self._waiting.finish(), self._metadata, self._schema)
         self._writer.write_table(table, row_group_size=ROW_GROUP_RECORDS)
         self._waiting = self._room()
@@ -103,12 +103,12 @@ class ParquetShard:
 def read_shard_batches(
     path: Path, metadata: DumpMetadata, proof: DumpFile, selection: Selection
 ) -> Iterator[tuple[Records, int]]:
-    """Yield the selected records of one shard, a row group at a time; its bytes are proved already.
+    """Yield the selected records of one shard by row group; its hash must have been verified.
 
-    With each come how many of the shard's records have been passed so far.
+    Each comes with the number of the shard's records read or skipped so far.
 
     Raises:
-        UserError: the shard is not what its metadata promises.
+        UserError: the shard contradicts its metadata.
     """
     with _arrow_faults(path):
         file = _open(path, metadata, proof)
@@ -129,10 +129,10 @@ def read_shard_batches(
 
 
 def read_shard_identity(path: Path, metadata: DumpMetadata, proof: DumpFile) -> dict[str, np.ndarray]:
-    """Return the columns of `IDENTITY` of a shard's records; its bytes are proved already.
+    """Return the columns of `IDENTITY` of a shard's records; its hash must have been verified.
 
     Raises:
-        UserError: the shard is not what its metadata promises.
+        UserError: the shard contradicts its metadata.
     """
     with _arrow_faults(path):
         return _identity(path, _open(path, metadata, proof), proof)[0]
@@ -158,7 +158,7 @@ def _open(path: Path, metadata: DumpMetadata, proof: DumpFile) -> "pq.ParquetFil
 
 
 def _check_sizes(path: Path, file: "pq.ParquetFile", metadata: DumpMetadata, proof: DumpFile) -> None:
-    """Refuse a file that claims more than its metadata: what it says decides how much memory reading it takes."""
+    """Refuse a file that claims more than its metadata: these numbers decide how much memory reading takes."""
     footer = file.metadata
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     counts = [group.num_rows for group in groups]
@@ -179,7 +179,7 @@ def _check_sizes(path: Path, file: "pq.ParquetFile", metadata: DumpMetadata, pro
 def _kept(
     path: Path, identity: dict[str, np.ndarray], lives: np.ndarray, life: np.ndarray, selection: Selection
 ) -> np.ndarray:
-    """Tell which records are kept, (B,) bool."""
+    """Return which records are kept, (B,) bool."""
     try:
         rank = rank_in_life(life, identity["tick"])
     except ValueError as error:
@@ -190,12 +190,12 @@ def _kept(
 def _identity(
     path: Path, file: "pq.ParquetFile", proof: DumpFile
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Return the columns of `IDENTITY`, the lives, and of each record its life."""
+    """Return the columns of `IDENTITY`, the lives, and each record's life."""
     table = file.read(columns=list(IDENTITY), use_threads=False)
     _check_lengths(table, proof.records)
     identity = {name: table.column(name).to_numpy() for name in IDENTITY}
     if (identity["episode"] != proof.episode).any():
-        raise UserError(f"{path} holds other episodes than {proof.episode}: extract it again")
+        raise UserError(f"{path} holds episodes other than {proof.episode}: extract it again")
     lives, life = number_lives(identity)
     if len(lives) != proof.lives:
         raise UserError(f"{path} holds {len(lives)} lives, its metadata counts {proof.lives}: extract it again")
@@ -203,7 +203,7 @@ def _identity(
 
 
 def _check_lengths(table: "pa.Table", records: int) -> None:
-    """Raise ValueError where a column is not valid inside, misses values or is shorter than it says."""
+    """Raise ValueError if a column is invalid, has missing values or is shorter than declared."""
     table.validate(full=True)
     if len(table) != records or any(column.null_count for column in table.columns):
         raise ValueError("a column lacks values")
@@ -230,7 +230,7 @@ def _from_table(
     selection: Selection,
     path: Path,
 ) -> Records:
-    """Return the chosen records of a row group; floats are finite, actions lie in their heads."""
+    """Return the chosen records of a row group, after checking that floats are finite and actions in range."""
     numbers, count = numbers_of(metadata), len(identity["step"])
 
     def read(name: str) -> np.ndarray:
@@ -270,7 +270,7 @@ def _tables(
     selection: Selection,
     path: Path,
 ) -> dict[str, RaggedRows]:
-    """Return the tables of the chosen records; those that were left out have no rows."""
+    """Return the tables of the chosen records; tables that were left out have no rows."""
     widths = {name: len(metadata.all_tables[name]) for name in ("Entity", "Inventory", *selection.tables)}
     found = {name: no_rows(count, width) for name, width in widths.items()}
     for name in _wanted_tables(selection):
@@ -283,7 +283,7 @@ def _tables(
 
 @contextlib.contextmanager
 def _arrow_faults(path: Path) -> Iterator[None]:
-    """Turn what Arrow says of a damaged file into one line that names the file."""
+    """Turn Arrow's errors about a damaged file into one line that names the file."""
     import pyarrow as pa
 
     try:

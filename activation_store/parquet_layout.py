@@ -1,8 +1,8 @@
-"""How records lie in the columns of a Parquet file.
+"""How records are laid out in the columns of a Parquet file.
 
-A single number of a record is a column of its own type. A vector is a column for each byte of its numbers, `NAME#0` the
-least significant: one value of fixed size a record, which neither Arrow nor the disk takes apart. A table is a list of
-rows, each row one value of fixed size, its int16 numbers one after the other. No column has missing values.
+A single number is a column of its own type. A vector is one column per byte of its numbers, `NAME#0` the least
+significant; each record is one fixed-size value, which Arrow does not split up. A table is a list of rows, each row
+one fixed-size value with its int16 numbers in order. No column has missing values.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ACTIVATION, TILE, TABLE = "activation/", "tile/", "table/"
-"""What the names of layers, of the view's columns and of tables begin with."""
+"""Prefixes of the names of layers, of the view's columns and of tables."""
 
 _PLANE = "#"
 _ROW_NUMBER = np.dtype(np.int16)
@@ -28,18 +28,18 @@ _ROW_NUMBER = np.dtype(np.int16)
 
 @dataclass(frozen=True)
 class Numbers:
-    """A field of every record: a single number where `width` is None, otherwise a vector of so many."""
+    """A field of every record: a single number if `width` is None, otherwise a vector of `width` numbers."""
 
     dtype: np.dtype
     width: int | None
 
     def planes(self, name: str) -> list[str]:
-        """Return the columns that hold a vector of this name."""
+        """Return the columns that hold the vector with this name."""
         return [f"{name}{_PLANE}{i}" for i in range(self.dtype.itemsize)]
 
 
 def numbers_of(metadata: DumpMetadata) -> dict[str, Numbers]:
-    """Return every field of numbers by its name in the file, in the file's order."""
+    """Return every numeric field by its name in the file, in file order."""
     heads = len(metadata.action_heads)
     found = {name: Numbers(np.dtype(np.int64), None) for name in IDENTITY}
     for name in MAY_BE_UNRECORDED:
@@ -57,7 +57,7 @@ def _numbers(column: Column) -> Numbers:
 
 
 def arrow_schema(metadata: DumpMetadata) -> "pa.Schema":
-    """Return the columns of a shard: their names, types and order follow from the metadata alone."""
+    """Return the columns of a shard; their names, types and order depend only on the metadata."""
     import pyarrow as pa
 
     types: dict[str, pa.DataType] = {}
@@ -73,11 +73,10 @@ def arrow_schema(metadata: DumpMetadata) -> "pa.Schema":
 
 
 def encodings(metadata: DumpMetadata) -> dict[str, Any]:
-    """Return how `pyarrow.parquet.ParquetWriter` is to encode the columns; all of it was measured.
+    """Return the column encodings for `pyarrow.parquet.ParquetWriter`, chosen by measurement.
 
-    The bytes of single floats are split by significance. Single integers, and the rows and columns of the view, which
-    follow from the place of the agent, take a dictionary. What is left of a float's bytes is too much like noise to be
-    worth a search.
+    Single floats use byte-stream split. Single integers, and the rows and columns of the view, which follow from the
+    agent's position, use a dictionary. The low bytes of floats are too much like noise for a dictionary to pay off.
     """
     split: list[str] = []
     dictionary: list[str] = []
@@ -115,7 +114,7 @@ def to_table(records: Records, metadata: DumpMetadata, schema: "pa.Schema") -> "
 
 
 def values_of(records: Records) -> dict[str, np.ndarray]:
-    """Return the arrays of all fields of numbers, by their names in the file."""
+    """Return the arrays of all numeric fields by their names in the file."""
     found = {name: getattr(records, name) for name in (*IDENTITY, *MAY_BE_UNRECORDED, "action")}
     found |= records.columns
     found |= {ACTIVATION + name: values for name, values in records.activations.items()}
@@ -123,7 +122,7 @@ def values_of(records: Records) -> dict[str, np.ndarray]:
 
 
 def _one_a_record(in_bytes: np.ndarray) -> "pa.Array":
-    """Return contiguous bytes, (R, width) uint8, as R values of fixed size."""
+    """Return contiguous bytes, (R, width) uint8, as R fixed-size values."""
     import pyarrow as pa
 
     count, width = in_bytes.shape
@@ -131,7 +130,7 @@ def _one_a_record(in_bytes: np.ndarray) -> "pa.Array":
 
 
 def columns_for(names: Iterable[str], metadata: DumpMetadata) -> list[str]:
-    """Return the columns of a file that hold fields and tables of these names."""
+    """Return the columns of a file that hold the fields and tables with these names."""
     numbers = numbers_of(metadata)
     found = []
     for name in names:
@@ -155,13 +154,13 @@ def read_rows(table: "pa.Table", name: str) -> RaggedRows:
 
 
 def _whole(table: "pa.Table", name: str) -> "pa.Array":
-    """Return a column in one piece, without copying it if it is one."""
+    """Return a column as one chunk, without copying if it already is one."""
     column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _bytes(array: "pa.Array") -> np.ndarray:
-    """Return values of fixed size as (R, width) uint8, without copying them."""
+    """Return fixed-size values as (R, width) uint8, without copying them."""
     width = array.type.byte_width
     flat = np.frombuffer(array.buffers()[1], np.uint8, len(array) * width, array.offset * width)
     return flat.reshape(len(array), width)

@@ -1,4 +1,4 @@
-"""Read a dump of activations, in either format: proved whole, then streamed, so that memory holds only what is kept."""
+"""Read a dump of activations in either format: verify it, then stream it, so that memory holds only the selection."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,15 +32,15 @@ Progress = Callable[[float], None]
 
 _SHARE_OF_VERIFYING = 0.1
 _LARGEST_EXPANSION = 1000
-"""Real dumps take about half of the bytes that they hold; a file of a thousandth was made to exhaust memory."""
+"""Real dumps compress to about half their size; a far higher ratio means a file made to exhaust memory."""
 
 
 def read_metadata(folder: Path) -> DumpMetadata:
-    """Read what a dump says about itself; cheap, and it does not prove that the records are whole.
+    """Read a dump's metadata; this is cheap and does not verify the records.
 
     Raises:
-        UserError: the folder is missing, is no dump, was left by an interrupted extraction or holds no record, or its
-            metadata is damaged or of an unknown schema version, or a file that it lists is missing or outside.
+        UserError: the folder is missing, is not a dump, was left by an interrupted extraction or has no records; its
+            metadata is damaged or of an unknown schema version; or a file that it lists is missing or outside.
     """
     if not folder.is_dir():
         state = "is not a folder" if folder.exists() else "does not exist"
@@ -73,25 +73,25 @@ def read_dump(
     lives: Iterable[Sequence[int]] | None = None,
     progress: Progress | None = None,
 ) -> Records:
-    """Read a dump's records, after proving by size and SHA-256 that they are what was written.
+    """Read a dump's records after verifying its files by size and SHA-256.
 
-    In a parquet dump, files of episodes that are not wanted are not opened, and large columns only where a record of
-    the row group is kept.
+    In a parquet dump, files of unselected episodes are not opened, and large columns are read only in row groups with
+    a selected record.
 
     Args:
         folder: of the dump.
         subsample: which records of each life to keep, such as `Subsample(10)`, one in ten; all by default.
-        layers: the layers to keep; all of them where None.
-        columns: the optional columns to keep; all of them where None.
-        leave_out: what need not be read: of `tile`, `entity`, `inventory` and `tables`, which come without rows, and of
-            `reward`, `value` and `log_probability`, which come as NaN.
-        episodes: keep only these; all where None.
-        lives: keep only these, each a slot, an agent and an episode; all where None.
-        progress: told the share of the work done.
+        layers: the layers to keep; None for all.
+        columns: the optional columns to keep; None for all.
+        leave_out: fields not to read: `tile`, `entity`, `inventory` and `tables` are returned without rows; `reward`,
+            `value` and `log_probability` as NaN.
+        episodes: keep only these; None for all.
+        lives: keep only these, each a slot, an agent and an episode; None for all.
+        progress: called with the share of the work done, from 0 to 1.
 
     Raises:
         UserError: anything that `read_metadata` raises; the records are truncated, damaged, malformed or out of order;
-            `subsample` is impossible; a layer or column is not in the dump; no record is left.
+            `subsample` is invalid; a layer or column is not in the dump; no record is selected.
     """
     metadata = read_metadata(folder)
     selection = select(
@@ -102,14 +102,14 @@ def read_dump(
     for batch in read_batches(folder, metadata, selection, progress):
         gathering.add(batch)
     if not gathering.size:
-        raise UserError(f"{folder} holds no record of those that were asked for (episodes, lives, subsample)")
+        raise UserError(f"{folder} holds none of the requested records (episodes, lives, subsample)")
     return gathering.finish()
 
 
 def read_batches(
     folder: Path, metadata: DumpMetadata, selection: Selection, progress: Progress | None = None
 ) -> Iterator[Records]:
-    """Yield the selected records in batches of a few thousand at most, in the order in which they were written.
+    """Yield the selected records in batches of at most a few thousand, in the order of writing.
 
     Raises:
         UserError: as `read_dump`.
@@ -128,7 +128,7 @@ def read_batches(
 
 
 def read_identity(folder: Path) -> dict[str, np.ndarray]:
-    """Return who and when every record is: the columns of `IDENTITY`, (B,) int64 each; cheap in a parquet dump.
+    """Return the identity of every record: the columns of `IDENTITY`, (B,) int64 each; cheap in a parquet dump.
 
     Raises:
         UserError: as `read_dump`.
@@ -145,7 +145,7 @@ def read_identity(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _read_shards(folder: Path, metadata: DumpMetadata, selection: Selection, report: Progress) -> Iterator[Records]:
-    """Yield the records of a parquet dump, each shard once it is proved."""
+    """Yield the records of a parquet dump, each shard once it is verified."""
     wanted = {
         name: proof
         for name, proof in _shards(metadata)
@@ -161,9 +161,9 @@ def _read_shards(folder: Path, metadata: DumpMetadata, selection: Selection, rep
 
 
 def _proved(paths: Sequence[Path], metadata: DumpMetadata) -> Iterator[Path]:
-    """Yield each path once its bytes are proved; while one is being used, a thread proves the next, and no more.
+    """Yield each path once its hash is verified; while one is in use, a thread verifies the next one only.
 
-    What was proved long ago would have left the operating system's memory, and be read from the disk twice.
+    A file verified much earlier would no longer be in the operating system's cache and be read from disk twice.
     """
     if not paths:
         return
@@ -197,7 +197,7 @@ def _verify_file(path: Path, metadata: DumpMetadata, report: Progress) -> None:
 
 
 def _check_plausible(path: Path, metadata: DumpMetadata, proof: DumpFile) -> None:
-    """Refuse counts that the file cannot hold: they must not decide how much memory is reserved."""
+    """Refuse counts that the file is too small for, since they decide how much memory is reserved."""
     size = path.stat().st_size
     numbers = sum(metadata.layers.values()) + TILES_IN_VIEW * len(TILE_COLUMNS)
     numbers += sum(column.width or 1 for column in metadata.columns.values()) + len(metadata.action_heads)
@@ -237,4 +237,4 @@ def _no_io_errors(path: Path, batches: Iterator[Records]) -> Iterator[Records]:
 
 
 def _ignore(share: float) -> None:
-    """Report to nobody."""
+    """Ignore progress."""

@@ -1,4 +1,4 @@
-"""Agent-ticks in memory: columns with one entry a record, and tables whose rows belong to records."""
+"""Agent-ticks in memory: columns with one entry per record, and tables whose rows belong to records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -11,7 +11,7 @@ from user_error import UserError
 
 @dataclass(frozen=True)
 class RaggedRows:
-    """Rows of a table that belong to records, without the padding.
+    """Rows of a table grouped by record, without padding.
 
     Attributes:
         values: (total rows, columns) int16.
@@ -42,27 +42,27 @@ class RaggedRows:
 
 @dataclass(frozen=True)
 class Records:
-    """Agent-ticks as columns; every array has one entry a record. B records, H action heads.
+    """Agent-ticks as columns; every array has one entry per record. B records, H action heads.
 
-    What a dump does not record is NaN (`reward`, `value`, `log_probability` of imported dumps), and what a reader was
-    told to leave out has no rows.
+    Unrecorded fields are NaN (`reward`, `value`, `log_probability` of imported dumps); tables that were left out on
+    reading have no rows.
 
     Attributes:
         step: ticks played since the recording of the episode began, (B,) int64.
-        env_id: the slot of its world that the agent's LSTM state lived in, (B,) int64.
+        env_id: the slot of its world that held the agent's LSTM state, (B,) int64.
         agent_id: the agent's id in the game, from 1, (B,) int64.
-        episode: number of the episode over all environments, (B,) int64.
+        episode: number of the episode across all environments, (B,) int64.
         tick: the game's tick in this episode, (B,) int64.
-        reward: what the policy was paid for this record's action, (B,) float32.
+        reward: for this record's action, (B,) float32.
         value: the critic's estimate, (B,) float32.
         action: index chosen in each head, (B, H) int64.
         log_probability: of the chosen index in each head, (B, H) float32.
         activations: layer name -> (B, units) float32.
         tile: row, column and material of the 15x15 view, (B, 225, 3) int16.
-        entity: visible entities, the agent itself among them; columns named in the metadata.
+        entity: visible entities, including the agent itself; columns named in the metadata.
         inventory: items carried; columns named in the metadata.
         columns: optional columns by name, (B,) or (B, width); dtype, unit and definition are in the metadata.
-        tables: optional further tables by name, such as Market; columns named in the metadata.
+        tables: other optional tables by name, such as Market; columns named in the metadata.
     """
 
     step: np.ndarray
@@ -99,7 +99,7 @@ class Records:
 
     @property
     def all_tables(self) -> dict[str, RaggedRows]:
-        """Every table by the name that the game's observation calls it."""
+        """Every table by its name in the game's observation."""
         return {"Entity": self.entity, "Inventory": self.inventory, **self.tables}
 
     def take(self, records: np.ndarray) -> "Records":

@@ -1,4 +1,4 @@
-"""What a dump of activations holds: the contract between the stages that run the game and those that read it."""
+"""The contents of a dump of activations: the contract between stages that run the game and stages that read dumps."""
 
 import functools
 import re
@@ -25,12 +25,12 @@ LIFE_KEY = ("env_id", "agent_id", "episode")
 """The columns that together name a life: one agent in one episode, from spawn to death."""
 
 IDENTITY = ("step", *LIFE_KEY, "tick")
-"""The columns that tell which agent-tick a record is, all int64."""
+"""The columns that identify a record's agent-tick, all int64."""
 
 TILES_IN_VIEW = 225
 TILE_COLUMNS = ("row", "col", "material")
 ROWS_AT_MOST = 512
-"""Rows that a record may have in one table; the game's longest has 384."""
+"""Maximum number of rows of a record in one table; the game's longest table has 384."""
 
 MAY_BE_UNRECORDED = ("reward", "value", "log_probability")
 _RECORD_KEYS = (
@@ -54,7 +54,7 @@ _STRICT = ConfigDict(strict=True, extra="forbid")
 
 @dataclass(frozen=True)
 class ActionHead:
-    """One of the policy's action heads: its name (for example `Move.Direction`), size and no-op index if it has one."""
+    """One of the policy's action heads: its name (such as `Move.Direction`), size, and no-op index if it has one."""
 
     __pydantic_config__ = _STRICT
 
@@ -65,14 +65,14 @@ class ActionHead:
 
 @dataclass(frozen=True)
 class DumpFile:
-    """What a file of the dump must be to be trusted.
+    """The expected size, hash and counts of one of a dump's files.
 
     Attributes:
         sha256: of its bytes, 64 hexadecimal digits.
         bytes: its size.
-        records: in it.
-        lives: that its records belong to.
-        episode: the only one in it; None where it holds all episodes.
+        records: in the file.
+        lives: of those records.
+        episode: the only one in the file; None if it holds all episodes.
     """
 
     __pydantic_config__ = _STRICT
@@ -86,7 +86,7 @@ class DumpFile:
 
 @dataclass(frozen=True)
 class PrecisionError:
-    """The largest errors that rounding a layer made: absolute, and relative to values other than 0."""
+    """The largest errors from rounding a layer: absolute, and relative for values other than 0."""
 
     __pydantic_config__ = _STRICT
 
@@ -94,36 +94,36 @@ class PrecisionError:
     relative: float
 
     def or_larger(self, other: "PrecisionError") -> "PrecisionError":
-        """Return the larger of both errors, each on its own."""
+        """Return the larger absolute and the larger relative error of both."""
         return PrecisionError(max(self.absolute, other.absolute), max(self.relative, other.relative))
 
 
 @dataclass(frozen=True)
 class DumpMetadata:
-    """All that a reader needs to understand the records, and to know that they are whole.
+    """Everything a reader needs to interpret the records and to verify that they are complete.
 
     Attributes:
         policy: name of the policy.
         agent: folder of `agent_zoo` that it was built from.
-        checkpoint_sha256: of the checkpoint file; None where there is none.
-        steps_trained: agent-steps; None where nobody knows.
+        checkpoint_sha256: of the checkpoint file; None if there is none.
+        steps_trained: agent-steps; None if unknown.
         layers: name -> units.
         entity_columns: of the Entity table, in order.
         inventory_columns: of the Inventory table, in order.
         action_heads: in order.
         environment: settings of the world.
-        combat_status_ticks: how long the game says an agent is in combat.
-        seed: of the extraction; None where nobody knows.
+        combat_status_ticks: ticks for which the game counts an agent as in combat after an attack.
+        seed: of the extraction; None if unknown.
         format: of the records.
         precision: that activations are stored in.
         columns: optional columns by name.
         tables: optional tables, name -> columns in order.
-        unrecorded: fields that this dump does not hold, of `MAY_BE_UNRECORDED`; readers give NaN.
-        precision_error: by layer, where activations were ever rounded.
+        unrecorded: fields of `MAY_BE_UNRECORDED` that this dump lacks; readers return NaN.
+        precision_error: by layer, if activations were ever rounded.
         episodes: number, seed and map of each.
         records: in all files.
         lives: in all files.
-        files: proofs by name.
+        files: sizes, hashes and counts by file name.
         versions: of the libraries that made the dump.
         schema_version: of this class.
     """
@@ -161,11 +161,11 @@ class DumpMetadata:
 
     @property
     def all_tables(self) -> dict[str, tuple[str, ...]]:
-        """The columns of every table by the name that the game's observation calls it."""
+        """The columns of every table by the table's name in the game's observation."""
         return {"Entity": self.entity_columns, "Inventory": self.inventory_columns, **self.tables}
 
     def faults(self) -> Iterator[str]:
-        """Yield what contradicts itself or cannot be, a phrase each; nothing when the metadata makes sense."""
+        """Yield one phrase per contradiction or impossible value; nothing if the metadata is valid."""
         yield from self._layer_faults()
         for head in self.action_heads:
             if head.size < 1 or (head.noop is not None and not 0 <= head.noop < head.size):
@@ -212,18 +212,18 @@ class DumpMetadata:
             yield f"its files hold another number of records than {self.records}, or of lives than {self.lives}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dictionaries and lists, ready to be written as JSON, with a checksum over all of them."""
+        """Return plain dictionaries and lists for JSON, with a checksum over all of them."""
         return with_checksum(asdict(self))
 
     @staticmethod
     def from_json(content: object, source: str) -> "DumpMetadata":
         """Build the metadata from parsed JSON; `source` names the file in messages.
 
-        Metadata of JSON dumps of earlier schema versions is brought up to the present one.
+        Metadata of JSON dumps with an earlier schema version is converted to the current one.
 
         Raises:
-            UserError: the schema version is unknown, a key is missing, unknown or of the wrong type, the checksum does
-                not fit, or the values contradict each other.
+            UserError: the schema version is unknown; a key is missing, unknown or of the wrong type; the checksum does
+                not match; or the values contradict each other.
         """
         if not isinstance(content, dict):
             raise UserError(f"{source} does not hold a JSON object: it is not the metadata of an activation dump")

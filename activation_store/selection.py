@@ -1,4 +1,4 @@
-"""Which records, layers and columns a reader wants; decided from a few integers, before anything large is read."""
+"""Which records, layers and columns to read; decided from a few integers before anything large is read."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Selection:
         layers: to read.
         columns: optional columns to read.
         tables: optional tables to read.
-        leave_out: of `OBSERVATIONS`, which come without rows, and of `MAY_BE_UNRECORDED`, which come as NaN.
+        leave_out: fields not to read: `OBSERVATIONS` are returned without rows, `MAY_BE_UNRECORDED` as NaN.
         subsample: which records of each life to keep.
         episodes: to keep; None for all.
         lives: to keep; None for all.
@@ -39,27 +39,27 @@ class Selection:
     lives: frozenset[Life] | None = None
 
     def wants_episode(self, episode: int) -> bool:
-        """Tell whether any record of this episode may be kept."""
+        """Return whether any record of this episode may be kept."""
         return self.episodes is None or episode in self.episodes
 
     def wants(self, life: Life) -> bool:
-        """Tell whether any record of this life may be kept."""
+        """Return whether any record of this life may be kept."""
         return (self.lives is None or life in self.lives) and self.wants_episode(life[2])
 
     def numbers(self, metadata: DumpMetadata) -> list[str]:
-        """Return the fields of `MAY_BE_UNRECORDED` that are there and wanted."""
+        """Return the fields of `MAY_BE_UNRECORDED` that are recorded and selected."""
         return [name for name in MAY_BE_UNRECORDED if name not in {*metadata.unrecorded, *self.leave_out}]
 
     def capacity(self, metadata: DumpMetadata) -> int:
-        """Return a number of records that is never exceeded."""
+        """Return an upper bound on the number of records kept."""
         return self.subsample.capacity(metadata.records, metadata.lives)
 
     def keep(self, lives: np.ndarray, inverse: np.ndarray, rank: np.ndarray) -> np.ndarray:
-        """Tell which records are kept, (B,) bool.
+        """Return which records are kept, (B,) bool.
 
         Args:
             lives: the distinct lives, (L, 3).
-            inverse: of each record, its row in `lives`, (B,).
+            inverse: each record's row in `lives`, (B,).
             rank: of each record in its life, from 0, (B,).
         """
         wanted = np.array([self.wants((life[0], life[1], life[2])) for life in lives.tolist()], bool)
@@ -77,10 +77,10 @@ def select(
     episodes: Iterable[int] | None = None,
     lives: Iterable[Sequence[int]] | None = None,
 ) -> Selection:
-    """Check what is wanted of a dump against what it has; `None` means all.
+    """Check a selection against the contents of a dump; `None` means all.
 
     Raises:
-        UserError: `subsample` is impossible, or the dump lacks a layer or a column.
+        UserError: `subsample` is invalid, or the dump lacks a layer or a column.
         ValueError: `leave_out` names something that is always read.
     """
     subsample.check()

@@ -1,4 +1,4 @@
-"""One episode on its way to disk, in either format: its lives, its proof, and what rounding cost."""
+"""Write one episode in either format: its lives, its size and hash, and the error from rounding."""
 
 import contextlib
 from dataclasses import replace
@@ -15,7 +15,7 @@ from user_error import UserError
 
 
 class ShardWriter:
-    """Writes the records of one episode to a file that takes its name once it is whole."""
+    """Writes the records of one episode to a file that gets its final name once it is complete."""
 
     def __init__(self, path: Path, metadata: DumpMetadata, episode: int) -> None:
         self._path = path
@@ -32,7 +32,7 @@ class ShardWriter:
         """Append records of this episode.
 
         Raises:
-            ValueError: the ticks of a life do not rise.
+            ValueError: the ticks of a life do not increase.
         """
         life = self._number_lives(records)
         if "life" not in records.columns:
@@ -44,7 +44,7 @@ class ShardWriter:
         self._records += len(records)
 
     def finish(self) -> tuple[DumpFile, dict[str, PrecisionError]]:
-        """Put the file in its place; return its proof and what rounding cost, by layer."""
+        """Move the file into place; return its size, hash and counts, and the rounding error by layer."""
         with self._stack:
             try:
                 self._format.finish()
@@ -55,10 +55,10 @@ class ShardWriter:
         return proof, self._errors
 
     def give_up(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything written so far."""
         self._format.give_up()
         with contextlib.suppress(_GivenUp, UserError), self._stack:
-            raise _GivenUp  # closing a file on a full disk may fail once more: the first failure is told already
+            raise _GivenUp  # closing a file on a full disk may fail again: the first failure has already been reported
 
     def _number_lives(self, records: Records) -> np.ndarray:
         """Return the number of each record's life in the episode, (B,) int32, in order of first records."""
@@ -82,4 +82,4 @@ class ShardWriter:
 
 
 class _GivenUp(Exception):
-    """Makes `atomic_file` remove what was written."""
+    """Raised to make `atomic_file` remove what was written."""

@@ -1,4 +1,4 @@
-"""Which records of each life are kept when neighbouring ticks, which are nearly copies, are to be thinned out."""
+"""Which records of each life to keep when thinning out neighbouring ticks, which are nearly identical."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,16 @@ _MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True)
 class Subsample:
-    """Keeps one record in `every` of each life, in order of ticks.
+    """Keeps one in `every` records of each life, in order of ticks.
 
     The first record kept is drawn for each life among its first `every` records after `skip_first`. So every record
-    after those is equally likely to be kept, and no tick is kept of all lives at once. The draw depends on the seed
-    and on the life alone, not on what else is read or in which order.
+    after the skipped ones is equally likely to be kept, and different lives keep different ticks. The draw depends only
+    on the seed and the life, not on what else is read or in which order.
 
     Attributes:
         every: keep one record in this many, from 1 (all).
         skip_first: records at the start of each life that are never kept, from 0.
-        seed: of the draws, from 0 to below 2**32.
+        seed: of the draws, from 0 to 2**32 - 1.
     """
 
     every: int = 1
@@ -30,10 +30,10 @@ class Subsample:
     seed: int = 0
 
     def check(self) -> None:
-        """Refuse values that make no sense.
+        """Refuse invalid values.
 
         Raises:
-            UserError: names the option, and what is allowed.
+            UserError: names the option and the allowed values.
         """
         if self.every < 1:
             raise UserError(f"--subsample is {self.every}: must be 1 (keep every record) or more")
@@ -43,11 +43,11 @@ class Subsample:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether no record is left out."""
+        """Whether all records are kept."""
         return self.every == 1 and self.skip_first == 0
 
     def capacity(self, records: int, lives: int) -> int:
-        """Return a number of records that is never exceeded, of so many records of so many lives."""
+        """Return an upper bound on the records kept, given numbers of records and lives."""
         return min(records, records // self.every + lives)
 
     def first_kept(self, lives: np.ndarray) -> np.ndarray:
@@ -57,7 +57,7 @@ class Subsample:
             lives: slot, agent and episode of each life, (L, 3) int64.
 
         Returns:
-            (L,) int64; a life that is shorter loses all its records.
+            (L,) int64; a life shorter than that keeps no records.
         """
         state = np.full(len(lives), self.seed, np.uint64)
         for column in np.asarray(lives, np.int64).T:
@@ -65,7 +65,7 @@ class Subsample:
         return self.skip_first + (state % np.uint64(self.every)).astype(np.int64)
 
     def keep(self, rank: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """Tell which records are kept, (B,) bool.
+        """Return which records are kept, (B,) bool.
 
         Args:
             rank: of each record in its life, from 0, (B,) int64.
@@ -74,7 +74,7 @@ class Subsample:
         return (rank >= first) & ((rank - first) % self.every == 0)
 
     def in_words(self) -> str:
-        """Say which records of each life are kept."""
+        """Describe in words which records of each life are kept."""
         skipped = f"{self.skip_first} ticks" if self.skip_first > 1 else "tick"
         after = f" after its first {skipped}" if self.skip_first else ""
         if self.every == 1:
@@ -87,7 +87,7 @@ ALL_RECORDS = Subsample()
 
 def _mixed(state: np.ndarray) -> np.ndarray:
     """Scramble each number, uint64 to uint64: one step of splitmix64 (Steele, Lea and Flood 2014)."""
-    state = state + _GOLDEN  # overflow wraps round, as it should
+    state = state + _GOLDEN  # overflow is meant to wrap around
     state = (state ^ (state >> np.uint64(30))) * _MULTIPLIERS[0]
     state = (state ^ (state >> np.uint64(27))) * _MULTIPLIERS[1]
     return state ^ (state >> np.uint64(31))

@@ -1,6 +1,6 @@
-"""Arrays and a text in one safetensors file, with a hash that proves both; opening one never runs code.
+"""Arrays and a text in one safetensors file, with a hash over both; opening one never runs code.
 
-Reading and writing need no torch, so that rooms without it can read the weights that lie in such a file.
+Reading and writing do not need torch, so packages that do not use it can read weights from such a file.
 """
 
 import hashlib
@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import orjson
 import safetensors
 from safetensors.numpy import load, save
 
-from activation_store.files import write_bytes
+from activation_store.files import read_bytes, write_bytes
 from user_error import UserError
 
 Kind = Literal["policy", "training state", "directions", "task embeddings"]
 
 _HEADER_KEY = "nmmo_interpretability"
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80")
+_LENGTH_BYTES = 8
 _CALLED = {
     "policy": "a policy",
     "training state": "a training state",
@@ -32,7 +34,8 @@ _KEYS_OF_OLDER: dict[str, set[str]] = {
     "training state": {"updates", "worlds"},
     "directions": {"kind", "directions"},
 }
-"""What the texts of files from before kinds were written hold, as JSON objects."""
+"""Keys of the JSON texts in files that were written before kinds were."""
+
 _LONGEST_SHOWN = 40
 
 
@@ -53,21 +56,8 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], info: str, kind
     write_bytes(path, save(contiguous, metadata={_HEADER_KEY: json.dumps(entry)}))
 
 
-def read_text(path: Path, kind: Kind) -> str:
-    """Return a file's text without looking at its arrays.
-
-    Raises:
-        UserError: as `read_tensors`, for what the header shows.
-    """
-    header = _read_header(path)
-    if header is None:
-        raise _foreign(path)
-    _check_kind(path, header, kind)
-    return header.info
-
-
 def read_tensors(path: Path, kind: Kind, *, bare: bool = False) -> tuple[dict[str, np.ndarray], str]:
-    """Return a file's arrays, by name, and its text.
+    """Return a file's arrays, by name, and its text, once the hash has proved both.
 
     Args:
         path: of the file.
@@ -75,56 +65,54 @@ def read_tensors(path: Path, kind: Kind, *, bare: bool = False) -> tuple[dict[st
         bare: whether to read a file that has arrays only, which nothing proves; its text is empty.
 
     Raises:
-        UserError: the file is missing, a pickle, truncated, altered, of another kind, or not written by
+        UserError: the file is missing, no plain file, a pickle, truncated, altered, of another kind, or not written by
             `write_tensors`.
     """
-    header = _read_header(path)
-    if header is None and not bare:
-        raise _foreign(path)
-    if header is not None:
-        _check_kind(path, header, kind)
-    try:
-        tensors = load(path.read_bytes())
-    except (KeyError, TypeError, safetensors.SafetensorError):
-        raise UserError(f"{path} is damaged, or holds numbers of a type that is not read here: copy it again") from None
-    if header is None:
-        return tensors, ""
+    content = read_bytes(path)
+    tensors, texts = _parse(path, content)
+    if _HEADER_KEY not in texts:
+        if bare:
+            return tensors, ""
+        raise UserError(f"{path} was not saved by this project: its header lacks {_HEADER_KEY}")
+    header = _entry(path, texts[_HEADER_KEY])
+    _check_kind(path, header, kind)
     if _sha256(header.info, tensors, header.kind) != header.sha256:
         raise UserError(f"{path} is damaged: its content does not have the hash it was saved with; copy it again")
     return tensors, header.info
 
 
-def _read_header(path: Path) -> _Header | None:
-    """Return what the header says, or None where it has no entry of ours."""
+def _parse(path: Path, content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Return the arrays and the header's texts."""
     try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-    except safetensors.SafetensorError as error:
+        tensors = load(content)
+    except KeyError as error:
+        raise UserError(f"{path} holds numbers of a type that this project never writes ({error})") from None
+    except (safetensors.SafetensorError, ValueError, OverflowError) as error:
         # Only now: a good file starts with its header's length, which may begin with the same byte as a pickle.
-        if start.startswith(_PICKLE_STARTS):
+        if content.startswith(_PICKLE_STARTS):
             raise UserError(
                 f"{path} is a pickle: opening it would run whatever code it holds, so it is refused; "
                 "save what it holds as safetensors instead"
             ) from None
         raise UserError(f"{path} is not a whole safetensors file ({error}): copy it again") from None
-    if _HEADER_KEY not in metadata:
-        return None
+    length = int.from_bytes(content[:_LENGTH_BYTES], "little")
     try:
-        entry = json.loads(metadata[_HEADER_KEY])
-        return _Header(str(entry["info"]), str(entry["sha256"]), str(entry["kind"]) if "kind" in entry else None)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        header = orjson.loads(content[_LENGTH_BYTES : _LENGTH_BYTES + length])
+    except orjson.JSONDecodeError as error:
         raise UserError(f"{path} has a damaged header ({error}): copy it again") from None
+    return tensors, header.get("__metadata__") or {}
 
 
-def _foreign(path: Path) -> UserError:
-    return UserError(f"{path} was not saved by this project: its header lacks {_HEADER_KEY}")
+def _entry(path: Path, text: str) -> _Header:
+    """Return what the header's entry of this project says."""
+    try:
+        entry = orjson.loads(text)
+        header = _Header(entry["info"], entry["sha256"], entry.get("kind"))
+    except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path} has a damaged header ({error}): copy it again") from None
+    if not all(isinstance(each, str) for each in (header.info, header.sha256, header.kind or "")):
+        raise UserError(f"{path} has a damaged header: its text, kind or hash is not a string; copy it again")
+    return header
 
 
 def _check_kind(path: Path, header: _Header, wanted: Kind) -> None:
@@ -137,8 +125,8 @@ def _check_kind(path: Path, header: _Header, wanted: Kind) -> None:
 def _kind_of_older(info: str) -> str | None:
     """Tell the kind of a file that does not say it from its text; None where the text is of no known kind."""
     try:
-        content = json.loads(info)
-    except (ValueError, RecursionError):
+        content = orjson.loads(info)
+    except orjson.JSONDecodeError:
         return None
     keys = content.keys() if isinstance(content, dict) else set()
     return next((kind for kind, needed in _KEYS_OF_OLDER.items() if needed <= keys), None)
@@ -148,7 +136,7 @@ def _sha256(info: str, tensors: Mapping[str, np.ndarray], kind: str | None) -> s
     text = info if kind is None else f"{kind}\n{info}"
     digest = hashlib.sha256(text.encode(errors="surrogatepass"))  # a damaged text may not be one
     for name, tensor in sorted(tensors.items()):
-        # Types are written as torch calls them, which is what the first files were hashed with.
+        # Types are written with torch's names, as in the hashes of the first files.
         digest.update(f"{name} torch.{tensor.dtype.name} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.tobytes())
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What records must be before they are written."""
+"""Checks of records before they are written."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ _FLOAT16_LARGEST = float(np.finfo(np.float16).max)
 
 
 def check_shapes(records: Records, metadata: DumpMetadata, may_lack: Iterable[str]) -> None:
-    """Raise `ValueError` where records do not have the shapes and types that the metadata declares.
+    """Raise `ValueError` if records do not have the shapes and types that the metadata declares.
 
     Args:
         records: to be written.
@@ -59,10 +59,10 @@ def _check_types(records: Records, metadata: DumpMetadata) -> None:
 
 
 def check_values(records: Records, metadata: DumpMetadata) -> None:
-    """Refuse numbers that no dump may hold.
+    """Refuse values that are not allowed in a dump.
 
     Raises:
-        UserError: NaN, infinity, or an activation that float16 cannot hold where it is asked for.
+        UserError: NaN, infinity, or an activation too large for float16 in a float16 dump.
         ValueError: an action lies outside its head.
     """
     floats = {name: getattr(records, name) for name in MAY_BE_UNRECORDED if name not in metadata.unrecorded}

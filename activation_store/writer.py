@@ -1,4 +1,4 @@
-"""Write a dump of activations: each episode to a shard of its own, the metadata last."""
+"""Write a dump of activations: one shard per episode, the metadata last."""
 
 import contextlib
 from collections.abc import Sequence
@@ -31,18 +31,18 @@ from user_error import UserError
 
 State = Literal["absent", "unfinished", "whole"]
 DERIVED = ("row", "col", "life")
-"""Optional columns that the writer works out where it is not given them."""
+"""Optional columns that the writer computes if the records lack them."""
 
 
 def state_of(folder: Path) -> State:
-    """Tell what a folder holds: no dump, one that a killed or failed run left, or a whole one."""
+    """Return whether a folder holds no dump, an unfinished one of a killed or failed run, or a complete one."""
     if (folder / METADATA_FILE).exists():
         return "whole"
     return "unfinished" if (folder / JOURNAL_FILE).exists() else "absent"
 
 
 def refuse_existing_dump(folder: Path, resume: bool = False) -> None:
-    """Raise `UserError` where a folder already holds a dump, whole or interrupted; with `resume` only a whole one."""
+    """Raise `UserError` if a folder already holds a dump, complete or unfinished; with `resume`, only if complete."""
     if state_of(folder) == "unfinished":
         if resume:
             return
@@ -55,20 +55,20 @@ def refuse_existing_dump(folder: Path, resume: bool = False) -> None:
 class DumpWriter:
     """Writes one dump, as a context manager: leaving the block finishes it.
 
-    Each episode goes to a file of its own, which takes its name once it is whole and is then noted in a journal;
-    `metadata.json` comes last, so a folder without it never passes for a dump. However a run ends before that, the
-    episodes noted are kept, and a writer with `resume` goes on with the others; what it leaves in the end does not
-    differ from what one run would have left. Memory holds a batch, and for each episode begun and not finished a row
-    group of records and the last tick of its lives, whatever the number of records.
+    Each episode goes to its own file, which gets its final name once complete and is then recorded in a journal.
+    `metadata.json` is written last, so a folder without it is never mistaken for a dump. If a run ends early, the
+    recorded episodes are kept, and a writer with `resume` continues with the others; the result is the same as that of
+    an uninterrupted run. Memory holds one batch and, for each unfinished episode, one row group of records and the
+    last tick of each life, regardless of the number of records.
     """
 
     def __init__(self, folder: Path, metadata: DumpMetadata, *, resume: bool = False) -> None:
-        """Prepare to write into `folder`, which is made if needed.
+        """Prepare to write into `folder`, which is created if needed.
 
         Args:
             folder: of the dump.
             metadata: without counts, files and episodes; `row`, `col` and `life` are added to its columns.
-            resume: go on with an unfinished dump, if there is one.
+            resume: continue an unfinished dump, if there is one.
 
         Raises:
             ValueError: the metadata contradicts itself.
@@ -85,12 +85,12 @@ class DumpWriter:
 
     @property
     def stored(self) -> dict[int, dict[str, Any] | None]:
-        """The episodes that are completely stored, and what was said of them."""
+        """The episodes that are completely stored, and their descriptions."""
         return {stored.episode: stored.description for stored in self._journal.stored}
 
     @property
     def stored_size(self) -> tuple[int, int]:
-        """How many records are completely stored, and how many bytes they take."""
+        """The number of records in completely stored episodes, and the bytes that they take."""
         shards = [stored.shard for stored in self._journal.stored if stored.shard]
         return sum(shard.records for shard in shards), sum(shard.bytes for shard in shards)
 
@@ -98,8 +98,8 @@ class DumpWriter:
         """Open the dump.
 
         Raises:
-            UserError: the folder already holds a dump, and `resume` is off or it is whole; it was begun with other
-                settings; another process writes to it; it cannot be written to.
+            UserError: the folder already holds a dump that is complete, or unfinished while `resume` is off; it was
+                started with other settings; another process is writing to it; it cannot be written to.
         """
         make_folder(self._folder)
         with contextlib.ExitStack() as stack:
@@ -138,20 +138,20 @@ class DumpWriter:
             self._stack.close()
 
     def write(self, records: Records) -> None:
-        """Append records, of any episodes that are not stored yet; the ticks of each life must rise over all calls.
+        """Append records of any episodes not stored yet; the ticks of each life must increase across all calls.
 
         Raises:
             UserError: a value is NaN, infinite or beyond the precision (nothing of this batch is written), or the disk
                 is full.
-            ValueError: the records do not have the shape that the metadata declares, a life's ticks do not rise, or an
-                episode is stored already.
+            ValueError: the records do not have the shape that the metadata declares, a life's ticks do not increase, or
+                an episode is already stored.
         """
         self._check_open()
         check_shapes(records, self._metadata, may_lack=DERIVED)
         check_values(records, self._metadata)
         episodes = np.unique(records.episode).tolist()
         if again := self.stored.keys() & set(episodes):
-            raise ValueError(f"episode {min(again)} is stored already")
+            raise ValueError(f"episode {min(again)} is already stored")
         for episode in episodes:
             part = records if len(episodes) == 1 else records.take(records.episode == episode)
             if episode not in self._shards:
@@ -160,19 +160,19 @@ class DumpWriter:
             self._shards[episode].write(_with_place(part))
 
     def finish_episode(self, episode: int, description: dict[str, Any] | None = None) -> None:
-        """Note that an episode is complete; its records are safe from here on, whatever happens.
+        """Record that an episode is complete; from here on its records survive a crash.
 
         Args:
             episode: its number; it may have no records.
-            description: what the metadata says of it: its number, seed, map and the like.
+            description: its entry in the metadata: number, seed, map and so on.
 
         Raises:
             UserError: the disk is full.
-            ValueError: the episode is stored already.
+            ValueError: the episode is already stored.
         """
         self._check_open()
         if episode in self.stored:
-            raise ValueError(f"episode {episode} is stored already")
+            raise ValueError(f"episode {episode} is already stored")
         shard = self._shards.pop(episode, None)
         proof, errors = shard.finish() if shard else (None, {})
         stored = [*self._journal.stored, StoredEpisode(episode, description, proof, errors)]
@@ -180,10 +180,10 @@ class DumpWriter:
         self._journal.write(self._folder)
 
     def close(self, episodes: Sequence[dict[str, Any]] = ()) -> None:
-        """Finish the dump, and every episode that was not finished; `episodes` describes those, by their `episode`.
+        """Finish the dump and every unfinished episode; `episodes` describes those, identified by their `episode`.
 
         Raises:
-            UserError: a dump has appeared in the folder meanwhile, or the disk is full.
+            UserError: a dump has appeared in the folder in the meantime, or the disk is full.
         """
         self._check_open()
         described = {description["episode"]: description for description in episodes}
@@ -229,6 +229,6 @@ class DumpWriter:
 
 
 def _with_place(records: Records) -> Records:
-    """Add the agent's row and column, which stand in the middle of its view, where they are not given."""
+    """Add the agent's row and column, read from the middle of its view, if they are missing."""
     centre = records.tile[:, TILES_IN_VIEW // 2]
     return replace(records, columns={"row": centre[:, 0], "col": centre[:, 1], **records.columns})

@@ -1,4 +1,4 @@
-"""The policies under study: a folder for each agent, which exports `Policy`, `Recurrent` and `RewardWrapper`."""
+"""The policies under study: one folder per agent, which exports `Policy`, `Recurrent` and `RewardWrapper`."""
 
 import importlib
 import inspect
@@ -17,7 +17,7 @@ def names() -> list[str]:
 
 
 def check_name(name: str) -> None:
-    """Refuse an agent that does not exist, without importing any.
+    """Refuse an unknown agent, without importing any.
 
     Raises:
         UserError: there is no such agent.
@@ -31,7 +31,7 @@ def load(name: str) -> ModuleType:
     """Import an agent.
 
     Raises:
-        UserError: there is no such agent, or it lacks one of the classes it must export.
+        UserError: the agent does not exist, or lacks one of the classes it must export.
     """
     check_name(name)
     module = importlib.import_module(f"agent_zoo.{name}")

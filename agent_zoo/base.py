@@ -1,7 +1,7 @@
-"""What every agent is: a policy that encodes and decodes, a memory between the two, and a reward.
+"""Base classes of every agent: a policy that encodes and decodes, a memory between the two, and a reward.
 
-A policy plays a tick in three steps: encode, remember, decode. Between them lie the layers of
-`activation_store.layers`, where hooks see what passes and may replace it.
+A policy plays a tick in three steps: encode, remember, decode. Between them are the layers of
+`activation_store.layers`, whose values hooks can read and replace.
 """
 
 from abc import ABC, abstractmethod
@@ -37,13 +37,13 @@ from agent_zoo.observation_masking import ObservationMask
 
 @dataclass(frozen=True)
 class SegmentOutputs:
-    """What a policy makes of N observations that lie in segments of consecutive ticks, all in the observations' order.
+    """A policy's outputs for N observations in segments of consecutive ticks, all in the order of the observations.
 
     Attributes:
         distribution: over the actions.
         value: (N,).
-        encoder_output: what the memory read, (N, units).
-        hidden: what the memory handed to the decode step, (N, units): the memory's last hidden state, or the encoder's
+        encoder_output: input of the memory, (N, units).
+        hidden: input of the decode step, (N, units): the hidden state of the memory's last layer, or the encoder's
             output in a feed-forward policy.
     """
 
@@ -54,10 +54,12 @@ class SegmentOutputs:
 
 
 class BasePolicy(nn.Module, ABC):
-    """Encoder, action decoder and critic; subclasses say how observations are encoded."""
+    """Encoder, action decoder and critic; subclasses define how observations are encoded."""
 
     def __init__(self, layout: ObservationLayout, hidden_size: int):
         super().__init__()
+        if hidden_size < 1:
+            raise ValueError(f"hidden_size is {hidden_size}")
         self.layout = layout
         self.hidden_size = hidden_size
         self.action_decoder = ActionDecoder(layout, hidden_size)
@@ -68,29 +70,31 @@ class BasePolicy(nn.Module, ABC):
         """Return the encoder's output, (B, hidden), and what the action heads choose among."""
 
     def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return what `decode_actions` reads, (B, hidden): the hidden state itself, unless overridden."""
+        """Return the input of `decode_actions`, (B, hidden): the hidden state itself, unless overridden."""
         return hidden
 
     def decode_actions(
         self, read: torch.Tensor, candidates: Candidates, observation: PackedObservation
     ) -> tuple[ActionDistribution, torch.Tensor]:
-        """Return the distribution over actions and the value, (B,), from what `decoder_input` returned."""
+        """Return the distribution over actions and the value, (B,), given the output of `decoder_input`."""
         return self.action_decoder(read, candidates, observation), self.critic(read).squeeze(-1)
 
 
 class RecurrentPolicy(nn.Module):
-    """A policy with a memory between its encoder and its decoder; with no layers of it, a feed-forward policy.
+    """A policy with a memory between its encoder and its decoder; with zero layers, a feed-forward policy.
 
     Attributes:
         layers: of the memory, 0 for none.
-        cell: of the memory; names its module among the weights, as in `lstm.weight_ih_l0`.
-        mask: what it is shown of what its agents see.
+        cell: of the memory; names its module in the weights, as in `lstm.weight_ih_l0`.
+        mask: hides parts of its agents' observations.
     """
 
     mask: ObservationMask = ObservationMask()
 
     def __init__(self, policy: BasePolicy, layers: int, cell: MemoryCell = "lstm"):
         super().__init__()
+        if layers < 0:
+            raise ValueError(f"layers is {layers}")
         self.policy = policy
         self.layers = layers
         self.cell = cell
@@ -107,15 +111,15 @@ class RecurrentPolicy(nn.Module):
 
     @property
     def layer_units(self) -> dict[str, int]:
-        """The policy's layers by name, in the order in which they are computed, and how many units each has."""
+        """The number of units of each of the policy's layers by name, in the order of computation."""
         return dict.fromkeys(layer_names(self.layers, self.cell), self.policy.hidden_size)
 
     def hooked(self, hooks: Mapping[str, Hook]) -> AbstractContextManager[None]:
-        """Within the block, call a function with the tensor of each named layer, whenever the policy computes it.
+        """Within the block, call a function with the tensor of each named layer whenever the policy computes it.
 
-        A function that returns a tensor replaces the layer's: the rest of the tick, and of the life, follows from it. A
-        replaced `lstm_cell` gives its layer a new hidden state too. In `forward_segments`, hooks at the memory's states
-        are called once a tick, with the segments that last so long.
+        A tensor returned by the function replaces the layer's in the rest of the tick and of the life. A replaced
+        `lstm_cell` also gives its layer a new hidden state. In `forward_segments`, hooks at states of the memory are
+        called once per tick, with the segments that include that tick.
 
         Args:
             hooks: layer -> function of (B, units) that returns (B, units), or None to change nothing.
@@ -127,7 +131,7 @@ class RecurrentPolicy(nn.Module):
         return self._hooks.attached(hooks)
 
     def initial_state(self, agents: int) -> MemoryState:
-        """Return the empty memory of `agents` agents; that of a feed-forward policy has no layers."""
+        """Return an empty memory for `agents` agents; for a feed-forward policy it has no layers."""
         device = next(self.parameters()).device
 
         def empty(state: str) -> torch.Tensor:
@@ -142,7 +146,7 @@ class RecurrentPolicy(nn.Module):
         return self._hooks.through(ENCODER_OUTPUT, encoded), candidates
 
     def remember(self, encoded: torch.Tensor, state: MemoryState) -> tuple[torch.Tensor, MemoryState]:
-        """Return what the memory hands to the decode step, (B, hidden), and the memory after the tick."""
+        """Return the input of the decode step, (B, hidden), and the memory after the tick."""
         memory = self.memory
         if memory is None:
             return encoded, state
@@ -173,7 +177,7 @@ class RecurrentPolicy(nn.Module):
         """Replay S segments of consecutive ticks, each from its own starting memory.
 
         Args:
-            observation: one segment's ticks after the other's, (sum of lengths) in all.
+            observation: the ticks of all segments, concatenated, (sum of lengths) in total.
             lengths: ticks of each segment, (S,) int64.
             state: memory before each segment's first tick.
         """
@@ -183,13 +187,13 @@ class RecurrentPolicy(nn.Module):
         return SegmentOutputs(distribution, value, encoded, hidden)
 
     def _remember_segments(self, encoded: torch.Tensor, lengths: torch.Tensor, state: MemoryState) -> torch.Tensor:
-        """What the memory hands to the decode step in every tick of every segment, (sum of lengths, hidden)."""
+        """The input of the decode step in every tick of every segment, (sum of lengths, hidden)."""
         memory = self.memory
         if memory is None:
             return encoded
         if self._memory_is_hooked():
             return self._remember_tick_by_tick(encoded, lengths.to(encoded.device), state)
-        # Segments side by side, padded to the longest: on the CPU much faster than torch's packed sequences.
+        # Segments in parallel, padded to the longest: on the CPU much faster than torch's packed sequences.
         ticks, segments = int(lengths.max()), len(lengths)
         place = _places_in_grid(lengths).to(encoded.device)
         grid = encoded.new_zeros(ticks * segments, encoded.shape[1]).index_copy(0, place, encoded)
@@ -197,7 +201,7 @@ class RecurrentPolicy(nn.Module):
         return output.flatten(0, 1).index_select(0, place)
 
     def _remember_tick_by_tick(self, encoded: torch.Tensor, lengths: torch.Tensor, state: MemoryState) -> torch.Tensor:
-        """As above, but slower: hooks see every tick's states, of the segments that last so long."""
+        """As above, but slower: tick by tick, so that hooks see every tick's states."""
         starts = torch.cumsum(lengths, 0) - lengths
         rows, outputs = [], []
         for tick in range(int(lengths.max())):
@@ -216,21 +220,21 @@ class RecurrentPolicy(nn.Module):
 
 
 class BaseRewardWrapper(BaseParallelWrapper):
-    """What an agent is paid for, and what it may not do; the default is the task's own reward."""
+    """Defines an agent's reward and which actions are forbidden; the default is the task's own reward."""
 
     def __init__(self, env: Any, game: nmmo.Env):
         super().__init__(env)
         self.game = game
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        """Start an episode; every agent's first choices pass through `restrict`."""
+        """Start an episode; every agent's first observation passes through `restrict`."""
         observations, infos = super().reset(seed=seed, options=options)
         for observation in observations.values():
             self.restrict(observation)
         return observations, infos
 
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
-        """Play one tick; living agents' rewards pass through `reward`, their next choices through `restrict`."""
+        """Play one tick; living agents' rewards pass through `reward`, their observations through `restrict`."""
         observations, rewards, terminated, truncated, infos = super().step(actions)
         self.after_tick(actions, observations, terminated)
         for agent, died in terminated.items():
@@ -242,18 +246,18 @@ class BaseRewardWrapper(BaseParallelWrapper):
         return observations, rewards, terminated, truncated, infos
 
     def restrict(self, observation: dict) -> None:
-        """Make options illegal that the agent is not to choose, in a living agent's `ActionTargets`, in place."""
+        """Forbid options by changing a living agent's `ActionTargets` in place."""
 
     def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
-        """Look at the world once after each tick, before `reward` is asked for each living agent."""
+        """Called once after each tick, before `reward` is called for each living agent."""
 
     def reward(self, agent: int, task_reward: float) -> float:
-        """Return what a living agent is paid for this tick."""
+        """Return a living agent's reward for this tick."""
         return task_reward
 
 
 def _places_in_grid(lengths: torch.Tensor) -> torch.Tensor:
-    """Position of each row of S segments, one segment after the other, in a flattened grid of (ticks, S)."""
+    """Position of each row of S concatenated segments in a flattened grid of (ticks, S)."""
     starts = torch.cumsum(lengths, 0) - lengths
     segment = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
     tick = torch.arange(len(segment), device=lengths.device) - starts[segment]

@@ -1,4 +1,4 @@
-"""Reads a policy's layers while it runs, and rebuilds its memory from recorded ones."""
+"""Read a policy's layers while it runs, and rebuild its memory from recorded layers."""
 
 import contextlib
 import functools
@@ -15,14 +15,14 @@ from agent_zoo.observation import PackedObservation
 from user_error import UserError
 
 ALL_LAYERS = ("all",)
-"""Stands for every layer that a policy has, however many those are."""
+"""Stands for all layers of a policy."""
 
 Captured = dict[str, torch.Tensor]
 
 
 @contextlib.contextmanager
 def capture(policy: RecurrentPolicy, layers: Sequence[str]) -> Iterator[Captured]:
-    """Within the block, every tick the policy plays leaves its activations in the yielded dictionary.
+    """Within the block, every tick that the policy plays puts its activations into the yielded dictionary.
 
     Args:
         policy: the policy that will play.
@@ -44,7 +44,7 @@ def capture(policy: RecurrentPolicy, layers: Sequence[str]) -> Iterator[Captured
 
 
 def layer_units(policy: RecurrentPolicy, layers: Sequence[str]) -> dict[str, int]:
-    """Return how many units each of these layers has, in the order given.
+    """Return the number of units of each of these layers, in the given order.
 
     Raises:
         UserError: the policy has no layer of that name.
@@ -58,17 +58,17 @@ def layer_units(policy: RecurrentPolicy, layers: Sequence[str]) -> dict[str, int
 def run_with_layers(
     policy: RecurrentPolicy, observation: PackedObservation, memory: MemoryState, layers: Sequence[str] = ALL_LAYERS
 ) -> tuple[ActionDistribution, torch.Tensor, MemoryState, Captured]:
-    """Play one tick of B agents and keep what passed through some layers.
+    """Play one tick of B agents and return the activations of some layers.
 
     Args:
         policy: to run; under `torch.no_grad()` unless gradients are wanted.
-        observation: what the agents see.
+        observation: of the agents.
         memory: before the tick.
-        layers: names of `activation_store.layers`; all that the policy has unless asked otherwise.
+        layers: names of `activation_store.layers`; by default all layers of the policy.
 
     Returns:
-        Distribution over actions, value (B,), memory after the tick, and layer name -> (B, units). All that a layer
-        influences can be differentiated by it.
+        Distribution over actions, value (B,), memory after the tick, and layer name -> (B, units). Everything
+        that depends on a layer can be differentiated with respect to it.
 
     Raises:
         UserError: the policy has no layer of that name.
@@ -76,8 +76,8 @@ def run_with_layers(
     found: Captured = {}
 
     def keep(layer: str, tensor: torch.Tensor) -> torch.Tensor:
-        # A tensor of its own, from which the rest of the tick is computed: no way leads from the states that torch's
-        # LSTM and GRU return to their outputs.
+        # A new tensor, from which the rest of the tick is computed: the outputs of nn.LSTM and nn.GRU do not depend on
+        # their states.
         found[layer] = tensor.view_as(tensor)
         return found[layer]
 
@@ -86,14 +86,14 @@ def run_with_layers(
 
 
 def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarray]) -> MemoryState:
-    """Rebuild the memory that some agents had after a recorded tick, and so before the next one.
+    """Rebuild the memory of some agents after a recorded tick, which is also their memory before the next one.
 
-    A float32 dump gives the memory back exactly, a float16 dump rounded. The first tick of a life starts from
+    A float32 dump gives the exact memory, a float16 dump a rounded one. The first tick of a life starts from
     `policy.initial_state`.
 
     Args:
-        policy: that was recorded.
-        recorded: layer name -> (B, units), all states of all layers of the memory among them, as in
+        policy: the recorded one.
+        recorded: layer name -> (B, units), including all states of all the memory's layers, as in
             `Records.activations`.
 
     Raises:
@@ -112,7 +112,7 @@ def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarra
             if recorded[name].shape != (agents, states.shape[2]):
                 raise UserError(
                     f"layer {name} was recorded as {recorded[name].shape}, but the memory of {agents} agents of this "
-                    f"policy is {(agents, states.shape[2])}: name the policy that was recorded"
+                    f"policy is {(agents, states.shape[2])}: give the policy that was recorded"
                 )
             states[number] = torch.from_numpy(recorded[name].astype(np.float32))
     return memory

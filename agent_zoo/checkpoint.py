@@ -1,13 +1,20 @@
-"""A trained policy in one file that anyone can open safely: weights as safetensors, all else in its header as text."""
+"""A trained policy in one file that is safe to open: weights as safetensors, all else as text in its header."""
 
+import functools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import orjson
+from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
+
 import agent_zoo
 from activation_store.files import write_bytes
-from activation_store.tensor_file import Kind, read_tensors, read_text, write_tensors
+from activation_store.tensor_file import Kind, read_tensors, write_tensors
+from agent_zoo.allowance import Allowance
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
@@ -16,24 +23,27 @@ from user_error import UserError
 
 FORMAT_VERSION = 1
 _KIND: Kind = "policy"
+_REASON_SHOWN = 200
+_NUMBERS_BESIDE_WEIGHTS = 1 << 20
 
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """All that rebuilds an agent beside its weights.
+    """Everything needed to rebuild an agent, except its weights.
 
     Attributes:
         agent: folder in agent_zoo/.
-        policy_arguments: of the agent's `Policy`, beside the layout.
-        recurrent_arguments: of the agent's `Recurrent`, beside the policy; without `cell`, its memory is an LSTM.
-        layout: observations and actions.
-        task: the curriculum, and the encoder with the embedding's size, as in the settings, without the folder that
-            embeddings are kept in.
+        policy_arguments: of the agent's `Policy`, without the layout.
+        recurrent_arguments: of the agent's `Recurrent`, without the policy; if there is no `cell`, the memory is an
+            LSTM.
+        layout: of observations and actions.
+        task: the curriculum, the encoder and the embedding's size, as in the settings, without the cache folder of
+            embeddings.
         environment: the world that it was trained in, as in the settings, without the folder of its maps.
         steps: agent-steps trained.
         seed: of the training run.
-        versions: of the packages that made it.
-        reward: what it was paid for, as in the settings; older checkpoints mention nothing, and had the default.
+        versions: of the packages used.
+        reward: as in the settings; empty in older checkpoints, which used the default.
     """
 
     agent: str
@@ -42,10 +52,12 @@ class CheckpointInfo:
     layout: ObservationLayout
     task: dict[str, Any]
     environment: dict[str, Any]
-    steps: int
+    steps: NonNegativeInt
     seed: int
     versions: dict[str, str]
-    reward: dict[str, float] = field(default_factory=dict)
+    reward: dict[str, int | float] = field(default_factory=dict)
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     def to_header(self) -> str:
         """Return the info as JSON text."""
@@ -54,23 +66,35 @@ class CheckpointInfo:
 
     @staticmethod
     def from_header(text: str, path: Path) -> "CheckpointInfo":
-        """Read the info back.
+        """Parse the info from JSON text.
 
         Raises:
-            UserError: it is of another format version, or damaged.
+            UserError: it has another format version, or is damaged.
         """
         try:
-            content = json.loads(text)
+            content = orjson.loads(text)
             version = content.pop("format_version")
             if version != FORMAT_VERSION:
-                raise UserError(f"{path} has format version {version}; this version reads {FORMAT_VERSION}")
-            return CheckpointInfo(**{**content, "layout": ObservationLayout.from_json(content["layout"])})
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise UserError(f"{path} has a damaged header ({error}): copy the checkpoint again") from None
+                raise UserError(f"{path} has format version {version!r}; this version reads {FORMAT_VERSION}")
+            info = _validator().validate_json(orjson.dumps(content))
+            ObservationMask.of(info.environment)
+        except ValidationError as error:
+            first = error.errors()[0]
+            fault = f"{'.'.join(map(str, first['loc']))!r}: {first['msg']}"
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            fault = str(error)
+        else:
+            return info
+        raise UserError(f"{path} has a damaged header ({fault}): copy the checkpoint again")
+
+
+@functools.cache
+def _validator() -> "TypeAdapter[CheckpointInfo]":
+    return TypeAdapter(CheckpointInfo)
 
 
 def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
-    """Build the agent's network with fresh weights."""
+    """Build the agent's network with newly initialised weights."""
     agent = agent_zoo.load(info.agent)
     policy = agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
     policy.mask = ObservationMask.of(info.environment)
@@ -83,12 +107,12 @@ def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -
 
 
 def read_info(path: Path) -> CheckpointInfo:
-    """Read a checkpoint's header only.
+    """Read what a checkpoint says of its agent, once the hash has proved the whole file.
 
     Raises:
-        UserError: as `load_checkpoint`, but the weights are not looked at.
+        UserError: as `load_checkpoint`, but whether the weights fit the agent is not looked at.
     """
-    return CheckpointInfo.from_header(read_text(path, _KIND), path)
+    return CheckpointInfo.from_header(read_tensors(path, _KIND)[1], path)
 
 
 def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
@@ -101,15 +125,35 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
     tensors, text = read_tensors(path, _KIND)
     info = CheckpointInfo.from_header(text, path)
     try:
-        policy = build_policy(info)
+        policy = _build_for(info, tensors)
         policy.load_state_dict(as_tensors(tensors))
-    except (RuntimeError, TypeError, KeyError):
+    except (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:_REASON_SHOWN]
         raise UserError(
-            f"{path} does not fit the agent {info.agent!r} of this version: it was made by another architecture"
+            f"{path} does not fit the agent {info.agent!r} of this version ({reason}): it was made by another "
+            "architecture, or is damaged"
         ) from None
     return policy.eval(), info
 
 
+def _build_for(info: CheckpointInfo, tensors: Mapping[str, np.ndarray]) -> RecurrentPolicy:
+    """Build the agent for these weights; raises ValueError where it would need others, before it takes much memory."""
+    layers = info.recurrent_arguments.get("layers", 0)
+    if len(info.layout.heads) > len(tensors) or (isinstance(layers, int) and layers > len(tensors)):
+        raise ValueError(f"it has {len(tensors)} tensors, fewer than its header's action heads and layers need")
+    with Allowance(2 * sum(tensor.size for tensor in tensors.values()) + _NUMBERS_BESIDE_WEIGHTS):
+        policy = build_policy(info)
+    needed = policy.state_dict()
+    if needed.keys() != tensors.keys():
+        raise ValueError(f"only one of the two has {min(needed.keys() ^ tensors.keys())}")
+    for name, tensor in needed.items():
+        wanted = f"{tuple(tensor.shape)} {tensor.dtype}"
+        found = f"{tensors[name].shape} torch.{tensors[name].dtype.name}"
+        if found != wanted:
+            raise ValueError(f"{name} is {found}, not {wanted}")
+    return policy
+
+
 def copy_checkpoint(source: Path, target: Path) -> None:
-    """Copy a checkpoint, whole or not at all."""
+    """Copy a checkpoint atomically."""
     write_bytes(target, source.read_bytes())

@@ -1,4 +1,4 @@
-"""Where checkpoints lie and what they are called; nothing here opens one, so it needs no torch."""
+"""Paths and names of checkpoints; nothing here opens one, so torch is not needed."""
 
 import re
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ SUFFIX = ".safetensors"
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder, by name."""
+    """Return the checkpoints in a folder, sorted by name."""
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
 def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
-    """Return the names of a folder's policies, or of those asked for.
+    """Return the names of a folder's policies, or only the requested ones.
 
     Raises:
-        UserError: the folder holds none, or lacks one that was asked for; or one was asked for twice.
+        UserError: the folder has no policies or lacks a requested one, or one was requested twice.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder: name one that holds policies (*{SUFFIX})")
@@ -36,7 +36,7 @@ def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
 
 
 def find_checkpoints(folders: Sequence[Path], name: str, steps: int | None) -> list[Path]:
-    """Return the checkpoints that a policy's training left in some folders, after so many agent-steps or all.
+    """Return a policy's training checkpoints in some folders: the one after `steps` agent-steps, or all if None.
 
     Raises:
         UserError: there is none.

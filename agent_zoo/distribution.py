@@ -1,7 +1,7 @@
-"""The policy's choices: masked categorical distributions, for a whole batch at once.
+"""The policy's choices: masked categorical distributions for a whole batch at once.
 
 Most heads of most agents have a single legal option in most ticks: nobody to attack, nothing to sell. Such an option
-has probability one, log-probability and entropy exactly zero and no gradient, so it is noted and not computed.
+has probability one, exactly zero log-probability and entropy, and no gradient, so it is stored rather than computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ ILLEGAL = -1e9  # finite, so that an illegal option contributes 0 and not NaN to
 
 @dataclass(frozen=True)
 class Choices:
-    """Q choices, each of one agent in one head, among K options or fewer.
+    """Q choices, each of one agent in one head, among at most K options.
 
     Attributes:
-        agent: who chooses, (Q,) int64.
-        head: in which head, by its place among the heads, (Q,) int64.
-        logits: (Q, K) float; `ILLEGAL` for options that are not legal, of which each choice has at least one.
-        option: what the environment calls each option, (Q, K) int64, -1 for none, the others in ascending order; None
-            where option k is its option k.
+        agent: index of the agent, (Q,) int64.
+        head: index of the head, (Q,) int64.
+        logits: (Q, K) float; `ILLEGAL` for options that are not legal; each choice has at least one legal option.
+        option: the environment's number of each option, (Q, K) int64, -1 for none, the others in ascending order; None
+            if column k is the environment's option k.
     """
 
     agent: torch.Tensor
@@ -40,24 +40,24 @@ class Choices:
     def draw(self, uniforms: torch.Tensor) -> torch.Tensor:
         """Draw an option for each choice by inverting its cumulative distribution.
 
-        Options are taken in the environment's order, so what is drawn depends on the choice's own probabilities and
-        its own number, and not on how rows are padded or batched.
+        Options are taken in the environment's order, so the draw depends only on the choice's own probabilities and
+        uniform number, not on how rows are padded or batched.
 
         Args:
             uniforms: one number in [0, 1) for each choice, (Q,) float64.
 
         Returns:
-            What the environment calls the option drawn, (Q,) int64. An option of probability 0 is never drawn.
+            The environment's number of the option drawn, (Q,) int64. An option of probability 0 is never drawn.
         """
         probabilities = self.log_probabilities.double().exp()  # (Q, K); illegal options have exactly 0
-        # Zeros among the sums keep impossible options out even where a parallel sum rounds unevenly. Divided by the
-        # largest, the last possible option's sum is exactly 1, so it exceeds every uniform number.
+        # Zeroing their sums excludes impossible options even if a parallel sum rounds unevenly. After division by the
+        # largest sum, that of the last possible option is exactly 1, which exceeds every uniform number.
         sums = probabilities.cumsum(dim=1).masked_fill(probabilities == 0, 0)
         place = (sums / sums.amax(dim=1, keepdim=True) > uniforms.unsqueeze(1)).int().argmax(dim=1)
         return place if self.option is None else self.option.gather(1, place.unsqueeze(1)).squeeze(1)
 
     def log_probability(self, taken: torch.Tensor) -> torch.Tensor:
-        """Log-probability of an option for each choice, as the environment calls it: (Q,) -> (Q,)."""
+        """Log-probability of an option, by the environment's number, for each choice: (Q,) -> (Q,)."""
         place = taken if self.option is None else (self.option == taken.unsqueeze(1)).int().argmax(dim=1)
         return self.log_probabilities.gather(1, place.unsqueeze(1)).squeeze(1)
 
@@ -72,8 +72,8 @@ class ActionDistribution:
 
     Attributes:
         heads: the layout's heads.
-        only: the legal option, as the environment calls it, of agents that have no choice in a head; (B, H) int64.
-        choices: all others.
+        only: the environment's number of the only legal option, for agents without a choice in a head; (B, H) int64.
+        choices: all agents and heads with more than one legal option.
     """
 
     heads: Sequence[ActionHead]
@@ -82,18 +82,17 @@ class ActionDistribution:
 
     @property
     def log_probabilities(self) -> list[torch.Tensor]:
-        """For each head (B, size) float, over all that the environment offers; `ILLEGAL` or so for illegal options."""
+        """For each head (B, size) float, over all of the environment's options; about `ILLEGAL` for illegal ones."""
         return [self._log_probabilities_of(index) for index in range(len(self.heads))]
 
     def sample(self, uniforms: torch.Tensor) -> torch.Tensor:
         """Draw an option in each head.
 
         Args:
-            uniforms: for each agent and head a number in [0, 1), (B, H) float64; those of agents that have no choice
-                in a head are ignored.
+            uniforms: a number in [0, 1) for each agent and head, (B, H) float64; ignored where an agent has no choice.
 
         Returns:
-            The options as the environment calls them, (B, H) int64.
+            The environment's numbers of the options, (B, H) int64.
         """
         drawn = self.only.clone()
         for choices in self.choices:
@@ -101,7 +100,7 @@ class ActionDistribution:
         return drawn
 
     def log_probability(self, actions: torch.Tensor) -> torch.Tensor:
-        """Log-probability of the options taken: actions (B, H) as the environment calls them -> (B, H)."""
+        """Log-probability of the options taken, given by the environment's numbers: (B, H) -> (B, H)."""
         return self._over_heads(lambda choices: choices.log_probability(actions[choices.agent, choices.head]))
 
     def entropy(self) -> torch.Tensor:
@@ -109,7 +108,7 @@ class ActionDistribution:
         return self._over_heads(Choices.entropy)
 
     def _over_heads(self, number: Callable[[Choices], torch.Tensor]) -> torch.Tensor:
-        """Lay a number of each choice out over agents and heads, zero where there is no choice: (B, H)."""
+        """Spread one number per choice over agents and heads, zero where there is no choice: (B, H)."""
         agent = torch.cat([choices.agent for choices in self.choices])
         head = torch.cat([choices.head for choices in self.choices])
         numbers = torch.cat([number(choices) for choices in self.choices])

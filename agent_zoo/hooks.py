@@ -1,4 +1,4 @@
-"""Functions that see, and may replace, what passes between the steps of a policy."""
+"""Functions that read, and may replace, the tensors between the steps of a policy."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import torch
 
 Hook = Callable[[torch.Tensor], torch.Tensor | None]
-"""Gets a layer's tensor, (B, units), and returns another one to go on with, or None to leave it as it is."""
+"""Takes a layer's tensor, (B, units), and returns a replacement, or None to keep it."""
 
 
 class Hooks:
-    """The hooks of one policy. A copy of the policy, in this process or in another one, starts without any."""
+    """The hooks of one policy. A copy of the policy, in this or another process, starts without hooks."""
 
     def __init__(self) -> None:
         self._attached: list[Mapping[str, Hook]] = []
@@ -20,7 +20,7 @@ class Hooks:
 
     @contextlib.contextmanager
     def attached(self, hooks: Mapping[str, Hook]) -> Iterator[None]:
-        """Within the block, call these hooks; those of several blocks run in the order in which they were attached."""
+        """Within the block, call these hooks; those of nested blocks run in the order in which they were attached."""
         mine = dict(hooks)
         self._attached.append(mine)
         try:
@@ -33,7 +33,7 @@ class Hooks:
         return bool(self._attached) and any(layer in each for each in self._attached for layer in layers)
 
     def through(self, layer: str, tensor: torch.Tensor) -> torch.Tensor:
-        """Return what the hooks at a layer make of its tensor: the same object if none replaces it.
+        """Apply the hooks of a layer to its tensor and return the result: the same object if none replaces it.
 
         Raises:
             ValueError: a hook returned a tensor of another shape.

@@ -1,7 +1,7 @@
-"""Building blocks that the agents share, all working on packed rows.
+"""Building blocks shared by the agents, all working on packed rows.
 
-A padding row always encodes to the same vector, so encoding the used rows and adding that constant for the others is
-exactly the function that encoding every row computes, at a fraction of the work.
+A padding row always encodes to the same vector, so encoding only the used rows and adding that constant for the others
+gives exactly the same result as encoding every row, at a fraction of the cost.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ from agent_zoo.observation import (
     legal_options,
 )
 
-# Typical magnitudes, so that a linear layer sees columns of about the same size; what is not named is a level or a
-# small count.
+# Typical magnitudes, so that all inputs of a linear layer have a similar scale; columns not listed are levels or small
+# counts.
 ENTITY_SCALES = {
     "id": 128, "row": 160, "col": 160, "damage": 100, "time_alive": 1024, "item_level": 50, "attacker_id": 128,
     "latest_combat_tick": 1024, "gold": 100, "health": 100, "food": 100, "water": 100,
@@ -39,11 +39,11 @@ _EXPERIENCE_SCALE = 1000
 
 @dataclass(frozen=True)
 class Candidates:
-    """What the action heads choose among: the rows of each table and the vectors that they are scored by.
+    """What the action heads choose among: the rows of each table and the keys used to score them.
 
     Attributes:
         rows: the tables.
-        keys: for each table (total rows, hidden) float.
+        keys: for each table, (total rows, hidden) float.
     """
 
     rows: Mapping[CandidateTable, PackedRows]
@@ -52,29 +52,29 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Category:
-    """Values of a column that stand for kinds or identities; those outside the range count as its nearest end.
+    """A categorical column; values outside its range are clamped to the nearest end.
 
     Attributes:
         first: the smallest value.
-        count: different values.
+        count: number of values.
     """
 
     first: int
     count: int
 
     def index(self, values: torch.Tensor) -> torch.Tensor:
-        """Values of any shape -> their place in the range, int64."""
+        """Values of any shape -> their index in the range, int64."""
         return (values.long() - self.first).clamp(0, self.count - 1)
 
 
 NPC_TYPE = Category(first=-1, count=5)  # -1 immortal, 0 player, 1 passive, 2 neutral, 3 aggressive
 ITEM_TYPE = Category(first=0, count=18)  # 0 none, 1 gold, 2 to 17 the game's items
-ENTITY_ID = Category(first=-512, count=1024)  # players count up from 1, NPCs down from -1; 0 is nobody
+ENTITY_ID = Category(first=-512, count=1024)  # player ids count up from 1, NPC ids down from -1; 0 is nobody
 MESSAGE = Category(first=0, count=128)
 
 
 class RowFeatures(nn.Module):
-    """Turns table rows into numbers of about equal size: categories as one-hot, the others divided by their scale."""
+    """Turns table rows into features of similar scale: categories as one-hot, other columns divided by their scale."""
 
     other_columns: torch.Tensor
     scale: torch.Tensor
@@ -104,7 +104,7 @@ class RowFeatures(nn.Module):
 
 
 class EmbeddedRowFeatures(RowFeatures):
-    """As `RowFeatures`, with a learnt vector for each value of a category."""
+    """As `RowFeatures`, with a learnt embedding for each value of a category."""
 
     def __init__(
         self, columns: tuple[str, ...], categories: Mapping[str, Category], scales: Mapping[str, int], units: int
@@ -117,7 +117,7 @@ class EmbeddedRowFeatures(RowFeatures):
         return self.units
 
     def _category(self, place: int, index: torch.Tensor) -> torch.Tensor:
-        # Not embedding(index): on the CPU torch's threads would add up its gradients in an order that changes.
+        # Not embedding(index): on the CPU torch's threads would sum its gradients in an order that varies.
         embedding = self.embeddings[place]
         assert isinstance(embedding, nn.Embedding)
         return embedding.weight.index_select(0, index)
@@ -139,13 +139,13 @@ def padding_row(rows: PackedRows) -> torch.Tensor:
 
 
 def mean_over_table(embedded: torch.Tensor, padding: torch.Tensor, rows: PackedRows, table_size: int) -> torch.Tensor:
-    """Average a table's embedded rows, padding rows included.
+    """Average a table's embedded rows, including padding rows.
 
     Args:
         embedded: embeddings of the used rows, (total rows, units).
         padding: embedding of a padding row, (units,).
-        rows: whose rows they are.
-        table_size: rows of the table with its padding.
+        rows: the table's packed rows.
+        table_size: rows of the table including padding.
 
     Returns:
         (B, units).
@@ -156,10 +156,10 @@ def mean_over_table(embedded: torch.Tensor, padding: torch.Tensor, rows: PackedR
 
 
 def own_rows(observation: PackedObservation) -> torch.Tensor:
-    """Return each agent's own entity row, the one whose id is the agent's: (B, columns) int16.
+    """Return each agent's own entity row, the one with the agent's id: (B, columns) int16.
 
     Raises:
-        ValueError: an agent does not see itself, as only the dead do not.
+        ValueError: an agent does not see itself, which happens only to dead agents.
     """
     entity = observation.entity
     is_own = entity.values[:, 0] == observation.agent_id[entity.owner]
@@ -170,12 +170,12 @@ def own_rows(observation: PackedObservation) -> torch.Tensor:
 
 
 class TileConvolution(nn.Module):
-    """First convolution over tiles that are described by vectors, without describing each tile.
+    """First convolution over embedded tiles, computed without embedding each tile.
 
-    A tile's vector joins what depends on its place in the view, which is the same for every agent, and what depends
-    on its material, of which there are few. A convolution is linear, so the places add a constant map, and the
-    materials can be convolved as one-hot planes with kernel and vectors multiplied beforehand: the same function with
-    a fraction of the multiplications.
+    A tile's vector has a part for its place in the view, which is the same for every agent, and a part for its
+    material, of which there are few. A convolution is linear, so the places contribute a constant map, and the
+    materials can be convolved as one-hot planes with the product of kernel and material vectors: the same function
+    with a fraction of the multiplications.
     """
 
     def __init__(
@@ -188,12 +188,12 @@ class TileConvolution(nn.Module):
         self.convolution = nn.Conv2d(place_units + material_units, channels, kernel_size)
 
     def forward(self, material: torch.Tensor, vectors: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Convolve as if every tile were described.
+        """Convolve as if every tile were embedded.
 
         Args:
             material: of the tiles in view, (B, tiles) uint8.
-            vectors: description of each material, (materials, material units).
-            places: description of each place in the view, (place units, side, side).
+            vectors: embedding of each material, (materials, material units).
+            places: embedding of each place in the view, (place units, side, side).
 
         Returns:
             (B, channels, side - 2, side - 2) for a kernel of three.
@@ -209,13 +209,13 @@ class TileConvolution(nn.Module):
 
 
 def tile_encoder(layout: ObservationLayout, channels: tuple[int, int], hidden_size: int) -> nn.Sequential:
-    """Build what follows the first convolution over tiles: a second one and a linear layer.
+    """Build the layers after the first convolution over tiles: a second convolution and a linear layer.
 
-    It turns (B, channels, side - 2, side - 2) into (B, hidden).
+    They map (B, channels, side - 2, side - 2) to (B, hidden).
 
     Args:
         layout: of the observations.
-        channels: of the first and of the second convolution.
+        channels: of the first and the second convolution.
         hidden_size: units of the result.
     """
     first, second = channels
@@ -236,7 +236,7 @@ def scaled_places(side: int) -> torch.Tensor:
 
 
 def initialize_orthogonally(module: nn.Module, gain: float = 2**0.5) -> None:
-    """Give every linear layer and convolution inside a module orthogonal weights and no bias."""
+    """Initialise every linear layer and convolution in a module with orthogonal weights and zero bias."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv2d):
             nn.init.orthogonal_(part.weight, gain)
@@ -245,10 +245,10 @@ def initialize_orthogonally(module: nn.Module, gain: float = 2**0.5) -> None:
 
 
 class ActionDecoder(nn.Module):
-    """Reads the hidden state and scores every option of every head.
+    """Scores every option of every head from the hidden state.
 
-    Heads that point at table rows score a row by the dot product of a query, projected from the hidden state, with
-    the row's key; the no-op has a learnt key of its own.
+    Heads whose options are table rows score a row by the dot product of a query, projected from the hidden state, and
+    the row's key; the no-op has its own learnt key.
     """
 
     def __init__(self, layout: ObservationLayout, hidden_size: int):
@@ -279,7 +279,7 @@ class ActionDecoder(nn.Module):
         return ActionDistribution(heads, only, choices)
 
     def _own_choices(self, hidden: torch.Tensor, legal: Mapping[str, torch.Tensor]) -> list[Choices]:
-        """Score all options of the heads that do not point at rows, with one multiplication."""
+        """Score all options of the heads whose options are not rows, with one matrix multiplication."""
         own = [(place, head) for place, head in enumerate(self.layout.heads) if head.candidates is None]
         layers = [self.heads[_key(head)] for _, head in own]
         weight, bias = (torch.cat([getattr(layer, kind) for layer in layers]) for kind in ("weight", "bias"))
@@ -291,8 +291,8 @@ class ActionDecoder(nn.Module):
         ]
 
     def _row_choices(self, hidden: torch.Tensor, keys: torch.Tensor, places: list[int], found: LegalRows) -> Choices:
-        """Score the legal options of the choices among a table's rows: the rows first, then the no-op."""
-        # Not hidden[agent]: torch's threads would add up its gradients in an order that differs from run to run.
+        """Score the legal options of the choices among a table's rows: rows first, then the no-op."""
+        # Not hidden[agent]: torch's threads would sum its gradients in an order that varies from run to run.
         reading = hidden.index_select(0, found.agent).split(found.counts)
         names = [_key(self.layout.heads[place]) for place in places]
         queries = [self.heads[name](part) / hidden.shape[1] ** 0.5 for name, part in zip(names, reading, strict=True)]

@@ -1,4 +1,4 @@
-"""Finds what is left to choose in the heads that point at table rows, before anything is scored."""
+"""Find the open choices in the heads whose options are table rows, before anything is scored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from agent_zoo.observation import ActionHead, PackedRows
 
 @dataclass(frozen=True)
 class LegalRows:
-    """Q choices with more than one legal option, in heads that point at one table; P legal rows in all of them.
+    """Q choices with more than one legal option, in heads whose options are rows of one table; P legal rows in total.
 
     Attributes:
-        agent: who chooses, (Q,) int64, head after head.
+        agent: index of the agent, (Q,) int64, ordered by head.
         counts: choices of each head.
-        noop: what the environment calls each choice's no-op, (Q,) int64.
+        noop: the environment's number of each choice's no-op, (Q,) int64.
         noop_legal: (Q,) bool.
         choice: the choice that each legal row belongs to, (P,) int64, ascending.
         row: position of each legal row in the table's values, (P,) int64.
-        option: what the environment calls each legal row, (P,) int64.
-        only: for each head the legal option of agents that have no choice, (B,) int64.
+        option: the environment's number of each legal row, (P,) int64.
+        only: for each head, the only legal option of agents without a choice, (B,) int64.
     """
 
     agent: torch.Tensor
@@ -34,18 +34,18 @@ class LegalRows:
 
     @property
     def place(self) -> torch.Tensor:
-        """Place of each legal row among those of its choice, (P,) int64."""
+        """Position of each legal row among those of its choice, (P,) int64."""
         rows = torch.bincount(self.choice, minlength=len(self.agent))
         first = torch.cumsum(rows, 0) - rows
         return torch.arange(len(self.choice), device=self.choice.device) - first[self.choice]
 
 
 def legal_rows(heads: Sequence[ActionHead], legal: Mapping[str, torch.Tensor], rows: PackedRows) -> LegalRows:
-    """Find the open choices of the heads that point at one table.
+    """Find the open choices of the heads whose options are rows of one table.
 
     Args:
-        heads: that point at the table.
-        legal: for each head's name (B, size) bool.
+        heads: whose options are rows of the table.
+        legal: head name -> (B, size) bool.
         rows: the table; options beyond an agent's rows are illegal.
     """
     most, starts = rows.most, rows.starts

@@ -73,7 +73,7 @@ def options_in_game(
     meant = chosen.clone()
     for number, head in enumerate(heads):
         if head.candidates == "entity":
-            (pointing,) = (chosen[:, number] != head.noop).nonzero(as_tuple=True)
+            (pointing,) = (chosen[:, number] < head.size - 1).nonzero(as_tuple=True)  # the last option is the no-op
             meant[pointing, number] = places[shown.starts[pointing] + chosen[pointing, number]]
     return meant
 

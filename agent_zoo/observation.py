@@ -1,18 +1,23 @@
-"""What agents see, without the padding.
+"""Agents' observations without padding.
 
-The game hands out fixed tables: 100 entity rows, 12 inventory rows, 384 market rows, almost all of them zeros. Here
-only the used rows are kept, one agent's after the other's, with offsets that say whose they are. Every encoder, the
-rollout storage and the dumps work on this form.
+The game provides tables of fixed size: 100 entity rows, 12 inventory rows, 384 market rows, almost all zeros. Here only
+the used rows are kept, grouped by agent, with offsets that mark each agent's rows. Every encoder, the rollout storage
+and the dumps use this form.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from pydantic import ConfigDict, Field
 from torch.nn import functional
+
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+_Size = Annotated[int, Field(ge=0, le=1 << 16)]
 
 CandidateTable = Literal["entity", "inventory", "market"]
 
@@ -24,30 +29,34 @@ class ActionHead:
     Attributes:
         name: action and argument, for example `Attack.Target`.
         size: number of options.
-        noop: the option that does nothing, always the last; None where there is none.
-        candidates: the table whose rows are the options before the no-op, for heads that point at rows.
+        noop: the option that does nothing, always the last; None if there is none.
+        candidates: the table whose rows are the options before the no-op; None if the options are not rows.
     """
 
+    __pydantic_config__ = _STRICT
+
     name: str
-    size: int
+    size: _Size
     noop: int | None
     candidates: CandidateTable | None
 
 
 @dataclass(frozen=True)
 class ObservationLayout:
-    """Tables, columns, sizes and action heads of an environment: all that a policy must know to be built."""
+    """Tables, columns, sizes and action heads of an environment: everything needed to build a policy."""
+
+    __pydantic_config__ = _STRICT
 
     tile_columns: tuple[str, ...]
     entity_columns: tuple[str, ...]
     item_columns: tuple[str, ...]
-    tiles: int
-    entities: int
-    inventory: int
-    market: int
-    materials: int
-    map_side: int
-    task_size: int
+    tiles: _Size
+    entities: _Size
+    inventory: _Size
+    market: _Size
+    materials: _Size
+    map_side: _Size
+    task_size: _Size
     heads: tuple[ActionHead, ...]
 
     @property
@@ -57,19 +66,12 @@ class ObservationLayout:
 
     @property
     def mask_size(self) -> int:
-        """Options of all heads together."""
+        """Total number of options of all heads."""
         return sum(head.size for head in self.heads)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries and lists."""
         return asdict(self)
-
-    @staticmethod
-    def from_json(content: dict[str, Any]) -> "ObservationLayout":
-        """Rebuild a layout from what `to_json` gave."""
-        columns = {name: tuple(content[name]) for name in ("tile_columns", "entity_columns", "item_columns")}
-        heads = tuple(ActionHead(**head) for head in content["heads"])
-        return ObservationLayout(**{**content, **columns, "heads": heads})
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class PackedRows:
 
     @cached_property
     def most(self) -> int:
-        """Rows of the agent that has most of them; 0 without agents."""
+        """The largest number of rows of any agent; 0 without agents."""
         return int(self.counts.max()) if len(self.counts) else 0
 
     @cached_property
@@ -113,14 +115,14 @@ class PackedRows:
 
 @dataclass(frozen=True)
 class PackedObservation:
-    """What B agents see.
+    """The observations of B agents.
 
     Attributes:
         material: of each tile in view, (B, tiles) uint8.
         centre: row and column of the agent's own tile, (B, 2) int16.
         agent_id: (B,) int16.
         tick: (B,) int16.
-        entity: visible entities, the agent itself among them.
+        entity: visible entities, including the agent itself.
         inventory: items carried.
         market: items for sale.
         task: embedding of the agent's task, (B, task size) float16.
@@ -177,7 +179,7 @@ def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservati
     """Keep the used rows of a batch of observations.
 
     Args:
-        observations: (B,) structured array with the fields of Neural MMO's observation, none of a dead agent.
+        observations: (B,) structured array with the fields of Neural MMO's observation; no dead agents.
         layout: the environment's layout.
     """
     tile = observations["Tile"]
@@ -196,7 +198,7 @@ def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservati
 
 
 def legal_options(observation: PackedObservation, layout: ObservationLayout) -> torch.Tensor:
-    """Unpack the legality of every option, (B, mask size) bool; heads stand one after the other."""
+    """Unpack the legality of every option, (B, mask size) bool, with the heads concatenated."""
     bit = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=observation.legal.device)
     bits = (observation.legal.unsqueeze(-1) & bit) != 0  # (B, bytes, 8)
     return bits.flatten(1)[:, : layout.mask_size]
@@ -216,6 +218,6 @@ def _used_rows(table: np.ndarray) -> PackedRows:
 
 
 def _legal_options(targets: np.ndarray, layout: ObservationLayout) -> np.ndarray:
-    """Join the masks of all heads: (B,) structured -> (B, mask size) int8."""
+    """Concatenate the masks of all heads: (B,) structured -> (B, mask size) int8."""
     parts = (head.name.split(".") for head in layout.heads)
     return np.concatenate([targets[action][argument] for action, argument in parts], axis=1)

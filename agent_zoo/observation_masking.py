@@ -1,6 +1,6 @@
-"""What of an observation reaches a policy: an agent's own body, its place and distant things can be withheld.
+"""Which parts of an observation reach a policy: its agent's own vitals, its position and distant things can be hidden.
 
-Whoever wants to know whether a memory keeps track of something must first make sure that the input does not tell it.
+To test whether a memory keeps track of a variable, the input must not reveal that variable.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ SHOWN: Mapping[str, Any] = {"mask_intrinsics": "off", "relative_position": False
 
 _BODY = ("health", "food", "water")
 _HURT = ("damage", "attacker_id")
-# All agents are born in an episode's first tick, so anyone's age, or tick of its latest fight, tells the time.
+# All agents spawn in an episode's first tick, so any entity's age, or tick of latest combat, reveals the tick.
 _CLOCKS = ("time_alive", "latest_combat_tick")
 
 
 @dataclass(frozen=True)
 class ObservationMask:
-    """What is withheld; by default nothing.
+    """Which parts are hidden; by default none.
 
     Attributes:
-        own: columns of the agent's own row that read 0.
-        everyone: columns of all entities' rows, the own one among them, that read 0.
-        clock: whether the policy is told the tick, which reads 0 otherwise.
-        absolute: whether rows and columns are those of the map; otherwise the agent itself is at 0, 0.
+        own: columns set to 0 in the agent's own row.
+        everyone: columns set to 0 in all entity rows, including the agent's own.
+        clock: whether the policy sees the tick; it is set to 0 otherwise.
+        absolute: whether positions are those on the map; otherwise they are relative to the agent.
         view_radius: how far the agent sees, in tiles in each direction.
     """
 
@@ -42,25 +42,33 @@ class ObservationMask:
 
     @staticmethod
     def of(environment: Mapping[str, Any]) -> "ObservationMask":
-        """Read from the settings of a world, as a checkpoint keeps them; older ones mention nothing of it."""
+        """Read from the settings of a world, as a checkpoint keeps them; older ones mention nothing of it.
+
+        Raises:
+            ValueError: a setting has a value that no such setting has.
+        """
         shown = {**SHOWN, **environment}
-        masked = shown["mask_intrinsics"]
+        masked, relative, radius = (shown[name] for name in SHOWN)
+        if masked not in ("off", "own", "strict") or not isinstance(relative, bool):
+            raise ValueError(f"mask_intrinsics is {masked!r} and relative_position is {relative!r}")
+        if type(radius) is not int or not 1 <= radius <= FULL_RADIUS:
+            raise ValueError(f"view_radius is {radius!r}, not a whole number from 1 to {FULL_RADIUS}")
         strict = masked == "strict"
         return ObservationMask(
             own=() if masked == "off" else _BODY + _HURT * strict,
             everyone=_CLOCKS * strict,
             clock=not strict,
-            absolute=not shown["relative_position"],
-            view_radius=shown["view_radius"],
+            absolute=not relative,
+            view_radius=radius,
         )
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """Columns of the agent's own row that the policy does not see as they are."""
+        """Columns of the agent's own row whose true values the policy does not see."""
         return self.own + self.everyone + POSITION * (not self.absolute)
 
     def apply(self, observation: PackedObservation, layout: ObservationLayout) -> PackedObservation:
-        """Return an observation without what is withheld; the one given stays as it is."""
+        """Return an observation with the hidden parts removed; the original is not changed."""
         if self.view_radius < FULL_RADIUS:
             observation = narrowed(observation, layout, self.view_radius)
         if not self.withheld:

@@ -1,4 +1,4 @@
-"""Building blocks of rewards and restrictions that several agents share."""
+"""Building blocks of rewards and restrictions shared by several agents."""
 
 from typing import Any
 
@@ -19,10 +19,9 @@ _GIVING = (("Give", "InventoryItem"), ("Give", "Target"), ("GiveGold", "Target")
 
 
 class NewEvents:
-    """Counts, tick by tick, what each agent did for the first time in its life.
+    """Counts, tick by tick, the kinds of events that are new to each agent's life.
 
-    Events are the same if they agree in their kind, in what they concern (a skill, an item, an opponent) and in its
-    level.
+    Two events are of the same kind if they have the same type, object (a skill, an item, an opponent) and level.
     """
 
     def __init__(self, game: nmmo.Env):
@@ -31,7 +30,7 @@ class NewEvents:
         self._new: dict[int, int] = {}
 
     def start_episode(self) -> None:
-        """Forget everything."""
+        """Forget all events."""
         self._known = {agent: set() for agent in self.game.possible_agents}
         self._new = {}
 
@@ -48,12 +47,12 @@ class NewEvents:
                 self._new[agent] = self._new.get(agent, 0) + 1
 
     def of(self, agent: int) -> int:
-        """Return how many kinds of events were new to the agent in the tick just played."""
+        """Return the number of kinds of events new to the agent in the tick just played."""
         return self._new.get(agent, 0)
 
 
 class NewEventsReward(BaseRewardWrapper):
-    """Task reward, and +0.01 for each kind of event new to this life (3 a tick)."""
+    """Task reward, and +0.01 per kind of event new to this life (at most 3 a tick)."""
 
     def __init__(self, env: Any, game: nmmo.Env):
         super().__init__(env, game)
@@ -69,18 +68,18 @@ class NewEventsReward(BaseRewardWrapper):
         self.new_events.count()
 
     def reward(self, agent: int, task_reward: float) -> float:
-        """Return what a living agent is paid for this tick."""
+        """Return a living agent's reward for this tick."""
         return task_reward + NEW_EVENT_BONUS * min(self.new_events.of(agent), NEW_EVENTS_PAID_A_TICK)
 
 
 def forbid_giving(observation: dict) -> None:
-    """Leave only the no-op, which is last, in every choice that gives items or gold away."""
+    """Leave only the no-op, the last option, in every head that gives away items or gold."""
     for action, argument in _GIVING:
         observation["ActionTargets"][action][argument][:-1] = 0
 
 
 def forbid_attacking_dangerous_npcs(observation: dict) -> None:
-    """Make NPCs that fight back, neutral and aggressive ones, no targets of attacks."""
+    """Forbid attacks on NPCs that fight back: neutral and aggressive ones."""
     target = observation["ActionTargets"]["Attack"]["Target"]
     target[np.flatnonzero(observation["Entity"][:, _NPC_TYPE] > _PASSIVE)] = 0
-    target[-1] = not target[:-1].any()  # as in the game: the no-op is legal only where there is no target
+    target[-1] = not target[:-1].any()  # as in the game: the no-op is legal only if there is no target

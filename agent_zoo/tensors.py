@@ -1,4 +1,4 @@
-"""Tensors of any device as the arrays that files hold, and back."""
+"""Convert tensors on any device to arrays for files, and back."""
 
 from collections.abc import Mapping
 
@@ -12,5 +12,5 @@ def as_arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
 
 
 def as_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    """Return the same numbers as tensors on the CPU, which share nothing with the arrays."""
+    """Return the same numbers as tensors on the CPU that share no memory with the arrays."""
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}

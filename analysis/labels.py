@@ -1,9 +1,9 @@
-"""What a label says: the cluster of a record, or that it is in none."""
+"""Labels of records: a cluster's number, or noise."""
 
 NOISE = -1
-"""The label of records that belong to no cluster."""
+"""The label of records that do not belong to any cluster."""
 
 
 def label_name(label: int) -> str:
-    """Return what a label is called in legends and tables."""
+    """Return a label's name in legends and tables."""
     return "noise" if label == NOISE else f"cluster {label}"

@@ -1,4 +1,4 @@
-"""Lives: one agent in one episode, from spawn to death. Whatever follows time stays inside one of them."""
+"""Lives: one agent in one episode, from spawn to death. Computations over time never cross from one life to another."""
 
 from dataclasses import dataclass
 
@@ -30,11 +30,11 @@ class Lives:
 
     @property
     def index_in_order(self) -> np.ndarray:
-        """The life at each place of `order`, (B,) int64, never falling."""
+        """The life at each position in `order`, (B,) int64, non-decreasing."""
         return self.index[self.order]
 
     def of_records(self, kept: np.ndarray) -> "Lives":
-        """Return the lives of some of the records, (B,) bool, in their order; lives without any are left out."""
+        """Return the lives of the records marked in `kept`, (B,) bool; lives without any are left out."""
         ordered = kept[self.order]
         place = np.cumsum(kept) - 1
         lives, lengths = np.unique(self.index_in_order[ordered], return_counts=True)
@@ -43,7 +43,7 @@ class Lives:
 
 
 def lives_of(records: Records) -> Lives:
-    """Find the lives among records, which may come in any order."""
+    """Find the lives of records in any order."""
     _, index = number_lives(places_of(records))
     lengths = np.bincount(index)
     order = np.lexsort((records.tick, index))
@@ -51,7 +51,7 @@ def lives_of(records: Records) -> Lives:
 
 
 def previous_tick(records: Records, lives: Lives) -> np.ndarray:
-    """Return the record of the same life one tick before each record, -1 where there is none, (B,) int64."""
+    """Return the index of the same life's record one tick before each record, -1 if none, (B,) int64."""
     earlier, later = lives.order[:-1], lives.order[1:]
     follows = (lives.index[earlier] == lives.index[later]) & (records.tick[earlier] + 1 == records.tick[later])
     previous = np.full(len(lives.index), -1)
@@ -60,11 +60,11 @@ def previous_tick(records: Records, lives: Lives) -> np.ndarray:
 
 
 def places_among(wanted: Places, there: Places) -> np.ndarray:
-    """Return where each agent-tick lies among others, -1 where it is not there: (B,) int64.
+    """Return the position of each agent-tick among others, -1 if it is missing: (B,) int64.
 
     Args:
         wanted: the columns of `LIFE_KEY` and tick, (B,) each.
-        there: the same columns, (N,) each; no agent-tick twice.
+        there: the same columns, (N,) each, without duplicate agent-ticks.
     """
     example, number = number_rows([np.concatenate([there[name], wanted[name]]) for name in (*LIFE_KEY, "tick")])
     size = len(there["tick"])

@@ -1,4 +1,4 @@
-"""The sixteen materials that a map is made of: the game's numbers and names, one palette for every picture of a map."""
+"""The 16 materials of maps: the game's numbers and names, and one palette for all pictures of maps."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ class Material:
     """One material of the game.
 
     Attributes:
-        number: how maps and observations call it.
+        number: in maps and observations.
         name: the game's own, `foilage` included.
-        colour: in every picture, `#rrggbb`. What grows is a strong colour, what is left of it a pale one of its kind;
-            all are duller than the agents that are drawn over them.
-        leaves: number of the material that is seen in its place once it was harvested; None if it is never used up.
+        colour: in all pictures, `#rrggbb`. Resources have a strong colour, harvested ones a paler shade of it; all are
+            duller than the agents drawn over them.
+        leaves: number of the material that replaces it once harvested; None if it is never used up.
         note: what an agent gets there, or needs to harvest it.
     """
 
@@ -49,4 +49,4 @@ PALETTE = np.array([list(bytes.fromhex(material.colour[1:])) for material in MAT
 """Red, green and blue of each material, (16, 3) uint8."""
 
 HARVESTED = np.array([m.number if m.leaves is None else m.leaves for m in MATERIALS], dtype=np.uint8)
-"""What is seen in each material's place once it was harvested, (16,) uint8; itself where nothing is used up."""
+"""The material that replaces each material once harvested, (16,) uint8; itself if it is never used up."""

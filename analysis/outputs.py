@@ -1,4 +1,4 @@
-"""The outputs of one analysis: each is computed, drawn and written to the run's folder by one function."""
+"""The outputs of one analysis: one function computes, draws and writes each of them."""
 
 from dataclasses import dataclass
 
@@ -23,14 +23,14 @@ _PLACES = ("env_id", "agent_id", "episode", "step", "tick")
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What every output is made from, and where it goes.
+    """The inputs of every output, and the folder for results.
 
     Attributes:
         settings: of the analysis.
-        data: that is analysed.
+        data: to analyse.
         components: of its activations.
-        folder: that results are written to.
-        step: shows that a step runs.
+        folder: for the results.
+        step: shows that a step is running.
     """
 
     settings: AnalysisSettings
@@ -41,13 +41,13 @@ class Run:
 
 
 def save_features(run: Run) -> None:
-    """Write features.npz: the features of every record kept, with who and when it is."""
+    """Write features.npz: the features of every record kept, with its identity."""
     names = np.array([feature.name for feature in run.data.features])
     run.folder.save_arrays("features.npz", names=names, values=run.data.values, **_places(run.data))
 
 
 def find_clusters(run: Run) -> tuple[Projection, Clustering]:
-    """Lay the records out in a plane and cluster them; writes embedding.npy and cluster_labels.npz."""
+    """Project the records onto a plane and cluster them; writes embedding.npy and cluster_labels.npz."""
     settings, data = run.settings, run.data
     with run.step(f"embedding {len(data):,} records with {PROJECTION_NAMES[settings.projection]}"):
         projection = project(data.activations, run.components, settings, settings.seed)
@@ -63,13 +63,15 @@ def repeat_without(run: Run, clustering: Clustering, found: ClusterStatistics, m
     """Repeat the analysis with variables regressed out of the activations; writes residualized.npz."""
     names = run.settings.residual_names
     with run.step(f"repeating the analysis without {', '.join(names)}"):
-        again = residual_analysis.repeat_without(names, run.data, clustering.labels, found, method, found.settings)
+        again = residual_analysis.repeat_without(
+            names, run.data, clustering.labels, found, method, run.settings.inference
+        )
     run.folder.save_arrays("residualized.npz", embedding=again.points, label=again.labels)
     return again.result
 
 
 def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summary: Summary) -> None:
-    """Draw the plane by cluster and by feature, and what sets the clusters apart."""
+    """Draw the plane by cluster and by feature, and how clusters differ."""
     from analysis.figures.cluster_features import cluster_features
     from analysis.figures.metric_scatter import metric_scatter
     from analysis.figures.plane_scatter import plane_scatter
@@ -84,7 +86,7 @@ def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summ
 
 
 def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
-    """Draw the first principal components and the features that they go with; writes pca.npz."""
+    """Draw the first principal components and their associations with features; writes pca.npz."""
     from analysis.figures.pair_panels import pair_panels
     from analysis.figures.pca_feature_correlations import pca_feature_correlations
     from analysis.figures.pca_feature_profiles import pca_feature_profiles
@@ -120,7 +122,7 @@ def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
 
 
 def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
-    """Embed the activations in more dimensions, and draw these in pairs; writes umap_pairs.npy."""
+    """Embed the activations in more dimensions, and draw them in pairs; writes umap_pairs.npy."""
     from analysis.figures.pair_panels import pair_panels
 
     settings, data = run.settings, run.data
@@ -134,7 +136,7 @@ def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
 
 
 def write_dendrogram_explorer(run: Run, projection: Projection, clustering: Clustering) -> None:
-    """Write the page that moves through HDBSCAN's tree of clusters by density."""
+    """Write the page for exploring HDBSCAN's tree of clusters by density."""
     from analysis.dendrogram_page.page import dendrogram_page
 
     with run.step("writing the dendrogram explorer"):
@@ -143,7 +145,7 @@ def write_dendrogram_explorer(run: Run, projection: Projection, clustering: Clus
 
 
 def save_directions(run: Run, clustering: Clustering | None) -> None:
-    """Write directions.safetensors: the cluster differences, where clusters were found, and the components."""
+    """Write directions.safetensors: the cluster differences, if clusters were found, and the components."""
     names = run.folder.path.name, run.settings.dump.resolve().name
     found = [*component_directions(run.data, run.components, *names)]
     if clustering:
@@ -152,7 +154,7 @@ def save_directions(run: Run, clustering: Clustering | None) -> None:
 
 
 def write_summary(run: Run, summary: Summary | None, report: ComponentReport | None) -> None:
-    """Write summary.json and summary.txt: the clusters where they were looked for, and the principal components."""
+    """Write summary.json and summary.txt: the clusters, if requested, and the principal components."""
     data = run.data
     about = {"policy": data.metadata.policy, "layer": data.layer, "records": len(data), "lives": len(data.lives)}
     content = summary.to_json() if summary else {**about, "clusters": None}
@@ -162,7 +164,7 @@ def write_summary(run: Run, summary: Summary | None, report: ComponentReport | N
 
 
 def write_report(run: Run) -> None:
-    """Write report.html: one page that tells what the run found, from what lies in its folder."""
+    """Write report.html: one page that reports the run's results, made from the files in its folder."""
     from analysis.report_page.report import report_html
 
     with run.step("writing the report"):

@@ -1,4 +1,4 @@
-"""Where agents are."""
+"""Positions of agents."""
 
 import numpy as np
 
@@ -6,18 +6,18 @@ from activation_store.records import Records
 from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW, DumpMetadata
 
 POSITION_COLUMNS = ("row", "col")
-"""What is true, also where a policy does not see its place; dumps of the original tools lack them."""
+"""True positions, recorded even if hidden from the policy; dumps of the original tools lack them."""
 
 
 def has_position(metadata: DumpMetadata) -> bool:
-    """Tell whether a dump says where agents are without the tiles that they see."""
+    """Return whether a dump records agents' positions in columns, so that tiles are not needed."""
     return set(POSITION_COLUMNS) <= metadata.columns.keys()
 
 
 def positions(records: Records) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row and the column of the map that each agent stands on, (B,) each.
+    """Return the map row and column of each agent, (B,) each.
 
-    They are the middle of the view where the records have no `POSITION_COLUMNS`.
+    If the records lack `POSITION_COLUMNS`, these are read from the middle of the view.
     """
     if set(POSITION_COLUMNS) <= records.columns.keys():
         return records.columns["row"], records.columns["col"]

@@ -21,10 +21,10 @@ import tyro
 import argument_checks
 import command_line
 from argument_checks import at_least, seed_value
-from user_error import UserError
+from user_error import UserError, one_line
 
 if TYPE_CHECKING:
-    from analysis.evaluation.results import PolicyRun
+    from analysis.evaluation.scores import PolicyResults
     from analysis.evaluation.tables import Table
     from analysis.statistics.resampling import Bootstrap
 
@@ -63,10 +63,10 @@ def main() -> None:
     folder = arguments.output_dir or (first if first.is_dir() else first.parent)
     progress = Console(stderr=True)
     with progress.status("reading"):
-        runs = read(arguments.results)
+        policies = read(arguments.results)
     make_folder(folder)
     with progress.status("resampling"):
-        tables = report(runs, Bootstrap(arguments.confidence, arguments.resamples, arguments.seed), folder)
+        tables = report(policies, Bootstrap(arguments.confidence, arguments.resamples, arguments.seed), folder)
     for table in tables:
         print(f"{table.name}:")
         command_line.print_table(table.heads, [tuple(map(str, row)) for row in table.rows])
@@ -86,31 +86,39 @@ def check(arguments: Arguments) -> None:
     )
 
 
-def read(paths: tuple[Path, ...]) -> list["PolicyRun"]:
-    """Read all result files, and make sure that they go together."""
+def read(paths: tuple[Path, ...]) -> list["PolicyResults"]:
+    """Read all result files, make sure that they go together, and return the policies that have a score.
+
+    A policy without one, and a file without a life at some task, is named on standard error.
+    """
+    from analysis.evaluation.missing_tasks import scorable
     from analysis.evaluation.protocol import check_comparable
     from analysis.evaluation.results import find_result_files, read_results
+    from analysis.evaluation.scores import gather
 
     runs = [run for file in find_result_files(paths) for run in read_results(file)]
     check_comparable(runs)
-    return runs
+    policies, sentences = scorable(gather(runs))
+    for sentence in sentences:
+        print(one_line(sentence), file=sys.stderr)
+    return policies
 
 
-def report(runs: list["PolicyRun"], bootstrap: "Bootstrap", folder: Path) -> list["Table"]:
+def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path) -> list["Table"]:
     """Score, compare, and once all is computed, write it; returns the tables for the terminal."""
     from activation_store.files import atomic_file
     from analysis.evaluation import tables as tables
     from analysis.evaluation.comparisons import improvements, ranking
     from analysis.evaluation.results import MODES
-    from analysis.evaluation.scores import gather, score
+    from analysis.evaluation.scores import score
     from analysis.figures.score_summary import score_summary
     from analysis.statistics.resampling import KeptDraws
 
     draws = KeptDraws(bootstrap)
-    scores = [score(results, bootstrap, draws) for results in gather(runs)]
+    scores = [score(results, bootstrap, draws) for results in policies]
     scores.sort(key=lambda each: (MODES.index(each.results.mode), -each.weighted_score.value))
     modes = {mode: [each.results for each in scores if each.results.mode == mode] for mode in MODES}
-    compared = {mode: improvements(policies, bootstrap, draws) for mode, policies in modes.items() if policies}
+    compared = {mode: improvements(playing, bootstrap, draws) for mode, playing in modes.items() if playing}
     files = [*tables.score_tables(scores)]
     shown = [tables.summary_for_terminal(scores), tables.categories_for_terminal(scores)]
     if any(compared.values()):

@@ -1,4 +1,4 @@
-"""What an analysis shows on the terminal: the step it is at, and at the end a table."""
+"""Terminal output of an analysis: the current step, and a table at the end."""
 
 import contextlib
 import time
@@ -17,9 +17,9 @@ _CLUSTERS_SHOWN = 12
 
 @contextlib.contextmanager
 def step(console: Console, description: str) -> Iterator[Callable[[float], None]]:
-    """Show that a step runs, then say how long it took; yields a callback for the share done, from 0 to 1.
+    """Show that a step is running, then its duration; yields a callback for the share done, from 0 to 1.
 
-    Off a terminal there is a plain line every half minute, and the closing line.
+    Without a terminal, a plain line is printed every half minute and at the end.
     """
     started = time.monotonic()
     with progress(description, console=console) as report:
@@ -28,7 +28,7 @@ def step(console: Console, description: str) -> Iterator[Callable[[float], None]
 
 
 def cluster_table(summary: Summary) -> Table:
-    """Return one row for each of the largest clusters: its size, flagged confounds, what it is about."""
+    """Return a table of the largest clusters: their size, flagged confounds and description."""
     shown = summary.clusters[:_CLUSTERS_SHOWN]
     left_out = len(summary.clusters) - len(shown)
     table = Table(
@@ -47,7 +47,7 @@ def cluster_table(summary: Summary) -> Table:
 
 
 def verdict_lines(summary: Summary) -> str:
-    """Return the verdict without what the table shows: what was found, how stable, what survives, what is flagged."""
+    """Return the verdict without the table's content: clusters found, stability, surviving differences, flags."""
     return "\n".join(line for line in summary.verdict if not line.startswith("Cluster "))
 
 

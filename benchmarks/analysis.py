@@ -63,7 +63,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one process: seconds by the clock, and the most bytes of memory."""
+    """Wall-clock seconds and peak memory in bytes of one process."""
 
     seconds: float
     bytes: int
@@ -71,11 +71,11 @@ class Costs:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two HDBSCANs on the same points.
+    """Two HDBSCAN implementations on the same points.
 
     Attributes:
-        points: what they are.
-        settings: smallest cluster and samples.
+        points: description of the points.
+        settings: minimum cluster size and minimum samples.
         seconds: of hdbscan, then of fast_hdbscan.
         clusters: likewise.
         adjusted_rand: of their labels.
@@ -136,7 +136,7 @@ def analysis(dump: Path, results: Path, subsample: int) -> list[str]:
 
 
 def run(command: list[str]) -> Costs:
-    """Run a command to its end, and watch its memory and that of its children."""
+    """Run a command to its end and measure its memory and that of its children."""
     started, most = time.perf_counter(), 0
     process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL)
     while process.poll() is None:
@@ -148,7 +148,7 @@ def run(command: list[str]) -> Costs:
 
 
 def memory(process: psutil.Process) -> int:
-    """Return the bytes that a process and its children hold now; 0 once it has ended."""
+    """Return the bytes that a process and its children currently use; 0 once it has ended."""
     try:
         return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
     except psutil.NoSuchProcess:
@@ -156,7 +156,7 @@ def memory(process: psutil.Process) -> int:
 
 
 def copied(dump: Path, target: Path, records: int) -> Path:
-    """Write a parquet dump of at least so many records, copies of a dump's episodes."""
+    """Write a parquet dump of at least `records` records, made of copies of a dump's episodes."""
     metadata = read_metadata(dump)
     if LAYER not in metadata.layers:
         raise UserError(f"{dump} holds no layer {LAYER!r}")
@@ -175,13 +175,13 @@ def copied(dump: Path, target: Path, records: int) -> Path:
 
 
 def batches(dump: Path, metadata: DumpMetadata) -> Iterator[Records]:
-    """Read a dump with one layer and without further columns and tables."""
+    """Read a dump with one layer and without optional columns and tables."""
     selection = select(dump, metadata, layers=[LAYER], columns=[], leave_out=["tables"])
     yield from read_batches(dump, metadata, selection)
 
 
 def disguised(batch: Records, copy: int, episodes: int) -> Records:
-    """Return records as those of later episodes, with a little noise on their activations."""
+    """Return records renumbered as later episodes, with a little noise on their activations."""
     activations = batch.activations[LAYER]
     noise = np.random.default_rng([copy, len(batch)]).normal(size=activations.shape) * activations.std() * NOISE
     shifted = {LAYER: (activations + noise * (copy > 0)).astype(np.float32)}
@@ -209,7 +209,7 @@ def compare_clusterers(arguments: Arguments, scratch: Path) -> dict[str, object]
 
 
 def point_sets(dump: Path) -> dict[str, np.ndarray]:
-    """Return the points to cluster: a dump's embedding and its components, and blobs in as many dimensions."""
+    """Return the points to cluster: a dump's embedding and its components, and blobs of the same dimensions."""
     from analysis.clusters.components import principal_components
     from analysis.clusters.projection import umap_embedding
 
@@ -247,13 +247,13 @@ def compare(name: str, points: np.ndarray, settings: tuple[int, int]) -> Agreeme
 
 
 def timed(call: Callable[[np.ndarray], np.ndarray], points: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return what a call returns, and its seconds by the clock."""
+    """Return a call's result and its wall-clock seconds."""
     started = time.perf_counter()
     return call(points), time.perf_counter() - started
 
 
 def describe(found: Agreement) -> str:
-    """Write one comparison in a line."""
+    """Format one comparison as a line."""
     return (
         f"{found.points}, smallest {found.settings[0]}, samples {found.settings[1]}: "
         f"{found.seconds[0]:.1f} against {found.seconds[1]:.1f} s, {found.clusters[0]} against {found.clusters[1]} "

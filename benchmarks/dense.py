@@ -1,7 +1,7 @@
 """The agents' networks with every padding row encoded: the reference for the results and speed of the packed ones.
 
-Written the plain way, with the agents' own weights: all tables in full, every tile described before it is convolved,
-every head as wide as it can be.
+A direct implementation with the agents' own weights: all tables in full, every tile embedded before the convolution,
+every head at full width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +84,7 @@ def _padded(rows: PackedRows, size: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class DenseDistribution:
-    """One full-width categorical distribution a head.
+    """One full-width categorical distribution per head.
 
     Attributes:
         log_probabilities: for each head (B, size).
@@ -93,7 +93,7 @@ class DenseDistribution:
     log_probabilities: Sequence[torch.Tensor]
 
     def sample(self, uniforms: torch.Tensor) -> torch.Tensor:
-        """Draw an option in each head by numbers in [0, 1): (B, heads) float64 -> (B, heads) int64."""
+        """Draw an option in each head using numbers in [0, 1): (B, heads) float64 -> (B, heads) int64."""
         columns = zip(self.log_probabilities, uniforms.split(1, dim=1), strict=True)
         drawn = [torch.searchsorted(_cumulative(each), uniform.contiguous(), right=True) for each, uniform in columns]
         return torch.cat(drawn, dim=1)
@@ -116,13 +116,14 @@ def _cumulative(log_probability: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Plain:
-    """What the agents' networks differ in.
+    """The parts in which the agents' networks differ.
 
     Attributes:
-        describe: tiles as (row, column) relative to the agent and material, (B, tiles, 3) -> (B, tiles, units).
-        activation: after the encoders of rows.
-        pools_entities: whether the hidden state hears of other entities.
-        before_heads: what is done to the hidden state before heads and critic read it.
+        describe: embeds tiles, given as row and column relative to the agent and material,
+            (B, tiles, 3) -> (B, tiles, units).
+        activation: applied after the encoders of rows.
+        pools_entities: whether other entities are part of the hidden state.
+        before_heads: applied to the hidden state before the heads and the critic.
     """
 
     describe: Callable[..., torch.Tensor]
@@ -132,7 +133,7 @@ class Plain:
 
 
 class DensePolicy(nn.Module):
-    """A policy's encoder and decoder written the plain way; it shares the policy's parameters."""
+    """A direct implementation of a policy's encoder and decoder that shares the policy's parameters."""
 
     policy: Any  # the agents' policies have the same parts under the same names
 
@@ -161,13 +162,13 @@ class DensePolicy(nn.Module):
         return policy.projection(torch.cat(parts, dim=1)), keys
 
     def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return what the heads and the critic read of the hidden state, (B, hidden)."""
+        """Return the input of the heads and the critic, (B, hidden)."""
         return self.plain.before_heads(hidden)
 
     def decode_actions(
         self, hidden: torch.Tensor, keys: dict[str, torch.Tensor], seen: DenseObservation
     ) -> tuple[DenseDistribution, torch.Tensor]:
-        """Return the distribution over actions and the value, (B,), from what `decoder_input` returned."""
+        """Return the distribution over actions and the value, (B,), given the output of `decoder_input`."""
         heads = self.policy.layout.heads
         legal = seen["ActionTargets"].split([head.size for head in heads], dim=1)
         scores = [
@@ -200,7 +201,7 @@ class DensePolicy(nn.Module):
 
 
 def dense_recurrent(packed: RecurrentPolicy) -> RecurrentPolicy:
-    """Return the same network written the plain way: it plays and learns alike, on dense observations."""
+    """Return the direct implementation of the same network: equal outputs and gradients, on dense observations."""
     network: Any = DensePolicy(packed.policy)
     dense = RecurrentPolicy(network, layers=0)
     dense.cell, dense.layers = packed.cell, packed.layers

@@ -53,7 +53,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Repetition:
-    """One episode in both worlds: agent-steps and ticks played, and processor seconds that each world took for them."""
+    """One episode in both worlds: agent-steps and ticks played, and the processor seconds of each world."""
 
     agent_steps: int
     ticks: int
@@ -62,7 +62,7 @@ class Repetition:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast the vectorised path is."""
+        """Speed-up of the vectorised path."""
         return self.plain_seconds / self.fast_seconds
 
 
@@ -92,14 +92,14 @@ def measure(arguments: Arguments) -> list[Repetition]:
         for make in makers
     ]
     gc.collect()
-    gc.freeze()  # or now and then a search for garbage among all tiles would count for the world in which it begins
+    gc.freeze()  # otherwise a garbage collection over all tiles would be charged to the world in which it starts
     return [
         play(worlds, seed, arguments.ticks) for seed in range(arguments.seed, arguments.seed + arguments.repetitions)
     ]
 
 
 def play(worlds: list[Any], seed: int, ticks: int) -> Repetition:
-    """Play one episode, or as many as fit, in both worlds, tick by tick in turns."""
+    """Play one episode, or as many as fit, in both worlds, alternating tick by tick."""
     plain, fast = worlds
     layout = observation_layout(plain.envs[0])
     random = np.random.default_rng(seed)
@@ -123,8 +123,8 @@ def play(worlds: list[Any], seed: int, ticks: int) -> Repetition:
 
 
 def show(repetitions: list[Repetition]) -> None:
-    """Print speeds and their ratio: median, least and most over the repetitions."""
-    table = Table(title=f"One world on one core, {len(repetitions)} repetitions: median (least to most)")
+    """Print speeds and their ratio: median, minimum and maximum over the repetitions."""
+    table = Table(title=f"One world on one core, {len(repetitions)} repetitions: median (minimum to maximum)")
     for column in ("", "plain emulation", "vectorised path"):
         table.add_column(column, justify="right")
     for name, count in (("agent-steps/s", "agent_steps"), ("ticks/s", "ticks")):
@@ -138,7 +138,7 @@ def show(repetitions: list[Repetition]) -> None:
 
 
 def spread(values: list[float], form: str) -> str:
-    """Write the median, the least and the greatest of some values."""
+    """Format the median, minimum and maximum of some values."""
     return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 

@@ -49,10 +49,10 @@ WAYS_OF_READING: dict[str, dict[str, Any]] = {
     "of that, every tenth record": {**_NEEDED, "subsample": Subsample(10)},
     "features, and all that is recorded": {},
 }
-"""What is asked of a dump -> what `read_dump` is told."""
+"""Way of reading a dump -> arguments of `read_dump`."""
 
 LOOPS = {False: ["features"], True: [name for name in WAYS_OF_READING if name != "features"]}
-"""Whether the plain loop makes arrays of activations -> what it is compared with."""
+"""Whether the plain loop builds arrays of activations -> the way of reading that it is compared with."""
 
 RECORDS_OF_NOTE = 300_000
 
@@ -79,15 +79,15 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured.
+    """The measurements.
 
     Attributes:
-        plain_speeds: agent-steps per processor second of playing, one a group of episodes.
+        plain_speeds: agent-steps per processor second of playing, one per group of episodes.
         recorded_speeds: likewise of playing and recording.
-        record_bytes: on the disk, one 256-d layer in float32 and the default fields.
+        record_bytes: on disk, with one 256-d layer in float32 and the default fields.
         records: in the dump.
-        reading: of `WAYS_OF_READING` -> seconds to read the dump and compute the features, one a turn.
-        loop: likewise of the plain loop over JSON, for as many records.
+        reading: way of `WAYS_OF_READING` -> seconds to read the dump and compute the features, one per turn.
+        loop: likewise for the plain loop over JSON, for the same number of records.
     """
 
     plain_speeds: list[float]
@@ -99,11 +99,11 @@ class Result:
 
     @property
     def ratios(self) -> list[float]:
-        """Speed of recording against that of playing."""
+        """Speed of recording relative to playing."""
         return [one / other for one, other in zip(self.recorded_speeds, self.plain_speeds, strict=True)]
 
     def times_the_loop(self, reading: str) -> list[float]:
-        """Speed of reading in some way against that of the plain loop."""
+        """Speed of a way of reading relative to the plain loop."""
         return [loop / read for loop, read in zip(self.loop[reading], self.reading[reading], strict=True)]
 
 
@@ -140,7 +140,7 @@ def measure(arguments: Arguments, scratch: Path) -> Result:
 def reading_seconds(
     dump: Path, json_dump: Path, metadata: DumpMetadata, arguments: Arguments
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Read the dump in each way, and loop over the records, in turns; `Result` says what the seconds are."""
+    """Alternate between reading the dump in each way and looping over the records; seconds are as in `Result`."""
     reading: dict[str, list[float]] = {name: [] for name in WAYS_OF_READING}
     loop: dict[str, list[float]] = {name: [] for name in WAYS_OF_READING}
     chosen = np.linspace(0, metadata.records - 1, min(arguments.loop_records, metadata.records)).astype(int)
@@ -162,7 +162,7 @@ def read_with_features(dump: Path, metadata: DumpMetadata, options: dict[str, An
 
 
 def contest_of(arguments: Arguments) -> Contest:
-    """Let the policy play alone in the world that it was trained in, as extraction does."""
+    """Return a contest in which the policy plays all agents of its training world, as in extraction."""
     entrant = load_entrant(arguments.checkpoint)
     world = {**entrant.info.environment, "early_stop_agents": 0, "resilient_population": 0.0}
     env = EnvironmentSettings(**{**world, "maps_dir": arguments.maps_dir})
@@ -199,7 +199,7 @@ def recording_speed(contest: Contest, plan: Plan, group: Group, writer: DumpWrit
 
 
 def seconds_the_second_time(work: Callable[[], object]) -> float:
-    """Seconds that some work takes once it has been done before."""
+    """Return the seconds of a second run of some work, after a warm-up run."""
     work()
     start = time.perf_counter()
     work()
@@ -209,7 +209,7 @@ def seconds_the_second_time(work: Callable[[], object]) -> float:
 def loop_seconds_a_record(
     lines: Sequence[str], metadata: DumpMetadata, expected: np.ndarray, with_activations: bool
 ) -> float:
-    """Time a plain loop over records, a line each; it must find the features expected, a row each."""
+    """Time a plain loop over records, one per line; it must find the expected features, one row per record."""
     found: list[list[float]] = []
     start = time.perf_counter()
     for line in lines:
@@ -223,7 +223,7 @@ def loop_seconds_a_record(
 
 
 def lines_of(path: Path, chosen: np.ndarray) -> list[str]:
-    """Return the lines of some records of a JSON dump, by their places in it."""
+    """Return the lines of some records of a JSON dump, by index."""
     wanted = set(chosen.tolist())
     with path.open(encoding="utf-8") as file:
         records = (line for line in file if len(line) > 2)
@@ -231,7 +231,7 @@ def lines_of(path: Path, chosen: np.ndarray) -> list[str]:
 
 
 def plain_features(record: dict, metadata: DumpMetadata) -> list[float]:
-    """Compute the 14 default features of one record, as one would write them down at first."""
+    """Compute the 14 default features of one record in the most straightforward way."""
     place = {name: number for number, name in enumerate(metadata.entity_columns)}
     rows, tick = record["observation"]["Entity"], record["tick"]
     (own,) = [row for row in rows if row[place["id"]] == record["agent_id"]]
@@ -267,7 +267,7 @@ def show(result: Result) -> None:
         ("bytes a record", f"{result.record_bytes:.0f}"),
         ("records", f"{result.records:,}"),
     ]
-    command_line.print_table(("", "median (least to most) of groups of episodes"), rows)
+    command_line.print_table(("", "median (minimum to maximum) of groups of episodes"), rows)
     read = [
         (
             name,

@@ -59,7 +59,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that a rollout keeps of the observation of one agent-step."""
+    """Bytes that a rollout stores for the observation of one agent-step."""
 
     packed: float
     flat: float
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
-    """Play until one batch is full, and weigh what was kept."""
+    """Play until one batch is full, and measure the memory of its observations."""
     settings = arguments.settings
     subject = untrained_entrant(RECORDER, settings, maps, seed=0)
     policy = load_checkpoint(arguments.policy)[0] if arguments.policy else subject.policy
@@ -123,7 +123,7 @@ def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> d
 
 def show(memory: Memory, results: dict[str, dict[str, Comparison]]) -> None:
     """Print speeds, ratios and memory."""
-    table = Table(title="Agent-steps/s on one core, and how many times as fast: median (least to most)")
+    table = Table(title="Agent-steps/s on one core, and speed-up: median (minimum to maximum)")
     for column in ("", "", "dense", "packed", "ratio"):
         table.add_column(column, justify="right")
     for agent, comparisons in results.items():
@@ -132,13 +132,13 @@ def show(memory: Memory, results: dict[str, dict[str, Comparison]]) -> None:
             table.add_row(agent, work, *speeds, spread(comparison.ratios, ".1f"))
     Console().print(table)
     print(
-        f"a rollout keeps {memory.packed:.0f} bytes of an agent-step's observation, of {memory.flat:.0f} "
+        f"a rollout stores {memory.packed:.0f} bytes per agent-step's observation, of {memory.flat:.0f} "
         f"that PufferLib's flat one has: {memory.packed / memory.flat:.3f}"
     )
 
 
 def cut(rollout: Rollout, policy: RecurrentPolicy, settings: Settings, count: int) -> list[Rollout]:
-    """Cut as many minibatches out of a rollout, each a rollout of its own that starts from empty memory."""
+    """Split `count` minibatches off a rollout, each a separate rollout that starts from empty memory."""
     parts = []
     for minibatch in minibatches(rollout, settings.train, torch.Generator().manual_seed(0)):
         rows = minibatch.rows
@@ -161,13 +161,13 @@ def cut(rollout: Rollout, policy: RecurrentPolicy, settings: Settings, count: in
 
 
 def pad(part: Rollout, layout: ObservationLayout) -> Rollout:
-    """Return the same rollout with the padding put back."""
+    """Return the same rollout with padding restored."""
     padded: Any = DenseObservation.of_packed(part.observation, layout)
     return replace(part, observation=padded)
 
 
 def inference(policy: RecurrentPolicy, part: Rollout) -> Work:
-    """Choose actions for all agents of a rollout as if they met in one tick."""
+    """Choose actions for all agents of a rollout as if they were in the same tick."""
 
     uniforms = torch.rand(part.action.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

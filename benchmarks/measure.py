@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-Work = tuple[int, Callable[[], object]]  # agent-steps that one call does, and the call
+Work = tuple[int, Callable[[], object]]  # agent-steps per call, and the call
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same work done in two ways, in turns, in one process.
+    """The same work done in two ways, alternately, in one process.
 
     Attributes:
         packed_speeds: agent-steps per processor second, for each sample.
@@ -23,7 +23,7 @@ class Comparison:
 
     @property
     def ratios(self) -> list[float]:
-        """How many times as fast the packed way is, for each sample."""
+        """Speed-up of the packed way, for each sample."""
         return [packed / dense for packed, dense in zip(self.packed_speeds, self.dense_speeds, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
@@ -32,7 +32,7 @@ class Comparison:
 
 
 def compare(packed: Sequence[Work], dense: Sequence[Work]) -> Comparison:
-    """Measure two ways in turns, sample by sample, after a first run of the packed way that does not count."""
+    """Measure two ways alternately, sample by sample, after a warm-up run of the packed way."""
     speed(packed[0])
     speeds = [(speed(one), speed(other)) for one, other in zip(packed, dense, strict=True)]
     return Comparison([one for one, _ in speeds], [other for _, other in speeds])
@@ -47,5 +47,5 @@ def speed(work: Work) -> float:
 
 
 def spread(values: Sequence[float], form: str) -> str:
-    """Write the median, the least and the greatest of some values."""
+    """Format the median, minimum and maximum of some values."""
     return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"

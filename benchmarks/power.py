@@ -50,10 +50,10 @@ class Row:
 
     Attributes:
         lives: in the dump.
-        episodes: that they are from.
+        episodes: of those lives.
         share: of the records that are in the cluster, 0 to 1.
-        d: that is found with 80% power.
-        by_interval: share of dumps with that d whose interval leaves out 0.
+        d: detected with 80% power.
+        by_interval: share of dumps with that d whose interval excludes 0.
         survives: share of them in which the difference survives, as the only one among the features.
     """
 
@@ -86,13 +86,13 @@ def main() -> None:
 
 
 def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> Row:
-    """Find the d that such a dump is said to find, then how often it does."""
+    """Estimate the d that such a dump detects, then how often it is detected."""
     half = arguments.runs // 2
     told: list[float] = []
     by_interval: list[bool] = []
     survives: list[bool] = []
     for run in range(2 * half):
-        rng, settings = np.random.default_rng([arguments.seed, run]), Inference(199, 199, seed=run)
+        rng, settings = np.random.default_rng([arguments.seed, run]), Inference(seed=run)
         d = float(np.nanmedian(told)) if run >= half else 0.0
         values, labels, each = planted(rng, lives, share, d)
         episode = each.index % episodes

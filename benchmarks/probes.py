@@ -46,7 +46,7 @@ class Arguments:
     dump: tyro.conf.Positional[Path]
     """Dump with all layers: a folder written by extract_activations.py."""
     subsample: int = 1
-    """Keep every N-th record of each life, at least 1 (all)."""
+    """Keep one in this many records of each life, at least 1 (all)."""
     logistic_records: int = 10_000
     """Maximum number of records for the comparison of logistic regressions; 0 skips it."""
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
@@ -55,7 +55,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Seconds:
-    """What one piece of work took, on the clock and of all processors."""
+    """Wall-clock and total processor seconds of one piece of work."""
 
     clock: float
     processor: float
@@ -73,7 +73,7 @@ class Pair:
 
 @dataclass
 class Result:
-    """What was measured."""
+    """The measurements."""
 
     records: int
     targets: int
@@ -139,7 +139,7 @@ def our_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndar
 
 
 def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:
-    """Do the same with scikit-learn's, stopped after `LIBRARY_STEPS`."""
+    """Do the same with scikit-learn's logistic regression, stopped after `LIBRARY_STEPS`."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -163,24 +163,24 @@ def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.
 
 
 def timed(work: Callable[..., Found], *arguments: object) -> tuple[Found, Seconds]:
-    """Do some work once; return what it found and how long it took."""
+    """Do some work once; return its result and duration."""
     clock, processor = time.perf_counter(), time.process_time()
     found = work(*arguments)
     return found, Seconds(time.perf_counter() - clock, time.process_time() - processor)
 
 
 def _nobody(share: float) -> None:
-    """Report to nobody."""
+    """Ignore progress."""
 
 
 def show_probes(result: Result) -> None:
-    """Print what each input's probes took, and their sum."""
+    """Print the time of each input's probes, and the total."""
     total = Seconds(*(sum(getattr(each, name) for each in result.seconds.values()) for name in ("clock", "processor")))
     print_seconds({**result.seconds, f"all {result.records:,} records, {result.targets} targets": total})
 
 
 def show_classifiers(result: Result) -> None:
-    """Print what both classifiers took and how their scores differ."""
+    """Print the times of both classifiers and how their scores differ."""
     seconds = {name: each for name, each in result.seconds.items() if "classifier" in name}
     print_seconds(seconds)
     if result.pairs:
@@ -194,7 +194,7 @@ def show_classifiers(result: Result) -> None:
 
 
 def print_seconds(seconds: dict[str, Seconds]) -> None:
-    """Print a table of what pieces of work took."""
+    """Print a table of times."""
     rows = [(name, f"{each.clock:.1f}", f"{each.processor:.1f}") for name, each in seconds.items()]
     command_line.print_table(("work", "seconds", "processor seconds"), rows)
 

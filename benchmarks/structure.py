@@ -46,7 +46,7 @@ def room_rows() -> list[tuple[str, str, str, str]]:
 
 
 def help_seconds(script: Path, samples: int) -> float:
-    """Return the median time from the call of a script's --help to its end, in seconds."""
+    """Return the median run time of a script's --help, in seconds."""
 
     def once() -> float:
         start = time.perf_counter()

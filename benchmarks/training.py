@@ -55,7 +55,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Run:
-    """Seconds by the clock that each phase takes for one agent-step."""
+    """Wall-clock seconds of each phase per agent-step."""
 
     phases: dict[str, float]
 
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def measure(arguments: Arguments) -> tuple[Run, Run]:
-    """Train for some updates, and time what the dense network would do instead."""
+    """Train for some updates, and time the dense network on the same work."""
     settings, stopwatch = arguments.settings, Stopwatch()
     maps = ensure_maps(settings.env)
     subject = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed)
@@ -106,8 +106,8 @@ def measure(arguments: Arguments) -> tuple[Run, Run]:
 
 
 def show(packed: Run, dense: Run) -> None:
-    """Print where the time goes, speeds and their ratio."""
-    table = Table(title="Microseconds for each agent-step, and share of the time")
+    """Print the time of each phase, speeds and their ratio."""
+    table = Table(title="Microseconds per agent-step, and share of the time")
     for column in ("", "packed", "share", "dense", "share"):
         table.add_column(column, justify="right")
     for phase in PHASES:
@@ -123,7 +123,7 @@ def show(packed: Run, dense: Run) -> None:
 
 
 def _learner(policy: RecurrentPolicy, stepper: Stepper, settings: Settings) -> Callable[[], Rollout]:
-    """Return what collects one rollout and learns from it."""
+    """Return a function that collects one rollout and learns from it."""
     train = settings.train
     optimizer = torch.optim.Adam(policy.parameters(), lr=train.learning_rate, eps=1e-5)
     shuffling = torch.Generator().manual_seed(1)
@@ -139,7 +139,7 @@ def _learner(policy: RecurrentPolicy, stepper: Stepper, settings: Settings) -> C
 
 
 def _seconds(agent_steps: int, work: Callable[[], object]) -> float:
-    """Seconds by the clock for each agent-step."""
+    """Return wall-clock seconds per agent-step."""
     start = time.perf_counter()
     work()
     return (time.perf_counter() - start) / agent_steps

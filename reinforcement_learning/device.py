@@ -1,4 +1,4 @@
-"""Where networks live."""
+"""Devices on which networks run."""
 
 import os
 
@@ -8,15 +8,15 @@ from user_error import UserError
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of that name; `auto` takes a GPU if there is one.
+    """Return the device of that name; `auto` uses a GPU if there is one.
 
-    Each process that `torchrun` starts on a machine gets a GPU of its own.
+    Each process that `torchrun` starts on a machine gets its own GPU.
 
     Raises:
-        UserError: a GPU was asked for and there is none, or there are fewer than processes.
+        UserError: a GPU was requested but there is none, or there are fewer GPUs than processes.
     """
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device cuda was asked for, but torch finds no GPU: use auto or cpu")
+        raise UserError("device cuda was requested, but torch finds no GPU: use auto or cpu")
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()

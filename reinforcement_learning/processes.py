@@ -9,12 +9,12 @@ _WATCH_SECONDS = 0.2
 
 
 def number_of_processes() -> int:
-    """Processes that `torchrun` started for this run, on all machines; 1 without it."""
+    """Return the number of processes that `torchrun` started for this run on all machines; 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def processes_on_this_machine() -> int:
-    """Processes that `torchrun` started for this run on this machine; 1 without it."""
+    """Return the number of processes that `torchrun` started for this run on this machine; 1 without it."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 

@@ -1,4 +1,4 @@
-"""How long work says how far it is."""
+"""Callbacks that report the progress of long work."""
 
 from collections.abc import Callable
 
@@ -6,4 +6,4 @@ Progress = Callable[[int, int], None]
 
 
 def no_progress(done: int, total: int) -> None:
-    """Show nothing."""
+    """Ignore progress."""

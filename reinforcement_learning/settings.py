@@ -1,4 +1,4 @@
-"""Every setting of a run: what it means, in which unit, and which values are possible.
+"""Every setting of a run, with its meaning, unit and allowed values.
 
 Precedence, weakest first: the defaults below, config.yaml, the agent's own section of config.yaml, its `debug`
 section when debugging, the command line.
@@ -23,7 +23,7 @@ from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096
 RUN_SETTINGS_FILE = "settings.json"
-# These change where a run computes, how long it lasts or who watches, but not what its steps so far would have been.
+# These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
 CHANGEABLE_WHEN_RESUMED = (
     "env.maps_dir", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps", "train.device",
     "train.num_checkpoints", "wandb.project", "wandb.entity", "wandb.mode",
@@ -33,9 +33,9 @@ _LARGEST_COUNT = 2**63 - 1  # what arrays and generators of random numbers take
 
 
 def _number(value: object) -> object:
-    """YAML 1.1 reads `1e-4` and `3e7` as strings and would let `true` pass for 1: read the first, refuse the second."""
+    """Convert `1e-4` and `3e7`, which YAML 1.1 reads as strings, and refuse `true`, which would pass for 1."""
     if isinstance(value, bool):
-        raise ValueError("a number is needed, not true or false")
+        raise ValueError("must be a number, not true or false")
     if isinstance(value, str):
         number = float(value.replace("_", ""))
         return int(number) if number.is_integer() and math.isfinite(number) else number
@@ -60,7 +60,7 @@ _STRICT = ConfigDict(extra="forbid")
 
 
 class _OneLineErrors:
-    """Turns the first failed check of a settings class into one line, wherever the values came from."""
+    """Reports the first failed check of a settings class in one line, wherever the values came from."""
 
     section: ClassVar[str] = ""
 
@@ -260,7 +260,7 @@ class Settings(_OneLineErrors):
 
 
 def load_settings(path: Path, agent: str, debug: bool = False) -> Settings:
-    """Read config.yaml, let the agent's own section and (if asked) the `debug` section override it, and check it.
+    """Read config.yaml, override it with the agent's own section and (if requested) the `debug` section, and check it.
 
     Raises:
         UserError: as `read_yaml`; or a key is unknown, or a value is of the wrong type or impossible: the message names
@@ -331,10 +331,10 @@ def check_training(settings: Settings) -> None:
 
 
 def check_resumed(before: Settings, now: Settings) -> None:
-    """Refuse to go on with a run under settings that would make it another run.
+    """Refuse to resume a run with settings that would make it a different run.
 
     Raises:
-        UserError: names the setting that was changed, with both values.
+        UserError: names the changed setting, with both values.
     """
     for section in fields(Settings):
         for setting in fields(getattr(before, section.name)):
@@ -368,7 +368,7 @@ def _mapping(value: object, what: str, path: Path) -> dict[str, Any]:
 
 
 def _describe(error: ValidationError, kind: type) -> str:
-    """Say what the first failure is about: the key, its value, and what is allowed."""
+    """Describe the first failure: the key, its value, and the allowed values."""
     first = error.errors()[0]
     key = one_line(".".join(str(part) for part in (getattr(kind, "section", ""), *first["loc"]) if part != ""))
     if first["type"] == "unexpected_keyword_argument":

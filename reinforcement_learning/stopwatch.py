@@ -1,4 +1,4 @@
-"""Where the time goes."""
+"""Measure the time of phases."""
 
 import contextlib
 import time
@@ -22,6 +22,6 @@ class Stopwatch:
             self._seconds[phase] += time.perf_counter() - start
 
     def lap(self) -> dict[str, float]:
-        """Return the seconds of each phase since the last lap, and start anew."""
+        """Return the seconds of each phase since the last lap, and reset them."""
         seconds, self._seconds = dict(self._seconds), defaultdict(float)
         return seconds

@@ -1,4 +1,4 @@
-"""What counted work shows while it runs."""
+"""Terminal output of counted work."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from reinforcement_learning.progress import Progress as ProgressCallback
 
 @contextlib.contextmanager
 def counted_progress(description: str, unit: str) -> Iterator[ProgressCallback]:
-    """Show how much of some work is done, counted in a unit such as "maps"; yields a callback that takes (done, total).
+    """Show progress counted in a unit such as "maps"; yields a callback that takes (done, total).
 
-    Nothing appears if the callback is never called, as when there is nothing to do.
+    Nothing is shown if the callback is never called, as when there is nothing to do.
     """
     console = Console()
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""What a checkpoint of an agent will say of it, before its first step."""
+"""The checkpoint info of an agent before its first step."""
 
 from dataclasses import asdict
 from typing import Any
@@ -10,7 +10,7 @@ from reinforcement_learning.versions import versions
 
 
 def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) -> CheckpointInfo:
-    """Describe an agent that these settings would train, before its first step."""
+    """Return the info of an agent with these settings before its first step."""
     world = {name: value for name, value in asdict(settings.env).items() if name != "maps_dir"}
     memory: dict[str, Any] = {"layers": settings.policy.lstm_layers}
     if settings.policy.cell != "lstm":  # what a header without a cell means, as older ones have none

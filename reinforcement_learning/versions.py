@@ -1,4 +1,4 @@
-"""What made an artefact."""
+"""Versions of the software that made an artefact."""
 
 import platform
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""Records of a dump back into what the policy saw, so that it can be asked again what it makes of it."""
+"""Rebuild a policy's observations from the records of a dump, so that the policy can be run on them again."""
 
 from pathlib import Path
 
@@ -12,15 +12,15 @@ from agent_zoo.observation_masking import ObservationMask
 from user_error import UserError
 
 FIELDS = "Market,Task,ActionTargets"
-"""What `extract_activations.py --fields` must record for it."""
+"""Fields that `extract_activations.py --fields` must record for this."""
 
 
 def check_shows_everything(folder: Path, layout: ObservationLayout) -> None:
-    """Refuse a dump that does not hold all that a policy of this layout sees, before its records are read.
+    """Refuse a dump without all observations of a policy with this layout, before its records are read.
 
     Raises:
-        UserError: the dump cannot be read, was recorded without a field that is needed, or in a world whose
-            observations or actions are laid out otherwise.
+        UserError: the dump cannot be read, lacks a required field, or was recorded in a world with a different layout
+            of observations or actions.
     """
     metadata = read_metadata(folder)
     there = {"Market": "Market" in metadata.tables, "Task": "task" in metadata.columns}
@@ -42,19 +42,19 @@ def check_shows_everything(folder: Path, layout: ObservationLayout) -> None:
 
 
 def packed_observation(records: Records, layout: ObservationLayout, mask: ObservationMask) -> PackedObservation:
-    """Return what the policy saw at each record, equal to what it was given when the dump was recorded.
+    """Return the policy's observation at each record, identical to the one during recording.
 
-    A dump holds tiles and rows as the policy was shown them; only the clock, which it holds for other readers, has to
-    be withheld once more.
+    A dump holds tiles and rows as the policy saw them. Only the tick, which is recorded for other readers, may have to
+    be hidden again.
 
     Args:
         records: of a dump recorded with `--fields Market,Task,ActionTargets`, read with `tile`, `entity`, `inventory`
             and `tables`.
         layout: of the policy's checkpoint (`CheckpointInfo.layout`).
-        mask: what is withheld from the policy (`RecurrentPolicy.mask`).
+        mask: parts hidden from the policy (`RecurrentPolicy.mask`).
 
     Raises:
-        UserError: the records lack something that the policy sees.
+        UserError: the records lack part of the policy's observation.
         ValueError: they do not have the shapes of the layout.
     """
     _check(records, layout)

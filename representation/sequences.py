@@ -1,6 +1,6 @@
-"""Lives out of a recorded dump as sequences, for what learns from courses of ticks: whole ones, or windows of them.
+"""Lives of a dump as sequences, whole or in windows, for models that learn from consecutive ticks.
 
-Episodes are read one after the other, a few at a time where they are shuffled: memory does not grow with the dump.
+Episodes are read one by one, or a few at a time for shuffling, so memory does not grow with the dump.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from analysis.lives import Lives, lives_of
 from user_error import UserError
 
 SHUFFLED_TOGETHER = 4
-"""Episodes that are in memory at once where sequences are shuffled; more mix better and take more memory."""
+"""Number of episodes in memory at once when shuffling; more give better mixing but take more memory."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Parts:
     Attributes:
         layers: to read; None for all.
         columns: optional columns to read; None for all.
-        leave_out: as `activation_store.reader.read_dump` takes it.
+        leave_out: as in `activation_store.reader.read_dump`.
     """
 
     layers: tuple[str, ...] | None = None
@@ -40,14 +40,14 @@ EVERYTHING = Parts()
 
 @dataclass(frozen=True, eq=False)
 class SequenceBatch:
-    """S sequences of consecutive ticks, each of one life. T ticks in the longest of them, B in all together.
+    """S sequences of consecutive ticks, each of one life. T ticks in the longest sequence, B records in total.
 
     Attributes:
-        records: of all sequences, one sequence after the other, each in order of ticks.
+        records: of all sequences, concatenated, each in order of ticks.
         lengths: ticks of each sequence, (S,) int64.
-        first: place of each sequence's first record in its life, (S,) int64; 0 at its birth.
-        before: layer -> activations of the record before each sequence, (S, units) float32; zeros at a birth. Of an
-            LSTM's layers it is the memory that the sequence starts from.
+        first: index of each sequence's first record in its life, (S,) int64; 0 at spawn.
+        before: layer -> activations of the record before each sequence, (S, units) float32; zeros at spawn. For LSTM
+            layers, this is the memory at the start of the sequence.
     """
 
     records: Records
@@ -60,11 +60,11 @@ class SequenceBatch:
 
     @cached_property
     def there(self) -> np.ndarray:
-        """Which places of the padded arrays hold a record, (S, T) bool; sequences are padded at their end."""
+        """Which elements of the padded arrays hold a record, (S, T) bool; sequences are padded at the end."""
         return np.arange(self.lengths.max()) < self.lengths[:, None]
 
     def padded(self, values: np.ndarray) -> np.ndarray:
-        """Lay values of all records out by sequence and tick, zeros in the padding: (B, ...) to (S, T, ...)."""
+        """Arrange values of all records by sequence and tick, with zeros as padding: (B, ...) to (S, T, ...)."""
         grid = np.zeros((*self.there.shape, *values.shape[1:]), values.dtype)
         grid[self.there] = values
         return grid
@@ -99,11 +99,11 @@ def lives(
 
     Args:
         folder: of the dump.
-        batch: lives in each batch; the last one before other episodes are read may have fewer.
-        seed: of the order. With one, episodes come in random order, and the lives of `SHUFFLED_TOGETHER` episodes at a
-            time too; the same seed gives the same order. Without, episodes come as they are numbered.
+        batch: lives in each batch; the last batch before other episodes are read may have fewer.
+        seed: of the order. With a seed, episodes are shuffled, and so are the lives of `SHUFFLED_TOGETHER` episodes at
+            a time; the same seed gives the same order. Without one, episodes are in order of their numbers.
         parts: what to read of each record.
-        progress: told the share of the episodes done.
+        progress: called with the share of the episodes done, from 0 to 1.
 
     Raises:
         UserError: the dump cannot be read, lacks a part, or lacks a tick within a life.
@@ -117,17 +117,17 @@ def windows(
 ) -> Iterator[SequenceBatch]:  # fmt: skip
     """Yield windows of the lives of a dump.
 
-    Windows begin every `stride` ticks of a life, until one reaches its end; that one may be shorter than the others.
-    So with a stride of at most the length, every record is in at least one window.
+    Windows start every `stride` ticks of a life until one reaches its end; that one may be shorter than the others. So
+    if the stride is at most the length, every record is in at least one window.
 
     Args:
         folder: of the dump.
         length: ticks of a window, from 1.
         stride: ticks from the start of a window to that of the next, from 1; None for the length.
-        batch: windows in each batch; the last one before other episodes are read may have fewer.
+        batch: windows in each batch; the last batch before other episodes are read may have fewer.
         seed: of the order, as for `lives`.
         parts: what to read of each record.
-        progress: told the share of the episodes done.
+        progress: called with the share of the episodes done, from 0 to 1.
 
     Raises:
         UserError: as `lives`.
@@ -164,21 +164,21 @@ def _batches(
 
 
 def _episodes(folder: Path, metadata: DumpMetadata) -> np.ndarray:
-    """Return the numbers of the episodes that have records, rising, (episodes,) int64."""
+    """Return the numbers of the episodes with records, ascending, (episodes,) int64."""
     if metadata.format == "json":
         return np.unique(read_identity(folder)["episode"])
     return np.array(sorted(file.episode for file in metadata.files.values() if file.episode is not None))
 
 
 def _check_unbroken(folder: Path, records: Records, found: Lives) -> None:
-    """Refuse records of which a tick is missing between two others of the same life."""
+    """Refuse records with a missing tick between two others of the same life."""
     tick, life = records.tick[found.order], found.index_in_order
     broken = (np.diff(life) == 0) & (np.diff(tick) != 1)
     if broken.any():
         i = found.order[int(np.argmax(broken))]
         raise UserError(
             f"{folder} has no record of the tick after {records.tick[i]} of agent {records.agent_id[i]} in episode "
-            f"{records.episode[i]}, though later ones: sequences need every tick; extract the dump again"
+            f"{records.episode[i]}, but has later ones: sequences need every tick; extract the dump again"
         )
 
 
@@ -186,7 +186,7 @@ def _cut(lengths: np.ndarray, length: int | None, stride: int | None) -> tuple[n
     """Cut lives of these lengths, (L,), into sequences: (S,) int64 each of lives, first records, and ticks."""
     if length is None or stride is None:
         return np.arange(len(lengths)), np.zeros(len(lengths), np.int64), lengths
-    # The first window that reaches the end is the last; with strides beyond the length, none may.
+    # The first window that reaches the end is the last; if the stride exceeds the length, there may be none.
     counts = np.minimum(1 + -(-np.maximum(lengths - length, 0) // stride), -(-lengths // stride))
     life = np.repeat(np.arange(len(lengths)), counts)
     number = np.arange(len(life)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -195,8 +195,8 @@ def _cut(lengths: np.ndarray, length: int | None, stride: int | None) -> tuple[n
 
 
 def _batch(records: Records, found: Lives, life: np.ndarray, first: np.ndarray, ticks: np.ndarray) -> SequenceBatch:
-    """Take sequences, (S,) each of lives, first records and ticks, out of records."""
-    start = found.starts[life] + first  # (S,) places in the order of lives and ticks
+    """Extract sequences, given by lives, first records and ticks, (S,) each, from records."""
+    start = found.starts[life] + first  # (S,) positions in the order of lives and ticks
     within = np.arange(ticks.sum()) - np.repeat(np.cumsum(ticks) - ticks, ticks)
     chosen = found.order[np.repeat(start, ticks) + within]
     previous = found.order[np.maximum(start - 1, 0)]

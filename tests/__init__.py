@@ -1,9 +1,9 @@
-"""What holds in every process that tests run in, set before any library is imported.
+"""Settings of every process that runs tests, applied before any library is imported.
 
-- One thread, also in the scripts that tests start: where several workers share the cores, threads that wait for each
-  other take longer than the work, up to ten times. And sums round alike on every machine.
-- Bytecode is kept even where PYTHONDONTWRITEBYTECODE is set: without it every process that a test starts compiles torch
-  and the game anew, which takes longer than most tests. It is kept out of the tree, in the environment's own folder.
+- One thread, also in the scripts that tests start: if several workers share the cores, threads that wait for each other
+  can take ten times as long as the work. Sums are also rounded equally on every machine.
+- Bytecode is cached even if PYTHONDONTWRITEBYTECODE is set: otherwise every process that a test starts recompiles torch
+  and the game, which takes longer than most tests. The cache is in the environment's folder, outside the tree.
 """
 
 import os

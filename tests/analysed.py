@@ -1,4 +1,4 @@
-"""An analysis of a recorded dump, for tests of what is made from runs."""
+"""An analysis of a recorded dump, for tests of code that uses runs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ PERMUTATIONS = 199
 
 @dataclass(frozen=True)
 class Analysed:
-    """A dump, and the folder of the run that was made from it."""
+    """A dump, and the folder of its analysis run."""
 
     dump: Path
     run: Path

@@ -27,9 +27,34 @@ def browser() -> Iterator:
 
 
 def damaged(page_file: Path, element: str, folder: Path) -> Path:
-    """Return a copy of a page, in a folder, of whose element with this id most of the content is missing."""
+    """Return a copy of a page, in a folder, with most of the content of the element with this id missing."""
     text = page_file.read_text()
     start = text.index(f'id="{element}">') + len(f'id="{element}">')
     broken = folder / "broken.html"
     broken.write_text(text[: start + 200] + text[text.index("</script>", start) :])
     return broken
+
+
+def scripts_that_ran(browser, page_file: Path, folder: Path) -> list[str]:
+    """Put foreign scripts into a copy of a page, in all ways that scripts hide in HTML; returns those that ran."""
+    mark = "document.documentElement.dataset.{} = 'ran'"
+    ways = [
+        f"<script>{mark.format('start')}</script>",
+        f'<img src="x" onerror="{mark.format("attribute")}">',
+        f'<script src="data:text/javascript,{mark.format("data")}"></script>',
+        f'<a id="foreign" href="javascript:void({mark.format("link")})">x</a>',
+        f'<iframe srcdoc="<script>parent.{mark.format("frame")}</script>"></iframe>',
+    ]
+    text = page_file.read_text()
+    start, end = text.index("<body>") + len("<body>"), text.rindex("</body>")
+    foreign = folder / "foreign.html"
+    last = f"<script>{mark.format('end')}</script>"
+    foreign.write_text(text[:start] + "".join(ways) + text[start:end] + last + text[end:])
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(foreign.as_uri())
+    page.evaluate("document.getElementById('foreign').click()")
+    page.wait_for_timeout(300)
+    ran = page.evaluate("Object.keys(document.documentElement.dataset)")
+    context.close()
+    return ran

@@ -1,4 +1,4 @@
-"""Runs the stage scripts as users do."""
+"""Run the stage scripts as users do."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def run(script: str, *arguments: object, timeout: float = 900, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a stage script from the project's root, or a copy of it, and return what it printed and its exit code."""
+    """Run a stage script from the project's root, or a copy of it, and return its output and exit code."""
     return subprocess.run(
         [sys.executable, script, *map(str, arguments)],
         cwd=folder, env=environment(), capture_output=True, text=True, timeout=timeout, check=False,
@@ -29,10 +29,10 @@ def run(script: str, *arguments: object, timeout: float = 900, folder: Path = RO
 
 
 def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Do what `run` does in this process, which spares it the start of Python and the import of the libraries.
+    """Do the same as `run` in this process, which saves starting Python and importing the libraries.
 
-    For what a script prints, writes and refuses. What concerns its process, such as signals, its imports, or that it
-    ends, needs `run` or `start`.
+    Suitable for testing what a script prints, writes and refuses. Tests of its process, such as signals, imports or
+    termination, need `run` or `start`.
     """
     main = importlib.import_module(script.removesuffix(".py").replace("/", ".")).main
     said, warned = io.StringIO(), io.StringIO()
@@ -47,12 +47,12 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
             command_line.run(main)
     code = ended.value.code
     if code == command_line.EXIT_INTERRUPTED:
-        raise KeyboardInterrupt  # whoever stops the tests means them, not the script that just runs
+        raise KeyboardInterrupt  # an interrupt is meant for the tests, not for the running script
     return subprocess.CompletedProcess([script, *arguments], code, said.getvalue(), warned.getvalue())
 
 
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a stage script in a session of its own, as a shell would, with its output in a pipe."""
+    """Start a stage script in its own session, as a shell would, with its output in a pipe."""
     return subprocess.Popen(
         [sys.executable, script, *map(str, arguments)],
         cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -66,7 +66,7 @@ def environment() -> dict[str, str]:
 
 
 def assert_refused(result: subprocess.CompletedProcess[str], *parts: str) -> None:
-    """Check that a script ended with exit code 2 and one line that holds all `parts`."""
+    """Check that a script ended with exit code 2 and one line that contains all `parts`."""
     assert result.returncode == 2, result.stdout + result.stderr
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
@@ -75,7 +75,7 @@ def assert_refused(result: subprocess.CompletedProcess[str], *parts: str) -> Non
 
 
 def run_on_terminal(columns: int, script: str, *arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:
-    """Run a stage script on a terminal of its own; returns the exit code and all that was sent to the terminal.
+    """Run a stage script on its own terminal; return the exit code and everything sent to the terminal.
 
     Once `interrupt_at` has appeared, the script is interrupted as by Ctrl-C.
     """
@@ -88,7 +88,7 @@ def run_on_terminal(columns: int, script: str, *arguments: object, interrupt_at:
     ) as process:  # fmt: skip
         os.close(end)
         sent = b""
-        with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+        with contextlib.suppress(OSError):  # how Linux reports that the other end is closed
             while received := os.read(terminal, 1 << 16):
                 sent += received
                 if interrupt_at is not None and interrupt_at in sent.decode(errors="ignore"):

@@ -1,4 +1,4 @@
-"""Fixtures on the real game: small maps, few agents, everything else as users meet it."""
+"""Fixtures on the real game: small maps and few agents, everything else as for users."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,19 @@ from tests.tiny_policies import save_policies
 from tests.witness import Witness
 
 AGENT = "neurips23_start_kit"
+LONGEST_FIRST = (
+    "test_train.py", "test_data_parallel.py", "test_analyze_activations.py", "test_explore.py", "test_resume.py",
+    "test_evaluate.py", "test_extract_activations.py", "test_extraction.py", "test_train_probes.py", "test_figures.py",
+    "test_ray_worlds.py", "test_explorer_page.py", "test_render_replay.py", "test_recorded_observation.py",
+    "test_fast_game.py", "test_train_tasks.py", "test_original_tools.py", "test_automatic_curriculum.py",
+    "test_conversion.py", "test_reader.py", "test_export.py", "test_training_view.py",
+)  # fmt: skip
+"""Files of tests that take longest. A worker runs whole files, so the last ones to be taken should be short."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +60,7 @@ def maps(small_world: EnvironmentSettings) -> Path:
 def three_policies(
     tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings, maps: Path
 ) -> Path:
-    """A folder of three small untrained policies, to be copied by whoever writes beside them."""
+    """A folder of three small untrained policies; tests that write to it must copy it."""
     return shared_folder(
         tmp_path_factory, "three_policies", lambda folder: save_policies(folder, small_world, task, maps)
     )
@@ -66,7 +79,7 @@ def layout(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> 
 
 @pytest.fixture(scope="session")
 def seen(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> np.ndarray:
-    """Observations of living agents that act at random among what is legal, (about 500,) structured."""
+    """Observations of living agents that take random legal actions, (about 500,) structured."""
     world = make_environment(AGENT, small_world, task, maps)
     layout = observation_layout(world)
     random = np.random.default_rng(0)
@@ -97,7 +110,7 @@ def recording(
 def witnessed(
     small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Witness]:
-    """The folder of a dump of two episodes, and what a witness saw of the engine meanwhile."""
+    """The folder of a dump of two episodes, and a witness's record of the engine's state."""
     world = replace(small_world, spawn_immunity=3, horizon=80, num_npcs=64)
     settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16))
     contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
@@ -110,7 +123,7 @@ def witnessed(
 def random_legal_actions(
     observations: np.ndarray, layout: ObservationLayout, random: np.random.Generator
 ) -> np.ndarray:
-    """Draw a legal option in every head, (agents, heads) int64; agents that see nothing get zeros."""
+    """Draw a legal option in every head, (agents, heads) int64; agents without an observation get zeros."""
     actions = np.zeros((len(observations), len(layout.heads)), dtype=np.int64)
     for column, head in enumerate(layout.heads):
         action, argument = head.name.split(".")

@@ -1,4 +1,4 @@
-"""Agents that look for food and water and otherwise act at random: they live long enough to do all that can be done."""
+"""Agents that forage for food and water and otherwise act at random: they live long enough to do everything."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from agent_zoo.observation import ObservationLayout
 _FOILAGE = 4
 _WATER = (1, 15)
 _IMPASSIBLE = (0, 1, 5, 14, 15)
-_NOOP_WEIGHT = 0.3  # doing nothing is rarely drawn, since most agents have few other options
+_NOOP_WEIGHT = 0.3  # the no-op is rarely drawn, since most agents have few other options
 _FAR = 99
 
 
@@ -15,9 +15,9 @@ def forage(observations: np.ndarray, layout: ObservationLayout, random: np.rando
     """Draw a legal option in every head, and walk to the nearest food or water in view, whichever is needed more.
 
     Args:
-        observations: (agents,) structured; agents that see nothing get zeros.
+        observations: (agents,) structured; agents without an observation get zeros.
         layout: of the observations.
-        random: to draw from.
+        random: generator to draw from.
 
     Returns:
         Actions, (agents, heads) int64.
@@ -39,7 +39,7 @@ def forage(observations: np.ndarray, layout: ObservationLayout, random: np.rando
 
 
 def _what_is_needed(observations: np.ndarray, layout: ObservationLayout) -> tuple[np.ndarray, np.ndarray]:
-    """Where each agent wants to be, and where it can walk, both (agents, side, side) bool."""
+    """Tiles that each agent needs, and tiles that it can walk on, both (agents, side, side) bool."""
     side = layout.view_side
     material = observations["Tile"][:, :, layout.tile_columns.index("material_id")].reshape(-1, side, side)
     entity = observations["Entity"]
@@ -51,7 +51,7 @@ def _what_is_needed(observations: np.ndarray, layout: ObservationLayout) -> tupl
 
 
 def _towards(needed: tuple[np.ndarray, np.ndarray], side: int) -> tuple[np.ndarray, np.ndarray]:
-    """First step of the shortest way (north, south, east, west, stay), and whether there is one."""
+    """First step of the shortest path (north, south, east, west, stay), and whether there is one."""
     goal, walkable = needed
     distance = np.where(goal & walkable, 0, _FAR)
     for _ in range(side):
@@ -63,6 +63,6 @@ def _towards(needed: tuple[np.ndarray, np.ndarray], side: int) -> tuple[np.ndarr
 
 
 def _neighbours(grid: np.ndarray, outside: int) -> np.ndarray:
-    """What is north, south, east and west of each tile, (4, agents, side, side)."""
+    """The values north, south, east and west of each tile, (4, agents, side, side)."""
     padded = np.pad(grid, ((0, 0), (1, 1), (1, 1)), constant_values=outside)
     return np.stack([padded[:, :-2, 1:-1], padded[:, 2:, 1:-1], padded[:, 1:-1, 2:], padded[:, 1:-1, :-2]])

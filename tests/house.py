@@ -1,4 +1,4 @@
-"""The house as it is built: its modules, who imports whom, and where the circles are."""
+"""The structure of the code: its modules, their imports, and import cycles."""
 
 import ast
 import graphlib
@@ -18,7 +18,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported_names(path: Path) -> set[str]:
-    """Return the dotted names of all that a file imports, wherever in the file it does so."""
+    """Return the dotted names of everything that a file imports, at any place in the file."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -30,7 +30,7 @@ def imported_names(path: Path) -> set[str]:
 
 
 def file_arrows() -> Arrows:
-    """Return, for each module, the modules of the house that it imports."""
+    """Return, for each module, the modules of this project that it imports."""
     known = set(modules())
     return {
         name: {_module_of(each, known) for each in imported_names(path)} & known - {name}
@@ -39,7 +39,7 @@ def file_arrows() -> Arrows:
 
 
 def room_arrows() -> Arrows:
-    """Return, for each sub-room, the other sub-rooms that it imports; a file loose in its room stands for itself."""
+    """Return, for each sub-package, the others that it imports; a file directly in a package counts by itself."""
     known = modules()
     arrows: Arrows = {}
     for name, targets in file_arrows().items():
@@ -49,7 +49,7 @@ def room_arrows() -> Arrows:
 
 
 def circle(arrows: Arrows) -> list[str]:
-    """Return a circle of imports, empty where there is none."""
+    """Return an import cycle, empty if there is none."""
     try:
         graphlib.TopologicalSorter(arrows).prepare()
     except graphlib.CycleError as error:

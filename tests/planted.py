@@ -1,4 +1,4 @@
-"""Dumps with planted behaviours, lives and clusters: what is in them is known, so analyses can be held to it."""
+"""Dumps with planted behaviours, lives and clusters, so that results of analyses are known in advance."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ class Planted:
 
 
 def planted_metadata(layers: dict[str, int] | None = None) -> DumpMetadata:
-    """Return the metadata of a dump that no checkpoint stands behind."""
+    """Return the metadata of a dump without a checkpoint."""
     return DumpMetadata(
         policy="planted",
         agent="planted_agent",
@@ -86,7 +86,7 @@ def planted_dump(
 
 
 def with_optional_parts(planted: Planted, seed: int = 1) -> Planted:
-    """Return the same dump with every kind of optional column and a further table."""
+    """Return the same dump with every kind of optional column and another table."""
     rng, count = np.random.default_rng(seed), len(planted.records)
     sizes = [head.size for head in ACTION_HEADS]
     declared = {
@@ -138,7 +138,7 @@ def _bouts(rng: np.random.Generator, ticks: int) -> np.ndarray:
 
 
 def _entities(rng: np.random.Generator, agent_id: int, tick: int, behaviour: int) -> np.ndarray:
-    """Visible entities, the agent at a random row; whoever fights was last in combat up to three ticks ago."""
+    """Visible entities, with the agent in a random row; fighters were last in combat up to three ticks ago."""
     players, npcs = rng.integers(0, 4), rng.integers(0, 6)
     table = np.zeros((1 + players + npcs, len(ENTITY_COLUMNS)), np.int16)
     column = {name: i for i, name in enumerate(ENTITY_COLUMNS)}

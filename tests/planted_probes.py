@@ -1,4 +1,4 @@
-"""Probe data with planted truths: what is known, what is shown, what is forgotten, and what is noise."""
+"""Probe data with planted targets: remembered, visible, forgotten and pure noise."""
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ INPUTS: tuple[Input, ...] = inputs_named(["lstm_hidden", "lstm_cell", "observati
 
 
 def planted_lives(worlds: int = WORLDS) -> tuple[Lives, np.ndarray]:
-    """Return lives of equal length, one after the other, and the world of each record."""
+    """Return lives of equal length, concatenated, and the world of each record."""
     count = worlds * LIVES_IN_A_WORLD
     index = np.repeat(np.arange(count), TICKS)
     lives = Lives(index, np.arange(len(index)), np.arange(count) * TICKS, np.full(count, TICKS))
@@ -38,9 +38,9 @@ def planted_lives(worlds: int = WORLDS) -> tuple[Lives, np.ndarray]:
 
 
 def counting_memory(seed: int = 0, worlds: int = WORLDS) -> ProbeData:
-    """Train an LSTM to count the ticks since a cue, and record it, beside one that never was trained.
+    """Train an LSTM to count the ticks since a cue, and record it together with an untrained one.
 
-    The cue and a smooth quantity are shown at each tick; noise and coin flips are in no input.
+    The cue and a smooth quantity are inputs at each tick; noise and coin flips are in no input.
     """
     rng = np.random.default_rng(seed)
     lives, world = planted_lives(worlds)

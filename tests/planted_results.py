@@ -1,4 +1,4 @@
-"""Result files as evaluate.py and the original tools write them, of policies whose true score is known."""
+"""Result files in the form of evaluate.py and of the original tools, for policies with known true scores."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,9 +28,9 @@ def play(
     Args:
         skills: mean progress of each policy, 0.3 to 0.7 where there is a spread.
         lives: of each policy in each episode.
-        spread: how far an episode's luck, alike for all lives of a policy in it, may move the mean progress.
+        spread: maximum shift of the mean progress by an episode, the same for all lives of a policy in it.
         seed_spread: the same for the whole file.
-        tasks_in_turn: give task after task instead of drawing them, so that every task surely has lives.
+        tasks_in_turn: assign tasks in turn instead of drawing them, so that every task has lives.
     """
     results: Results = {}
     for policy, skill in skills.items():

@@ -1,8 +1,7 @@
 """Analysis runs with planted clusters: made by the stage itself, with a planted plane in place of UMAP and HDBSCAN.
 
-What UMAP and HDBSCAN find differs from processor to processor. Tests of what is made from runs need clusters, noise
-and a plane that are the same everywhere. tests/test_analyze_activations.py holds UMAP and HDBSCAN themselves to planted
-behaviours.
+The results of UMAP and HDBSCAN depend on the processor. Tests of code that uses runs need clusters, noise and a plane
+that are the same everywhere. tests/test_analyze_activations.py tests UMAP and HDBSCAN themselves on planted behaviours.
 """
 
 import json
@@ -25,10 +24,10 @@ _GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
 
 
 class PlantedPlane:
-    """Where each activation vector of a dump lies in the plane, and in which cluster.
+    """The position in the plane and the cluster of each activation vector of a dump.
 
-    Agents go through clusters and noise in turn, `_BOUT` ticks in each. A cluster is a disc in which all points keep
-    their distance, and the discs stand on a circle, far apart.
+    Agents cycle through clusters and noise, `_BOUT` ticks in each. A cluster is a disc of well-separated points; the
+    discs are on a circle, far apart.
     """
 
     def __init__(self, dump: Path, subsample: int, layer: str = "action_decoder") -> None:

@@ -1,4 +1,4 @@
-"""Whole summaries of planted dumps, without UMAP: fast enough for every case."""
+"""Complete summaries of planted dumps without UMAP, so that many cases can be tested fast."""
 
 import functools
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ FAST = Inference(permutations=99, bootstraps=99)
 
 
 def first_two(activations: np.ndarray, seed: int) -> np.ndarray:
-    """Embed without any work."""
+    """Return the first two units as an embedding."""
     return activations[:, :2].astype(np.float64)
 
 
@@ -39,12 +39,12 @@ def planted_dataset(planted: Planted, features: Sequence[Feature] = FEATURES) ->
 
 
 def statistics_of(data: Dataset, labels: np.ndarray) -> ClusterStatistics:
-    """Statistics of any labels, few permutations behind them."""
+    """Statistics of any labels, with few permutations."""
     return cluster_statistics(data, first_two(data.activations, 0), labels, METHOD, FAST)
 
 
 def planted_summary(planted: Planted, labels: np.ndarray, features: Sequence[Feature] = FEATURES) -> Summary:
-    """Summarise any labels of a planted dump; other embeddings are told to agree by 0.9."""
+    """Summarise any labels of a planted dump; agreement with other embeddings is set to 0.9."""
     data = planted_dataset(planted, features)
     projection = ProjectionStability((0.9, 0.9, 0.9), (0.85, 0.95, 0.9), 100)
     return summarise(data, labels, statistics_of(data, labels), projection, subsample=ALL_RECORDS, components={0.5: 1})

@@ -1,4 +1,4 @@
-"""A real episode, recorded as a replay and as a dump at once, and what a witness saw of the engine meanwhile."""
+"""A real episode recorded both as a replay and as a dump, with the engine's own state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Truth:
 
 @dataclass
 class Recording:
-    """Where a recorded episode lies, and what is true of it."""
+    """Files of a recorded episode, and the true state during it."""
 
     replay: Path
     dump: Path
@@ -89,7 +89,7 @@ def _belongings(agent) -> dict[str, object]:
 
 
 def record(contest: Contest, plan: Plan, folder: Path, *, episode: int, compress: bool = True) -> Recording:
-    """Play a plan's episodes one after the other, dump them all, and record one as a replay too."""
+    """Play a plan's episodes one by one, dump them all, and also record one as a replay."""
     recorder, advance = _Recorder(), PolicyPool.advance
 
     def recorded_advance(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:

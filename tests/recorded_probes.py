@@ -1,4 +1,4 @@
-"""A small real dump as probes want it: all layers, an untrained twin, a policy that is shown little of itself."""
+"""A small real dump for probes: all layers, an untrained twin, and a policy with a masked observation."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ def record_for_probes(
     folder: Path, world: EnvironmentSettings, task: TaskSettings, maps: Path, *, episodes: int = 4, steps: int = 0,
     format: str = "parquet",
 ) -> Path:  # fmt: skip
-    """Record a policy that is said to be trained so long, in a world that withholds body, clock and place."""
+    """Record a policy with this claimed training length, in a world that hides vitals, tick and position."""
     env = replace(world, mask_intrinsics="strict", relative_position=True, spawn_immunity=0)
     settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16))
     entrant = untrained_entrant(AGENT, settings, maps, seed=steps)
@@ -35,7 +35,7 @@ def record_for_probes(
 def shared_probe_dump(
     factory: pytest.TempPathFactory, world: EnvironmentSettings, task: TaskSettings, maps: Path, steps: int = 0
 ) -> Path:
-    """The same with its defaults, once for all tests of a session."""
+    """The same with defaults, made once per test session."""
     name = f"tiny_{steps:010d}"
     folder = shared_folder(factory, name, lambda path: record_for_probes(path / name, world, task, maps, steps=steps))
     return folder / name

@@ -1,4 +1,4 @@
-"""Folders that tests share: built once, by whichever worker needs one first, and only read from then on."""
+"""Folders shared by tests: built once by the first worker that needs one, and only read afterwards."""
 
 import os
 import shutil
@@ -10,15 +10,15 @@ from filelock import FileLock
 
 
 def shared_root(factory: pytest.TempPathFactory) -> Path:
-    """The folder of this session that all its workers see."""
+    """The folder of this session that all its workers share."""
     own = factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
 
 def shared_folder(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
-    """Return a folder that `build` has filled; a name stands for one content, and nobody writes to it afterwards.
+    """Return a folder filled by `build`; a name identifies its content, which must not be modified afterwards.
 
-    A worker that needs a folder which another one builds waits for it. What failed to build is built anew.
+    A worker waits for a folder that another one is building. If building failed, it is repeated.
     """
     folder = shared_root(factory) / "shared" / name
     done = folder.with_name(f"{name}.done")

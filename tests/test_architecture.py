@@ -1,4 +1,4 @@
-"""The import rule of the house: no arrow upwards, no circle between files or rooms; and no pickle anywhere."""
+"""The import rules: no import upwards, no cycle between files or packages; and no pickle anywhere."""
 
 import re
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.house import ROOMS, ROOT, circle, file_arrows, imported_names, modules, room_arrows
 
 COMMON = {"user_error", "argument_checks", "progress_view"}
-"""What every room may use: files at the top that need nothing of the house but each other."""
+"""Top-level files that every package may use; they import nothing of this project except each other."""
 MAY_IMPORT: dict[str, set[str]] = {
     "activation_store": set(),
     "agent_zoo": {"activation_store"},
@@ -24,12 +24,12 @@ NOT_IN = {
     "analysis": THE_GAME | {"torch"},
     "representation": THE_GAME,
 }
-"""Libraries that a room does without."""
+"""Libraries that a package must not import."""
 SCRIPTS_IN_ROOMS = {
     "analysis/proc_eval_result.py": {"command_line", "environment_check"},
     "activation_store/__main__.py": {"command_line", "environment_check"},
 }
-"""A stage script that lives in its room may do what scripts do, and so import what stands beside them."""
+"""A stage script inside a package may import the same as top-level scripts."""
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
 HEAVY = {"torch", "nmmo", "pufferlib", "umap", "hdbscan", "numba", "sklearn", "scipy", "matplotlib", "wandb"}
 
@@ -38,7 +38,7 @@ SCRIPTS = {path.stem for path in FILES if len(path.parts) == 1} - COMMON
 
 
 def libraries(path: Path) -> set[str]:
-    """Top-level names of all that a file imports."""
+    """Top-level names of everything that a file imports."""
     return {name.partition(".")[0] for name in imported_names(ROOT / path)}
 
 
@@ -107,7 +107,7 @@ except user_error.UserError as error:
 
 @pytest.mark.parametrize("script", [*sorted(SCRIPTS - {"command_line"}), "analysis.proc_eval_result"])
 def test_scripts_start_light(script: str) -> None:
-    """What `--help` needs must not wait for libraries that only the work needs."""
+    """`--help` must not import libraries that only the work needs."""
     code = f"import sys, {script}; print(*sorted({HEAVY!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

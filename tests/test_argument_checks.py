@@ -1,4 +1,4 @@
-"""Checks of what users ask for."""
+"""Checks of user input."""
 
 from dataclasses import dataclass
 

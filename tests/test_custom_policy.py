@@ -1,4 +1,4 @@
-"""docs/custom_policy.md, followed to the letter in a copy of the project."""
+"""docs/custom_policy.md, followed exactly in a copy of the project."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "custom_policy.md"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project's own files with the page's agent added."""
+    """A copy of the project with the page's agent added."""
     copy = tmp_path_factory.mktemp("project")
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.yaml"],
@@ -34,6 +34,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+@pytest.mark.slow
 def test_the_agent_of_the_page_trains_and_is_recorded(project: Path, tmp_path: Path) -> None:
     result = run("train.py", *ONE_UPDATE, "-a", "forager", "-n", "mine", *folders(tmp_path), folder=project)
     assert result.returncode == 0, result.stdout + result.stderr

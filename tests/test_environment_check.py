@@ -1,4 +1,4 @@
-"""Scripts that are started outside the environment say so in one line, on any Python 3."""
+"""Scripts started outside the environment say so in one line, on any Python 3."""
 
 import ast
 import re
@@ -17,8 +17,8 @@ STARTED_BY_USERS = [*(f"{script}.py" for script in sorted(SCRIPTS - NO_SCRIPTS))
 
 
 def run_bare(script: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Start a script with an interpreter that finds the standard library only."""
-    # -S leaves out installed packages; -E and PYTHONPATH keep those of the tests' own environment out.
+    """Start a script with an interpreter that finds only the standard library."""
+    # -S excludes installed packages; -E and PYTHONPATH exclude those of the tests' environment.
     command = [sys.executable, "-S", "-E", script, "--help"]
     if script.endswith("__main__.py"):
         command = [sys.executable, "-S", "-E", "-m", str(Path(script).parent), "--help"]
@@ -35,7 +35,7 @@ def test_without_dependencies_one_line_says_what_to_use(script: str) -> None:
 
 @pytest.mark.parametrize("script", [*STARTED_BY_USERS, "environment_check.py"])
 def test_an_old_python_understands_all_up_to_the_check(script: str) -> None:
-    """A syntax error would come before the check could speak, and so would a fault in an import before it."""
+    """A syntax error, or a failing import before the check, would occur before its message."""
     tree = ast.parse((ROOT / script).read_text(), feature_version=(3, 8))
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     if script == "environment_check.py":

@@ -35,7 +35,7 @@ def world(small_world: EnvironmentSettings) -> list[object]:
 
 @pytest.fixture(scope="module")
 def evaluated(three_policies: Path, world: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same folder after five episodes of each of two seeds, played by two processes."""
+    """The same folder after five episodes for each of two seeds, played by two processes."""
 
     def evaluate(folder: Path) -> None:
         shutil.copytree(three_policies, folder, dirs_exist_ok=True)
@@ -79,16 +79,18 @@ def test_result_files_say_how_they_were_made(evaluated: Path) -> None:
     assert results(evaluated)["untrained_yaofeng"]["provenance"]["checkpoint_sha256"] is None
 
 
+@pytest.mark.slow
 def test_one_process_gives_the_same_numbers_as_two(evaluated: Path, policies: Path, world: list[object]) -> None:
     done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 1, "--untrained", "yaofeng", *world)
     assert done.returncode == 0, done.stderr
     assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Path, world: list[object]) -> None:
-    command = ("evaluate.py", policies, "pvp", "-r", 2, "-n", 5, "--num-envs", 4, "--untrained", "yaofeng", *world)
+    command = ("evaluate.py", policies, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
     journal = policies / ".eval_pvp_1.episodes.jsonl"
-    process = start(*command)
+    process = start(*command, "--num-envs", 4)
     while not journal.exists() or journal.read_bytes().count(b"\n") < 2:
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
@@ -96,11 +98,11 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     process.kill()
     process.communicate()
     gone, left = psutil.wait_procs(workers, timeout=30)
-    assert len(gone) >= 2 and not left  # nobody plays on for a parent that is dead
+    assert len(gone) >= 2 and not left  # no worker continues after its parent's death
     assert not list(policies.glob("eval_*.json"))
     with journal.open("ab") as file:
         file.write(b'[{"number": 4, "li')  # a line that the kill cut short
-    done = run(*command)
+    done = run_here(*command, "--num-envs", 1)
     assert done.returncode == 0, done.stderr
     assert "playing 6 episodes" in done.stdout.replace("\n", " ")
     for name in ("eval_pvp_1.json", "eval_pvp_2.json"):
@@ -166,7 +168,7 @@ def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Pa
             run_here("evaluate.py", *arguments, *(world if "--env.map-size" not in arguments else world[6:])), *parts
         )
     (policies / "yao.safetensors").write_bytes((policies / "yao.safetensors").read_bytes()[:-100])
-    assert_refused(run("evaluate.py", policies, "pvp", *world), "yao.safetensors")
+    assert_refused(run_here("evaluate.py", policies, "pvp", *world), "yao.safetensors")
     assert not list(policies.glob("*eval*"))
 
 
@@ -175,12 +177,12 @@ def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
 ) -> None:
     for path in misfits.glob("*.safetensors"):
         shutil.copy(path, policies)
-    done = run("evaluate.py", policies, "pvp", "-n", 1, *world)
+    done = run_here("evaluate.py", policies, "pvp", "-n", 1, *world)
     assert done.returncode == 0, done.stderr
     assert [line[: line.index(" was")] for line in done.stderr.splitlines() if " in a world" in line] == [
         "left out: the policy debug"
     ]
-    assert "left out: the policy other_tasks was trained on another encoding of tasks" in done.stderr
+    assert "left out: the policy other_tasks was trained on a different encoding of tasks" in done.stderr
     assert len(done.stderr.splitlines()) == 2
     assert list(results(policies)) == ["kit", "take", "yao"]
     assert_refused(run_here("evaluate.py", policies, "pvp", "-p", "kit,debug", *world), "the policy debug", "map_side")
@@ -192,7 +194,7 @@ def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
 
 @pytest.fixture(scope="module")
 def misfits(tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, task: TaskSettings) -> Path:
-    """A policy that was trained on larger maps, and one that was told its tasks in another way."""
+    """A policy trained on larger maps, and one trained on a different encoding of tasks."""
     folder, agents = tmp_path_factory.mktemp("misfits"), {"debug": ("neurips23_start_kit", 1)}
     larger = replace(small_world, map_size=40)
     save_policies(folder, larger, task, ensure_maps(larger, numbers=()), agents)

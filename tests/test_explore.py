@@ -1,16 +1,19 @@
-"""explore.py as users run it: its page in a real browser, held against the run and the dump."""
+"""explore.py as users run it: its page in a real browser, compared with the run and the dump."""
 
+import base64
 import json
 import math
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy import stats
 
 from activation_store.reader import read_metadata
@@ -32,7 +35,7 @@ from analysis.statistics.effect_sizes import cohens_d, moments
 from analysis.statistics.given_time import shift_test_given_time
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
-from tests.browser import damaged
+from tests.browser import damaged, scripts_that_ran
 from tests.command import assert_refused, run, run_here
 from tests.planted_run import rewrite
 
@@ -40,7 +43,7 @@ MOST_TICKS = 400_000
 PAGE_BYTES = 7_000_000
 HOSTILE = "</script><img src=x onerror=document.title='hacked'><b>&'\""
 TAIL_ROUNDING = 1e-3
-"""Relative, of far tails: the analysis adds up in float32, the page in float64."""
+"""Relative tolerance in far tails: the analysis sums in float32, the page in float64."""
 RED = (215, 38, 61)
 
 
@@ -63,10 +66,10 @@ def page_file(analysed: Analysed, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 def opened(browser, file: Path, problems: list[str], **options: Any):
-    """Open a page in a context of its own; `problems` gathers what goes wrong or goes out."""
+    """Open a page in its own context; `problems` collects errors and network requests."""
     context = browser.new_context(viewport={"width": 1400, "height": 900}, offline=True, **options)
     page = context.new_page()
-    # Software rendering warns of its own slowness; that is no fault of the page.
+    # Software rendering warns that it is slow, which is not a fault of the page.
     page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda request: problems.append(request.url) if request.url != file.as_uri() else None)
@@ -84,6 +87,16 @@ def page(browser, page_file: Path) -> Iterator:
     page.context.close()
 
 
+@pytest.fixture(scope="module")
+def untouched(browser, page_file: Path) -> Iterator:
+    """The same page, opened once for all tests that only read: to open it takes longer than to read it."""
+    problems: list[str] = []
+    page = opened(browser, page_file, problems)
+    yield page
+    assert [each for each in problems if not each.startswith(("blob:", "data:"))] == []
+    page.context.close()
+
+
 def until(page, condition: str) -> None:
     """Wait for a condition; playwright's own way evaluates text inside the page, which may be forbidden."""
     for _ in range(300):
@@ -94,7 +107,7 @@ def until(page, condition: str) -> None:
 
 
 def expected_tick(content: Explored, tick: int, words: list[str]) -> dict[str, Any]:
-    """What the dump holds of a tick, read plainly."""
+    """The dump's content for a tick, read directly."""
     records, metadata = content.seen.records, content.seen.metadata
     columns = metadata.entity_columns
     first, last = records.entity.offsets[tick : tick + 2]
@@ -116,7 +129,8 @@ def expected_tick(content: Explored, tick: int, words: list[str]) -> dict[str, A
     }  # fmt: skip
 
 
-def test_points_are_those_of_the_run_and_the_dump(page, content: Explored) -> None:
+def test_points_are_those_of_the_run_and_the_dump(untouched, content: Explored) -> None:
+    page = untouched
     words = action_words(content.seen)
     run_ = content.run
     assert page.evaluate("window.explorer.count") == len(run_.clusters.label) == len(content.rows)
@@ -132,7 +146,8 @@ def test_points_are_those_of_the_run_and_the_dump(page, content: Explored) -> No
         assert list(shown["features"].values()) == content.values[point].tolist()
 
 
-def test_a_life_holds_every_tick(page, content: Explored) -> None:
+def test_a_life_holds_every_tick(untouched, content: Explored) -> None:
+    page = untouched
     words, records = action_words(content.seen), content.seen.records
     labels, own = content.tick_labels
     for point in (0, len(content.rows) // 2):
@@ -151,7 +166,7 @@ def test_a_life_holds_every_tick(page, content: Explored) -> None:
 
 
 def a_lonely_point(page, condition: str = "true") -> tuple[int, dict[str, float]]:
-    """Of the points of which a condition holds, find the one farthest from any other, and its place in the window."""
+    """Return the point that satisfies a condition and is farthest from all others, and its position in the window."""
     script = """() => {
       const all = Array.from({ length: explorer.count }, (_, i) => explorer.placeOf(i));
       const alone = all.map((one, i) => Math.min(...all.map((other, j) => (i === j ? Infinity : Math.hypot(other.x - one.x, other.y - one.y)))));
@@ -172,15 +187,13 @@ def hover(page, place: dict[str, float]) -> None:
 
 def pixels(page, selector: str) -> np.ndarray:
     """A canvas's own pixels, (rows, columns, 3)."""
-    width, values = page.evaluate(
-        """(selector) => {
-          const canvas = document.querySelector(selector);
-          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-          return [canvas.width, Array.from(data)];
-        }""",
-        selector,
-    )
-    return np.array(values).reshape(-1, width, 4)[:, :, :3]
+    address = page.evaluate("(selector) => document.querySelector(selector).toDataURL('image/png')", selector)
+    return rgb(base64.b64decode(address.partition(",")[2]))
+
+
+def rgb(png: bytes) -> np.ndarray:
+    """The pixels of a picture, (rows, columns, 3) int64."""
+    return np.asarray(Image.open(BytesIO(png)).convert("RGB")).astype(np.int64)
 
 
 def test_hovering_a_point_draws_its_view(page) -> None:
@@ -199,7 +212,7 @@ def test_hovering_a_point_draws_its_view(page) -> None:
     scale = len(seen) / 15
     attacked = next(other for other in shown["others"] if other["attacked"])
     for tile, material in enumerate(shown["materials"]):
-        # The corners of a tile are free of whoever stands in its middle, but not of the line to who is attacked.
+        # A tile's corners are not covered by the entity in its middle, but can be by the line to an attack target.
         down, right = tile // 15 - 7, tile % 15 - 7
         by_the_line = all(
             min(0, attacked[axis]) - 1 <= place <= max(0, attacked[axis]) + 1
@@ -215,7 +228,7 @@ def test_hovering_a_point_draws_its_view(page) -> None:
 
 
 def test_all_materials_and_kinds_are_drawn_in_their_colours(page) -> None:
-    """A made-up view with every material and every kind of entity, drawn by the page's own code."""
+    """A synthetic view with every material and every kind of entity, drawn by the page's own code."""
     page.evaluate(
         """() => {
           const facts = JSON.parse(document.getElementById("explorer-facts").textContent);
@@ -293,7 +306,7 @@ def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
     )
     page.mouse.move(box["x"] + 2, box["y"])
     page.mouse.move(box["x"], box["y"])
-    # A click counts only where plotly has noticed the pointer, which takes it a while on a busy machine.
+    # A click counts only after plotly has registered the pointer, which takes a while on a busy machine.
     until(page, "(document.getElementById('timeline')._hoverdata ?? []).some(({ x }) => x === 4)")
     page.mouse.click(box["x"], box["y"])
     until(page, "window.explorer.open.tick === 4")
@@ -325,15 +338,11 @@ def test_points_are_coloured_by_anything(page, content: Explored) -> None:
 
 
 def picture(page, clip: dict[str, float]) -> np.ndarray:
-    from io import BytesIO
-
-    from PIL import Image
-
-    return np.asarray(Image.open(BytesIO(page.screenshot(clip=clip))).convert("RGB"))
+    return rgb(page.screenshot(clip=clip))
 
 
 def nearest(pixels: np.ndarray, colour: str) -> int:
-    """How far the pixel that is nearest to a colour is from it."""
+    """Distance from a colour to the pixel closest to it."""
     return int(np.abs(pixels.reshape(-1, 3).astype(int) - list(bytes.fromhex(colour[1:]))).max(axis=1).min())
 
 
@@ -344,7 +353,7 @@ def compared(page) -> dict[str, dict[str, Any]]:
 
 
 def assert_same_statistics(shown: dict[str, dict[str, Any]], content: Explored, chosen: np.ndarray) -> None:
-    """Hold the page's numbers against the analysis' own functions, for the same selection."""
+    """Compare the page's numbers with the analysis' own functions for the same selection."""
     values, origin = content.values, content.values[0]
     d = cohens_d(moments(values[chosen] - origin), moments(values[~chosen] - origin))
     labels = np.where(chosen, 0, -1)
@@ -409,9 +418,9 @@ def test_a_clusters_numbers_are_those_of_the_summary(page, content: Explored) ->
         assert cluster["description"] in page.locator(f"[data-cluster='{cluster['label']}']").inner_text()
 
 
-def test_students_tail_is_scipys(page) -> None:
+def test_students_tail_is_scipys(untouched) -> None:
     grid = [(t, freedom) for t in (0.0, 0.1, 1.0, 2.5, 10.0, 60.0) for freedom in (1.0, 2.5, 5.0, 17.3, 120.0, 2500.0)]
-    shown = page.evaluate("(grid) => grid.map(([t, freedom]) => studentTail(t, freedom))", grid)
+    shown = untouched.evaluate("(grid) => grid.map(([t, freedom]) => studentTail(t, freedom))", grid)
     expected = [stats.t.sf(t, freedom) for t, freedom in grid]
     assert shown == pytest.approx(expected, rel=1e-9, abs=1e-300)
 
@@ -503,6 +512,10 @@ def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
     context.close()
 
 
+def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
+    assert scripts_that_ran(browser, page_file, tmp_path) == []
+
+
 def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
     page = browser.new_page()
     page.goto(damaged(page_file, "explorer-content", tmp_path).as_uri())
@@ -511,7 +524,7 @@ def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> Non
 
 
 def test_a_policy_that_does_not_see_its_place_is_drawn_where_it_is(content: Explored) -> None:
-    """What `--env.relative-position` records: rows and columns of view and entities count from the agent."""
+    """As recorded with `--env.relative-position`: positions of view and entities are relative to the agent."""
     records, metadata = content.seen.records, content.seen.metadata
     own = np.stack(positions(records), axis=1)  # (T, 2)
     tile, entity = records.tile.copy(), records.entity.values.copy()
@@ -531,7 +544,7 @@ def test_lives_beyond_the_limit_are_left_out_and_the_page_says_so(analysed: Anal
     fewer = explored(read_run(analysed.run, None), len(content.seen) // 2, quiet)
     assert 0 < len(fewer.seen) <= len(content.seen) // 2 and len(fewer.lives) < fewer.lives_of_run
     assert f"from {fewer.lives_of_run} lives" in explorer_page(fewer)
-    # Whole lives are kept, and what is kept is as it was.
+    # Whole lives are kept, unchanged.
     where = {tuple(key): i for i, key in enumerate(keys(content))}
     places = [where[tuple(key)] for key in keys(fewer)]
     assert fewer.run.clusters.label[fewer.rows].tolist() == content.run.clusters.label[content.rows][places].tolist()
@@ -557,7 +570,7 @@ def test_a_dump_that_has_moved_is_given(analysed: Analysed, tmp_path: Path) -> N
 
 
 def changed_run(path: Path, to: Path, dump: Path) -> Path:
-    """Copy a run, and let it say that its dump was elsewhere."""
+    """Copy a run and change the recorded path of its dump."""
     shutil.copytree(path, to)
     told = json.loads((to / RUN_FILE).read_text())
     told["arguments"]["dump"] = str(dump)

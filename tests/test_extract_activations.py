@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train_and_extract(folder: Path) -> None:
-    trained = run(
+    trained = run_here(
         "train.py", "--debug", "--no-track", "-n", "tiny", *WORLD, "--policies-dir", folder / "policies",
         "--runs-dir", folder / "runs", "--env.maps-dir", folder / "maps",
     )  # fmt: skip
@@ -57,7 +57,7 @@ def test_dump_says_what_it_holds(folder: Path) -> None:
     assert len(metadata.episodes) == 2 and metadata.records == len(records) > 200
     lives = set(zip(records.env_id.tolist(), records.agent_id.tolist(), records.episode.tolist(), strict=True))
     assert metadata.lives == len(lives) == 32
-    # Training ends episodes early and lets some agents starve more slowly; what is studied is the plain game.
+    # Training ends episodes early and lets some agents starve more slowly; dumps use the plain game.
     assert metadata.environment["early_stop_agents"] == 0 and metadata.environment["resilient_population"] == 0
     assert metadata.environment["map_seed"] == 1  # training's is 0
 
@@ -71,12 +71,13 @@ def test_the_maps_can_be_chosen(folder: Path, tmp_path: Path) -> None:
 
 def test_the_analysis_takes_the_dump(folder: Path, tmp_path: Path) -> None:
     results = tmp_path / "analysis_results"
-    done = run_here(
-        "analyze_activations.py", folder / "activation_data" / "tiny", "--subsample", 2, "--output-dir", results
-    )
+    done = run(
+        "analyze_activations.py", folder / "activation_data" / "tiny", "--subsample", 2, "--projection", "pca",
+        "--output-dir", results,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (analysis,) = results.iterdir()
-    for name in ("umap_scatter.png", "cluster_features.png", "umap_metric_scatter.png", "summary.txt", "run.json"):
+    for name in ("pca_scatter.png", "cluster_features.png", "pca_metric_scatter.png", "summary.txt", "run.json"):
         assert (analysis / name).stat().st_size > 0
 
 
@@ -111,8 +112,9 @@ def test_max_steps_stops_in_mid_episode(folder: Path, tmp_path: Path) -> None:
     assert read_dump(tmp_path / "short" / "tiny").tick.max() == 2
 
 
+@pytest.mark.slow
 def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: Path) -> None:
-    """Killed at some moment, the dumps of both policies are completed to what one run would have written."""
+    """After a kill at any moment, the dumps of both policies are completed as if by one uninterrupted run."""
     shutil.copytree(folder / "policies", tmp_path / "policies")
     (tmp_path / "policies" / "tiny.safetensors").rename(tmp_path / "policies" / "a.safetensors")
     shutil.copy(tmp_path / "policies" / "a.safetensors", tmp_path / "policies" / "b.safetensors")
@@ -175,7 +177,7 @@ def test_list_shows_whole_names_in_a_narrow_terminal(folder: Path, tmp_path: Pat
 
 
 def test_one_episode_needs_one_map(folder: Path, tmp_path: Path) -> None:
-    done = run(
+    done = run_here(
         "extract_activations.py", "pve", "-p", "tiny", "-n", 1, "--max-steps", 2, "-o", tmp_path / "dumps",
         "--policies-dir", folder / "policies", "--maps-dir", tmp_path / "maps",
     )  # fmt: skip
@@ -185,7 +187,7 @@ def test_one_episode_needs_one_map(folder: Path, tmp_path: Path) -> None:
 
 
 def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
-    result = run("extract_activations.py", "--smoke-test", "--policies-dir", tmp_path / "none")
+    result = run_here("extract_activations.py", "--smoke-test", "--policies-dir", tmp_path / "none")
     assert result.returncode == 0, result.stderr
     assert "smoke test passed" in result.stdout
 
@@ -199,7 +201,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pvp", "-p", "tiny"), ("at least two policies",)),
         (("pve", "-p", "tiny,tiny"), ("twice",)),
         (("pve", "-p", "tiny", "--workers", "2", "--num-envs", "8"), ("--num-envs and --workers",)),
-        (("pve", "-p", "tiny", "--fields", "Smell"), ("no field 'Smell'", "Market")),
+        (("pve", "-p", "tiny", "--fields", "Smell"), ("no optional field 'Smell'", "Market")),
         (("pve", "-p", "tiny", "--checkpoint", "7"), ("no such checkpoint of tiny", "1,")),
         (("pve", "-p", "tiny", "--checkpoint", "last"), ("--checkpoint is last", "all")),
         (("pve", "-p", "tiny", "--layers", "attention"), ("no layer 'attention'", "lstm_cell")),
@@ -207,7 +209,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "tiny_200M"), ("no policy 'tiny_200M'", "did you mean tiny?")),
         (("pve", "-p", "tiny", "-n", "0"), ("--episodes is 0",)),
         (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
-        (("pve", "-p", "tiny"), ("already holds a dump", "activation_data/tiny")),
+        (("pve", "-p", "tiny", "-n", 2), ("already holds a dump", "activation_data/tiny")),
     ],
 )
 def test_bad_input_is_one_line(folder: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
@@ -217,7 +219,7 @@ def test_bad_input_is_one_line(folder: Path, arguments: tuple[str, ...], parts: 
 
 
 def test_an_empty_policies_folder_is_said_to_be_empty(tmp_path: Path) -> None:
-    assert_refused(run("extract_activations.py", "--list", "--policies-dir", tmp_path), "no policy", "train.py")
+    assert_refused(run_here("extract_activations.py", "--list", "--policies-dir", tmp_path), "no policy", "train.py")
 
 
 @pytest.mark.parametrize("cut", [10, 5_000])

@@ -1,4 +1,4 @@
-"""What the stages write to their default folders does not show up in git; what is shipped does."""
+"""Output in the default folders is ignored by git; shipped files are not."""
 
 import subprocess
 
@@ -54,7 +54,7 @@ def test_nothing_that_is_shipped_is_ignored(tracked: list[str]) -> None:
 
 
 def test_every_default_folder_is_listed_here() -> None:
-    """A script that gets another default folder must be named above."""
+    """A script with another default folder must be listed above."""
     from dataclasses import fields
     from pathlib import Path
 

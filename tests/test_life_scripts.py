@@ -1,4 +1,4 @@
-"""Both life scripts from the command line, on a real recording and a run with planted clusters of it."""
+"""Both life scripts from the command line, on a real recording and a run with planted clusters."""
 
 import sys
 from pathlib import Path
@@ -29,7 +29,7 @@ def clusters(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def refused(script: object, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
-    """Run a script in this process, see it refuse its arguments, and return what it says."""
+    """Run a script in this process, check that it refuses its arguments, and return the message."""
     monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
     with pytest.raises(UserError) as error:
         script.main()
@@ -50,8 +50,9 @@ def test_the_life_at_the_75th_percentile_is_drawn(recording: Recording, tmp_path
     assert {path.name for path in folder.iterdir()} == {life["figure"], "lives.json", "run.json", "DONE.json"}
 
 
+@pytest.mark.slow
 def test_lives_of_the_longer_half_with_their_clusters(recording: Recording, clusters: Path, tmp_path: Path) -> None:
-    """Options with underscores, as the original has them."""
+    """Options with underscores, as in the original tools."""
     done = run(
         "agent_life_visualization.py", recording.dump, "--num_agents", 3, "--cluster_dir", clusters, "--seed", 7,
         "--output", tmp_path,
@@ -106,8 +107,8 @@ def test_lives_that_are_not_there_are_refused(recording: Recording, tmp_path: Pa
         (agent_life_visualization, ["--agent", 0], "--agent is 0"),
         (agent_life_visualization, ["--episode", -1], "--episode is -1"),
         (agent_life_visualization, ["--seed", -1], "--seed is -1"),
-        (agent_life_visualization, ["--cluster-dir", "nowhere"], "nowhere is not a finished run"),
-        (cluster_life_phase, ["--cluster-dir", "nowhere"], "nowhere is not a finished run"),
+        (agent_life_visualization, ["--cluster-dir", "nowhere"], "nowhere does not exist"),
+        (cluster_life_phase, ["--cluster-dir", "nowhere"], "nowhere does not exist"),
         (cluster_life_phase, ["--cluster-dir", "x", "--n-bins", 1], "--n-bins is 1: must be 2 to 1000"),
         (cluster_life_phase, ["--cluster-dir", "x", "--min-lifespan", 0], "--min-lifespan is 0"),
         (cluster_life_phase, ["--cluster-dir", "x", "--permutations", 1], "--permutations is 1: must be 19 or more"),

@@ -16,6 +16,7 @@ def code_cells(path: Path) -> list[str]:
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
+@pytest.mark.slow
 def test_the_tour_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     import matplotlib
     import matplotlib.pyplot as plt

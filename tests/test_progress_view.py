@@ -1,4 +1,4 @@
-"""Plain lines of progress where nobody watches a bar, with a clock of our own."""
+"""Plain lines of progress without a terminal, with a simulated clock."""
 
 import io
 import time
@@ -13,7 +13,7 @@ from reinforcement_learning.training.terminal import TrainingDisplay
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that advances on request."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -108,7 +108,7 @@ def test_lines_appear_while_the_work_is_silent(monkeypatch: pytest.MonkeyPatch) 
     assert written.getvalue().startswith("embedding: 0:00:00 so far\n")
     before = written.getvalue()
     time.sleep(0.1)
-    assert written.getvalue() == before  # nobody speaks once the work is over
+    assert written.getvalue() == before  # no lines once the work is done
 
 
 def test_on_a_terminal_there_are_no_lines(clock: Clock) -> None:

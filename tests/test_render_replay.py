@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from analysis.replays.file import read_replay
 from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
-from tests.browser import damaged
+from tests.browser import damaged, scripts_that_ran
 from tests.command import assert_refused, run, run_here
 from tests.recorded import POLICIES, Recording
 
@@ -48,7 +49,7 @@ def run_folder(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def page_file(recording: Recording, run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page with clusters, beside a copy of its replay with a name that wants escaping."""
+    """The page with clusters, next to a copy of its replay with a name that needs escaping."""
     copy = tmp_path_factory.mktemp("page") / "<b>&'episode'.replay.lzma"
     shutil.copy(recording.replay, copy)
     done = run("render_replay.py", copy, "--dump", recording.dump, "--cluster_dir", run_folder)
@@ -60,7 +61,7 @@ def page_file(recording: Recording, run_folder: Path, tmp_path_factory: pytest.T
 
 @pytest.fixture
 def page(browser, page_file: Path) -> Iterator:
-    """The page, opened; at the end, nothing may have gone wrong or gone out."""
+    """The opened page; at the end, there must have been no errors and no network requests."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True)
     page, problems, requests = context.new_page(), [], []
     page.on("console", lambda message: problems.append(message.text))
@@ -253,7 +254,7 @@ def test_agents_are_coloured_by_policy_or_by_cluster(page, replay: Replay) -> No
 
 
 def test_colours_reach_the_canvas(page) -> None:
-    """The pixel in an agent's middle has its colour, which the switch changes."""
+    """The pixel in the middle of an agent has the agent's colour, which the switch changes."""
     seek(page, 10)
     agent = next(a for a in page.evaluate("window.replay.agents") if a["alive"])
     page.get_by_role("button", name=f"Follow {agent['name']}", exact=True).click()
@@ -277,6 +278,14 @@ def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
     page.close()
 
 
+def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
+    """They would with the policy that pages had before, which allowed every script inside the page."""
+    assert scripts_that_ran(browser, page_file, tmp_path) == []
+    allowing = tmp_path / "allowing.html"
+    allowing.write_text(re.sub("'sha256-[^']*'", "'unsafe-inline'", page_file.read_text()))
+    assert {"start", "end", "attribute", "link"} <= set(scripts_that_ran(browser, allowing, tmp_path))
+
+
 def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
     page = browser.new_page()
     page.goto(damaged(page_file, "replay-content", tmp_path).as_uri())
@@ -295,7 +304,7 @@ def test_without_clusters_there_is_no_such_switch(browser, recording: Recording,
 
 
 def nearest(pixels: np.ndarray, colour: str) -> int:
-    """How far the pixel that is nearest to a colour is from it."""
+    """Distance from a colour to the pixel closest to it."""
     return int(np.abs(pixels.reshape(-1, 3).astype(int) - list(bytes.fromhex(colour[1:]))).max(axis=1).min())
 
 
@@ -328,7 +337,7 @@ def test_films_show_the_followed_agent_on_its_tile(
         assert np.abs(middle - ground).max() > tolerance, f"nobody is drawn on the tile at tick {tick}"
         for down, right in itertools.product((1, 3, 5, 7), (0, 2, 4, 6)):
             place = (top + down, left + right)
-            if place in stood_on or (place[0] - 1, place[1]) in stood_on:  # bars hang below who stands there
+            if place in stood_on or (place[0] - 1, place[1]) in stood_on:  # health bars are drawn below agents
                 continue
             # The corner of a tile, which no line between the middles of tiles covers.
             seen = frame[down * tile + 2, right * tile + 2].astype(int)
@@ -339,7 +348,7 @@ def test_films_show_the_followed_agent_on_its_tile(
 
 
 def corner(materials: np.ndarray, agent: dict[str, float], radius: int) -> tuple[int, int]:
-    """The first row and column that are seen: the agent in the middle, but at most one tile beyond the world's edge."""
+    """First visible row and column: the agent in the middle, but at most one tile beyond the world's edge."""
     rows, cols = np.nonzero(materials)
     top, left = (
         int(min(max(agent[axis] - radius, places.min() - 1), places.max() + 1 - 2 * radius))
@@ -349,7 +358,7 @@ def corner(materials: np.ndarray, agent: dict[str, float], radius: int) -> tuple
 
 
 def test_near_an_edge_the_picture_is_filled_with_the_world(replay: Replay) -> None:
-    """Every agent starts at an edge, where a view with the agent in its middle would be half void."""
+    """Every agent starts at an edge, where a centred view would be half void."""
     events, radius, size = events_of(replay), 6, 130
     for column in range(4):
         drawer = FrameDrawer(replay, events, colours_by_policy(replay), size, column, radius)
@@ -393,7 +402,7 @@ def test_films_are_coloured_by_cluster_too(
         (("--gif", "--mp4"), ("--gif", "--mp4")),
         (("-o", "x.txt"), ("x.txt", ".html, .gif or .mp4")),
         (("-o", "x.html", "--gif"), ("x.html", ".gif")),
-        (("--follow", "3"), ("--follow", "films")),
+        (("--follow", "3"), ("--follow", "videos")),
         (("--gif", "--follow", "nobody"), ("nobody", f"{POLICIES[1]}_1")),
         (("--gif", "--start", "9", "--end", "3"), ("--end is 3", "9")),
         (("--gif", "--start", "5000"), ("ends at tick",)),
@@ -415,5 +424,5 @@ def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
     (tmp_path / "foreign.replay.lzma").write_text("hello")
     assert_refused(run("render_replay.py", tmp_path / "foreign.replay.lzma"), "foreign.replay.lzma")
     assert_refused(
-        run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "No such file"
+        run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "does not exist"
     )

@@ -1,4 +1,4 @@
-"""train.py -m replay as users run it, and what it writes beside what Neural MMO itself would."""
+"""train.py -m replay as users run it, and its output compared with Neural MMO's own."""
 
 import json
 import lzma
@@ -112,6 +112,7 @@ def test_one_policy_plays_alone(policies: Path, small_world: EnvironmentSettings
     assert all(player["base"]["name"].startswith("take_") for player in packets[0]["player"].values())
 
 
+@pytest.mark.slow
 def test_a_policy_of_another_world_is_left_out_unless_it_is_named(
     policies: Path, small_world: EnvironmentSettings, task: TaskSettings
 ) -> None:

@@ -1,4 +1,4 @@
-"""Folders that tests share are built once, and built anew if that failed."""
+"""Folders shared by tests are built once, and rebuilt if that failed."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.shared import shared_folder
 
 
 class Session:
-    """A session whose folder is another test's own."""
+    """A session with its own folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""`train.py -m sweep`: all that works without an account of Weights & Biases, by that service's own agent."""
+"""`train.py -m sweep`: everything that works without a Weights & Biases account, with that service's own agent."""
 
 import json
 from pathlib import Path
@@ -22,8 +22,9 @@ def search_space(folder: Path, **parameters: object) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_agent_of_the_service_runs_a_trial_with_the_values_of_the_sweep(tmp_path: Path, monkeypatch) -> None:
-    """The service sends a sweep's command and a trial's values; here they are handed to its agent directly."""
+    """The service sends a sweep's command and a trial's values; here they are passed to its agent directly."""
     from wandb.wandb_agent import Agent
 
     for name, value in {**environment(), **agent_environment(tmp_path), "WANDB_SWEEP_ID": "sweep1"}.items():

@@ -1,4 +1,4 @@
-"""train_probes.py as users run it, on small real dumps of a policy and of its later self."""
+"""train_probes.py as users run it, on small real dumps of a policy at two stages of training."""
 
 import csv
 import json
@@ -19,8 +19,8 @@ from user_error import UserError
 
 STEPS = (0, 5000)
 TARGETS = "self_food,tick,displacement,is_moving,n_visible_npcs,remembered_water_distance,is_buying"
-QUICK = "lstm_hidden,lstm_cell,action_decoder,encoder_output,observation,untrained"
-MEMORIES = ("lstm_hidden", "lstm_cell", "action_decoder")
+QUICK = "lstm_hidden,action_decoder,encoder_output,observation,untrained"
+MEMORIES = ("lstm_hidden", "action_decoder")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_the_report_and_the_tables_say_the_same(results: Path) -> None:
                 shown = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
                 assert other[key] == shown
     reasons = {each["name"]: each["reason"] for each in report[0]["targets"]}
-    # Nobody buys from a market that is empty.
+    # Agents cannot buy from an empty market.
     assert reasons["is_buying"] and [name for name, reason in reasons.items() if reason] == ["is_buying"]
 
 
@@ -83,7 +83,7 @@ def test_scores_are_what_they_can_be(results: Path) -> None:
     for row in known.values():
         assert float(row["score"]) <= 1 and (not row["low"] or float(row["low"]) <= float(row["score"]))
     for dump in ("tiny_0000000000", "tiny_0000005000"):
-        # What is in view is in the observation; food and the clock are withheld from it.
+        # Visible entities are in the observation; food and the tick are hidden from it.
         assert float(known[dump, "n_visible_npcs", "linear", "observation"]["score"]) > 0.99
         assert float(known[dump, "self_food", "linear", "observation"]["score"]) < 0.9
         assert float(known[dump, "tick", "linear", "observation"]["score"]) < 0.9
@@ -100,7 +100,7 @@ def test_every_baseline_is_probed_and_a_look_back_is_drawn(dumps: list[Path], tm
     assert (folder / "probe_history.png").stat().st_size > 10_000
     baselines = {"encoder_output", "observation", "history_2", "history_4", "traces", "reservoir", "untrained"}
     scores = rows(folder, "probe_scores.tsv")
-    assert {row["input"] for row in scores} == baselines | set(MEMORIES)
+    assert {row["input"] for row in scores} == baselines | {"lstm_cell", *MEMORIES}
     assert all(bool(row["average_precision"]) == (row["target"] == "is_moving") for row in scores)
     added = rows(folder, "probe_increments.tsv")
     assert {row["baseline"] for row in added} == baselines | {"every"}

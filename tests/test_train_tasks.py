@@ -1,4 +1,4 @@
-"""Tasks from the command line: lists, one's own curriculum, automatic curricula, a language model that reads them."""
+"""Tasks from the command line: lists, custom curricula, automatic curricula, and language-model embeddings."""
 
 import json
 import shutil
@@ -12,8 +12,8 @@ from agent_zoo.checkpoint import load_checkpoint
 from reinforcement_learning.game.language_model_encoder import describe_task
 from reinforcement_learning.game.tasks import curriculum, offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run, run_here
-from tests.test_train import SMALL, folders, metrics_of
+from tests.command import assert_refused, run_here
+from tests.test_train import SMALL, TWO_UPDATES, folders, metrics_of
 from tests.tiny_language_model import make_language_model
 
 MINE = """
@@ -55,14 +55,14 @@ def test_what_names_nothing_is_refused_in_one_line(
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(maps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which a policy was trained on a curriculum of one's own, read by a language model, chosen by PLR."""
     folder = tmp_path_factory.mktemp("tasks")
     (folder / "mine.yaml").write_text(MINE)
     specs = curriculum(TaskSettings(curriculum=str(folder / "mine.yaml")), EnvironmentSettings())
     make_language_model(folder / "model", [describe_task(spec) for spec in specs])
-    result = run(
-        "train.py", *SMALL, "-n", "reader", *folders(folder), "-c", folder / "mine.yaml",
+    result = run_here(
+        "train.py", *TWO_UPDATES, "-n", "reader", *folders(folder, maps.parent), "-c", folder / "mine.yaml",
         "--syllabus", "prioritized_level_replay", "--task.encoder", "language-model", "--task.language-model",
         folder / "model", "--task.embedding-size", 24, "--task.embeddings-dir", folder / "embeddings",
     )  # fmt: skip
@@ -91,11 +91,13 @@ def test_the_checkpoint_says_who_read_the_tasks(trained: Path) -> None:
         np.testing.assert_array_equal(one.embedding, other.embedding)
 
 
-def test_activations_are_extracted_with_the_same_reader_even_without_its_files(trained: Path, tmp_path: Path) -> None:
+def test_activations_are_extracted_with_the_same_reader_even_without_its_files(
+    trained: Path, maps: Path, tmp_path: Path
+) -> None:
     shutil.move(trained / "model", tmp_path / "model")
     shared = (
         "-p", "reader", "-n", "1", "--max-steps", "4", "--policies-dir", trained / "policies",
-        "--maps-dir", trained / "maps", "--embeddings-dir", trained / "embeddings", "-o", tmp_path,
+        "--maps-dir", maps.parent, "--embeddings-dir", trained / "embeddings", "-o", tmp_path,
     )  # fmt: skip
     result = run_here("extract_activations.py", "pve", *shared)
     assert result.returncode == 0, result.stderr

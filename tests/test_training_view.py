@@ -1,10 +1,12 @@
-"""What train.py shows on a terminal."""
+"""Terminal output of train.py."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.command import run_on_terminal
-from tests.test_train import FOREVER, SMALL, folders
+from tests.test_train import FOREVER, ONCE, SMALL, folders
 
 PARTS = (
     "of 1,024 agent-steps", "so far", "left", "agent-steps/s", "environment", "inference", "learning", "copying",
@@ -14,15 +16,15 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 
 def last_panel(sent: str) -> list[str]:
-    """Lines of what stood on the terminal when the script ended."""
+    """Lines on the terminal when the script ended."""
     drawn_over = sent.rfind("\x1b[1A")
     return CONTROL.sub("", sent[drawn_over:]).splitlines()
 
 
-def test_the_live_panel_shows_everything_and_leaves_the_terminal_in_order(tmp_path: Path) -> None:
-    code, sent = run_on_terminal(
-        80, "train.py", *SMALL, "--train.total-agent-steps", "1024", "-n", "seen", *folders(tmp_path)
-    )
+@pytest.mark.slow
+def test_the_live_panel_shows_everything_and_leaves_the_terminal_in_order(maps: Path, tmp_path: Path) -> None:
+    one_update = (*SMALL, *ONCE, "--train.total-agent-steps", "1024")
+    code, sent = run_on_terminal(80, "train.py", *one_update, "-n", "seen", *folders(tmp_path, maps.parent))
     assert code == 0, sent
     lines = last_panel(sent)
     panel = [line for line in lines if line[:1] in "╭│╰"]
@@ -34,17 +36,16 @@ def test_the_live_panel_shows_everything_and_leaves_the_terminal_in_order(tmp_pa
     assert_in_order(sent)
 
 
-def test_ctrl_c_leaves_the_terminal_in_order(tmp_path: Path) -> None:
-    code, sent = run_on_terminal(
-        80, "train.py", *FOREVER, "-n", "stopped", *folders(tmp_path), interrupt_at="first update"
-    )
+def test_ctrl_c_leaves_the_terminal_in_order(maps: Path, tmp_path: Path) -> None:
+    command = ("train.py", *FOREVER, "-n", "stopped", *folders(tmp_path, maps.parent))
+    code, sent = run_on_terminal(80, *command, interrupt_at="first update")
     assert code == 130, sent
     assert "stopped.safetensors" in sent and "Traceback" not in sent
     assert_in_order(sent)
 
 
 def assert_in_order(sent: str) -> None:
-    """The cursor is shown again, colours are switched off, and the prompt gets a line of its own."""
+    """The cursor is visible again, colours are reset, and the prompt is on its own line."""
     assert sent.count("\x1b[?25l") == sent.count("\x1b[?25h") > 0
     colours = re.findall(r"\x1b\[[0-9;]*m", sent)
     assert colours and colours[-1] == "\x1b[0m"

@@ -1,4 +1,4 @@
-"""A language model small enough to make in a test: real tokenizer, real layers, random weights."""
+"""A language model small enough to create in a test: real tokenizer, real layers, random weights."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import torch
 
 
 def make_language_model(folder: Path, texts: list[str]) -> None:
-    """Save a two-layer GPT-2 with 16 hidden units and a tokenizer trained on the texts, as the hub keeps them."""
+    """Save a two-layer GPT-2 with 16 hidden units and a tokenizer trained on the texts, in the hub's format."""
     import tokenizers
     import transformers
 

@@ -1,4 +1,4 @@
-"""Checkpoints of small untrained networks, and the options of the small world that they fit."""
+"""Checkpoints of small untrained networks, and options of the small world that they fit."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,6 +27,6 @@ def save_policies(
 
 
 def world_options(env: EnvironmentSettings) -> list[object]:
-    """Options that make a script play in this world."""
+    """Options with which a script plays in this world."""
     names = ("num_agents", "num_npcs", "map_size", "num_maps", "map_seed", "horizon", "maps_dir")
     return [part for name in names for part in (f"--env.{name.replace('_', '-')}", getattr(env, name))]

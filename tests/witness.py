@@ -1,6 +1,6 @@
-"""A real episode of agents that forage, fight and trade, and every behavioural feature by the engine's own account.
+"""A real episode of agents that forage, fight and trade, and every behavioural feature computed from the engine.
 
-The account is taken with plain loops over the game's objects: players, NPCs, tiles, items and events.
+Features are computed with plain loops over the game's objects: players, NPCs, tiles, items and events.
 """
 
 from collections import defaultdict
@@ -41,7 +41,7 @@ Key = tuple[int, int, int]
 
 @dataclass
 class Past:
-    """What the engine has shown of one life so far, one entry a tick."""
+    """The engine's state over one life so far, one entry per tick."""
 
     position: list[tuple[int, int]] = field(default_factory=list)
     vitals: list[dict[str, int]] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Past:
 
 
 class Witness:
-    """Makes all agents forage, and looks at the engine itself while an extraction runs."""
+    """Makes all agents forage, and reads the engine's state while an extraction runs."""
 
     def __init__(self, contest: Contest) -> None:
         self.layout = contest.entrants[0].info.layout
@@ -62,7 +62,7 @@ class Witness:
         self.past: dict[int, Past] = defaultdict(Past)
 
     def play(self, contest: Contest, plan: Plan, folder: Path) -> None:
-        """Extract a dump of the plan's episodes, one after the other, to `folder`."""
+        """Extract a dump of the plan's episodes, one by one, to `folder`."""
         advance = PolicyPool.advance
 
         def sample(distribution: ActionDistribution, uniforms: torch.Tensor) -> torch.Tensor:
@@ -119,7 +119,7 @@ class Witness:
 
 
 def enrich(realm: Any) -> None:
-    """Give agents in their first tick what they would need hours to come by, so that every feature takes values."""
+    """Give agents in their first tick items, gold and levels that take hours to acquire, so that all features vary."""
     for agent in realm.players.values():
         agent.gold.update(30)
         for kind in GIFTS:
@@ -134,7 +134,7 @@ def enrich(realm: Any) -> None:
 
 
 def remember(past: Past, agent: Any, realm: Any) -> None:
-    """Append what is true of an agent now; events of the tick that led here say what it ate and drank."""
+    """Append an agent's current state; the events of the last tick show what it ate and drank."""
     now, column = realm.event_log.get_data(tick=realm.tick), realm.event_log.attr_to_col
     mine = [row for row in now if row[column["ent_id"]] == agent.ent_id]
     codes = {int(row[column["event"]]) for row in mine}
@@ -205,7 +205,7 @@ def others(agent: Any, realm: Any) -> dict[str, float]:
 
 
 def ground(agent: Any, realm: Any) -> dict[str, float]:
-    """What the map's own tiles are made of, around the agent and beneath it."""
+    """Materials of the map's tiles around and under the agent."""
     row, col = agent.pos
     around = {
         (r, c): realm.map.tiles[r, c]
@@ -299,7 +299,7 @@ def belongings(agent: Any) -> dict[str, float]:
 
 
 def accepted(agent: Any, actions: dict) -> dict[str, float]:
-    """What the engine took the agent to do, after it had dropped no-ops and impossible actions."""
+    """The agent's actions as accepted by the engine, without no-ops and impossible actions."""
     move = actions.get(game_action.Move, {}).get(game_action.Direction)
     attack = actions.get(game_action.Attack, {})
     target = attack.get(game_action.Target)

@@ -1,4 +1,4 @@
-"""hybrid: takeru's network with a memory, paid as yaofeng is."""
+"""hybrid: takeru's network with a memory, and yaofeng's reward."""
 
 from agent_zoo.hybrid.policy import Policy, Recurrent
 from agent_zoo.yaofeng.reward import RewardWrapper

@@ -8,7 +8,7 @@ __all__ = ["Policy", "Recurrent"]
 
 
 class Recurrent(RecurrentPolicy):
-    """One LSTM layer unless asked otherwise."""
+    """One LSTM layer by default."""
 
     def __init__(self, policy: Policy, layers: int = 1, cell: MemoryCell = "lstm"):
         super().__init__(policy, layers, cell)

@@ -1,4 +1,4 @@
-"""The start kit of the NeurIPS 2023 competition: the simplest agent, paid for health and for doing new things."""
+"""The start kit of the NeurIPS 2023 competition: the simplest agent, rewarded for health and for new events."""
 
 from agent_zoo.neurips23_start_kit.policy import Policy, Recurrent
 from agent_zoo.neurips23_start_kit.reward import RewardWrapper

@@ -63,7 +63,7 @@ class Policy(BasePolicy):
         return self.projection(torch.cat(parts, dim=1)), candidates
 
     def places(self) -> torch.Tensor:
-        """Describe each place in view by the embeddings of its row and column, (2 embeddings, side, side)."""
+        """Return the embeddings of the row and column of each place in view, (2 embeddings, side, side)."""
         rows = self.row.weight.T.unsqueeze(2).expand(-1, -1, self.side)  # (embedding, side, side)
         columns = self.column.weight.T.unsqueeze(1).expand(-1, self.side, -1)
         return torch.cat([rows, columns])
@@ -76,7 +76,7 @@ class Policy(BasePolicy):
 
 
 class Recurrent(RecurrentPolicy):
-    """One LSTM layer unless asked otherwise."""
+    """One LSTM layer by default."""
 
     def __init__(self, policy: Policy, layers: int = 1, cell: MemoryCell = "lstm"):
         super().__init__(policy, layers, cell)

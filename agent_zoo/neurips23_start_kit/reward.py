@@ -1,4 +1,4 @@
-"""What the start kit pays for beside the task: getting healthier, and doing something for the first time."""
+"""The start kit's reward beyond the task: gaining health, and events that are new to the life."""
 
 from agent_zoo.rewards import NewEventsReward
 
@@ -6,9 +6,9 @@ HEALTH_BONUS = 0.03
 
 
 class RewardWrapper(NewEventsReward):
-    """Task reward, +0.03 on ticks that restored health, +0.01 for each kind of event new to this life (3 a tick).
+    """Task reward, +0.03 on ticks that restored health, +0.01 per kind of event new to this life (at most 3 a tick).
 
-    Asking again for the price just asked is made illegal, so that an item does not sit on the market unsold.
+    Asking the same price twice in a row is illegal, so that items do not stay on the market unsold.
     """
 
     def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
@@ -19,7 +19,7 @@ class RewardWrapper(NewEventsReward):
                 self._forbid_same_price(action["Sell"], observations[agent]["ActionTargets"]["Sell"])
 
     def reward(self, agent: int, task_reward: float) -> float:
-        """Return what a living agent is paid for this tick."""
+        """Return a living agent's reward for this tick."""
         healthier = self.game.realm.players[agent].resources.health_restore > 0
         return super().reward(agent, task_reward + HEALTH_BONUS * healthier)
 

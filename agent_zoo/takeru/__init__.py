@@ -1,4 +1,4 @@
-"""takeru: learnt vectors for identities, other entities seen by the action heads alone; published without a memory."""
+"""takeru: learnt identity embeddings, other entities visible to the action heads only; published without a memory."""
 
 from agent_zoo.takeru.policy import Policy, Recurrent
 from agent_zoo.takeru.reward import RewardWrapper

@@ -1,4 +1,4 @@
-"""takeru's network: what other entities are doing reaches the action heads only, never the hidden state."""
+"""takeru's network: other entities are visible to the action heads only, never to the hidden state."""
 
 import torch
 from torch import nn
@@ -66,7 +66,7 @@ class Policy(BasePolicy):
         return self.projection(torch.cat(parts, dim=1)), candidates
 
     def places(self) -> torch.Tensor:
-        """Tiles are described by their material alone: (0, side, side)."""
+        """Return nothing, (0, side, side): tiles are embedded by their material alone."""
         return self.material.weight.new_zeros(0, self.layout.view_side, self.layout.view_side)
 
     def _embed_items(self, values: torch.Tensor) -> torch.Tensor:
@@ -74,7 +74,7 @@ class Policy(BasePolicy):
 
 
 class Recurrent(RecurrentPolicy):
-    """Feed-forward unless asked otherwise."""
+    """Feed-forward by default."""
 
     def __init__(self, policy: Policy, layers: int = 0, cell: MemoryCell = "lstm"):
         super().__init__(policy, layers, cell)

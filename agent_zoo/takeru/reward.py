@@ -1,10 +1,10 @@
-"""What takeru pays for beside the task: doing something for the first time."""
+"""takeru's reward beyond the task: events that are new to the life."""
 
 from agent_zoo.rewards import NewEventsReward, forbid_giving
 
 
 class RewardWrapper(NewEventsReward):
-    """Task reward, and +0.01 for each kind of event new to this life (3 a tick). Giving anything away is illegal."""
+    """Task reward, and +0.01 per kind of event new to this life (at most 3 a tick). Giving is illegal."""
 
     def restrict(self, observation: dict) -> None:
         """Forbid giving."""

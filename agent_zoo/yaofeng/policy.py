@@ -37,7 +37,7 @@ class Policy(BasePolicy):
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
         super().__init__(layout, hidden_size)
         self.material = nn.Embedding(layout.materials, MATERIAL_EMBEDDING)
-        # The residual block reads a tile's material only, so it runs once a material instead of once a tile.
+        # The residual block reads only a tile's material, so it runs once per material instead of once per tile.
         self.material_block = _Residual(MATERIAL_EMBEDDING)
         self.register_buffer("scaled_places", scaled_places(layout.view_side), persistent=False)
         self.tile_convolution = TileConvolution(layout, 2, MATERIAL_EMBEDDING, TILE_CHANNELS[0])
@@ -79,16 +79,16 @@ class Policy(BasePolicy):
         return functional.relu(hidden)
 
     def material_vectors(self) -> torch.Tensor:
-        """Describe each material, (materials, embedding)."""
+        """Return the embedding of each material, (materials, embedding)."""
         return self.material_block(self.material.weight)
 
     def places(self) -> torch.Tensor:
-        """Describe each place in view by its scaled row and column, (2, side, side)."""
+        """Return the scaled row and column of each place in view, (2, side, side)."""
         return self.scaled_places
 
 
 class Recurrent(RecurrentPolicy):
-    """Two LSTM layers unless asked otherwise."""
+    """Two LSTM layers by default."""
 
     def __init__(self, policy: Policy, layers: int = 2, cell: MemoryCell = "lstm"):
         super().__init__(policy, layers, cell)

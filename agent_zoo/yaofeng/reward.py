@@ -1,4 +1,4 @@
-"""What yaofeng pays for beside the task: health, skill, armour and gold."""
+"""yaofeng's reward beyond the task: health, skill, armour and gold."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ SKILLS = ("melee", "range", "mage", "fishing", "herbalism", "prospecting", "carv
 
 @dataclass(frozen=True)
 class _Condition:
-    """An agent's condition at one tick: its defense is the mean over the three styles of combat."""
+    """An agent's condition at one tick; its defense is the mean over the three combat styles."""
 
     health: int
     experience: tuple[int, ...]
@@ -36,7 +36,7 @@ class _Condition:
         )
 
     def better_than(self, before: "_Condition") -> float:
-        """Weighted changes since `before`; of the skills, the one that gained most counts."""
+        """Return the weighted sum of changes since `before`; of the skills, only the one that gained most counts."""
         learnt = max(now - then for now, then in zip(self.experience, before.experience, strict=True))
         return SCALE * (
             HEALTH_WEIGHT * (self.health - before.health)
@@ -49,7 +49,7 @@ class _Condition:
 class RewardWrapper(BaseRewardWrapper):
     """Task reward + 0.1 x (0.03 health + 0.002 best skill's experience + 0.04 defense + 0.001 gold), as changes.
 
-    Giving anything away and attacking NPCs that fight back are illegal.
+    Giving, and attacking NPCs that fight back, are illegal.
     """
 
     def __init__(self, env: Any, game: nmmo.Env):
@@ -68,7 +68,7 @@ class RewardWrapper(BaseRewardWrapper):
         forbid_attacking_dangerous_npcs(observation)
 
     def reward(self, agent: int, task_reward: float) -> float:
-        """Return what a living agent is paid for this tick."""
+        """Return a living agent's reward for this tick."""
         before, now = self._condition[agent], _Condition.of(self.game.realm.players[agent])
         self._condition[agent] = now
         return task_reward + now.better_than(before)

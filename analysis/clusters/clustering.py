@@ -14,11 +14,11 @@ from analysis.statistics.cluster_method import ClusterMethod
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """What HDBSCAN found.
+    """The result of HDBSCAN.
 
     Attributes:
-        points: that were clustered, (B, dimensions).
-        labels: (B,) int64, clusters from 0 in order of falling size, `NOISE` for the rest.
+        points: clustered, (B, dimensions).
+        labels: (B,) int64, clusters from 0 in order of decreasing size, `NOISE` for the rest.
         tree: HDBSCAN's condensed tree: structured, one row for each record and each
             cluster that leaves `parent`, at density `lambda_val` (1 / distance), with `child_size` records.
     """
@@ -31,14 +31,14 @@ class Clustering:
 def cluster_space(
     projection: Projection, activations: np.ndarray, components: Components, settings: AnalysisSettings
 ) -> np.ndarray:
-    """Return what records are clustered in: the plane, or the first components with `--cluster-before-umap`."""
+    """Return the points to cluster: the plane, or the first components with `--cluster-before-umap`."""
     if settings.cluster_before_umap:
         return components.scores(activations, settings.pre_cluster_dims)
     return projection.points
 
 
 def cluster_method(settings: AnalysisSettings) -> ClusterMethod:
-    """Return how these settings find clusters, as something that can be done again."""
+    """Return the clustering method of these settings as an object that can be applied again."""
     return ClusterMethod(
         embed=functools.partial(points_to_cluster, settings=settings),
         hdbscan=functools.partial(hdbscan_labels, min_samples=settings.hdbscan_min_samples),
@@ -50,9 +50,9 @@ def cluster_method(settings: AnalysisSettings) -> ClusterMethod:
 def points_to_cluster(
     activations: np.ndarray, settings: AnalysisSettings, seed: int, run_records: int | None = None
 ) -> np.ndarray:
-    """Lay activations, (B, units), out as these settings cluster them, from nothing: (B, dimensions).
+    """Compute from activations, (B, units), the points that these settings cluster, (B, dimensions).
 
-    A sample of a run's records is laid out as so many records are.
+    `run_records` is as in `project`.
     """
     components = principal_components(activations)
     if settings.cluster_before_umap:
@@ -61,7 +61,7 @@ def points_to_cluster(
 
 
 def hdbscan_labels(points: np.ndarray, min_cluster_size: int, min_samples: int) -> np.ndarray:
-    """Return nothing but the labels of `hdbscan_clusters`, (B,) int64."""
+    """Return only the labels of `hdbscan_clusters`, (B,) int64."""
     return hdbscan_clusters(points, min_cluster_size, min_samples).labels
 
 
@@ -71,7 +71,7 @@ def hdbscan_clusters(points: np.ndarray, min_cluster_size: int, min_samples: int
     Args:
         points: (B, dimensions).
         min_cluster_size: smaller groups are noise; from 2 to B.
-        min_samples: neighbours that make a region dense, from 1; more call more of the points noise.
+        min_samples: neighbours that make a region dense, from 1; larger values give more noise.
     """
     import hdbscan
 
@@ -79,14 +79,14 @@ def hdbscan_clusters(points: np.ndarray, min_cluster_size: int, min_samples: int
         min_cluster_size=min_cluster_size,
         min_samples=min_samples,
         core_dist_n_jobs=1,
-        approx_min_span_tree=False,  # the default's shortcut saves nothing here, and can change the clusters
+        approx_min_span_tree=False,  # the default approximation saves nothing here and can change the clusters
     )
     labels = model.fit_predict(points.astype(np.float64))
     return Clustering(points, largest_first(labels), model.condensed_tree_.to_numpy())
 
 
 def largest_first(labels: np.ndarray) -> np.ndarray:
-    """Renumber clusters by falling size, ties by their old number; noise stays noise."""
+    """Renumber clusters by decreasing size, ties by their old number; noise stays noise."""
     clusters, sizes = np.unique(labels[labels != NOISE], return_counts=True)
     renumbered = np.full(len(labels), NOISE, np.int64)
     for rank, cluster in enumerate(clusters[np.argsort(-sizes, kind="stable")]):

@@ -1,4 +1,4 @@
-"""How much of a feature the principal components hold, for lives that they were not fitted to."""
+"""How well principal components predict a feature in lives held out from the fit."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from analysis.statistics.inference import Inference
 
 @dataclass(frozen=True)
 class FeatureR2:
-    """Cross-validated R2 of F features, (F,) each; NaN where it cannot be told.
+    """Cross-validated R2 of F features, (F,) each; NaN if undefined.
 
     Attributes:
-        value: share of the feature's variance that is predicted; below 0 where the mean would have done better.
-        low, high: ends of its interval, by a bootstrap over lives of the held-out errors.
+        value: share of the feature's variance that is predicted; below 0 if the mean predicts better.
+        low, high: ends of its interval, from a bootstrap of the held-out errors over lives.
     """
 
     value: np.ndarray
@@ -25,20 +25,20 @@ class FeatureR2:
 def pca_feature_r2(
     scores: np.ndarray, features: np.ndarray, lives: Lives, folds: int = 5, settings: Inference | None = None
 ) -> FeatureR2:
-    """Predict features from components by least squares, each life by a fit to other lives.
+    """Predict features from components by least squares, each life from a fit to other lives.
 
     R2 is 1 - (squared errors of held-out records) / (squared errors of the fitted lives' mean). Lives are split into
-    folds of like size (scikit-learn's GroupKFold). The fits stay as they are while lives are resampled.
+    folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when lives are resampled.
 
     Args:
-        scores: components of the activations, (B, components); their axes may come from all records, as they were found
-            without looking at features.
+        scores: components of the activations, (B, components); their axes may come from all records, since they do not
+            depend on features.
         features: (B, F), finite.
-        folds: at least 2; as many as there are lives, where those are fewer.
+        folds: at least 2; capped at the number of lives.
         settings: number of resamples, confidence and seed.
 
     Returns:
-        NaN for a feature that never changes, and for all of them where there is one life only.
+        NaN for a feature that never changes, and for all features if there is only one life.
     """
     if len(lives) < 2:
         nothing = np.full(features.shape[1], np.nan)
@@ -64,7 +64,7 @@ def _r2(weights: np.ndarray, error: np.ndarray, spread: np.ndarray) -> np.ndarra
 def _held_out_errors(
     scores: np.ndarray, features: np.ndarray, lives: Lives, folds: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the squared errors of the prediction, and of the mean, of each life while it is held out, (L, F) each."""
+    """Return each life's squared errors of the prediction and of the mean while it is held out, (L, F) each."""
     from sklearn.model_selection import GroupKFold
 
     design = np.column_stack([np.ones(len(scores)), scores])

@@ -1,4 +1,4 @@
-"""Principal components of activations, and the behaviours that they go with."""
+"""Principal components of activations, and the features that they are associated with."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ class Components:
 
     Attributes:
         mean: of the activations, (U,) float64.
-        directions: (K, U) float64, of length 1, orthogonal.
+        directions: (K, U) float64, orthonormal.
         explained: each component's share of the activations' variance, (K,) float64.
     """
 
@@ -31,17 +31,17 @@ class Components:
     explained: np.ndarray
 
     def scores(self, activations: np.ndarray, count: int) -> np.ndarray:
-        """Return activations along the first components, (B, U) -> (B, count) float64."""
+        """Return the scores of activations on the first components, (B, U) -> (B, count) float64."""
         centred = activations - self.mean.astype(activations.dtype)  # (B, U)
         return np.asarray(centred @ self.directions[:count].T.astype(activations.dtype), np.float64)
 
     def needed_for(self, shares: tuple[float, ...]) -> dict[float, int]:
-        """Return how many components explain each share of the variance; each above 0 and below 1."""
+        """Return the number of components that explain each share of the variance; shares are above 0 and below 1."""
         total = np.cumsum(self.explained)
         return {share: int(np.searchsorted(total, share) + 1) for share in shares}
 
     def name(self, component: int) -> str:
-        """Return what axes call a component."""
+        """Return the axis label of a component."""
         return f"PC {component + 1} ({self.explained[component]:.1%} of variance)"
 
 
@@ -54,7 +54,7 @@ def principal_components(activations: np.ndarray) -> Components:
 
 
 def pearson_r(scores: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Return Pearson's r of every component and feature over records; NaN where either never changes.
+    """Return Pearson's r of every component and feature over records; NaN if either never changes.
 
     Args:
         scores: (B, components).
@@ -68,7 +68,7 @@ def pearson_r(scores: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 
 def _standardised(values: np.ndarray) -> np.ndarray:
-    # Counted from the first row, a column that never changes is exactly zero.
+    # After subtracting the first row, a column that never changes is exactly zero.
     shifted = values.astype(np.float64) - values[0]
     spread = shifted.std(axis=0)
     return (shifted - shifted.mean(axis=0)) / np.where(spread > 0, spread, np.nan)
@@ -81,7 +81,7 @@ class Profile:
     Attributes:
         place: mean score of the bin's records.
         mean: of the feature.
-        low: end of the mean's 95% interval over lives; NaN where one life fills the bin.
+        low: end of the mean's 95% interval over lives; NaN if the bin's records are all of one life.
         high: likewise.
     """
 
@@ -92,16 +92,16 @@ class Profile:
 
 
 def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: int = BINS) -> Profile:
-    """Average a feature in bins of as many records each along a component.
+    """Average a feature in bins with equal numbers of records along a component.
 
-    A bin's mean is a ratio of two sums over lives, so its standard error is that of a ratio estimator with lives as the
-    units drawn (Cochran 1977, "Sampling techniques", equation 6.13): records of one life are not independent.
+    Records of one life are not independent. A bin's mean is a ratio of two sums over lives, so its standard error is
+    that of a ratio estimator with lives as sampling units (Cochran 1977, "Sampling techniques", equation 6.13).
 
     Args:
         score: (B,).
         feature: (B,).
         lives: of the records.
-        bins: at most; fewer where there are fewer records.
+        bins: at most; fewer if there are fewer records.
     """
     rank = np.empty(len(score), np.int64)
     rank[np.argsort(score, kind="stable")] = np.arange(len(score))
@@ -122,14 +122,14 @@ def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: i
 
 @dataclass(frozen=True, eq=False)
 class ComponentReport:
-    """How principal components go with features. K components, F features.
+    """Associations of principal components with features. K components, F features.
 
     Attributes:
         features: their names, (F,).
         explained: each component's share of the activations' variance, (K,).
-        r: Pearson's r, (K, F); NaN where a feature never changes.
+        r: Pearson's r, (K, F); NaN if a feature never changes.
         r2: cross-validated by life, of all K components together, with its interval; (F,) each.
-        lives: that the R2 is cross-validated over.
+        lives: number of lives in the cross-validation.
     """
 
     features: tuple[str, ...]
@@ -139,7 +139,7 @@ class ComponentReport:
     lives: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready to be written as JSON; what is undefined becomes null."""
+        """Return plain values for JSON; undefined values become null."""
         return {
             "features": list(self.features),
             "explained": self.explained.tolist(),
@@ -151,7 +151,7 @@ class ComponentReport:
         }
 
     def as_text(self) -> str:
-        """Return the report as plain text for people, features told best first."""
+        """Return the report as plain text, best predicted features first."""
         width = max(map(len, self.features))
         lines = [
             f"Principal components: {len(self.explained)} explain {self.explained.sum():.1%} of the variance.",
@@ -179,7 +179,7 @@ class ComponentReport:
 def report_components(
     components: Components, scores: np.ndarray, data: Dataset, settings: Inference
 ) -> ComponentReport:
-    """Compare the first components, whose scores these are, (B, K), with the features of the same records."""
+    """Compare the scores of the first components, (B, K), with the features of the same records."""
     return ComponentReport(
         features=tuple(feature.name for feature in data.features),
         explained=components.explained[: scores.shape[1]],

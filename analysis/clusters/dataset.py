@@ -1,4 +1,4 @@
-"""What one analysis is about: the records kept of a dump, one layer's activations, and the features beside them."""
+"""The data of one analysis: the records kept of a dump, one layer's activations, and the features."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -18,10 +18,10 @@ from analysis.position import POSITION_COLUMNS, has_position
 from user_error import UserError
 
 ROLLING_WINDOW = 5
-"""Kept records of a life, the middle one included, that features are averaged over where a view says so."""
+"""Length in kept records of a life of the centred window over which some figures average features."""
 
 Step = Callable[[str], AbstractContextManager[Progress]]
-"""Shows that a step runs, and gives what is to be told the share done; `analysis.terminal.step` with its console."""
+"""Shows that a step is running and yields a callback for the share done; `analysis.terminal.step` with its console."""
 
 _COLUMNS = ("map", *POSITION_COLUMNS)
 
@@ -32,9 +32,9 @@ class Dataset:
 
     Attributes:
         metadata: of the dump.
-        layer: the layer that `activations` are of.
+        layer: of `activations`.
         features: the columns of `values`.
-        records: those kept; their own activations are in `activations`.
+        records: those kept; their activations are in `activations`.
         lives: of the records.
         activations: (B, U) float32, finite, not all the same.
         values: (B, F) float64, finite.
@@ -53,7 +53,7 @@ class Dataset:
 
     @property
     def heading(self) -> str:
-        """What every figure says that it is about."""
+        """The heading of every figure."""
         return f"{self.metadata.policy}, {self.layer}"
 
     @cached_property
@@ -65,9 +65,9 @@ class Dataset:
 def read_dataset(
     settings: AnalysisSettings, metadata: DumpMetadata, features: Sequence[Feature], step: Step
 ) -> Dataset:
-    """Read what an analysis needs of a dump, and compute the features of the records kept.
+    """Read a dump for an analysis, and compute the features of the records kept.
 
-    Features over time are computed from every tick, which are read once more for them.
+    Features over time need every tick, for which the dump is read a second time.
 
     Raises:
         UserError: as `activation_store.reader.read_dump` and `analysis.features.feature_matrix`, too few records are
@@ -95,10 +95,10 @@ def read_dataset(
 
 
 def check_activations(records: Records, layer: str) -> None:
-    """Refuse activations that have no structure to look for.
+    """Refuse activations that cannot be analysed.
 
     Raises:
-        UserError: one is NaN, infinite or so large that distances are, or all are the same.
+        UserError: a value is NaN, infinite or so large that distances overflow, or all records are the same.
     """
     activations = records.activations[layer]
     finite = np.isfinite(activations).all(axis=1)

@@ -1,4 +1,4 @@
-"""What an analysis found in activations as directions that other stages read: cluster differences and components."""
+"""Directions found by an analysis, for use by other stages: cluster differences and principal components."""
 
 from collections.abc import Iterator
 
@@ -10,20 +10,20 @@ from analysis.clusters.dataset import Dataset
 from analysis.labels import NOISE
 
 WRITTEN_SHARE = 0.99
-"""Share of the variance that the components written explain together."""
+"""Share of the variance that the written components explain together."""
 
 CLUSTER_UNIT = "share of the way from the mean of all other records (0) to the cluster's mean (1)"
 COMPONENT_UNIT = "component score"
 
 
 def cluster_directions(data: Dataset, labels: np.ndarray, run: str, dump: str) -> Iterator[Direction]:
-    """Yield a direction `cluster_NUMBER` of each cluster: its mean minus that of all other records, noise included.
+    """Yield a direction `cluster_NUMBER` for each cluster: its mean minus that of all other records, including noise.
 
-    The weight is that difference over its squared length, so that the read-out is 0 at the mean of the other records
-    and 1 at the cluster's. A cluster without other records, or with the same mean as they have, has no direction.
+    The weight is that difference divided by its squared length, so the read-out is 0 at the mean of the other records
+    and 1 at the cluster's. If there are no other records, or both means are equal, there is no direction.
 
     Args:
-        data: that was clustered.
+        data: the clustered data.
         labels: of its records, (B,) int64.
         run: name of the run's folder.
         dump: name of the dump's folder.
@@ -41,10 +41,10 @@ def cluster_directions(data: Dataset, labels: np.ndarray, run: str, dump: str) -
 
 
 def component_directions(data: Dataset, components: Components, run: str, dump: str) -> Iterator[Direction]:
-    """Yield a direction `component_NUMBER`, from 1, of each component needed to explain `WRITTEN_SHARE`.
+    """Yield a direction `component_NUMBER`, from 1, for each component needed to explain `WRITTEN_SHARE`.
 
-    Its weight has length 1, its read-out is the component's score, 0 at the mean of the activations; other arguments
-    as for clusters.
+    Its weight has length 1; its read-out is the component's score, 0 at the mean of the activations. The other
+    arguments are as in `cluster_directions`.
     """
     for i in range(components.needed_for((WRITTEN_SHARE,))[WRITTEN_SHARE]):
         weight = components.directions[i]
@@ -55,7 +55,7 @@ def component_directions(data: Dataset, components: Components, run: str, dump: 
 def _direction(
     name: str, kind: SourceKind, weight: np.ndarray, origin: np.ndarray, unit: str, data: Dataset, run: str, dump: str
 ) -> Direction:
-    """Return the direction with this weight that reads 0 at the origin, (U,) each."""
+    """Return the direction with this weight whose read-out is 0 at the origin, (U,) each."""
     rounded = weight.astype(np.float32)
     bias = float(-(origin @ rounded.astype(np.float64)))
     value = np.einsum("bu,u->b", data.activations, rounded, dtype=np.float64) + bias  # (B,)

@@ -1,4 +1,4 @@
-"""Lower-dimensional views of activations."""
+"""Projections of activations to fewer dimensions."""
 
 import warnings
 from dataclasses import dataclass
@@ -31,14 +31,15 @@ def project(
     seed: int,
     run_records: int | None = None,
 ) -> Projection:
-    """Lay records out in a plane, as the settings say; the seed is given apart, for layouts under other seeds.
+    """Project records onto a plane as the settings say; the seed is a separate argument, so that others can be tried.
 
     Args:
         activations: (B, units), not all the same.
         components: of the activations, for `--projection pca`.
         settings: of the analysis.
         seed: of UMAP and t-SNE.
-        run_records: that the activations are a sample of, if they are: UMAP then works for as many epochs as on those.
+        run_records: number of records that the activations are a sample of, if any: UMAP then uses as many epochs as
+            for all of them.
     """
     if settings.projection == "pca":
         points = components.scores(activations, 2).astype(np.float32)
@@ -51,7 +52,7 @@ def project(
 
 
 def umap_epochs(records: int) -> int:
-    """Return for how many epochs UMAP lays so many records out unless it is told."""
+    """Return UMAP's default number of epochs for this number of records."""
     return 500 if records <= 10_000 else 200
 
 
@@ -65,15 +66,15 @@ def umap_embedding(
 ) -> np.ndarray:
     """Embed activations with UMAP (McInnes, Healy and Melville 2018, arXiv:1802.03426), Euclidean distances.
 
-    One thread, so that the same seed gives the same embedding.
+    Single-threaded, so that the same seed gives the same embedding.
 
     Args:
         activations: (B, units), not all the same.
         neighbors: size of the local neighbourhoods, from 2 to B - 1.
-        min_dist: the least distance between embedded points, from 0 to 1.
+        min_dist: minimum distance between embedded points, from 0 to 1.
         seed: of the layout.
         dimensions: of the embedding, up to B - 2.
-        epochs: of the layout; where None UMAP chooses, as `umap_epochs` does.
+        epochs: of the layout; None for UMAP's default, see `umap_epochs`.
 
     Returns:
         (B, dimensions) float32.
@@ -89,7 +90,7 @@ def umap_embedding(
         n_jobs=1,
     )
     with warnings.catch_warnings():
-        # Parts that no neighbourhood joins are usual in activations; UMAP then lays them out apart, as it should.
+        # Disconnected parts are common in activations; UMAP correctly places them apart.
         warnings.filterwarnings("ignore", message="Graph is not fully connected", category=UserWarning)
         return np.asarray(model.fit_transform(activations), np.float32)
 
@@ -99,7 +100,7 @@ def tsne_embedding(activations: np.ndarray, perplexity: float, seed: int) -> np.
 
     Args:
         activations: (B, units), not all the same.
-        perplexity: roughly the number of neighbours that are kept together, below B.
+        perplexity: roughly the number of neighbours per record, below B.
         seed: of the layout.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The analysis repeated on activations from which variables were regressed out."""
+"""Repeat the analysis on activations from which variables were regressed out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from analysis.statistics.stability import adjusted_rand, overlap
 
 @dataclass(frozen=True)
 class Repeated:
-    """The repeated analysis: its points, its labels, and what it has to say beside the plain one."""
+    """The repeated analysis: its points, its labels, and its comparison with the original one."""
 
     points: np.ndarray
     labels: np.ndarray
@@ -33,15 +33,15 @@ def repeat_without(
     method: ClusterMethod,
     settings: Inference,
 ) -> Repeated:
-    """Regress variables out of the activations, embed and cluster what is left, and look for the plain claims again.
+    """Regress variables out of the activations, embed and cluster the residuals, and test the original claims again.
 
     Args:
         names: of the variables, as `analysis.clusters.residuals.residual_variables` takes them.
-        labels: the plain ones, (B,).
-        plain: statistics of the plain clusters.
+        labels: of the original analysis, (B,).
+        plain: statistics of the original clusters.
 
     Raises:
-        UserError: there is no variable of a name, or nothing is left.
+        UserError: a variable does not exist, or no variance is left.
     """
     features = {feature.name: data.values[:, i] for i, feature in enumerate(data.features)}
     rest = residualize(data.activations, residual_variables(names, data.records, data.lives, features))
@@ -75,7 +75,7 @@ def _claims(
 
 
 def _claim(cluster: ClusterSummary, feature: int, after: Sequence[ClusterSummary], overlaps: np.ndarray) -> Claim:
-    """Look for one surviving effect in the cluster that shares most records with its own."""
+    """Look for one surviving effect in the new cluster that overlaps most with the effect's own cluster."""
     plain = cluster.effects[feature]
     if not len(overlaps) or overlaps.max() == 0:
         return Claim(cluster.label, plain.name, plain.d_complement, -1, 0.0, float("nan"), False)

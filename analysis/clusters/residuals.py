@@ -1,4 +1,4 @@
-"""Activations without what named variables explain of them."""
+"""Remove from activations what named variables explain."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _KNOTS = 8
 
 @dataclass(frozen=True)
 class Residuals:
-    """What is left of activations, (B, units) float32, and the share of their variance that was removed, 0 to 1."""
+    """Residual activations, (B, units) float32, and the share of the variance that was removed, 0 to 1."""
 
     activations: np.ndarray
     variance_removed: float
@@ -27,14 +27,14 @@ class Residuals:
 def residual_variables(
     names: Sequence[str], records: Records, lives: Lives, features: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return the variables of the given names, (B,) each.
+    """Return the variables with the given names, (B,) each.
 
     Args:
         names: of `OWN_VARIABLES` (age is the number of ticks since the first kept record of the life), or of features.
-        features: that can be named, (B,) each.
+        features: of this run, by name, (B,) each.
 
     Raises:
-        UserError: there is no such variable, or it is not among the features of this run.
+        UserError: a variable does not exist, or is not among the features of this run.
     """
     check_residual_names(names, tuple(features))
     row, column = positions(records)
@@ -51,10 +51,10 @@ def residual_variables(
 
 
 def check_residual_names(names: Sequence[str], features: Sequence[str]) -> None:
-    """Refuse variables that are neither ours nor features of this run.
+    """Refuse names that are neither in `OWN_VARIABLES` nor features of this run.
 
     Raises:
-        UserError: names the first unknown one, and what is like it.
+        UserError: names the first unknown one, and a similar name.
     """
     there = dict.fromkeys((*OWN_VARIABLES, *features))
     for name in names:
@@ -68,11 +68,11 @@ def check_residual_names(names: Sequence[str], features: Sequence[str]) -> None:
 
 
 def residualize(activations: np.ndarray, variables: Mapping[str, np.ndarray]) -> Residuals:
-    """Regress variables out of activations, by least squares for each unit, and return what is left, mean 0.
+    """Regress variables out of activations by least squares for each unit, and return the residuals, with mean 0.
 
-    A number enters as a cubic spline with 8 knots at its quantiles (scikit-learn's SplineTransformer), which follows
-    any smooth course, and a straight line exactly; agent, episode and any variable with at most 8 values enter as
-    categories. Effects add up: what depends on row and column together, such as a single place, is not removed.
+    A numeric variable enters as a cubic spline with 8 knots at its quantiles (scikit-learn's SplineTransformer), which
+    fits any smooth function, and a straight line exactly. Agent, episode and any variable with at most 8 values enter
+    as categories. Effects are additive: interactions, such as of row and column at a single place, are not removed.
 
     Args:
         activations: (B, units).
@@ -81,7 +81,7 @@ def residualize(activations: np.ndarray, variables: Mapping[str, np.ndarray]) ->
     centre = activations.mean(axis=0, dtype=np.float64)
     values = activations - centre
     design = np.column_stack([np.ones(len(values)), *(_basis(name, each) for name, each in variables.items())])
-    # Orthonormal columns of the design, without those that others make up already.
+    # Orthonormal basis of the design matrix, without linearly dependent columns.
     basis, sizes, _ = np.linalg.svd(design, full_matrices=False)
     basis = basis[:, sizes > sizes[0] * len(design) * np.finfo(float).eps]
     left = values - basis @ (basis.T @ values)
@@ -91,7 +91,7 @@ def residualize(activations: np.ndarray, variables: Mapping[str, np.ndarray]) ->
 
 
 def _basis(name: str, values: np.ndarray) -> np.ndarray:
-    """Return the columns that a variable enters a regression with, (B, columns)."""
+    """Return a variable's columns in the design matrix, (B, columns)."""
     distinct, number = np.unique(values, return_inverse=True)
     if name in _CATEGORIES or len(distinct) <= _KNOTS:
         return (number[:, None] == np.arange(1, len(distinct))).astype(np.float64)

@@ -34,11 +34,11 @@ class AnalysisSettings:
     dump: tyro.conf.Positional[Path]
     """Dump: a folder written by extract_activations.py, such as activation_data/NAME."""
     subsample: int = 10
-    """Keep every N-th record of each life, at least 1 (all), because neighbouring ticks are nearly identical. The first
-    record kept is random for each life."""
+    """Keep one in this many records of each life, at least 1 (all), since neighbouring ticks are nearly identical. The
+    first record kept is random for each life."""
     skip_first: int = 1
     """Number of ticks to skip at the start of each life, at least 0. At the first tick, the hidden state encodes little
-    more than the place of birth."""
+    more than the spawn position."""
     layer: str = ACTION_DECODER
     """Recorded layer of the network to analyse."""
     features: str = "default"
@@ -87,7 +87,7 @@ class AnalysisSettings:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The features, or sets of them, that are asked for."""
+        """The requested features, or sets of features."""
         return split(self.features)
 
     @property
@@ -109,7 +109,7 @@ class AnalysisSettings:
 
     @property
     def run_folder(self) -> Path:
-        """The run's folder: the dump, how it was thinned and clustered, and every other setting that is no default."""
+        """The run's folder, named after the dump, subsampling, clustering and all other non-default settings."""
         clusters = "metric" if self.metric_only else f"c{self.hdbscan_min_cluster}"
         parts = [self.dump.resolve().name, f"sub{self.subsample}", clusters, *self._further_parts()]
         return self.output_dir / "-".join(parts)
@@ -129,7 +129,7 @@ class AnalysisSettings:
 
     @property
     def clustered_in(self) -> str:
-        """What clusters are found in, in words."""
+        """A description of the space in which clusters are found."""
         if self.cluster_before_umap:
             return f"{self.pre_cluster_dims} principal components"
         return f"the {PROJECTION_NAMES[self.projection]} plane"
@@ -140,10 +140,10 @@ class AnalysisSettings:
         return self.umap_pairs or (self.projection == "umap" and not self.metric_only)
 
     def check(self) -> None:
-        """Refuse values that no dump could make sense of, and combinations that end in nothing.
+        """Refuse values that are invalid for any dump, and combinations that would produce nothing.
 
         Raises:
-            UserError: names the option, and what is allowed.
+            UserError: names the option and the allowed values.
         """
         check(
             self,
@@ -171,11 +171,11 @@ class AnalysisSettings:
             )
 
     def choose_features(self) -> tuple["Feature", ...]:
-        """Return the features that are asked for.
+        """Return the requested features.
 
         Raises:
-            UserError: there is no such feature, none is named, or too few for `--feature-scatter`; or there is no
-                such variable to regress out.
+            UserError: a feature does not exist, none is named, or there are too few for `--feature-scatter`; or a
+                variable to regress out does not exist.
         """
         from analysis.features import features_named
 
@@ -189,7 +189,7 @@ class AnalysisSettings:
         return features
 
     def check_against(self, metadata: DumpMetadata) -> None:
-        """Refuse what this dump cannot give, as far as its metadata tell.
+        """Refuse settings that this dump cannot satisfy according to its metadata.
 
         Raises:
             UserError: the dump lacks the layer, or has too few units or records.
@@ -205,7 +205,7 @@ class AnalysisSettings:
         self.check_enough(self.thinning.capacity(metadata.records, metadata.lives))
 
     def check_enough(self, records: int) -> None:
-        """Refuse to work with fewer records than the settings need.
+        """Refuse fewer records than the settings need.
 
         Raises:
             UserError: names the setting that needs more.
@@ -233,7 +233,7 @@ class AnalysisSettings:
             yield f"--pre-cluster-dims {self.pre_cluster_dims}", self.pre_cluster_dims + 1
 
     def without_effect(self) -> list[str]:
-        """Return the options that were set and change nothing, a line each that says why."""
+        """Return one line for each option that was set but has no effect, with the reason."""
         idle = {
             "without --cluster-before-umap": ["pre_cluster_dims"] * (not self.cluster_before_umap),
             "without --umap-pairs": ["umap_pairs_dims"] * (not self.umap_pairs),
@@ -269,7 +269,7 @@ _IN_NAME = {
 
 
 def _joined(names: tuple[str, ...], what: str) -> str:
-    """Return names as part of a folder's name, which can hold so many letters only."""
+    """Return names as part of a folder's name, shortened to the length that file systems allow."""
     joined = "+".join(names)
     return joined if len(joined) <= _LONGEST_NAMES else f"{len(names)}{what}_{zlib.crc32(joined.encode()):08x}"
 

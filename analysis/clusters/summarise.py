@@ -1,4 +1,4 @@
-"""From statistics to a summary."""
+"""Turn statistics into a summary."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +14,7 @@ from analysis.clusters.verdict import describe, verdict
 from analysis.features import Feature
 from analysis.labels import NOISE
 from analysis.lives import Lives
+from analysis.statistics.differences import Differences
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.stability import ProjectionStability
 
@@ -28,15 +29,15 @@ def summarise(
     components: dict[float, int],
     residualized: Residualized | None = None,
 ) -> Summary:
-    """Gather an analysis, and say in words what it comes to.
+    """Collect the results of an analysis, with its verdict in words.
 
     Args:
         labels: (B,) clusters from 0; negative for noise.
         found: statistics of those clusters.
-        projection: what other embeddings would have found.
+        projection: stability under other embeddings.
         subsample: which records of each life were kept.
-        components: principal components that explain shares of the activations' variance.
-        residualized: the repeated analysis, where it was asked for.
+        components: number of principal components that explain shares of the activations' variance.
+        residualized: the repeated analysis, if requested.
     """
     clusters = cluster_summaries(data, labels, found)
     told = [effect for cluster in clusters for effect in cluster.effects]
@@ -47,7 +48,7 @@ def summarise(
         skip_first=subsample.skip_first,
         components_explaining={f"{share:.0%}": number for share, number in components.items()},
         verdict=(),
-        method=_method(found),
+        method=_method(found.differences),
         tested=tested,
         untested=len(told) - tested,
         surviving=sum(effect.survives for effect in told),
@@ -63,7 +64,7 @@ def summarise(
 
 
 def _about(data: Dataset, labels: np.ndarray) -> dict[str, Any]:
-    """Return the fields of a summary that tell what was analysed, and how much of it clusters cover."""
+    """Return the fields of a summary that describe what was analysed and how much of it clusters cover."""
     noise, count = int((labels == NOISE).sum()), len(data.records)
     return {
         "policy": data.metadata.policy,
@@ -83,13 +84,13 @@ def _about(data: Dataset, labels: np.ndarray) -> dict[str, Any]:
 
 
 def cluster_summaries(data: Dataset, labels: np.ndarray, found: ClusterStatistics) -> tuple[ClusterSummary, ...]:
-    """Gather what is known of each cluster; largest first, as they are numbered."""
+    """Collect the results for each cluster, largest first, as they are numbered."""
     return tuple(_cluster_summary(number, data, labels == number, found) for number in range(labels.max() + 1))
 
 
 def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: ClusterStatistics) -> ClusterSummary:
-    effects = _effects(number, data.features, found)
-    detectable = found.detectable[number]
+    effects = _effects(number, data.features, found.differences)
+    detectable = found.differences.detectable[number]
     return ClusterSummary(
         label=number,
         records=int(member.sum()),
@@ -107,7 +108,7 @@ def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: Clus
     )
 
 
-def _effects(number: int, features: Sequence[Feature], found: ClusterStatistics) -> tuple[FeatureEffect, ...]:
+def _effects(number: int, features: Sequence[Feature], found: Differences) -> tuple[FeatureEffect, ...]:
     sources = (
         (found.effects, ("mean", "baseline_mean", "d_baseline", "complement_mean", "d_complement")),
         (found.intervals, ("baseline_low", "baseline_high", "complement_low", "complement_high", "agreeing")),
@@ -143,7 +144,7 @@ def _effects(number: int, features: Sequence[Feature], found: ClusterStatistics)
     )
 
 
-def _method(found: ClusterStatistics) -> Method:
+def _method(found: Differences) -> Method:
     settings, intervals = found.settings, found.intervals
     return Method(
         settings.permutations, settings.bootstraps, settings.confidence, LEVEL, intervals.unit, intervals.units,

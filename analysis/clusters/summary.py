@@ -1,6 +1,6 @@
-"""What an analysis found, as data: what summary.json holds, and what the text, the figures and the pages are made of.
+"""The results of an analysis as data: the content of summary.json and the source of the text, figures and pages.
 
-Numbers that are not defined are NaN here and null in the file; beside them stands the reason, in words.
+Undefined numbers are NaN here and null in the file; a neighbouring field gives the reason in words.
 """
 
 import math
@@ -13,15 +13,15 @@ from analysis.statistics.persistence import Persistence
 
 STRONGEST = 5
 SAME_CLUSTER = 0.5
-"""Jaccard index of two clusters below which one has dissolved rather than become the other (Hennig 2007)."""
+"""Jaccard index of two clusters below which a cluster counts as dissolved, not as found again (Hennig 2007)."""
 
 UNDEFINED = "n/a"
-"""How text and figures write a number that is not defined."""
+"""How text and figures show an undefined number."""
 
 
 @dataclass(frozen=True)
 class FeatureEffect:
-    """How one cluster differs in one feature. d is Cohen's; ends of intervals are NaN where there is no interval.
+    """How one cluster differs in one feature. d is Cohen's d; ends of intervals are NaN if there is no interval.
 
     Attributes:
         name: of the feature.
@@ -30,17 +30,17 @@ class FeatureEffect:
         d_baseline: against those windows, with its interval.
         complement_mean: of all records outside the cluster.
         d_complement: against those, with its interval.
-        p: of the test by circular shifts within lives, two-sided; NaN where it cannot be tested.
-        q: p after the correction for all clusters and features (false discovery rate).
+        p: of the test by circular shifts within lives, two-sided; NaN if it cannot be tested.
+        q: p corrected for all clusters and features (false discovery rate).
         informative_lives: lives in which a shift could have changed the outcome.
         untested: why p is NaN, else "".
-        episodes: episodes that have records on both sides.
+        episodes: episodes with records both inside and outside the cluster.
         episodes_agreeing: those of them whose own difference of means has the sign of `d_complement`.
-        survives: q is at most the level, the interval of `d_complement` leaves out 0, and both point the same way.
-        p_given_time: of the same test with tick and age held constant; NaN where `survives` is false, or tick and age
+        survives: q is at most the level, the interval of `d_complement` excludes 0, and both have the same sign.
+        p_given_time: of the same test with tick and age held constant; NaN if `survives` is false, or tick and age
             leave too little to test.
-        q_given_time: the larger of both p-values after the correction for all clusters and features.
-        survives_given_time: it survives, and does so with tick and age held constant, pointing the same way.
+        q_given_time: the larger of both p-values, corrected for all clusters and features.
+        survives_given_time: whether it survives both tests, with the same sign.
     """
 
     name: str
@@ -67,13 +67,13 @@ class FeatureEffect:
 
 @dataclass(frozen=True)
 class Stability:
-    """Agreement with the run's labels, as adjusted Rand indices: 1 is the same, 0 is chance; noise counts as one group.
+    """Agreement with the run's labels as adjusted Rand indices: 1 is identical, 0 is chance; noise counts as one group.
 
     Attributes:
-        over_seeds: a sample of whole lives embedded and clustered with other seeds, one entry a seed.
+        over_seeds: a sample of whole lives embedded and clustered with other seeds, one entry per seed.
         seed_records: records of that sample.
-        over_embeddings: lives drawn with replacement, embedded and clustered anew, one entry a draw.
-        over_bootstraps: the run's embedding clustered anew on lives drawn with replacement, one entry a draw.
+        over_embeddings: lives drawn with replacement, embedded and clustered again, one entry per draw.
+        over_bootstraps: the run's embedding clustered again on lives drawn with replacement, one entry per draw.
         reason: why there are none, else "".
     """
 
@@ -86,21 +86,21 @@ class Stability:
 
 @dataclass(frozen=True)
 class ClusterSummary:
-    """One cluster: its size, what it spans, what it is about, its confounds and its effects in order of the features.
+    """One cluster: its size, extent, description, confounds, and effects in order of the features.
 
     Attributes:
         label: its number, from 0, largest first.
         records: in it.
         share: of the records kept.
-        lives: it has records of.
-        agents: ids it has records of.
+        lives: number of lives with records in it.
+        agents: number of agent ids with records in it.
         tick_median: of its records.
-        description: what it is about, from its surviving effects, such as "more in_combat, less self_food".
+        description: its surviving effects in words, such as "more in_combat, less self_food".
         persistence: of this cluster.
-        jaccard: mean overlap with the most similar cluster of each bootstrap (Hennig 2007); NaN where not measured.
-        dbcv: of this cluster, -1 to 1; NaN where not measured.
-        detectable_d: |d| against the complement that such a dump would show with a power of 80%, the median over
-            features; NaN where there are no intervals.
+        jaccard: mean overlap with the most similar cluster of each bootstrap (Hennig 2007); NaN if not measured.
+        dbcv: of this cluster, -1 to 1; NaN if not measured.
+        detectable_d: |d| against the complement that a dump of this size would detect with 80% power, the median over
+            features; NaN if there are no intervals.
         confounds: of this cluster.
         effects: of this cluster.
     """
@@ -131,7 +131,7 @@ class ClusterSummary:
 
     @property
     def strongest(self) -> tuple[FeatureEffect, ...]:
-        """The effects largest in magnitude, strongest first."""
+        """The effects of largest magnitude, strongest first."""
         return tuple(sorted(self.effects, key=_magnitude)[:STRONGEST])
 
     @property
@@ -141,23 +141,22 @@ class ClusterSummary:
 
 
 def _magnitude(effect: FeatureEffect) -> float:
-    """Return what sorts effects, largest first; a cluster of everything has nothing but windows to be held against."""
+    """Return the sort key of effects; a cluster of all records can only be compared with windows."""
     return -abs(effect.d_baseline if math.isnan(effect.d_complement) else effect.d_complement)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One surviving effect of the plain analysis, looked for again once variables are regressed out.
+    """One surviving effect of the original analysis, tested again after variables were regressed out.
 
     Attributes:
-        cluster: of the plain analysis.
+        cluster: of the original analysis.
         feature: that it differs in.
-        d: the plain effect against the complement.
-        match: cluster of the repeated analysis with the largest overlap; -1 where it has none.
+        d: the original effect against the complement.
+        match: cluster of the repeated analysis with the largest overlap; -1 if there is none.
         overlap: Jaccard index of the two clusters, 0 to 1.
         d_after: the match's effect against its complement; NaN without a match.
-        survives: the overlap is at least `SAME_CLUSTER`, and the match has the effect too, with the same sign, and it
-            survives there.
+        survives: whether the overlap is at least `SAME_CLUSTER`, and the match's effect has the same sign and survives.
     """
 
     cluster: int
@@ -175,13 +174,13 @@ class Residualized:
 
     Attributes:
         variables: their names.
-        variance_removed: share of the activations' variance that went with them, 0 to 1; categories of few lives each
-            take some by chance.
-        clusters: found in what is left.
+        variance_removed: share of the activations' variance that was removed, 0 to 1; categories of few lives each
+            remove some by chance.
+        clusters: number found in the residuals.
         noise_share: of the records kept.
-        adjusted_rand: agreement of the labels with the plain ones.
+        adjusted_rand: agreement of the labels with the original ones.
         overall_confounds: of the new clusters.
-        claims: the plain analysis' surviving effects, each looked for again.
+        claims: the original analysis' surviving effects, each tested again.
         clusters_found: the new clusters with all their statistics.
     """
 
@@ -197,15 +196,15 @@ class Residualized:
 
 @dataclass(frozen=True)
 class Method:
-    """How the numbers were made.
+    """How the numbers were computed.
 
     Attributes:
         permutations: of each test.
         bootstraps: of each interval.
         confidence: of each interval, between 0 and 1.
-        level: false discovery rate at which an effect or a confound counts.
+        level: false discovery rate at which an effect or a confound is significant.
         unit: what intervals resample, "life" or "episode".
-        units: how many there are.
+        units: number of them.
         episodes_shifted: whether differences also had to pass the test that shifts all lives of an episode together.
     """
 
@@ -223,17 +222,17 @@ class Summary:
     """A whole analysis; shares are of the records kept.
 
     Attributes:
-        subsample: one record in this many of each life was kept.
+        subsample: one in this many records of each life was kept.
         skip_first: records at the start of each life that were left out.
-        verdict: sentences that say how many clusters, how stable, what each is about, which claims survive, which
+        verdict: sentences on the number and stability of clusters, what each is about, which claims survive, and which
             confounds are flagged.
         tested: pairs of cluster and feature that could be tested.
         untested: pairs that could not.
         surviving: effects that survive correction.
-        surviving_given_time: effects that survive with tick and age held constant too.
+        surviving_given_time: effects that also survive with tick and age held constant.
         confounds: of all clusters together.
         persistence: of all clusters together.
-        residualized: None unless it was asked for.
+        residualized: None unless requested.
     """
 
     policy: str
@@ -266,7 +265,7 @@ class Summary:
     residualized: Residualized | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready to be written as JSON; what is undefined or infinite becomes null."""
+        """Return plain values for JSON; undefined and infinite values become null."""
         return dict(_finite(asdict(self)))
 
 
@@ -279,7 +278,7 @@ def _finite(value: Any) -> Any:
 
 
 def format_number(value: float, sign: bool = False) -> str:
-    """Write a number with two decimals; NaN, which stands for what cannot be told, as "n/a"."""
+    """Write a number with two decimals; NaN, which means undefined, as "n/a"."""
     if math.isnan(value):
         return UNDEFINED
     value = round(value, 2) + 0.0

@@ -1,4 +1,4 @@
-"""A summary as text for people: the verdict in words first, the numbers behind it after."""
+"""A summary as plain text: the verdict in words first, then the numbers behind it."""
 
 import math
 import textwrap
@@ -34,7 +34,7 @@ def as_text(summary: Summary) -> str:
 
 
 def format_interval(low: float, high: float) -> str:
-    """Write an interval as "[+0.12, +0.55]"; "" where there is none."""
+    """Write an interval as "[+0.12, +0.55]"; "" if there is none."""
     if math.isnan(low) or math.isnan(high):
         return ""
     return f"[{format_number(low, sign=True)}, {format_number(high, sign=True)}]"
@@ -48,7 +48,7 @@ def format_p(value: float) -> str:
 
 
 def _short(value: float) -> str:
-    """Write a number as briefly as it is exact; NaN as "n/a"."""
+    """Write a number in its shortest exact form; NaN as "n/a"."""
     return UNDEFINED if math.isnan(value) else f"{value:g}"
 
 
@@ -150,7 +150,7 @@ def _effect(effect: FeatureEffect, width: int) -> str:
 
 
 def _survival(effect: FeatureEffect) -> str:
-    """Say whether a difference survives, and whether it does given tick and age."""
+    """Say whether a difference survives, and whether it also survives given tick and age."""
     if not effect.survives:
         return effect.untested or "does not survive"
     if effect.survives_given_time:
@@ -161,7 +161,7 @@ def _survival(effect: FeatureEffect) -> str:
 def _residualized(again: Residualized) -> list[str]:
     lines = [
         f"Without {', '.join(again.variables)} (removes {again.variance_removed:.1%} of the activations' variance)",
-        f"  {again.clusters} clusters, {share_text(again.noise_share)} noise; adjusted Rand index with the plain "
+        f"  {again.clusters} clusters, {share_text(again.noise_share)} noise; adjusted Rand index with the original "
         f"labels {format_number(again.adjusted_rand)}",
         *_confounds("  all clusters", again.overall_confounds),
         *(

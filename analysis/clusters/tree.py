@@ -1,4 +1,4 @@
-"""HDBSCAN's tree of clusters, cut at one density after another: what falls apart where, and what is left out."""
+"""HDBSCAN's tree of clusters, cut at a series of densities: where clusters split and records become noise."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ class ClusterTree:
 
     Attributes:
         parent: the cluster that each one split from, (C,) int64, always a lower number; -1 for the root.
-        birth: density beyond which it stands apart from its siblings, (C,); 0 for the root; infinite where HDBSCAN
-            splits records that coincide.
-        death: density beyond which it has split, or has no records left, (C,); may be infinite.
-        size: records when it is born, (C,) int64.
-        home: smallest cluster that each record is ever in, (B,) int64.
-        leaves: density beyond which each record is noise, (B,); infinite where records coincide.
+        birth: density above which it is separate from its siblings, (C,); 0 for the root; infinite where HDBSCAN
+            splits coinciding records.
+        death: density above which it has split or has no records left, (C,); may be infinite.
+        size: records at its birth, (C,) int64.
+        home: smallest cluster that ever contains each record, (B,) int64.
+        leaves: density above which each record is noise, (B,); infinite for coinciding records.
     """
 
     parent: np.ndarray
@@ -34,7 +34,7 @@ class ClusterTree:
         return len(self.parent)
 
     def gathered(self, values: np.ndarray) -> np.ndarray:
-        """Add up what belongs to records over each cluster and all that comes of it, (B, ...) to (C, ...) float64."""
+        """Sum values of records over each cluster and all its descendants, (B, ...) to (C, ...) float64."""
         total = np.zeros((len(self), *values.shape[1:]))
         np.add.at(total, self.home, values)
         for cluster in range(len(self) - 1, 0, -1):
@@ -42,7 +42,7 @@ class ClusterTree:
         return total
 
     def standing(self, density: float) -> np.ndarray:
-        """Return the smallest cluster, it or one around it, that stands apart at a density, (C,) int64."""
+        """Return for each cluster the smallest one, itself or an ancestor, separate at a density, (C,) int64."""
         standing = np.arange(len(self))
         for cluster in range(1, len(self)):
             if self.birth[cluster] >= density:
@@ -50,16 +50,16 @@ class ClusterTree:
         return standing
 
     def cut(self, density: float) -> np.ndarray:
-        """Return each record's cluster at a density, (B,) int64; `NOISE` for those that have left theirs.
+        """Return each record's cluster at a density, (B,) int64; `NOISE` for records that have left theirs.
 
         These are the clusters of DBSCAN* at distance 1 / density (Campello, Moulavi and Sander 2013), without those
-        that are smaller than the smallest cluster.
+        below the minimum cluster size.
         """
         return np.where(self.leaves >= density, self.standing(density)[self.home], NOISE)
 
     @property
     def persistence(self) -> np.ndarray:
-        """HDBSCAN's stability: densities between birth and leaving, summed over records, (C,); infinite ones cut.
+        """HDBSCAN's stability: density from birth to leaving, summed over records, (C,); infinite densities are capped.
 
         Campello, Moulavi and Sander 2013, equation 3.
         """
@@ -73,22 +73,22 @@ class ClusterTree:
         return stability
 
     def densities(self, most: int) -> np.ndarray:
-        """Choose densities to cut at, rising: just beyond each split, and where shares of the records have left.
+        """Choose densities to cut at, ascending: just above each split, and where shares of the records have left.
 
-        The splits come first: where there are too many, every so many-th of them. Cuts lie between densities at which
-        anything happens, so rounding decides nothing.
+        Splits take precedence; if there are too many, they are subsampled evenly. Cuts lie between the densities at
+        which the tree changes, so rounding has no effect.
 
         Args:
-            most: densities, at least 2.
+            most: maximum number of densities, at least 2.
 
         Returns:
-            At most `most` densities, at least one, the first with everything in the root.
+            1 to `most` densities, at the first of which everything is in the root.
         """
         events = np.unique(np.concatenate([self.birth[1:], self.leaves]))
         events = events[np.isfinite(events)]
         if len(events) == 0:
             return np.ones(1)
-        # Equal distances may differ by rounding: the largest of them stands for all.
+        # Equal distances may differ by rounding: the largest represents all of them.
         events = events[np.append(np.diff(events) > _ROUNDING * events[:-1], True)]
         splits = np.searchsorted(events, np.unique(self.birth[1:][np.isfinite(self.birth[1:])]))
         kept = splits[np.unique(np.linspace(0, len(splits) - 1, min(len(splits), most // 2)).astype(int))]
@@ -101,7 +101,7 @@ class ClusterTree:
 
 
 def cluster_tree(condensed: np.ndarray) -> ClusterTree:
-    """Read HDBSCAN's condensed tree, as `analysis.clusters.clustering.Clustering.tree` holds it."""
+    """Read HDBSCAN's condensed tree, in the form of `analysis.clusters.clustering.Clustering.tree`."""
     count = int(condensed["parent"].min())
     is_cluster = condensed["child"] >= count
     records = condensed[~is_cluster]

@@ -1,4 +1,4 @@
-"""Clusters in words: what each is about, and what the whole analysis comes to."""
+"""Describe in words what each cluster is about, and the overall result of an analysis."""
 
 import math
 import statistics
@@ -13,17 +13,20 @@ from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.power import POWER
 
 SMALL = 0.2
-"""Of Cohen's d: a difference below is none to speak of (Cohen 1988, section 2.2.3)."""
+"""Value of Cohen's d below which a difference is negligible (Cohen 1988, section 2.2.3)."""
 
 STABLE, PARTLY_STABLE = 0.8, 0.5
-"""Mean adjusted Rand indices from which clusterings are called stable, and partly stable."""
+"""Mean adjusted Rand indices above which a clustering is called stable, and partly stable."""
+
+ENOUGH_TO_SHIFT = 10
+"""Episodes from which on shifting them whole costs hardly any power (docs/benchmarks.md, false findings and power)."""
 
 _NAMED = 3
 _CLUSTERS_TOLD = 12
 
 
 def describe(effects: Sequence[FeatureEffect], features: Sequence[Feature]) -> str:
-    """Say what a cluster is about: the strongest of its effects that survive given tick and age and are not small.
+    """Describe a cluster by the strongest of its effects that survive given tick and age and are not small.
 
     For example "is_attacking more often (95% against 12%), self_food lower (34 against 61)".
     """
@@ -57,12 +60,12 @@ def _difference(effect: FeatureEffect, feature: Feature) -> str:
 
 
 def _figures(value: float) -> str:
-    """Write a number with three figures, or with all of those before the point."""
+    """Write a number with three significant digits, or all digits before the decimal point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def verdict(summary: Summary) -> tuple[str, ...]:
-    """Return sentences that say what an analysis comes to, before any of its numbers are read."""
+    """Return sentences that summarise an analysis, to be read before its numbers."""
     if not summary.clusters:
         return (f"No cluster was found: all {summary.records:,} records are noise.",)
     sentences = [
@@ -71,7 +74,7 @@ def verdict(summary: Summary) -> tuple[str, ...]:
         _stability(summary),
         *_about(summary.clusters),
         _claims(summary),
-        _power(summary.clusters),
+        _power(summary),
         _scope(summary),
         _confounded(summary),
         _below_the_flag(summary),
@@ -82,7 +85,7 @@ def verdict(summary: Summary) -> tuple[str, ...]:
 
 
 def _worlds(summary: Summary) -> str:
-    """Warn where there are too few episodes to tell behaviour from what a world's agents went through together."""
+    """Warn if there are too few episodes to separate behaviour from shared events of a world's agents."""
     if summary.method.episodes_shifted:
         return ""
     number = summary.episodes
@@ -122,7 +125,7 @@ def _stability(summary: Summary) -> str:
 
 
 def _stable(of: str, how: str, measured: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Say in one word how stable something is, by the worst of its means, and what the word rests on."""
+    """Rate stability in one word, by the lowest of the means, and give the numbers behind it."""
     known = [(name, values, statistics.fmean(values)) for name, values in measured if values]
     if not known:
         return ""
@@ -160,17 +163,20 @@ def _claims(summary: Summary) -> str:
     )
 
 
-def _power(clusters: Sequence[ClusterSummary]) -> str:
+def _power(summary: Summary) -> str:
     """Say how large a difference had to be to be found."""
-    known = sorted((cluster.detectable_d, cluster.label) for cluster in clusters if math.isfinite(cluster.detectable_d))
+    told = [(cluster.detectable_d, cluster.label) for cluster in summary.clusters]
+    known = sorted(each for each in told if math.isfinite(each[0]))
     if not known:
         return ""
     (least, best), (most, worst) = known[0], known[-1]
+    few = summary.method.episodes_shifted and summary.episodes < ENOUGH_TO_SHIFT
     spread = f", from {least:.2f} in cluster {best} to {most:.2f} in cluster {worst}" if len(known) > 1 else ""
     return (
         f"With {POWER:.0%} power this dump could have found a difference of d = "
         f"{statistics.median(d for d, _ in known):.2f} in a typical cluster{spread}: smaller effects may have been "
-        "missed. This holds for a single difference; correction for many requires larger ones."
+        "missed. This holds for a single difference; correction for many requires larger ones"
+        + (f", and so does the test of {summary.episodes} episodes shifted whole." if few else ".")
     )
 
 
@@ -202,7 +208,7 @@ def _confounded(summary: Summary) -> str:
 
 
 def _below_the_flag(summary: Summary) -> str:
-    """Put into words which confounds are significant, though too small to be flagged."""
+    """Name the confounds that are significant but too small to be flagged."""
     level, parts = summary.method.level, []
     for number, overall in enumerate(summary.confounds):
         own = [(cluster.label, cluster.confounds[number]) for cluster in summary.clusters]
@@ -245,7 +251,7 @@ def _residualized(again: Residualized, surviving: int) -> str:
     )
     shared = _much_shared(again.overall_confounds)
     return (
-        f"Without {', '.join(again.variables)}, which takes away {again.variance_removed:.1%} of the activations' "
+        f"Without {', '.join(again.variables)}, which removes {again.variance_removed:.1%} of the activations' "
         f"variance, {again.clusters} cluster{' is' if again.clusters == 1 else 's are'} found (adjusted Rand index "
         f"with these: {agreement})"
         + (found_again if surviving else "")

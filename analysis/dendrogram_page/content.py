@@ -1,4 +1,4 @@
-"""What the dendrogram page holds: points, the tree's clusters, and the densities at which it is cut."""
+"""The data of the dendrogram page: points, the tree's clusters, and the densities at which it is cut."""
 
 import base64
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ _NO_CLUSTER = 65_535
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where the tree's clusters stand in its picture, (C,) each: a block from `low` to `high`, one for each leaf.
+    """Positions of the tree's clusters in the picture, (C,) each: blocks from `low` to `high`, one unit per leaf.
 
     Attributes:
         low: lower end.
         high: upper end; a parent's block spans those of its children.
-        colour: number of a colour; the largest child keeps its parent's.
+        colour: index of a colour; the largest child keeps its parent's.
     """
 
     low: np.ndarray
@@ -38,14 +38,14 @@ class Layout:
 def page_content(
     projection: Projection, clustering: Clustering, tree: ClusterTree, data: Dataset, seed: int
 ) -> dict[str, Any]:
-    """Gather the page's data as plain values; long arrays as base64 of little-endian numbers.
+    """Return the page's data as plain values; long arrays as base64 of little-endian numbers.
 
     Args:
         projection: B records in the plane.
-        clustering: of the same records; the run's own clusters.
+        clustering: of the same records; the run's clusters.
         tree: of the clustering.
         data: with the features of the same records.
-        seed: of the sample of points, where there are too many to show.
+        seed: of the sample of points, if there are too many to show.
     """
     if len(tree) >= _NO_CLUSTER:
         raise ValueError(f"a page cannot hold {len(tree)} clusters")
@@ -72,9 +72,9 @@ def page_content(
 
 
 def run_clusters(tree: ClusterTree, labels: np.ndarray) -> np.ndarray:
-    """Find the run's clusters in the tree: the number in the tree of each label, (labels,) int64.
+    """Return the number in the tree of each of the run's clusters, (labels,) int64.
 
-    HDBSCAN's excess of mass picks clusters of the tree with all records that they are born with.
+    HDBSCAN's excess of mass selects clusters of the tree with all records that they have at birth.
     """
     found = []
     for label in range(labels.max() + 1):
@@ -87,7 +87,7 @@ def run_clusters(tree: ClusterTree, labels: np.ndarray) -> np.ndarray:
 
 
 def block_layout(tree: ClusterTree) -> Layout:
-    """Give every leaf of the tree a place, the largest child first, and every cluster the span of its leaves."""
+    """Assign a position to every leaf of the tree, largest child first, and to every cluster the span of its leaves."""
     children: list[list[int]] = [[] for _ in range(len(tree))]
     for cluster in np.argsort(-tree.size, kind="stable").tolist():
         if cluster:
@@ -108,9 +108,9 @@ def block_layout(tree: ClusterTree) -> Layout:
 
 
 def strongest_features(tree: ClusterTree, data: Dataset) -> list[list[tuple[str, float]]]:
-    """Return, for each cluster as it is born, the features with the largest Cohen's d against all other records.
+    """Return, for each cluster at birth, the features with the largest Cohen's d against all other records.
 
-    A description of the records at hand, not a test; the root, which has no other records, has none.
+    This describes these records and is not a test; the root has no other records, and therefore no features.
     """
     spread = data.values.std(axis=0)
     scaled = (data.values - data.values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)  # (B, F)

@@ -1,4 +1,4 @@
-"""One self-contained page that moves through a clustering by density, offline."""
+"""One self-contained offline page for exploring a clustering by density."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from analysis.clusters.projection import Projection
 from analysis.clusters.tree import cluster_tree
 from analysis.dendrogram_page.content import COLOURS, POINTS_AT_MOST, page_content
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
-from analysis.page_parts.packing import embedded
-from analysis.page_parts.pages import environment
+from analysis.page_parts.packing import embedded, scripts_of
+from analysis.page_parts.pages import Scripts, environment
 
 _HERE = Path(__file__).parent
 
@@ -20,9 +20,9 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
     Args:
         projection: B records in the plane.
         clustering: of the same records.
-        clustered_in: what the clusters were found in, in words.
+        clustered_in: description of the space in which the clusters were found.
         data: with the features of the same records.
-        seed: of the sample of points, where there are too many to show.
+        seed: of the sample of points, if there are too many to show.
     """
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
@@ -42,7 +42,6 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
         shown=min(len(data), POINTS_AT_MOST),
         clusters=len(tree),
         facts=embedded(facts),
-        plotly=Markup(get_plotlyjs()),
         style=Markup((_HERE / "style.css").read_text()),
-        script=Markup((_HERE / "explorer.js").read_text()),
+        scripts=Scripts.of([get_plotlyjs(), *scripts_of("dendrogram_page/explorer.js")]),
     )

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn, get_args
@@ -11,7 +11,7 @@ import numpy as np
 
 from activation_store.checked_json import entry_fits
 from activation_store.files import read_json
-from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES, task_index
+from analysis.evaluation.held_out_tasks import TASK_NAMES, task_index
 from analysis.evaluation.provenance import Provenance, read_provenance
 from user_error import UserError
 
@@ -23,7 +23,6 @@ PROVENANCE = "provenance"
 
 _PATTERN = "eval_*.json"
 _FILE_NAME = re.compile(rf"eval_({'|'.join(MODES)})_(\d{{1,18}})\.json", re.ASCII)
-_TASKS_NAMED = 3
 _MOST_EPISODES = 1 << 31
 
 
@@ -54,8 +53,18 @@ class PolicyRun:
 
     @property
     def task_progress(self) -> np.ndarray:
-        """Mean progress at each task over its lives, (T,)."""
-        return np.asarray(self.progress_sum.sum(axis=0) / self.progress_lives.sum(axis=0))
+        """Mean progress at each task over its lives, (T,); NaN where no life had the task."""
+        return mean_of(self.progress_sum.sum(axis=0), self.progress_lives.sum(axis=0))
+
+    @property
+    def has_task(self) -> np.ndarray:
+        """Whether any life had each task, (T,) bool."""
+        return np.asarray(self.progress_lives.sum(axis=0) > 0)
+
+
+def mean_of(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Return total / count, NaN where there is nothing to count."""
+    return np.divide(total, count, out=np.full(np.shape(total), np.nan), where=count > 0)
 
 
 def find_result_files(paths: Sequence[Path]) -> list[Path]:
@@ -87,7 +96,7 @@ def read_results(file: Path) -> list[PolicyRun]:
     """Read one result file; policies that it names without any results are left out, as the original does.
 
     Raises:
-        UserError: the file is missing, damaged or no result file, or a policy has a held-out task without lives.
+        UserError: the file is missing, damaged or no result file, or no life of a policy was played to its end.
     """
     mode, seed = _mode_and_seed(file)
     content = read_json(file)
@@ -125,7 +134,8 @@ class _PolicyReader:
         tasks = self.task_keys()
         ticks = self.numbers(LENGTH, math.inf)
         progress = {task: self.numbers(key, 1.0) for task, key in tasks.items()}
-        self.check_complete([task for task, values in progress.items() if len(values)], len(ticks))
+        if not len(ticks):
+            self.refuse(f"{LENGTH!r} is empty: no life was played to its end; play more episodes with evaluate.py -n")
         numbers = self.episode_numbers([LENGTH, *tasks.values()])
         episodes = np.zeros(1, np.int64) if numbers is None else np.unique(np.concatenate(list(numbers.values())))
 
@@ -162,18 +172,6 @@ class _PolicyReader:
             limits = "0 or more" if math.isinf(most) else f"from 0 to {most:g}"
             self.refuse(f"{key!r} holds numbers that are not {limits}; the file is damaged")
         return array
-
-    def check_complete(self, tasks: Iterable[int], lives: int) -> None:
-        """Refuse a policy whose score would miss a part."""
-        if missing := [name for place, name in enumerate(TASK_NAMES) if place not in set(tasks)]:
-            named = ", ".join(name.removeprefix(PREFIX) for name in missing[:_TASKS_NAMED])
-            self.refuse(
-                f"no life had {len(missing)} of the {len(TASK_NAMES)} held-out tasks ({named}"
-                f"{', ...' if len(missing) > _TASKS_NAMED else ''}), so it has no score: play more episodes with "
-                "evaluate.py -n; an evaluation on a single task has no score"
-            )
-        if not lives:
-            self.refuse(f"{LENGTH!r} is empty: no life was played to its end; play more episodes with evaluate.py -n")
 
     def episode_numbers(self, keys: list[str]) -> dict[str, np.ndarray] | None:
         """The episode that each entry of each list comes from; None where the file tells none."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.evaluation.held_out_tasks import CATEGORIES, IN_CATEGORY, TASK_WEIGHTS
-from analysis.evaluation.results import MODES, Mode, PolicyRun
+from analysis.evaluation.held_out_tasks import CATEGORIES, FULL_SCORE, IN_CATEGORY, TASK_WEIGHTS
+from analysis.evaluation.results import MODES, Mode, PolicyRun, mean_of
 from analysis.statistics.resampling import Bootstrap, Draws, Estimate, KeptDraws, Units, unit_count
 
 
@@ -36,13 +36,19 @@ class PolicyResults:
 
     @property
     def task_progress(self) -> np.ndarray:
-        """Mean progress at each task, averaged over seeds, (T,)."""
-        return np.mean([run.task_progress for run in self.runs], axis=0)
+        """Mean progress at each task, averaged over the seeds in which a life had it, (T,); NaN where no life did."""
+        progress = [np.where(run.has_task, run.task_progress, 0) for run in self.runs]
+        return mean_of(np.sum(progress, axis=0), np.sum([run.has_task for run in self.runs], axis=0))
+
+    @property
+    def has_task(self) -> np.ndarray:
+        """Whether any life of any seed had each task, (T,) bool."""
+        return np.asarray(np.any([run.has_task for run in self.runs], axis=0))
 
 
 @dataclass(frozen=True)
 class PolicyScores:
-    """What a policy reached; every number is a mean over seeds.
+    """What a policy reached; every number is a mean over seeds, progress over those in which a life had the task.
 
     Attributes:
         results: what the scores were made from.
@@ -97,6 +103,22 @@ def score(results: PolicyResults, bootstrap: Bootstrap, draws: KeptDraws) -> Pol
     )  # fmt: skip
 
 
+def seed_score(run: PolicyRun) -> tuple[float, float]:
+    """Return the task progress and the weighted score of one seed alone.
+
+    Tasks that none of its lives had are left out, and their points go to the other tasks of their category; where a
+    category has no others, there is no weighted score, and it is NaN.
+    """
+    progress, known = run.task_progress, run.has_task
+    if known.all():
+        return float(progress.mean()), float(progress @ TASK_WEIGHTS)
+    if not known.any():
+        return np.nan, np.nan
+    tasks = (IN_CATEGORY & known).sum(axis=1)
+    total = (IN_CATEGORY & known) @ np.where(known, progress, 0)
+    return float(progress[known].mean()), float(FULL_SCORE * mean_of(total, tasks).mean())
+
+
 def ticks_lived(results: PolicyResults) -> np.ndarray:
     """Return mean and median ticks lived, each averaged over seeds, (2,)."""
     return np.mean([[run.ticks.mean(), np.median(run.ticks)] for run in results.runs], axis=0)
@@ -106,14 +128,18 @@ def resampled_progress(results: PolicyResults, draws: Draws) -> np.ndarray:
     """Return mean progress at each task in each resample, (R, T).
 
     Where none of the episodes drawn from a seed has a life with some task, the seed's own mean stands in: that keeps
-    resamples centred on the observed score, which leaving the task out would not, since tasks differ in difficulty.
+    resamples centred on the observed score, which leaving the task out would not, since tasks differ in difficulty. A
+    seed without any life with the task does not count; where all seeds drawn are such, the mean of the others stands
+    in.
     """
-    mean = np.zeros((len(draws.seeds), len(TASK_WEIGHTS)))
+    shape = len(draws.seeds), len(TASK_WEIGHTS)
+    total, seeds = np.zeros(shape), np.zeros(shape)
     for place, (run, columns) in enumerate(zip(results.runs, draws.slices, strict=True)):
-        weights = draws.episodes[:, columns]
+        weights, times = draws.episodes[:, columns], draws.seeds[:, place, None] * run.has_task
         progress = _means(weights @ run.progress_sum, weights @ run.progress_lives, run.task_progress)
-        mean += draws.seeds[:, place, None] * progress
-    return mean / len(results.runs)
+        total += times * np.where(run.has_task, progress, 0)
+        seeds += times
+    return _means(total, seeds, results.task_progress)
 
 
 def resampled_ticks(results: PolicyResults, draws: Draws) -> np.ndarray:

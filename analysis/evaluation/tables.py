@@ -9,7 +9,7 @@ from activation_store.files import write_text
 from analysis.evaluation.comparisons import Improvement, Rating
 from analysis.evaluation.held_out_tasks import CATEGORIES, TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS
 from analysis.evaluation.results import LENGTH, Mode
-from analysis.evaluation.scores import PolicyScores
+from analysis.evaluation.scores import PolicyScores, seed_score
 from analysis.statistics.resampling import Estimate
 
 Cell = str | int | float | None
@@ -169,9 +169,7 @@ def _by_seed(scores: Sequence[PolicyScores]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for each in scores:
         for run in each.results.runs:
-            progress = run.task_progress
-            numbers = float(run.ticks.mean()), float(progress.mean()), float(progress @ TASK_WEIGHTS)
-            rows.append((run.policy, run.mode, run.seed, len(run.ticks), *numbers))
+            rows.append((run.policy, run.mode, run.seed, len(run.ticks), float(run.ticks.mean()), *seed_score(run)))
     return Table("score_by_seed", heads, _sorted(rows, 3))
 
 

@@ -1,4 +1,4 @@
-"""What the explorer shows: an analysis run's points, and every tick of the lives that they are from."""
+"""The data of the explorer: an analysis run's points, and every tick of their lives."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -22,10 +22,10 @@ from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shift
 from user_error import UserError
 
 Step = Callable[[str], AbstractContextManager[Progress]]
-"""Shows that a step runs, and gives what is to be told the share done."""
+"""Shows that a step is running and yields a callback for the share done."""
 
 _FEWEST_PERMUTATIONS = 99
-_MOST_SHIFTS = 6_000_000  # about as many bytes in the page
+_MOST_SHIFTS = 6_000_000  # roughly the bytes in the page
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +33,15 @@ class Explored:
     """N points, T ticks, F features, L lives.
 
     Attributes:
-        run: that found the points.
+        run: the analysis run.
         seen: every tick of the points' lives, in the order of `timeline`.
-        timeline: how agents fared at those ticks, life by life, in order of ticks.
-        rows: which of the run's records the points are, rising, (N,) int64.
-        place: which tick each point is, (N,) int64.
-        propagated: a label for every tick, and how it was found.
+        timeline: the agents' state at those ticks, by life, then tick.
+        rows: indices of the points among the run's records, ascending, (N,) int64.
+        place: index of the tick of each point, (N,) int64.
+        propagated: a label for every tick, and the rule behind it.
         features: columns of `values`.
         values: of the points, (N, F) float64.
-        lives_of_run: lives that the run has records of; more than L where some are left out.
+        lives_of_run: number of lives in the run; more than L if some are left out.
     """
 
     run: FinishedRun
@@ -56,7 +56,7 @@ class Explored:
 
     @cached_property
     def tick_labels(self) -> tuple[np.ndarray, np.ndarray]:
-        """The cluster of each tick, (T,) int64, and whether the run itself gave it, (T,) bool."""
+        """The cluster of each tick, (T,) int64, and whether the run itself labelled it, (T,) bool."""
         return self.propagated.of(self.seen.records)
 
     @cached_property
@@ -66,20 +66,20 @@ class Explored:
 
     @property
     def whole(self) -> bool:
-        """Whether all lives of the run are there."""
+        """Whether all lives of the run are included."""
         return len(self.lives) == self.lives_of_run
 
     @cached_property
     def shifts(self) -> np.ndarray:
-        """By how many records each permutation of the run's test shifts each life's labels, (M + 1, L) int64.
+        """The shift in records of each life's labels in each permutation of the run's test, (M + 1, L) int64.
 
-        The first row is no shift. With very many lives there are fewer permutations than the run's.
+        The first row is zero. With very many lives there are fewer permutations than in the run.
         """
         return random_shifts(self.lives, self._permutations, self.run.seed)
 
     @cached_property
     def shared_shifts(self) -> SharedShifts | None:
-        """The shifts of whole episodes; None where the points are of too few for that test."""
+        """The shifts of whole episodes; None if there are too few episodes for that test."""
         episode = self.seen.records.episode[self.place]
         if len(np.unique(episode)) < FEWEST_EPISODES:
             return None
@@ -87,7 +87,7 @@ class Explored:
 
     @cached_property
     def time_course(self) -> TimeCourse:
-        """What tick and age explain of the features of the points."""
+        """The part of the points' features that tick and age explain."""
         tick = self.seen.records.tick[self.place]
         return time_course(self.values, tick, age_of(tick, self.lives))
 
@@ -97,16 +97,16 @@ class Explored:
 
 
 def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
-    """Read every tick of a run's lives; of a larger dump, of lives drawn at random with the run's seed.
+    """Read every tick of a run's lives, or of a random sample of its lives drawn with the run's seed.
 
     Args:
         run: to show.
-        most_ticks: to read; whole lives are left out above it.
+        most_ticks: maximum to read; above it, whole lives are left out.
         step: shows progress.
 
     Raises:
-        UserError: as `activation_store.reader.read_dump`; the run names features that there are not, or records that
-            are not in the dump; no life is short enough.
+        UserError: as `activation_store.reader.read_dump`; the run names features that do not exist or records that
+            are not in the dump; or no life is short enough.
     """
     metadata = read_metadata(run.dump)
     features = features_named(feature["name"] for feature in run.summary["features"])
@@ -136,7 +136,7 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
 
 
 def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.ndarray:
-    """Return the lives to read: all, (L, 3), or as many, drawn at random, as have no more ticks than wanted."""
+    """Return the lives to read, (L, 3): all of them, or a random sample with at most `most_ticks` ticks in total."""
     of_dump, life = number_lives(read_identity(run.dump))
     ticks = dict(zip(map(tuple, of_dump.tolist()), np.bincount(life).tolist(), strict=True))
     drawn = np.random.default_rng(run.seed).permutation(lives)

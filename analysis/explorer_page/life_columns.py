@@ -1,4 +1,4 @@
-"""How agents fared at every tick of their lives: what each column of the explorer's time line is drawn as."""
+"""The columns of the explorer's timeline, and how each is drawn."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from analysis.life.timeline import ESTIMATES, LANES, Timeline
 
 @dataclass(frozen=True)
 class Panel:
-    """Lines over time that share an axis: its title with the unit, and the columns with their names in words."""
+    """Lines over time that share an axis: its title with the unit, and the columns with their labels."""
 
     title: str
     columns: dict[str, str]
@@ -41,28 +41,28 @@ ACTS = dict(
         strict=True,
     )
 )
-"""Features that are acts, and what their lane is called; intentions all."""
+"""Features that are actions (all of them intentions), and the labels of their lanes."""
 
 
 def life_columns(timeline: Timeline) -> dict[str, np.ndarray]:
-    """Return the columns of T ticks that are drawn, (T,) each; of the estimates, those that the dump records."""
+    """Return the columns of T ticks to draw, (T,) each; of the estimates, only those that the dump records."""
     names = [*ACTS, *(name for panel in PANELS for name in panel.columns if name not in ESTIMATES)]
     recorded = {name: timeline.columns[name] for name in ESTIMATES if not np.isnan(timeline.columns[name]).all()}
-    # Estimates are float32 in every dump, so nothing is lost.
+    # Estimates are float32 in every dump, so no precision is lost.
     estimates = {name: column.astype(np.float32) for name, column in recorded.items()}
     return {name: timeline.columns[name].astype(np.int32) for name in names} | estimates
 
 
 def panels_of(columns: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Return the panels of which there are columns, as the page reads them."""
+    """Return the panels for which there are columns, in the page's format."""
     panels = [(panel.title, {key: name for key, name in panel.columns.items() if key in columns}) for panel in PANELS]
     return [{"title": title, "columns": drawn} for title, drawn in panels if drawn]
 
 
 def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
-    """Return what each event is, such as "hit passive NPC".
+    """Return a description of each event, such as "hit passive NPC".
 
-    Where only some lives of an episode were read, nobody can tell who struck an agent dead, so it is not said.
+    If only some lives of an episode were read, the killer of an agent is unknown and is not named.
     """
     told = (
         detail if whole_episodes or kind != DIED else ""

@@ -1,4 +1,4 @@
-"""One self-contained page that links a run's embedding, what agents saw, their lives and the run's statistics."""
+"""One self-contained page that links a run's embedding, agents' observations, their lives and the run's statistics."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from analysis.life.action_words import action_words
 from analysis.life.events import EVENT_KINDS
 from analysis.materials import MATERIALS
 from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
-from analysis.page_parts.pages import environment
+from analysis.page_parts.pages import Scripts, environment
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.replay import NPC_KINDS
 
@@ -28,7 +28,7 @@ _SYMBOLS = {
     "o": "circle", "^": "triangle-up", "s": "square", "D": "diamond", "v": "triangle-down", "P": "cross", "X": "x",
     "<": "triangle-left", ">": "triangle-right", "*": "star",
 }  # fmt: skip
-"""Markers of figures, as plotly calls them."""
+"""Plotly's names of the markers used in figures."""
 _AXES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "component"}
 _BYTE = 255
 
@@ -50,8 +50,7 @@ def explorer_page(content: Explored) -> str:
         facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
         packed=packed.content,
         style=Markup((_HERE / "style.css").read_text()),
-        plotly=Markup(get_plotlyjs()),
-        scripts=scripts_of(*_SCRIPTS),
+        scripts=Scripts.of([get_plotlyjs(), *scripts_of(*_SCRIPTS)]),
     )
 
 
@@ -90,7 +89,7 @@ def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
 
 
 def _further_tests(content: Explored) -> dict[str, np.ndarray]:
-    """Return what the tests with whole episodes shifted, and with tick and age held constant, need."""
+    """Return the data needed by the tests with whole episodes shifted, and with tick and age held constant."""
     course, shared = content.time_course, content.shared_shifts
     tables = {
         "course.ticks": course.ticks,
@@ -109,13 +108,13 @@ def _small(shifts: np.ndarray) -> np.ndarray:
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
-    """Return values as integers where they are integers: those pack better."""
+    """Return whole-numbered values as integers, which compress better."""
     whole = (values == np.round(values)).all() and np.abs(values).max(initial=0) < np.iinfo(np.int32).max
     return values.astype(np.int32) if whole else values
 
 
 def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
-    """All that is named once: everything but the tables."""
+    """Return everything except the tables."""
     run = content.run
     return {
         "run": run.name,

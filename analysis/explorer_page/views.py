@@ -1,4 +1,4 @@
-"""What agents saw, tick by tick, as tables small enough for a page."""
+"""Agents' views, tick by tick, as tables small enough for a page."""
 
 import numpy as np
 
@@ -10,20 +10,20 @@ from analysis.position import positions
 from user_error import UserError
 
 SIDE = 15
-"""Tiles from one edge of a view to the other; the agent stands in the middle."""
+"""Side of the view in tiles; the agent stands in the middle."""
 
 _REACH = SIDE // 2
 _LARGEST_MAP = 1 << 12
 
 
 def view_tables(seen: Observed) -> dict[str, np.ndarray]:
-    """Return what T ticks show, which come life by life.
+    """Return the views of T ticks, which are ordered by life.
 
     Returns:
-        `view.row` and `view.col`: the place of the view's first tile, (T,). `view.tiles`: materials, (T, 225) uint8,
-        as `_changes` tells. `entity.*`: the others in view, tick after tick, `entity.count` (T,) of them each: kind (0
-        player, else the game's type of NPC), id, health, and how many rows down and columns right of the agent.
-        `attack.target`: the attacked one's number among its tick's others, -1 for nobody, (T,).
+        `view.row` and `view.col`: position of the view's first tile, (T,). `view.tiles`: materials, (T, 225) uint8,
+        encoded by `_changes`. `entity.*`: the other entities in view, tick by tick, `entity.count` (T,) of them each:
+        kind (0 player, else the game's type of NPC), id, health, and rows down and columns right of the agent.
+        `attack.target`: index of the attack target among its tick's entities, -1 for nobody, (T,).
 
     Raises:
         UserError: a view is not 15 x 15 tiles of known materials, or lies outside any map.
@@ -49,7 +49,7 @@ def view_tables(seen: Observed) -> dict[str, np.ndarray]:
 
 
 def _first_tiles(records: Records) -> np.ndarray:
-    """Return the row and column of the map of each view's first tile, (T, 2), after proving that views are whole."""
+    """Return the map row and column of each view's first tile, (T, 2), after checking that views are complete."""
     row, col, material = (records.tile[:, :, TILE_COLUMNS.index(name)] for name in TILE_COLUMNS)  # (T, 225) each
     place = np.arange(TILES_IN_VIEW)
     whole = (row == row[:, :1] + place // SIDE).all() and (col == col[:, :1] + place % SIDE).all()
@@ -64,10 +64,10 @@ def _first_tiles(records: Records) -> np.ndarray:
 
 
 def _changes(records: Records, first: np.ndarray) -> np.ndarray:
-    """Return each view XORed with what the records before it in the same episode last saw there, 0 where nothing.
+    """Return each tile of each view XORed with that tile's last earlier view in the same episode, or with 0 if none.
 
-    An agent's view hardly changes from tick to tick, and agents share the map: nearly all bytes are 0, and deflate to
-    a few a view. Doing the same again in the same order gives the views back.
+    An agent's view hardly changes from tick to tick, and agents share the map, so nearly all bytes are 0 and compress
+    to a few bytes per view. Applying the same operation again in the same order restores the views.
     """
     views = records.tile[:, :, TILE_COLUMNS.index("material")].astype(np.uint8).reshape(-1, SIDE, SIDE)
     changes = np.empty_like(views)

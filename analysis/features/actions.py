@@ -1,4 +1,4 @@
-"""What the agent chose to do. All are intentions: the game carries them out after the record was made."""
+"""What the agent chose to do. These are intentions: the game carries them out after the record is made."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def _attacks_with(style: str) -> Compute:
 
 
 def _targets(seen: Observed, kind: np.ndarray) -> np.ndarray:
-    """Tell where the attacked one's entity row is marked in `kind`, (E,) bool to (B,) bool."""
+    """Return where the attack target's entity row is marked in `kind`, (E,) bool to (B,) bool."""
     found = np.zeros(len(seen), bool)
     found[seen.target_rows >= 0] = kind[seen.target_rows[seen.target_rows >= 0]]
     return found
@@ -52,5 +52,5 @@ ACTIONS = (
     Feature("is_selling", YES_OR_NO, "The agent chose an item to put up for sale.", chose("Sell.InventoryItem")),
     Feature("is_giving_item", YES_OR_NO, "The agent chose an item and someone to give it to.", is_giving_item),
     Feature("is_giving_gold", YES_OR_NO, "The agent chose someone to give gold to.", chose("GiveGold.Target")),
-    Feature("is_idle", YES_OR_NO, "The agent chose none of all actions.", _is_idle),
+    Feature("is_idle", YES_OR_NO, "The agent chose no move, attack, item use or destruction, trade or gift.", _is_idle),
 )

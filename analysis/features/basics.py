@@ -8,17 +8,17 @@ from analysis.features.observed import Observed
 
 
 def own(name: str) -> Compute:
-    """Return a feature's computation that reads a column of the agent's own row."""
+    """Return a function that computes a feature by reading a column of the agent's own row."""
     return lambda seen: seen.own(name)
 
 
 def chose(head: str) -> Compute:
-    """Return a feature's computation that tells whether an action head chose more than its no-op."""
+    """Return a function that computes a feature: whether the option chosen in a head is not its no-op."""
     return lambda seen: seen.chose(head)
 
 
 def is_giving_item(seen: Observed) -> np.ndarray:
-    """Tell where an item and someone to give it to were chosen, (B,) bool: one of both alone gives nothing."""
+    """Return where both an item and a recipient were chosen, (B,) bool: without both, nothing is given."""
     return seen.chose("Give.InventoryItem") & seen.chose("Give.Target")
 
 
@@ -40,9 +40,9 @@ def _visible_players(seen: Observed) -> np.ndarray:
 
 
 def in_combat(seen: Observed) -> np.ndarray:
-    """Tell where the agent hit or was hit so lately that the game counts it as in combat, (B,) bool."""
+    """Return where the agent hit or was hit recently enough to count as in combat in the game, (B,) bool."""
     latest = seen.own("latest_combat_tick").astype(np.int64)
-    # Zero means never: without this test everyone would be fighting in an episode's first ticks.
+    # Zero means never: without this test every agent would be in combat in an episode's first ticks.
     return (latest > 0) & (seen.records.tick - latest < seen.metadata.combat_status_ticks)
 
 
@@ -52,9 +52,11 @@ def _is_trading(seen: Observed) -> np.ndarray:
 
 
 BASICS = (
-    Feature("n_visible_entities", "entities", "Players and NPCs in view, without the agent itself.", _visible_entities),
+    Feature(
+        "n_visible_entities", "entities", "Players and NPCs in view, excluding the agent itself.", _visible_entities
+    ),
     Feature("n_visible_npcs", "NPCs", "NPCs in view.", _visible_npcs),
-    Feature("n_visible_players", "players", "Players in view, without the agent itself.", _visible_players),
+    Feature("n_visible_players", "players", "Players in view, excluding the agent itself.", _visible_players),
     Feature("self_health", "points", "The agent's own health, 0 to 100.", own("health")),
     Feature("self_food", "points", "The agent's own food, 0 to 100.", own("food")),
     Feature("self_water", "points", "The agent's own water, 0 to 100.", own("water")),
@@ -63,16 +65,16 @@ BASICS = (
     Feature(
         "in_combat",
         YES_OR_NO,
-        "The agent hit or was hit within the ticks that the game counts as being in combat.",
+        "The agent hit or was hit recently enough that the game counts it as in combat.",
         in_combat,
     ),
     Feature(
         "n_inventory_items",
         "items",
-        "Slots of the agent's inventory in use.",
+        "Slots in use in the agent's inventory.",
         lambda seen: seen.records.inventory.counts,
     ),
-    Feature("tick", "ticks", "The game's clock in this episode.", lambda seen: seen.records.tick),
+    Feature("tick", "ticks", "Game tick within the episode.", lambda seen: seen.records.tick),
     Feature("is_moving", YES_OR_NO, "The agent chose a direction to move in.", chose("Move.Direction")),
     Feature("is_attacking", YES_OR_NO, "The agent chose a target to attack.", chose("Attack.Target")),
     Feature(

@@ -12,7 +12,7 @@ WEAPONS = (5, 6, 7)
 TOOLS = (8, 9, 10, 11, 12)
 AMMUNITION = (13, 14, 15)
 RATION, POTION = 16, 17
-"""The game's numbers of kinds of items."""
+"""The game's `type_id` values of items."""
 
 _STYLES = ("melee", "range", "mage")
 
@@ -54,17 +54,19 @@ def _total(which: Which, *columns: str) -> Compute:
 
 
 def _fullness(seen: Observed) -> np.ndarray:
-    return seen.records.inventory.counts / seen.noop("Use.InventoryItem")  # every slot can be chosen, then the no-op
+    return seen.records.inventory.counts / seen.noop("Use.InventoryItem")  # the no-op follows one option per slot
 
 
 BELONGINGS = (
     Feature("n_worn_items", "items", "Items that the agent wears or holds.", _count(_worn)),
-    Feature("item_level", "level", "Sum of the levels of what the agent wears or holds.", _total(_worn, "level")),
+    Feature(
+        "item_level", "level", "Sum of the levels of the items that the agent wears or holds.", _total(_worn, "level")
+    ),
     *(
         Feature(
             f"worn_{style}_attack",
             "points",
-            f"Damage that what the agent wears or holds adds to its {style} attacks.",
+            f"Damage that the items the agent wears or holds add to its {style} attacks.",
             _total(_worn, f"{style}_attack"),
         )
         for style in _STYLES
@@ -72,13 +74,13 @@ BELONGINGS = (
     Feature(
         "worn_attack",
         "points",
-        "Sum of the damage that what the agent wears or holds adds to attacks of all three styles.",
+        "Sum of worn_melee_attack, worn_range_attack and worn_mage_attack.",
         _total(_worn, *(f"{style}_attack" for style in _STYLES)),
     ),
     Feature(
         "worn_defence",
         "points",
-        "Sum of the defence that what the agent wears or holds gives against all three styles.",
+        "Sum of the melee, range and mage defence of the items that the agent wears or holds.",
         _total(_worn, *(f"{style}_defense" for style in _STYLES)),
     ),
     Feature("holds_weapon", YES_OR_NO, "The agent holds a spear, a bow or a wand.", _has(_worn_of_kind(*WEAPONS))),
@@ -91,12 +93,12 @@ BELONGINGS = (
     Feature(
         "n_ammunition",
         "pieces",
-        "Whetstones, arrows and runes that the agent carries, every piece of a stack counted.",
+        "Whetstones, arrows and runes that the agent carries, counting every piece of a stack.",
         _total(_of_kind(*AMMUNITION), "quantity"),
     ),
     Feature("n_rations", "items", "Rations that the agent carries.", _count(_of_kind(RATION))),
     Feature("n_potions", "items", "Potions that the agent carries.", _count(_of_kind(POTION))),
     Feature("n_consumables", "items", "Rations and potions that the agent carries.", _count(_of_kind(RATION, POTION))),
-    Feature("n_listed_items", "items", "Items of the agent that are for sale on the market.", _count(_listed)),
+    Feature("n_listed_items", "items", "The agent's items that are for sale on the market.", _count(_listed)),
     Feature("inventory_fullness", "share", "Share of the inventory's slots that are in use.", _fullness),
 )

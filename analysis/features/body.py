@@ -1,4 +1,4 @@
-"""The agent itself: its age, its wounds, its skills."""
+"""The agent itself: its age, injuries and skills."""
 
 import numpy as np
 
@@ -21,12 +21,14 @@ def _ticks_since_combat(seen: Observed) -> np.ndarray:
 
 BODY = (
     Feature("age", "ticks", "Ticks since the agent spawned.", own("time_alive")),
-    Feature("freeze", "ticks", "Ticks for which the agent cannot act.", own("freeze")),
-    Feature("damage_taken", "points", "Damage of the last hit that the agent took in the last tick.", own("damage")),
+    Feature("freeze", "ticks", "Ticks for which the agent still cannot act.", own("freeze")),
+    Feature(
+        "damage_taken", "points", "Damage of the last hit that the agent took in the previous tick.", own("damage")
+    ),
     Feature(
         "is_attacked",
         YES_OR_NO,
-        "The agent has an attacker: it was attacked in the last tick, or hurt in the one before.",
+        "The agent has an attacker: it was attacked in the previous tick, or hurt in the one before.",
         lambda seen: seen.own("attacker_id") != 0,
     ),
     Feature(
@@ -38,7 +40,7 @@ BODY = (
     Feature(
         "ticks_since_combat",
         "ticks",
-        "Ticks since the agent last attacked someone in reach or was attacked; since it spawned if never.",
+        "Ticks since the agent last attacked someone within range or was attacked; ticks since spawn if never.",
         _ticks_since_combat,
     ),
     Feature("is_starving", YES_OR_NO, "The agent's food is 0, which costs health.", lambda seen: seen.own("food") == 0),
@@ -58,7 +60,7 @@ BODY = (
     Feature(
         "max_level",
         "level",
-        "The highest of all eight levels of the agent.",
+        "The highest of the agent's eight skill levels.",
         lambda seen: _highest(COMBAT_SKILLS + HARVESTING_SKILLS, seen),
     ),
 )

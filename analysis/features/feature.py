@@ -8,22 +8,22 @@ import numpy as np
 from analysis.features.observed import Observed
 
 Compute = Callable[[Observed], np.ndarray]
-"""From B records to (B,) values, none of them NaN."""
+"""A function from B records to (B,) values without NaN."""
 
 YES_OR_NO = "0 or 1"
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One behavioural feature. It may use its record's tick and earlier ones, never later ones.
+    """One behavioural feature. It may use the record's tick and earlier ticks of the same life, never later ones.
 
     Attributes:
-        name: how tables and figures call it.
-        unit: the unit of its values; "0 or 1" for a yes-or-no feature.
-        definition: one sentence that says exactly what is counted.
-        compute: from records to (B,) values.
-        over_time: it also looks at earlier ticks of a life, so it needs all of them: `compute` gets a history.
-        of_tiles: it needs the tiles in view, the largest part of an observation.
+        name: in tables and figures.
+        unit: of its values; "0 or 1" for a yes-or-no feature.
+        definition: one sentence that says exactly what is measured.
+        compute: function from records to (B,) values.
+        over_time: whether it uses earlier ticks of the life; `compute` then gets every tick of each life.
+        of_tiles: whether it needs the tiles in view, the largest part of an observation.
     """
 
     name: str

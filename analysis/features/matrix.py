@@ -1,4 +1,4 @@
-"""From records to a matrix of features, and to every tick of their lives where a feature needs the past."""
+"""Compute a matrix of features from records, and read the full lives that some features need."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,18 +25,18 @@ def feature_matrix(
     features: Sequence[Feature] = FEATURES,
     history: Records | None = None,
 ) -> np.ndarray:
-    """Return features of every record, (B, features) float64, in the order of `features`; none is NaN.
+    """Return features of every record, (B, features) float64 without NaN, in the order of `features`.
 
     Args:
-        records: of any ticks.
-        metadata: of their dump.
+        records: any records of one dump.
+        metadata: of that dump.
         features: to compute.
-        history: every tick of the records' lives, from `read_history`; needed by features over time unless `records`
-            themselves are every tick. Must be consecutive ticks from each agent's spawn on.
+        history: every tick of the records' lives, from `read_history`; features over time need it unless `records`
+            already holds every tick. Must be consecutive ticks from each agent's spawn on.
 
     Raises:
         UserError: the dump lacks a column or an action head that a feature needs, a record's agent is not among the
-            entities that it sees, or a feature over time is asked of lives that lack a tick.
+            entities that it sees, or a feature over time is requested for lives that lack a tick.
         ValueError: a record is not in the history.
     """
     seen = past = Observed(records, metadata)
@@ -52,7 +52,7 @@ def feature_matrix(
 
 
 def read_history(folder: Path, progress: Progress | None = None) -> Records:
-    """Return every tick of a dump with nothing but who and when, and each agent's own row: small for any dump.
+    """Return every tick of a dump with only its identity and each agent's own row, which is small for any dump.
 
     Raises:
         UserError: as `activation_store.reader.read_dump`, or an agent is not among the entities that it sees.
@@ -69,7 +69,7 @@ def read_history(folder: Path, progress: Progress | None = None) -> Records:
 
 
 def needs_history(features: Sequence[Feature], subsample: Subsample) -> bool:
-    """Tell whether features of the records kept need every tick read beside them."""
+    """Return whether these features need every tick, while the subsample keeps only some."""
     return not subsample.keeps_all and any(feature.over_time for feature in features)
 
 
@@ -88,7 +88,7 @@ def _own_rows_only(batch: Records, metadata: DumpMetadata) -> Records:
 
 
 def check_unbroken(seen: Observed, features: Sequence[Feature]) -> None:
-    """Refuse records that are not every tick of each life from its spawn on.
+    """Refuse records that do not include every tick of each life from its spawn on.
 
     Raises:
         UserError: a tick is missing; names the features that need it and the agent that lacks it.
@@ -110,8 +110,8 @@ def check_unbroken(seen: Observed, features: Sequence[Feature]) -> None:
 
 
 def _places(records: Records, history: Records) -> np.ndarray:
-    """Return where each record lies in the history, (B,) int64."""
+    """Return the position of each record in the history, (B,) int64."""
     found = places_among(places_of(records), places_of(history))
     if (found < 0).any():
-        raise ValueError("a record is not in the history: they must come from one dump")
+        raise ValueError("a record is not in the history: both must come from the same dump")
     return found

@@ -1,4 +1,4 @@
-"""Records as features see them: columns and action heads by name, each worked out once."""
+"""Records as features read them: columns and action heads by name, with derived arrays cached."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +13,11 @@ from user_error import UserError
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Records, and what their metadata says of them. B records, E rows of visible entities, I rows of items.
+    """Records with their dump's metadata. B records, E rows of visible entities, I rows of items.
 
     Attributes:
-        records: to read.
-        metadata: of their dump.
+        records: of one dump.
+        metadata: of that dump.
     """
 
     records: Records
@@ -35,7 +35,7 @@ class Observed:
         return self.records.entity.values[:, _index_of(name, self.metadata.entity_columns, "entity column")]
 
     def item(self, name: str) -> np.ndarray:
-        """Return a column of every item that is carried, (I,) int16.
+        """Return a column of every item carried, (I,) int16.
 
         Raises:
             UserError: the dump lacks it.
@@ -43,7 +43,7 @@ class Observed:
         return self.records.inventory.values[:, _index_of(name, self.metadata.inventory_columns, "inventory column")]
 
     def own(self, name: str) -> np.ndarray:
-        """Return a column of the agent's own row as the game has it, even where its policy is not shown it, (B,) int16.
+        """Return a column of the agent's own row as the game has it, even if it was hidden from the policy, (B,) int16.
 
         Raises:
             UserError: as `own_as_seen`.
@@ -73,15 +73,15 @@ class Observed:
         return self.records.action[:, self._head(head)]
 
     def chose(self, head: str) -> np.ndarray:
-        """Tell where the agent chose something else than a head's no-op, (B,) bool.
+        """Return where the agent chose an option other than a head's no-op, (B,) bool.
 
         Raises:
-            UserError: the dump lacks the head, or it has no no-op.
+            UserError: the dump lacks the head, or the head has no no-op.
         """
         return self.option(head) != self.noop(head)
 
     def noop(self, head: str) -> int:
-        """Return the option of a head that does nothing.
+        """Return the index of a head's no-op.
 
         Raises:
             UserError: as `chose`.
@@ -96,17 +96,17 @@ class Observed:
 
     @cached_property
     def entity_owner(self) -> np.ndarray:
-        """The record of each entity row, (E,) int64."""
+        """The record that each entity row belongs to, (E,) int64."""
         return self.records.entity.owner
 
     @cached_property
     def item_owner(self) -> np.ndarray:
-        """The record of each item row, (I,) int64."""
+        """The record that each item row belongs to, (I,) int64."""
         return self.records.inventory.owner
 
     @cached_property
     def is_self(self) -> np.ndarray:
-        """Which entity rows are the observing agent's own, (E,) bool; it may be any row of a record."""
+        """Which entity rows are the observing agent's own, (E,) bool; this can be any row of a record."""
         return self.entity("id") == self.records.agent_id[self.entity_owner]
 
     @cached_property
@@ -124,7 +124,7 @@ class Observed:
 
     @cached_property
     def _own_entities(self) -> np.ndarray:
-        """The agents' own rows, (B, columns) int16: gathered once, for many features read them."""
+        """The agents' own rows, (B, columns) int16; cached, since many features read them."""
         return self.records.entity.values[self.own_rows]
 
     @cached_property
@@ -135,12 +135,12 @@ class Observed:
     @cached_property
     def is_player(self) -> np.ndarray:
         """Which entity rows are players other than the agent, (E,) bool."""
-        # Types at or below zero are players; a negative one marks a player that cannot die.
+        # npc_type is 0 for players, and negative for a player that cannot die.
         return (self.entity("npc_type") <= 0) & ~self.is_self
 
     @cached_property
     def distance(self) -> np.ndarray:
-        """Tiles from the agent to each entity, the larger of rows and columns apart as the game has it, (E,) int64."""
+        """Tiles from the agent to each entity, the larger of row and column difference as in the game, (E,) int64."""
         apart = [
             np.abs(self.entity(axis).astype(np.int64) - self.own_as_seen(axis)[self.entity_owner])
             for axis in ("row", "col")
@@ -150,7 +150,7 @@ class Observed:
     @cached_property
     def target_rows(self) -> np.ndarray:
         """The entity row that each agent chose to attack, -1 where it chose none, (B,) int64."""
-        # Options of the head are the rows of the record's entities.
+        # An option of this head is the index of one of the record's entity rows.
         target, entities = self.option("Attack.Target"), self.records.entity
         real = self.chose("Attack.Target") & (target < entities.counts)
         return np.where(real, entities.offsets[:-1] + target, -1)
@@ -162,7 +162,7 @@ class Observed:
 
     @cached_property
     def material(self) -> np.ndarray:
-        """The material of each tile in view, row by row, the agent's own in the middle, (B, 225) int16."""
+        """The material of each tile in view, row by row, the agent's tile in the middle, (B, 225) int16."""
         return self.records.tile[:, :, TILE_COLUMNS.index("material")]
 
     @cached_property
@@ -172,7 +172,7 @@ class Observed:
 
 
 def own_truth(name: str) -> str:
-    """Return the name of the optional column that holds what the own row's column is in the game."""
+    """Return the name of the optional column that holds the game's value of a column of the agent's own row."""
     return name if name in ("row", "col") else TRUTH + name
 
 

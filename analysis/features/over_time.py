@@ -1,4 +1,4 @@
-"""What happened to the agent since earlier ticks of its life. Needs every tick from its spawn on."""
+"""What has happened since earlier ticks of the agent's life. Needs every tick from spawn on."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ LOOKING_BACK = 10
 
 
 def earlier(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
-    """Return each record's value so many ticks ago, or at the life's first record: (B,) of every tick to (B,)."""
+    """Return each record's value `ticks` earlier, or at the life's first record: (B,) of every tick to (B,)."""
     start = np.repeat(lives.starts, lives.lengths)
     source = np.maximum(np.arange(len(values)) - ticks, start)
     found = np.empty_like(values)
@@ -37,8 +37,8 @@ def _change(name: str) -> Compute:
 
 
 def was_replenished(now: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Tell where food or water, now and a tick before, was filled up meanwhile, (B,) bool."""
-    # Every tick takes some, so what has not fallen was filled up, even if it was full before and is full again.
+    """Return where food or water was replenished between the tick before and now, (B,) bool."""
+    # Every tick uses some up, so a value that did not fall was replenished, even if it was full before and after.
     return (now > 0) & (now >= before)
 
 
@@ -51,7 +51,7 @@ def _replenished(name: str) -> Compute:
 
 
 def _moved(seen: Observed, ticks: int) -> np.ndarray:
-    """Return the tiles between here and where the agent was so many ticks ago, (B,) int64."""
+    """Return the distance in tiles to where the agent was `ticks` earlier, (B,) int64."""
     apart = [np.abs(_whole(seen, axis) - earlier(_whole(seen, axis), seen.lives, ticks)) for axis in ("row", "col")]
     return np.maximum(*apart)
 
@@ -64,43 +64,50 @@ OVER_TIME = tuple(
     Feature(name, unit, definition, compute, over_time=True)
     for name, unit, definition, compute in (
         *(
-            (f"{name}_change", unit, f"Change of the agent's {name} since the last tick; 0 at spawn.", _change(name))
+            (
+                f"{name}_change",
+                unit,
+                f"Change of the agent's {name} since the previous tick; 0 at spawn.",
+                _change(name),
+            )
             for name, unit in (("health", "points"), ("food", "points"), ("water", "points"), ("gold", "gold"))
         ),
         (
             "ticks_since_eating",
             "ticks",
-            "Ticks since the agent's food last did not fall: it ate foilage or a ration; since it spawned if never.",
+            "Ticks since the agent last ate foilage or a ration, seen as food that did not fall; ticks since spawn if "
+            "never.",
             _replenished("food"),
         ),
         (
             "ticks_since_drinking",
             "ticks",
-            "Ticks since the agent's water last did not fall: it drank or ate a ration; since it spawned if never.",
+            "Ticks since the agent last drank or ate a ration, seen as water that did not fall; ticks since spawn if "
+            "never.",
             _replenished("water"),
         ),
         (
             "distance_to_spawn",
             "tiles",
-            "Tiles to where the agent spawned, diagonal steps counted as one.",
+            "Tiles to where the agent spawned, counting a diagonal step as one.",
             _from_spawn,
         ),
         (
             "displacement",
             "tiles",
-            f"Tiles to where the agent was {LOOKING_BACK} ticks ago, or spawned if it is younger.",
+            f"Tiles to where the agent was {LOOKING_BACK} ticks ago, or to where it spawned if it is younger.",
             lambda seen: _moved(seen, LOOKING_BACK),
         ),
         (
             "ticks_standing_still",
             "ticks",
-            "Ticks since the agent came to the tile on which it stands.",
+            "Ticks since the agent arrived on the tile that it stands on.",
             lambda seen: ticks_since(_moved(seen, 1) > 0, seen.lives),
         ),
         (
             "has_moved",
             YES_OR_NO,
-            "The agent is on another tile than a tick ago.",
+            "The agent is on a different tile than in the previous tick.",
             lambda seen: _moved(seen, 1) > 0,
         ),
     )

@@ -1,4 +1,4 @@
-"""Where on the map the agent is."""
+"""The agent's place on the map."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from analysis.features.observed import Observed
 from user_error import UserError
 
 MAP_BORDER = 16
-"""Tiles of void that the game puts around every map; rows and columns count from its outer edge."""
+"""Width in tiles of the void border around every map; rows and columns count from the border's outer edge."""
 
 
 def _map_size(seen: Observed) -> int:
     size = seen.metadata.environment.get("map_size")
     if type(size) is not int or size < 1:
         raise UserError(
-            "the dump does not say how large its maps are: leave distance_to_centre and distance_to_edge out of "
+            "the dump does not record the size of its maps: leave distance_to_centre and distance_to_edge out of "
             "the features, or extract it again"
         )
     return size
@@ -37,13 +37,18 @@ def _distance_to_edge(seen: Observed) -> np.ndarray:
 
 
 PLACE = (
-    Feature("self_row", "tiles", "The agent's row on the map; the 16 rows of the border count.", own("row")),
-    Feature("self_col", "tiles", "The agent's column on the map; the 16 columns of the border count.", own("col")),
+    Feature("self_row", "tiles", "The agent's row on the map, including the 16 rows of the border.", own("row")),
+    Feature("self_col", "tiles", "The agent's column on the map, including the 16 columns of the border.", own("col")),
     Feature(
         "distance_to_centre",
         "tiles",
-        "Tiles to the centre of the map, diagonal steps counted as one.",
+        "Tiles to the centre of the map, counting a diagonal step as one.",
         _distance_to_centre,
     ),
-    Feature("distance_to_edge", "tiles", "Tiles to the outermost row or column without the border.", _distance_to_edge),
+    Feature(
+        "distance_to_edge",
+        "tiles",
+        "Tiles to the nearest outermost row or column of the map, excluding the border.",
+        _distance_to_edge,
+    ),
 )

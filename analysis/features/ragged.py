@@ -1,4 +1,4 @@
-"""Sums and extremes over the rows of a table that belong to each record: R rows, B records, no loops."""
+"""Counts, sums and extremes of each record's rows in a table: R rows, B records."""
 
 import numpy as np
 
@@ -14,17 +14,17 @@ def total(values: np.ndarray, owner: np.ndarray, records: int) -> np.ndarray:
 
 
 def smallest(values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
-    """Return the smallest value of each record's rows, `none` where it has no row: (B,) int64."""
+    """Return the smallest value of each record's rows, `none` for a record without rows: (B,) int64."""
     return _extreme(np.minimum, values, owner, records, none)
 
 
 def largest(values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
-    """Return the largest value of each record's rows, `none` where it has no row: (B,) int64."""
+    """Return the largest value of each record's rows, `none` for a record without rows: (B,) int64."""
     return _extreme(np.maximum, values, owner, records, none)
 
 
 def _extreme(choose: np.ufunc, values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
-    # Rows lie record by record, so those of a record are one stretch.
+    # Rows are ordered by record, so each record's rows are contiguous.
     found = np.full(records, none, np.int64)
     if len(owner):
         starts = np.flatnonzero(np.diff(owner, prepend=-1))

@@ -33,14 +33,14 @@ FEATURE_NAMES = tuple(feature.name for feature in FEATURES)
 EXTENDED_FEATURES = tuple(feature for theme in THEMES.values() for feature in theme)
 
 FEATURE_SETS = {"default": FEATURES, "extended": EXTENDED_FEATURES}
-"""What can be asked for by one name."""
+"""Sets of features that can be selected by one name."""
 
 
 def features_named(names: Iterable[str]) -> tuple[Feature, ...]:
-    """Return the features of the given names or names of sets, each once, in the order in which they are named.
+    """Return the features with the given names, or in the sets with those names, each once, in the order given.
 
     Raises:
-        UserError: there is no such feature or set, or none is named.
+        UserError: a feature or set does not exist, or `names` is empty.
     """
     single = {feature.name: (feature,) for feature in EXTENDED_FEATURES}
     there = single | FEATURE_SETS
@@ -53,12 +53,12 @@ def features_named(names: Iterable[str]) -> tuple[Feature, ...]:
             f"there is no feature {wrong}: {hint}docs/features.md lists all; sets: {', '.join(FEATURE_SETS)}"
         )
     if not names:
-        raise UserError(f"no feature is named: give names, or a set: {', '.join(FEATURE_SETS)}")
+        raise UserError(f"no features given: give names, or a set: {', '.join(FEATURE_SETS)}")
     return tuple(dict.fromkeys(feature for name in names for feature in there[name]))
 
 
 def as_markdown() -> str:
-    """Return the tables of all features, a section for each theme, as docs/features.md holds them."""
+    """Return the tables of all features, one section per theme, as in docs/features.md."""
     return "\n".join(_section(title, features) for title, features in THEMES.items())
 
 

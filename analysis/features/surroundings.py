@@ -1,4 +1,4 @@
-"""Who is in view: how near, how many, how strong."""
+"""Players and NPCs in view: how near, how many, how strong."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,10 @@ from analysis.features.observed import Observed
 from analysis.features.view import OUT_OF_VIEW
 
 NPC_TYPES = {"passive": 1, "neutral": 2, "aggressive": 3}
-"""The game's numbers of the kinds of NPCs: who never attacks, who attacks when attacked, who attacks on sight."""
+"""The game's `npc_type` values: passive NPCs never attack, neutral ones fight back, aggressive ones attack on sight."""
 
 REACH = 3
-"""Tiles within which the game lets an entity attack another, in every style."""
+"""Attack range in tiles; the game uses the same one for every combat style."""
 
 Who = Callable[[Observed], np.ndarray]
 """Marks entity rows: (E,) bool."""
@@ -54,7 +54,7 @@ def _distance(who: Who) -> Compute:
 
 def _nearest_npc_type(seen: Observed) -> np.ndarray:
     rows = seen.is_npc
-    # One number orders by distance first; among the nearest, the most dangerous has the smallest rest.
+    # A combined sort key: distance first; at equal distance, the most dangerous type has the smallest key.
     kinds = len(NPC_TYPES) + 1
     rank = seen.distance[rows] * kinds - seen.entity("npc_type")[rows]
     nearest = ragged.smallest(rank, seen.entity_owner[rows], len(seen), 0)
@@ -69,7 +69,7 @@ def _player_health(extreme: Callable[..., np.ndarray]) -> Compute:
 
 
 def _nobody(what: str) -> str:
-    return f"Tiles to the nearest {what} in view, diagonal steps counted as one; {OUT_OF_VIEW} if there is none."
+    return f"Tiles to the nearest {what} in view, counting a diagonal step as one; {OUT_OF_VIEW} if there is none."
 
 
 SURROUNDINGS = (
@@ -82,21 +82,21 @@ SURROUNDINGS = (
     Feature(
         "nearest_npc_type",
         "type",
-        "The type of the nearest NPC in view, the most dangerous of those equally near: 1 passive, 2 neutral, "
-        "3 aggressive; 0 if there is none.",
+        "Type of the nearest NPC in view: 1 passive, 2 neutral, 3 aggressive; the most dangerous if several are "
+        "equally near; 0 if there is none.",
         _nearest_npc_type,
     ),
     *(Feature(f"n_{kind}_npcs", "NPCs", f"{kind.title()} NPCs in view.", _count(_of_type(kind))) for kind in NPC_TYPES),
     Feature(
         "n_players_within_reach",
         "players",
-        f"Other players at most {REACH} tiles away, as far as attacks reach.",
+        f"Other players within attack range, {REACH} tiles.",
         _count(_within_reach(_players)),
     ),
     Feature(
         "n_npcs_within_reach",
         "NPCs",
-        f"NPCs at most {REACH} tiles away, as far as attacks reach.",
+        f"NPCs within attack range, {REACH} tiles.",
         _count(_within_reach(_npcs)),
     ),
     Feature(

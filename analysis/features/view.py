@@ -1,4 +1,4 @@
-"""What the 15 x 15 tiles in view are made of, and on what the agent stands."""
+"""Materials of the 15 x 15 tiles in view and of the tile that the agent stands on."""
 
 import math
 from dataclasses import replace
@@ -13,7 +13,7 @@ from analysis.materials import MATERIAL_NAMES
 SIDE = math.isqrt(TILES_IN_VIEW)
 RADIUS = SIDE // 2
 OUT_OF_VIEW = RADIUS + 1
-"""The distance given to what is not in view: it is at least this far away."""
+"""Distance given to anything out of view, in tiles: it is at least this far away."""
 
 MIDDLE = TILES_IN_VIEW // 2
 _NEIGHBOURS = [MIDDLE - SIDE, MIDDLE + SIDE, MIDDLE - 1, MIDDLE + 1]
@@ -56,29 +56,29 @@ def _open_sides(seen: Observed) -> np.ndarray:
 
 
 def _nearest(what: str) -> str:
-    return f"Tiles to the nearest {what} in view, diagonal steps counted as one; {OUT_OF_VIEW} if there is none."
+    return f"Tiles to the nearest {what} in view, counting a diagonal step as one; {OUT_OF_VIEW} if there is none."
 
 
 _VIEW = (
-    Feature("distance_to_water", "tiles", _nearest("water, which fish and ocean are not,"), _distance("water")),
-    Feature("distance_to_foilage", "tiles", _nearest("foilage, which is food,"), _distance("foilage")),
+    Feature("distance_to_water", "tiles", _nearest("water tile (not ocean or fish)"), _distance("water")),
+    Feature("distance_to_foilage", "tiles", _nearest("foilage tile (food)"), _distance("foilage")),
     Feature("distance_to_resource", "tiles", _nearest("ore, tree, crystal, herb or fish"), _distance(*GIVES_ITEMS)),
     *(Feature(f"distance_to_{name}", "tiles", _nearest(name), _distance(name)) for name in GIVES_ITEMS),
-    Feature("n_water_tiles", "tiles", "Tiles of water in view.", _tiles("water")),
-    Feature("n_foilage_tiles", "tiles", "Tiles of foilage, which is food, in view.", _tiles("foilage")),
-    Feature("n_resource_tiles", "tiles", "Tiles of ore, tree, crystal, herb and fish in view.", _tiles(*GIVES_ITEMS)),
+    Feature("n_water_tiles", "tiles", "Water tiles in view.", _tiles("water")),
+    Feature("n_foilage_tiles", "tiles", "Foilage tiles (food) in view.", _tiles("foilage")),
+    Feature("n_resource_tiles", "tiles", "Ore, tree, crystal, herb and fish tiles in view.", _tiles(*GIVES_ITEMS)),
     Feature("walkable_share", "share", "Share of the 225 tiles in view that can be walked on.", _walkable_share),
-    Feature("n_open_sides", "sides", "Of the four tiles beside the agent, those that can be walked on.", _open_sides),
+    Feature("n_open_sides", "sides", "Number of the four tiles beside the agent that can be walked on.", _open_sides),
     Feature(
         "is_beside_water",
         YES_OR_NO,
-        "Water lies north, south, east or west of the agent, so that it drinks.",
+        "A water tile is directly north, south, east or west of the agent, so it drinks.",
         _is_beside("water"),
     ),
     Feature(
         "is_beside_fish",
         YES_OR_NO,
-        "Fish are north, south, east or west of the agent, so that it catches them; they quench no thirst.",
+        "A fish tile is directly north, south, east or west of the agent, so it fishes; fish do not restore water.",
         _is_beside("fish"),
     ),
     *(
@@ -91,7 +91,7 @@ _VIEW = (
     Feature(
         "is_on_used_up",
         YES_OR_NO,
-        "The agent stands on slag, a stump, fragments or weeds: what harvesting has left.",
+        "The agent stands on slag, a stump, fragments or weeds: what harvesting leaves behind.",
         _stands_on(*USED_UP),
     ),
 )

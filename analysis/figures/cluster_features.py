@@ -1,4 +1,4 @@
-"""What sets each cluster apart: a heat map of effect sizes."""
+"""How clusters differ: a heat map of effect sizes."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,8 +19,8 @@ _DARK_CELL = 0.6
 def cluster_features(clusters: tuple[ClusterSummary, ...], heading: str) -> Figure:
     """Draw Cohen's d of each cluster and feature against random windows, with its value in each cell.
 
-    Beside a cluster's size stand the confounds that are flagged, if any. The largest clusters are drawn where there are
-    too many to read; many features are drawn in bands, one below the other.
+    Row labels give each cluster's size and flagged confounds, if any. If there are too many clusters to read, only the
+    largest are drawn; many features are split into bands, one below the other.
 
     Args:
         clusters: largest first.

@@ -1,4 +1,4 @@
-"""Features against each other, every pair of them once."""
+"""Scatter plots of every pair of features."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -23,16 +23,16 @@ _LEGEND_ROWS_AN_INCH = 4
 def feature_scatter(
     rolled: np.ndarray, features: Sequence[Feature], labels: np.ndarray | None, window: int, heading: str
 ) -> Figure:
-    """Draw a triangle of panels, one for each pair of features, of rolling means within lives, coloured by cluster.
+    """Draw a triangle of panels, one per pair of features, of rolling means within lives, coloured by cluster.
 
-    All panels of a column share the feature across, all panels of a row the feature upwards. Only the first fourteen
-    features take part, 91 pairs; the title says so where there are more.
+    All panels of a column share their x feature, all panels of a row their y feature. Only the first 14 features are
+    drawn, 91 pairs; the title says so if there are more.
 
     Args:
         rolled: rolling means, (B, features), two features or more.
         features: the columns of `rolled`.
-        labels: (B,) clusters from 0, negative for noise; None where there are no clusters.
-        window: kept records that each mean is over, for the title.
+        labels: (B,) clusters from 0, negative for noise; None if there are no clusters.
+        window: length of the rolling mean in kept records, for the title.
         heading: what the figure shows, for its title.
     """
     shown = features[:FEATURES_AT_MOST]
@@ -58,9 +58,9 @@ def feature_scatter(
 
 
 def _triangle(figure: Figure, features: Sequence[Feature]) -> dict[tuple[int, int], Axes]:
-    """Return axes for each pair, by number of the feature across and of the feature upwards; the outer ones named."""
+    """Return axes for each pair, by index of the x and the y feature; only the outer ones are labelled."""
     side = len(features) - 1
-    size = 9 + 0.2 * side  # large triangles are looked at from farther away
+    size = 9 + 0.2 * side  # large triangles are viewed at a smaller scale
     grid = GridSpec(side, side, figure)
     panels: dict[tuple[int, int], Axes] = {}
     for x, y in sorted(combinations(range(len(features)), 2), key=lambda pair: pair[1]):

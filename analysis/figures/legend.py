@@ -1,4 +1,4 @@
-"""The legend of clusters, beside every scatter that shows them."""
+"""The legend of clusters beside every scatter plot that shows them."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,18 +14,18 @@ _COLUMN_INCHES = 1.75
 
 
 def legend_width(labels: np.ndarray, rows: int = _ROWS) -> float:
-    """Return the inches that the legend of these clusters needs."""
+    """Return the width in inches of the legend of these clusters."""
     return _COLUMN_INCHES * -(-len(_handles(labels, crowded=False)) // rows)
 
 
 def add_cluster_legend(figure: Figure, labels: np.ndarray, *, crowded: bool, rows: int = _ROWS) -> None:
-    """Add the clusters' colours and shares at the right; the largest where there are too many.
+    """Add a legend of clusters' colours and shares at the right; if there are too many, only the largest.
 
     Args:
-        figure: wide enough.
+        figure: wide enough for the legend.
         labels: (B,) clusters from 0; negative for noise.
-        crowded: points are drawn as cells, so that markers tell nothing.
-        rows: in one column of the legend.
+        crowded: whether points are drawn as cells, so that there are no markers.
+        rows: per column of the legend.
     """
     handles = _handles(labels, crowded=crowded)
     columns = -(-len(handles) // rows)

@@ -1,4 +1,4 @@
-"""One life on one page: how the agent fared, what it saw, did and met, and which cluster its hidden state was in."""
+"""One life on one page: the agent's vitals, surroundings, actions and events, and the cluster of its hidden state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,22 +29,22 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel: its height in units of about half an inch, and what draws it."""
+    """A panel: its height in units of about half an inch, and the function that draws it."""
 
     height: float
     draw: Callable[[Axes, Timeline], None]
 
 
 def life_figure(life: Timeline, heading: str, text: str, clusters: ClusterStrip | None = None) -> Figure:
-    """Draw one life, a panel below the other on one axis of ticks.
+    """Draw one life as panels that share an axis of ticks.
 
-    Reward and value are left out where the dump does not record them, and the title says so.
+    Reward and value are left out if the dump does not record them, and the title says so.
 
     Args:
         life: the timeline of a single life.
         heading: whose life it is.
-        text: how long it was and how it ended.
-        clusters: of its records, if there are any.
+        text: its length and how it ended.
+        clusters: of its records, if available.
     """
     panels = [
         _Panel(2.2, _vitals), _Panel(1.4, _levels), _Panel(1.6, _nearby), _Panel(1.4, _belongings),
@@ -74,14 +74,14 @@ def life_figure(life: Timeline, heading: str, text: str, clusters: ClusterStrip 
 
 
 def _line(axes: Axes, life: Timeline, name: str, **look: Any) -> None:
-    """Draw a column as steps, broken where ticks are missing; a single tick as a dot."""
+    """Draw a column as steps, with gaps at missing ticks; a single tick is a dot."""
     ticks, values = _every_tick(life, life.columns[name])
     marker = "o" if len(life) == 1 else ""
     axes.step(ticks, values, where="mid", label=_NAMES.get(name, name), marker=marker, **look)
 
 
 def _every_tick(life: Timeline, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return all ticks from the first to the last, and values, NaN where the dump lacks the tick, (ticks,) each."""
+    """Return all ticks from first to last, and their values, NaN for ticks missing from the dump, (ticks,) each."""
     tick = life.records.tick
     ticks = np.arange(tick[0], tick[-1] + 1)
     dense = np.full(len(ticks), np.nan)

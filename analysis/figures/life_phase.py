@@ -1,4 +1,4 @@
-"""How clusters' shares change over a life, or over the ticks of an episode."""
+"""Shares of clusters over a life, or over the ticks of an episode."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,17 +19,17 @@ _REST_COLOUR = "#f2f2f2"
 def life_phase_figure(
     shares: Shares, association: Association, labels: np.ndarray, time: str, heading: str, text: str
 ) -> Figure:
-    """Draw shares stacked upon each other, and below them each state's own with its 95% interval as a band.
+    """Draw stacked shares, and below them each state's share with its 95% interval as a band.
 
-    Beyond `MOST_STATES` the rarer states are one pale area, and have no panel of their own.
+    Beyond `MOST_STATES`, the rarer states are combined in one pale area without panels of their own.
 
     Args:
         shares: of K states.
         association: of the same bins.
         labels: of the states, (K,).
-        time: what the bins are bins of, for the axis.
+        time: the binned variable, for the axis.
         heading: whose clusters these are.
-        text: what the shares are of.
+        text: a description of the shares.
     """
     order = np.argsort(-np.nanmean(shares.mean, axis=0), kind="stable")[:MOST_STATES]
     order = np.sort(order)

@@ -1,4 +1,4 @@
-"""Strips along a life's ticks: what was chosen, what happened, which cluster; every tick has its place."""
+"""Strips along a life's ticks: actions, events and clusters."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,16 +11,16 @@ from analysis.life.cluster_strip import ClusterStrip
 from analysis.share_text import share_text
 
 MOST_COLUMNS = 1500
-"""Ticks that a strip shows one by one, as many as it has pixels; in longer lives a column stands for several."""
+"""Maximum number of ticks drawn one by one, about one per pixel; in longer lives a column covers several ticks."""
 
 _PALE = 0.45
 _LABELS_NAMED = 12
 
 
 def lanes(axes: Axes, tick: np.ndarray, marks: dict[str, np.ndarray], colour: str) -> None:
-    """Draw a lane for each name, dark at the ticks that are marked; names and shares or counts stand beside it.
+    """Draw a lane for each name, dark at marked ticks, with its name at the side.
 
-    In lives longer than `MOST_COLUMNS` a column stands for several ticks, as dark as the share of them that is marked.
+    In lives longer than `MOST_COLUMNS` a column covers several ticks and is as dark as the share of them marked.
     """
     dense = np.stack([_dense(tick, mark.astype(float), 0.0) for mark in marks.values()])  # (lanes, ticks)
     width = -(-dense.shape[1] // MOST_COLUMNS)
@@ -43,7 +43,7 @@ def counts_beside(axes: Axes, texts: list[str]) -> None:
 
 
 def cluster_strip(axes: Axes, tick: np.ndarray, strip: ClusterStrip) -> None:
-    """Draw the labels that the run gave in one row, and all of them below it, propagated labels paler."""
+    """Draw the run's own labels in one row, and below it all labels, with propagated ones paler."""
     colours = np.array([to_rgb(label_colour(int(label))) for label in strip.label])  # (B, 3)
     paler = 1 - _PALE * (1 - colours)
     own = np.where(strip.exact[:, None], colours, 1.0)
@@ -56,7 +56,7 @@ def cluster_strip(axes: Axes, tick: np.ndarray, strip: ClusterStrip) -> None:
 
 
 def cluster_handles(label: np.ndarray) -> list[Patch]:
-    """Return legend entries for the labels of a life, the commonest first, with their shares."""
+    """Return legend entries for the labels of a life with their shares, most common first."""
     labels, counts = np.unique(label, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     named = [(int(labels[i]), counts[i] / len(label)) for i in order[:_LABELS_NAMED]]

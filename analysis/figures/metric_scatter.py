@@ -1,4 +1,4 @@
-"""The plane, once a feature, coloured by what the agent was doing around that time."""
+"""The plane once per feature, coloured by the feature's value around that time."""
 
 from collections.abc import Sequence
 
@@ -18,15 +18,15 @@ _WIDTH, _HEIGHT = 2.6, 2.4
 def metric_scatter(
     projection: Projection, rolled: np.ndarray, window: int, heading: str, features: Sequence[Feature] = FEATURES
 ) -> Figure:
-    """Draw one panel for each feature, coloured by the feature's rolling mean within a life.
+    """Draw one panel per feature, coloured by the feature's rolling mean within a life.
 
-    The colours span the values from the 1st to the 99th percentile, as each colour bar says; the highest values are
-    drawn last. Where points would hide each other, small cells show their means.
+    Colours span the 1st to the 99th percentile, as each colour bar says; the highest values are drawn last. Where
+    points would overlap, small cells show their means.
 
     Args:
         projection: B records in the plane.
         rolled: rolling means, (B, features).
-        window: kept records that each mean is over, for the title.
+        window: length of the rolling mean in kept records, for the title.
         heading: what the figure shows, for its title.
         features: the columns of `rolled`.
     """

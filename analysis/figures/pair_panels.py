@@ -1,4 +1,4 @@
-"""Dimensions of a space, drawn two at a time."""
+"""Scatter plots of the dimensions of a space, two at a time."""
 
 from collections.abc import Sequence
 
@@ -16,12 +16,12 @@ _DIMENSIONS_AT_MOST = 60
 
 
 def pair_panels(points: np.ndarray, names: Sequence[str], labels: np.ndarray | None, heading: str) -> Figure:
-    """Draw dimensions 1 and 2, 3 and 4, and so on; an odd last one with the one before it.
+    """Draw dimensions 1 and 2, 3 and 4, and so on; an odd last one is paired with the one before it.
 
     Args:
         points: (B, dimensions), two dimensions or more.
         names: of the dimensions, for the axes.
-        labels: (B,) clusters from 0, negative for noise; None where there are no clusters.
+        labels: (B,) clusters from 0, negative for noise; None if there are no clusters.
         heading: what the figure shows, for its title.
     """
     dimensions = min(len(names), _DIMENSIONS_AT_MOST)

@@ -1,4 +1,4 @@
-"""Which behaviours each principal component goes with, and how much all of them tell together."""
+"""Correlations of principal components with features, and how well all components predict each feature."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,10 +16,10 @@ _BAR_COLOUR = "#33475b"
 
 
 def pca_feature_correlations(report: ComponentReport, heading: str) -> Figure:
-    """Draw Pearson's r of each feature and component, and beside it the cross-validated R2 of all components.
+    """Draw Pearson's r of each feature and component, and next to it the cross-validated R2 of all components.
 
     Args:
-        report: of components and features; the strongest thirty components are drawn, the R2 is of all of them.
+        report: of components and features; the strongest 30 components are drawn, but the R2 uses all of them.
         heading: what the figure shows, for its title.
     """
     shown = min(_COMPONENTS_AT_MOST, len(report.explained))

@@ -1,4 +1,4 @@
-"""How each behaviour changes along the principal components that it goes with most."""
+"""How each feature changes along the principal components that it correlates with most."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ def pca_feature_profiles(report: ComponentReport, scores: np.ndarray, data: Data
     Args:
         report: of components and features.
         scores: (B, components).
-        data: that the features are of.
+        data: with the features.
     """
     best = np.argsort(-np.nan_to_num(np.abs(report.r)).max(axis=0), kind="stable")[:_FEATURES_AT_MOST]
     shown = np.sort(best)

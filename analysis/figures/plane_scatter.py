@@ -14,19 +14,19 @@ from analysis.share_text import share_text
 
 _SIDE = 6.0
 _NUMBER_ROOM = (0.04, 0.03)
-"""Width and height that a cluster's number needs, as shares of the plane's larger extent."""
+"""Width and height of a cluster's number, as shares of the plane's larger extent."""
 
 
 def plane_scatter(projection: Projection, labels: np.ndarray, heading: str, clustered_in: str) -> Figure:
-    """Draw every record at its place in the plane, in its cluster's colour; noise is grey.
+    """Draw every record at its position in the plane, in its cluster's colour; noise is grey.
 
-    Clusters carry their numbers, except where one would cover that of a larger cluster.
+    Clusters are numbered, except where a number would cover that of a larger cluster.
 
     Args:
         projection: B records in the plane.
         labels: (B,) clusters from 0; negative for noise.
         heading: what the figure shows, for its title.
-        clustered_in: what the clusters were found in, for the title.
+        clustered_in: description of the space in which clusters were found, for the title.
     """
     points, clusters = projection.points, int(labels.max()) + 1
     found = f"{clusters:,} cluster{'' if clusters == 1 else 's'}" if clusters else "no cluster found"
@@ -48,7 +48,7 @@ def _number_clusters(axes: Axes, points: np.ndarray, labels: np.ndarray) -> None
     room = np.array(_NUMBER_ROOM) * np.ptp(points, axis=0).max()
     taken = np.empty((0, 2))
     for cluster in range(labels.max() + 1):
-        # The median may fall into a hole of a ring-shaped cluster; the member nearest to it cannot.
+        # The median may fall into the hole of a ring-shaped cluster; the member nearest to it cannot.
         members = points[labels == cluster]
         place = members[np.argmin(((members - np.median(members, axis=0)) ** 2).sum(axis=1))]
         if (np.abs(taken - place) < room).all(axis=1).any():

@@ -1,4 +1,4 @@
-"""Scatters that stay readable: markers where there is room for them, else small cells shaded by what lies in them."""
+"""Readable scatter plots: markers where there is room for them, otherwise small cells that aggregate their points."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from matplotlib.colors import Normalize, to_rgb, to_rgba_array
 from analysis.figures.style import NOISE_COLOUR, PANEL_COLOUR, VALUE_MAP, cluster_colour, cluster_marker
 
 _ROOM = 2000
-"""Points in a square inch above which markers hide each other."""
+"""Points per square inch above which markers hide each other."""
 _CELLS_AN_INCH = 50
 _UNLABELLED = "#33475b"
 _OPAQUE = 0.8
@@ -22,26 +22,26 @@ _FEW_VALUES, _FEWEST_CELLS = 20, 16
 
 @dataclass(frozen=True)
 class Panel:
-    """One scatter and roughly its size in inches, which decides how much can be drawn in it."""
+    """One scatter plot and its approximate size in inches, which decides how points are drawn."""
 
     axes: Axes
     width: float
     height: float
 
     def crowded(self, points: int) -> bool:
-        """Tell whether so many points are drawn as cells rather than markers."""
+        """Return whether this many points are drawn as cells rather than markers."""
         return points > _ROOM * self.width * self.height
 
     def area(self, points: int) -> float:
-        """Return a marker's area, in square points, at which so many markers stay apart."""
+        """Return a marker's area, in square points, at which this many markers do not overlap."""
         return float(np.clip(900 * self.width * self.height / max(points, 1), 1.2, 22.0))
 
 
 def draw_clusters(panel: Panel, points: np.ndarray, labels: np.ndarray | None) -> None:
-    """Draw points in the colours of their clusters, noise in grey and below; in one colour without labels.
+    """Draw points in their clusters' colours, noise in grey underneath; without labels, in one colour.
 
-    In a crowded panel a cell has the colour of the cluster that is commonest in it, since mixed colours would pass for
-    those of other clusters; it is more opaque the more points there are.
+    In a crowded panel a cell has the colour of its most common cluster, since mixed colours could be mistaken for
+    other clusters; the more points it holds, the more opaque it is.
 
     Args:
         panel: to draw in.
@@ -69,9 +69,9 @@ class ValueScale:
     """How values were coloured, for a colour bar.
 
     Attributes:
-        colours: what a colour bar is made from.
-        extend: at which ends values lie beyond the limits: `neither`, `min`, `max` or `both`.
-        limits: what the limits are, in words.
+        colours: source of the colour bar.
+        extend: at which ends values exceed the limits: `neither`, `min`, `max` or `both`.
+        limits: description of the limits.
     """
 
     colours: ScalarMappable
@@ -80,9 +80,9 @@ class ValueScale:
 
 
 def draw_values(panel: Panel, points: np.ndarray, values: np.ndarray) -> ValueScale:
-    """Draw points coloured by value, the highest on top; in a crowded panel, cells by their means.
+    """Draw points coloured by value, the highest on top; in a crowded panel, draw cells coloured by mean.
 
-    The colours span what is drawn from its 1st to its 99th percentile. The panel is grey, so that every colour shows.
+    Colours span the 1st to the 99th percentile of what is drawn. The panel is grey, so that every colour is visible.
 
     Args:
         panel: to draw in.
@@ -107,11 +107,11 @@ def draw_values(panel: Panel, points: np.ndarray, values: np.ndarray) -> ValueSc
 
 
 def _scale_of(values: np.ndarray) -> ValueScale:
-    """Let colours span the values without outliers; all values where that leaves nothing."""
+    """Return a scale that spans the values without outliers, or all values if that range is empty."""
     low, high = np.percentile(values, [_LOWEST_PERCENT, _HIGHEST_PERCENT])
     limits = f"{_LOWEST_PERCENT:g}st to {_HIGHEST_PERCENT:g}th percentile"
     if low == high:
-        # A rare event can leave both percentiles equal; the extremes still tell it from a feature that never changes.
+        # With rare events both percentiles can be equal; the extremes still differ, unless the feature never changes.
         low, high = values.min(), values.max()
         limits = "lowest to highest"
     below, above = bool((values < low).any()), bool((values > high).any())
@@ -120,7 +120,7 @@ def _scale_of(values: np.ndarray) -> ValueScale:
 
 
 def _opacity(count: np.ndarray) -> np.ndarray:
-    """Grow with the rank of a cell's count among cells that hold anything, so that every density stays visible."""
+    """Return opacities by the rank of a cell's count among non-empty cells, so that all densities are visible."""
     filled = count[count > 0]
     shares = np.searchsorted(np.sort(filled), count, side="right") / len(filled)
     return np.where(count > 0, _FAINTEST_CELL + (1 - _FAINTEST_CELL) * shares, 0)
@@ -128,7 +128,7 @@ def _opacity(count: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Cells:
-    """Which cell of a grid each point lies in, (B,); the grid's shape and its limits in data units."""
+    """The grid cell of each point, (B,); the grid's shape and its limits in data units."""
 
     cell: np.ndarray
     rows: int
@@ -137,42 +137,42 @@ class _Cells:
 
     @staticmethod
     def of(panel: Panel, points: np.ndarray) -> "_Cells":
-        """Sort points into cells of about a fiftieth of an inch; larger ones along an axis that has few values."""
+        """Sort points into cells of about 1/50 inch; cells are larger along an axis with few values."""
         column, columns, left, right = _binned(points[:, 0], int(panel.width * _CELLS_AN_INCH))
         row, rows, bottom, top = _binned(points[:, 1], int(panel.height * _CELLS_AN_INCH))
         return _Cells(row * columns + column, rows, columns, (left, right, bottom, top))
 
     def commonest(self, category: np.ndarray) -> np.ndarray:
-        """Return the commonest category of the points in each cell, the higher one of equals, (rows, columns)."""
+        """Return the most common category of the points in each cell, the higher one on ties, (rows, columns)."""
         kinds = int(category.max()) + 1
         pairs, counts = np.unique(self.cell * kinds + category, return_counts=True)
         order = np.lexsort((counts, pairs // kinds))
         found = np.zeros(self.rows * self.columns, np.int64)
-        found[pairs[order] // kinds] = pairs[order] % kinds  # of a cell's several, the last one stays
+        found[pairs[order] // kinds] = pairs[order] % kinds  # the last assignment to a cell wins
         return found.reshape(self.rows, self.columns)
 
     def sum(self, weights: np.ndarray) -> np.ndarray:
-        """Add up weights of the points in each cell, (rows, columns)."""
+        """Sum the weights of the points in each cell, (rows, columns)."""
         return np.bincount(self.cell, weights, self.rows * self.columns).reshape(self.rows, self.columns)
 
     def draw(self, axes: Axes, image: np.ndarray) -> None:
         """Show an image of the cells, (rows, columns, 4)."""
         axes.imshow(image, extent=self.limits, origin="lower", aspect="auto", interpolation="nearest")
         left, right, bottom, top = self.limits
-        # Not as fixed limits, which an equal aspect would have to break, and would complain of.
+        # Not as fixed limits, which an equal aspect ratio would have to violate, with a warning.
         axes.set_xlim(left - _MARGIN * (right - left), right + _MARGIN * (right - left), auto=None)
         axes.set_ylim(bottom - _MARGIN * (top - bottom), top + _MARGIN * (top - bottom), auto=None)
 
 
 def _binned(values: np.ndarray, cells: int) -> tuple[np.ndarray, int, float, float]:
-    """Return each value's cell, (B,), the number of cells, and where they begin and end."""
+    """Return each value's cell, (B,), the number of cells, and their lower and upper limits."""
     low, high = float(values.min()), float(values.max())
     if high <= low:
         return np.full(len(values), cells // 2), cells, low - 0.5, low + 0.5
     place = (values - low) / (high - low)  # 0 to 1
     different = len(np.unique((place * (cells - 1)).round()))
     if different <= _FEW_VALUES:
-        # Evenly spaced values, such as counts, fall in the middle of every so many-th cell.
+        # Evenly spaced values, such as counts, fall in the middle of evenly spaced cells.
         gaps = different - 1
         cells = gaps * max(2, -(-_FEWEST_CELLS // gaps)) + 1
     half = (high - low) / (cells - 1) / 2

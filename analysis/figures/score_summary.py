@@ -1,4 +1,4 @@
-"""What policies score, category by category, and beside it how long they live."""
+"""Policies' scores by category, and how long their agents live."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,10 +26,10 @@ _WORLDS = {"pvp": "pvp: all policies share each world", "pve": "pve: each policy
 
 
 def score_summary(scores: Sequence[PolicyScores], confidence: float) -> Figure:
-    """Draw each policy's weighted score, stacked by category, and the mean and median of ticks lived.
+    """Draw each policy's weighted score, stacked by category, and the mean and median ticks lived.
 
     Args:
-        scores: in the order in which each mode's policies shall stand, the first on top.
+        scores: in the order in which each mode's policies are drawn, the first on top.
         confidence: of the intervals, for the title.
     """
     groups = [group for mode in MODES if (group := [each for each in scores if each.results.mode == mode])]

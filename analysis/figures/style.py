@@ -1,4 +1,4 @@
-"""One look for every figure: colours that colour-blind readers tell apart, and text that is never cut off."""
+"""A common style for all figures: colours that colour-blind readers can distinguish, and text that is never cut off."""
 
 import re
 import textwrap
@@ -13,11 +13,11 @@ from matplotlib.ticker import MaxNLocator
 NOISE_COLOUR = "#c4c4c4"
 VALUE_MAP = "viridis"
 PANEL_COLOUR = "#e8eaed"
-"""Behind points that are coloured by value: both ends of `VALUE_MAP` stand out from it."""
+"""Background of points coloured by value: both ends of `VALUE_MAP` stand out from it."""
 EFFECT_MAP = "RdBu_r"
 
 # Petroff 2021, "Accessible color sequences for data visualization", arXiv:2107.02270, without the two greys, which
-# would pass for noise.
+# could be mistaken for noise.
 _GREYS = {"#94a4a2", "#717581"}
 _COLOURS = [colour for colour in map(to_hex, matplotlib.color_sequences["petroff10"]) if colour not in _GREYS]
 _CATEGORY_COLOURS = [*_COLOURS[:5], _COLOURS[7]]  # the two oranges would be hard to tell apart in one bar
@@ -36,17 +36,17 @@ _RC = {
 
 
 def style() -> AbstractContextManager[None]:
-    """Return a context in which figures take the common look."""
+    """Return a context in which figures use the common style."""
     return matplotlib.rc_context(_RC)
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, size in inches, that makes room for its own labels."""
+    """Return an empty figure, size in inches, that adjusts its layout to its labels."""
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=_MARGIN, h_pad=_MARGIN))
 
 
 def cluster_colour(cluster: int) -> str:
-    """Return a cluster's colour; after eight clusters colours come again, with another marker."""
+    """Return a cluster's colour; colours repeat after eight clusters, with a different marker."""
     return _COLOURS[cluster % len(_COLOURS)]
 
 
@@ -61,14 +61,14 @@ def category_colour(category: int) -> str:
 
 
 def title(heading: str, text: str, width: int) -> str:
-    """Return a heading and, on a new line, what the figure shows, wrapped to `width`; dollar signs stay as they are."""
+    """Return a heading and, on a new line, what the figure shows, wrapped to `width`; dollar signs are escaped."""
     return "\n".join(wrapped(part, width) for part in (heading, text))
 
 
 def wrapped(text: str, width: int) -> str:
-    """Return a text in lines of at most `width` letters; longer words, such as names of runs, break after underscores.
+    """Wrap a text to `width` characters; longer words, such as names of runs, break after underscores.
 
-    Dollar signs stay as they are: matplotlib would take what is between two of them for a formula.
+    Dollar signs are escaped, since matplotlib would parse text between two of them as a formula.
     """
     words = (part for word in text.split() for part in _parts(word, width))
     return textwrap.fill(" ".join(words), width).replace("$", r"\$")
@@ -90,5 +90,5 @@ def few_ticks() -> MaxNLocator:
 
 
 def whole_ticks() -> MaxNLocator:
-    """Return a locator of few whole numbers, for counts on low axes."""
+    """Return a locator of a few whole numbers, for counts on short axes."""
     return MaxNLocator(nbins=4, integer=True)

@@ -1,4 +1,4 @@
-"""What follows what, and how long states last, against chance."""
+"""Transitions between states and how long states last, compared with chance."""
 
 import numpy as np
 from matplotlib.artist import setp
@@ -14,20 +14,20 @@ from analysis.life_phase.transitions import Dwelling, Transitions
 MOST_STATES = 14
 _SIGNIFICANT = 0.05
 _UNSURE = 0.25
-"""How strong the colour is of what may be chance."""
+"""Colour strength of transitions that may be due to chance."""
 
 _STRONGEST = 3.0
-"""Doublings of chance, or halvings, at which colours end."""
+"""Number of doublings or halvings relative to chance at which the colour scale ends."""
 
 _INK = "#333333"
 _FEWEST_TICKS = 20
-"""Ticks of the longest visit below which the axis marks more than powers of ten."""
+"""Length in ticks of the longest visit below which the axis is labelled at more than powers of ten."""
 
 
 def transitions_figure(
     transitions: Transitions, dwelling: Dwelling, labels: np.ndarray, heading: str, text: str
 ) -> Figure:
-    """Draw where states lead when they are left, coloured by how that differs from chance, and how long they last.
+    """Draw which states follow each state, coloured by the ratio to chance, and how long states last.
 
     Only the `MOST_STATES` states with the most ticks are drawn.
 
@@ -36,7 +36,7 @@ def transitions_figure(
         dwelling: of the same.
         labels: of the states, (K,).
         heading: whose clusters these are.
-        text: what one step is, for the title.
+        text: description of one step, for the title.
     """
     shown = np.sort(np.argsort(-dwelling.ticks, kind="stable")[:MOST_STATES])
     names = [label_name(int(labels[state])) for state in shown]

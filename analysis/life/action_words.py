@@ -1,4 +1,4 @@
-"""What agents chose to do, in words a player of the game would use."""
+"""Describe agents' chosen actions in the words of the game."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,15 +16,15 @@ ITEMS = {
     2: "hat", 3: "top", 4: "bottom", 5: "spear", 6: "bow", 7: "wand", 8: "rod", 9: "gloves", 10: "pickaxe", 11: "axe",
     12: "chisel", 13: "whetstone", 14: "arrow", 15: "rune", 16: "ration", 17: "potion",
 }  # fmt: skip
-"""The game's numbers of kinds of items."""
+"""The game's `type_id` values of items."""
 
 _KINDS = {number: f"{kind} NPC" for kind, number in NPC_TYPES.items()}
 
 
 def action_words(seen: Observed) -> list[str]:
-    """Return one phrase a record, such as "moves north, attacks passive NPC -12 (melee)"; "does nothing" if so.
+    """Return one phrase per record, such as "moves north, attacks passive NPC -12 (melee)", or "does nothing".
 
-    All are intentions: the game carries them out after the record was made, if it can.
+    These are intentions: the game carries them out after the record is made, if it can.
     """
     phrases: list[list[str]] = [[] for _ in range(len(seen))]
     for record, phrase in _acts(seen):
@@ -33,7 +33,7 @@ def action_words(seen: Observed) -> list[str]:
 
 
 def _acts(seen: Observed) -> Iterator[tuple[int, str]]:
-    """Yield the record and the phrase of every act, one kind of act after the other."""
+    """Yield the record and the phrase of every action, grouped by kind of action."""
     moves = seen.option("Move.Direction")
     for i in _chosen(seen, "Move.Direction"):
         yield i, f"moves {_at(DIRECTIONS, moves[i])}"
@@ -86,7 +86,7 @@ def _things(seen: Observed, head: str) -> Callable[[int], str]:
 
 
 def _in_rows(option: np.ndarray, rows: RaggedRows, name: Callable[[int], str], otherwise: str) -> Callable[[int], str]:
-    """Return what names the row that a record's option points to; some point beyond what is in view."""
+    """Return a function that names the row that a record's option points to; some options point out of view."""
 
     def named(record: int) -> str:
         if option[record] >= rows.counts[record]:

@@ -7,11 +7,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ClusterStrip:
-    """The clusters of one life's records, (B,) each, and the run that they are from.
+    """The clusters of one life's records, (B,) each, and the run that found them.
 
     Attributes:
         label: cluster from 0, or `clustering.NOISE`.
-        exact: whether the run labelled that very record; the other labels were propagated.
+        exact: whether the run labelled the record itself; other labels were propagated.
         run: its name.
     """
 

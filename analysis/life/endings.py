@@ -1,4 +1,4 @@
-"""How lives end: by hunger, by thirst, by whose blow, or not before the recording does."""
+"""How lives end: by hunger, by thirst, by an attack and whose, or with the recording."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from analysis.features.surroundings import REACH
 
 DONE = "done"
 KILLS = "truth/player_kills"
-"""The engine's own count of an agent's kills, NPCs among them, where it was recorded."""
+"""The engine's count of an agent's kills, including NPCs, if it was recorded."""
 
 LOSS = 10
-"""Health that an empty stomach costs a tick, and as much being without water; the game's default."""
+"""Health lost per tick without food, and likewise without water; the game's default."""
 
 
 def died(seen: Observed) -> np.ndarray:
-    """Tell which lives ended by death, (L,) bool; the others live when the recording ends.
+    """Return which lives ended by death, (L,) bool; the others were alive when the recording ended.
 
-    A life ended by death if its last record says that it was its last, or where that is not recorded, if others of its
-    episode go on. One that ends with the episode's last tick is taken to have lived: no record can tell.
+    A life ended by death if its last record is marked as the last of the life or, if that is not recorded, if others in
+    its episode continue. A life that ends at the episode's last tick counts as survived, since no record can tell.
     """
     records, lives = seen.records, seen.lives
     last = lives.order[lives.starts + lives.lengths - 1]
@@ -36,11 +36,11 @@ def died(seen: Observed) -> np.ndarray:
 
 
 def endings(seen: Observed) -> Iterator[tuple[int, str]]:
-    """Yield the last record of each life that ended by death, and of what it died.
+    """Yield the last record of each life that ended by death, and the cause of death.
 
-    Hunger and thirst take their toll before any blow: where they take the last health, nobody struck. Otherwise it was
-    a blow: of an agent in reach that chose to attack and, where the engine's count is recorded, killed someone; or else
-    of an NPC, which leave no records, if one is in reach.
+    Hunger and thirst cost health before any attack, so if they take the last health, nobody attacked. Otherwise the
+    killer is an agent within reach that chose to attack and, if the engine's count is recorded, killed someone; or else
+    an NPC within reach, since NPCs have no records.
     """
     lives, health = seen.lives, seen.own("health")
     last = lives.order[lives.starts + lives.lengths - 1][died(seen)]
@@ -57,7 +57,7 @@ def endings(seen: Observed) -> Iterator[tuple[int, str]]:
 
 
 def _strikers(seen: Observed, last: np.ndarray) -> dict[int, list[int]]:
-    """Return, for each of the given records, the agents that may have struck the last blow in the tick after it."""
+    """Return, for each given record, the agents that may have made the fatal attack in the tick after it."""
     records = seen.records
     in_reach = (seen.target_rows >= 0) & (seen.distance[seen.target_rows] <= REACH)
     struck = np.flatnonzero(in_reach & _may_have_killed(seen))
@@ -72,7 +72,7 @@ def _strikers(seen: Observed, last: np.ndarray) -> dict[int, list[int]]:
 
 
 def _may_have_killed(seen: Observed) -> np.ndarray:
-    """Tell where no count denies that the agent killed someone in the tick after its record, (B,) bool."""
+    """Return where the recorded counts allow a kill by the agent in the tick after its record, (B,) bool."""
     if KILLS not in seen.records.columns:
         return np.ones(len(seen), bool)
     kills, order = seen.records.column(KILLS), seen.lives.order

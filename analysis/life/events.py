@@ -1,7 +1,7 @@
-"""What happened to agents, tick by tick, read from what they saw: ate, drank, hit, was hit, killed, died of what.
+"""Events in agents' lives, inferred from what they saw: ate, drank, hit, was hit, killed, died and of what.
 
-A record is a moment before a tick, so what the tick brought shows in the life's next record, and there its event is;
-a death is at the life's last record. Nothing is said of ticks between records that do not follow each other.
+A record is the moment before a tick, so the outcome of the tick shows in the life's next record, where its event is
+placed; a death is at the life's last record. No events are inferred across gaps between records.
 """
 
 from dataclasses import dataclass
@@ -24,13 +24,12 @@ NPC_NAMES = {1: "passive NPC", 2: "neutral NPC", 3: "aggressive NPC"}
 
 @dataclass(frozen=True)
 class LifeEvents:
-    """Events in order of lives, ticks and kinds; every field has one entry an event. E events.
+    """Events in order of lives, ticks and kinds; every field has one entry per event. E events.
 
     Attributes:
-        record: at which it shows, an index into the records, (E,) int64.
+        record: index of the record at which it shows, (E,) int64.
         kind: index into `EVENT_KINDS`, (E,) int64.
-        detail: in words: who was hit or hit whom and how hard, which level was reached, what was traded, of what the
-            agent died.
+        detail: in words: opponent and damage of a hit, level reached, goods traded, cause of death.
     """
 
     record: np.ndarray
@@ -48,7 +47,7 @@ class LifeEvents:
 def life_events(records: Records, metadata: DumpMetadata) -> LifeEvents:
     """Find all events of the records' lives.
 
-    Give whole episodes: who struck an agent dead, and whether it lived to the end, only the others' records tell.
+    Pass whole episodes: an agent's killer, and whether it survived, can only be inferred from the others' records.
 
     Args:
         records: in any order, with entities and inventories.
@@ -86,11 +85,11 @@ def _meals(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Found]:
 
 
 def _hits(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Found]:
-    """Find blows that landed and those that killed.
+    """Find attacks that hit and attacks that killed.
 
-    A blow landed where the one chosen was in reach and the game's clock of the latest fight is that of the tick. It
-    killed where the engine counted it, or, in dumps that do not tell, where the one hit is gone from view: it cannot
-    have walked out of it in a tick.
+    An attack hit if its target was within reach and the game's tick of the agent's latest combat is this tick. It
+    killed if the engine counted a kill or, in dumps without that count, if the target is gone from view: it cannot
+    have walked out of view in one tick.
     """
     target = seen.target_rows[before]
     struck = (target >= 0) & (seen.distance[target] <= REACH)
@@ -109,7 +108,7 @@ def _counted_kills(seen: Observed, now: np.ndarray, before: np.ndarray) -> np.nd
 
 
 def _gone(seen: Observed, now: np.ndarray, victim: np.ndarray) -> np.ndarray:
-    """Tell which victims are not among the entities of the records `now`, (K,) and (K,) to (K,) bool."""
+    """Return which victims are not among the entities of the records `now`, (K,) and (K,) to (K,) bool."""
     entities = seen.records.entity
     ids, offsets = seen.entity("id"), entities.offsets
     return np.array([v not in ids[offsets[i] : offsets[i + 1]] for i, v in zip(now, victim, strict=True)], bool)
@@ -126,7 +125,7 @@ def _by(attacker: int) -> str:
 
 
 def _name(seen: Observed, row: int) -> str:
-    """Return how an entity row's owner is called."""
+    """Return the name of the entity in a row."""
     kind = int(seen.entity("npc_type")[row])
     return NPC_NAMES.get(kind, "NPC") if kind > 0 else f"agent {seen.entity('id')[row]}"
 

@@ -1,4 +1,4 @@
-"""Which lives of a dump to look at: a long but not extreme one, or a draw from the longer half."""
+"""Choose lives of a dump to look at: one long but not extreme life, or a sample of the longer half."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ PERCENTILE = 75
 
 @dataclass(frozen=True)
 class LifeSpans:
-    """Every life of a dump. L lives, shortest first, equally long ones by slot, agent and episode.
+    """Every life of a dump. L lives, shortest first; ties are ordered by slot, agent and episode.
 
     Attributes:
         key: slot, agent and episode, (L, 3) int64.
@@ -28,7 +28,7 @@ class LifeSpans:
 
 
 def life_spans(identity: dict[str, np.ndarray]) -> LifeSpans:
-    """Find the lives and how long they lasted, from what `read_identity` returns."""
+    """Find the lives and their lengths from the output of `read_identity`."""
     key, index = number_lives(identity)
     first, last = np.full(len(key), np.iinfo(np.int64).max), np.zeros(len(key), np.int64)
     np.minimum.at(first, index, identity["tick"])
@@ -42,7 +42,7 @@ def matching(spans: LifeSpans, agent: int | None, episode: int | None, dump: str
     """Keep the lives of an agent, of an episode, or of both.
 
     Raises:
-        UserError: there is none; says which there are.
+        UserError: there is none; the message lists what the dump holds.
     """
     kept = np.ones(len(spans), bool)
     for name, wanted in (("agent_id", agent), ("episode", episode)):
@@ -57,8 +57,8 @@ def matching(spans: LifeSpans, agent: int | None, episode: int | None, dump: str
 def choose(spans: LifeSpans, number: int, seed: int) -> np.ndarray:
     """Choose lives, (chosen,) indices, shortest first.
 
-    One is the life at the 75th percentile of lifespan; more are drawn at random, without repeats, from the longer half,
-    which has the longer of the two middle ones where their number is odd. Fewer are returned where there are fewer.
+    A single life is the one at the 75th percentile of lifespan. Several are drawn at random without replacement from
+    the longer half, which includes the middle life if their number is odd. Fewer are returned if there are fewer.
     """
     if number == 1:
         return np.array([np.percentile(np.arange(len(spans)), PERCENTILE, method="higher")], np.int64)

@@ -1,4 +1,4 @@
-"""A life in words and numbers, for titles and for JSON."""
+"""Summarise a life in words and numbers, for titles and JSON."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def ending(life: Timeline) -> str:
 
 
 def life_summary(life: Timeline, clusters: ClusterStrip | None) -> dict[str, Any]:
-    """Return who a single life was, how it ended, every event, and its clusters, ready for JSON."""
+    """Return a single life's identity, ending, events and clusters as plain values for JSON."""
     records, events = life.records, life.events
     summary: dict[str, Any] = {
         "env_id": int(records.env_id[0]),

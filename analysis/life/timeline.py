@@ -1,4 +1,4 @@
-"""Lives tick by tick: what an agent had, saw, did and met, as columns that figures and pages draw."""
+"""Lives tick by tick: an agent's state, surroundings, actions and events as columns that figures and pages draw."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ LANES = (
     "is_moving", "is_attacking_with_melee", "is_attacking_with_range", "is_attacking_with_mage", "is_using_item",
     "is_destroying_item", "is_buying", "is_selling", "is_giving_item", "is_giving_gold",
 )  # fmt: skip
-"""What an agent can choose, each a feature of 0 and 1; several can be chosen in one tick."""
+"""Actions that an agent can choose, each a 0-or-1 feature; several can be chosen in one tick."""
 
 FEATURES_SHOWN = (*VITALS, *LEVELS, *NEARBY, *BELONGINGS, *LANES)
 ESTIMATES = ("reward", "value")
@@ -30,11 +30,11 @@ class Timeline:
     """Lives tick by tick. B records, sorted by life, then tick.
 
     Attributes:
-        records: who and when each is, and everything else that was read.
-        lives: that they belong to; life i owns the records from lives.starts[i], lives.lengths[i] of them.
+        records: identity and all other fields that were read.
+        lives: of the records; life i owns lives.lengths[i] records from lives.starts[i].
         columns: `FEATURES_SHOWN` by the names and in the units of docs/features.md, and `ESTIMATES` in the units of
-            the reward, NaN where the dump does not record them; (B,) float64 each.
-        events: what happened; `record` counts these records.
+            the reward, NaN if the dump does not record them; (B,) float64 each.
+        events: of the lives; `record` is an index into these records.
     """
 
     records: Records
@@ -49,7 +49,7 @@ class Timeline:
         """Return the number of the life of a slot, an agent and an episode.
 
         Raises:
-            ValueError: it is not here.
+            ValueError: it is not in this timeline.
         """
         first = life_keys(places_of(self.records))[self.lives.order[self.lives.starts]]  # (L, 3)
         found = np.flatnonzero((first == np.asarray(key)).all(axis=1))
@@ -72,15 +72,15 @@ class Timeline:
 
 
 def columns_used(metadata: DumpMetadata) -> list[str]:
-    """Return the optional columns of a dump that tell something of lives: single numbers, no masks or logits."""
+    """Return the optional columns of a dump that describe lives: single numbers, not masks or logits."""
     return [name for name, column in metadata.columns.items() if column.width is None]
 
 
 def timeline_of(records: Records, metadata: DumpMetadata) -> Timeline:
-    """Work out the columns and events of records, which may come in any order.
+    """Compute the columns and events of records in any order.
 
-    Tiles, activations and columns other than `columns_used` need not have been read. Give whole episodes: who struck an
-    agent dead, and whether it lived to the end, only the others' records tell.
+    Tiles, activations and columns other than `columns_used` need not have been read. Pass whole episodes: an agent's
+    killer, and whether it survived, can only be inferred from the others' records.
 
     Raises:
         UserError: the dump lacks a column or an action head, or an agent is not among the entities that it sees.

@@ -1,4 +1,4 @@
-"""Trades that came about, read from what an agent chose and what it then had."""
+"""Completed trades, inferred from an agent's choices and its possessions afterwards."""
 
 from collections.abc import Iterator
 
@@ -9,20 +9,20 @@ from analysis.features.observed import Observed
 
 
 def trades(seen: Observed, now: np.ndarray, before: np.ndarray) -> Iterator[tuple[int, str]]:
-    """Yield the record at which each trade shows, and what it was.
+    """Yield the record at which each trade shows, and its description.
 
-    Gave gold: the agent chose to, had as much, and was neither frozen nor in combat. Gave an item: the same, and the
-    item is gone. Bought: it chose to, has a new item or a larger stack, and less gold than what it gave explains. Sold:
-    an item that it had listed is gone, and it has more gold. Two trades in one tick may hide one of them.
+    Gave gold: the agent chose to, had enough, and was neither frozen nor in combat. Gave an item: likewise, and the
+    item is gone. Bought: it chose to, has a new item or a larger stack, and less gold than its gifts explain. Sold: an
+    item that it had listed is gone, and it has more gold. Of two trades in one tick, one may go unnoticed.
 
     Args:
         seen: records.
-        now: records with one a tick earlier in the same life, (N,).
-        before: that one, (N,).
+        now: indices of records whose life has a record one tick earlier, (N,).
+        before: indices of those earlier records, (N,).
     """
     spent = seen.own("gold")[before].astype(np.int64) - seen.own("gold")[now]
     wanted, buys = _gold_to_give(seen)[before], seen.chose("Buy.MarketItem")[before]
-    given = np.where(buys & (spent < wanted), 0, wanted)  # who buys first may have too little left
+    given = np.where(buys & (spent < wanted), 0, wanted)  # buying comes first and may leave too little gold
     for i in np.flatnonzero(given > 0):
         yield int(now[i]), f"gave {given[i]} gold"
     for i in np.flatnonzero(buys & (spent > given)):
@@ -39,12 +39,12 @@ def _gold_to_give(seen: Observed) -> np.ndarray:
 
 
 def _can_give(seen: Observed) -> np.ndarray:
-    """Tell where the game lets an agent give, (B,) bool."""
+    """Return where the game lets an agent give, (B,) bool."""
     return ~in_combat(seen) & (seen.own("freeze") <= 1)  # a freeze of 1 is over before agents act
 
 
 def _has_more(seen: Observed, before: int, now: int) -> bool:
-    """Tell whether an agent has an item that it had not, or a larger stack of one."""
+    """Return whether an agent has an item that it did not have before, or a larger stack."""
     had, has = (
         dict(zip(_items(seen, record, "id").tolist(), _items(seen, record, "quantity").tolist(), strict=True))
         for record in (before, now)

@@ -104,8 +104,8 @@ def _transitions(results: LifePhases) -> list[str]:
         )
     return [
         *lines,
-        "  Share: of all changes out of the first state. Chance: the visits of each life in random order, no state",
-        "  after itself.",
+        "  Share: of all changes out of the first state. Chance: the visits of each life between its first and last",
+        "  in random order, no state after itself.",
         *_memory(results),
     ]
 

@@ -7,16 +7,14 @@ import numpy as np
 from scipy import stats
 
 from analysis.life_phase.label_sequences import LabelSequences
+from analysis.life_phase.successions import against_orders
 from analysis.life_phase.visit_orders import random_orders
 from analysis.life_phase.visits import Visits
-from analysis.statistics.inference import false_discovery
 from analysis.statistics.resampling import Bootstrap
 
 Progress = Callable[[float], None]
 LAGS = (1, 10, 100)
 """Ticks apart at which persistence is told."""
-
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -81,9 +79,10 @@ class Transitions:
     Attributes:
         count: of changes from one tick to the next.
         share: of the changes out of the row's state; NaN where it is never left.
-        chance: that share if the visits of each life came in random order, no state after itself.
+        chance: that share if the visits of each life between its first and last came in random order, no state after
+            itself.
         p: two-sided, against these orders; NaN where there is nothing to test, since all of them have the same share.
-        q: corrected for the number of pairs tested (Benjamini and Hochberg 1995).
+        q: corrected for the number of pairs tested, with the orders of all pairs pooled: `successions` says how.
     """
 
     count: np.ndarray
@@ -143,25 +142,18 @@ def transitions(
 
     A state that is common follows every other one often, and never itself: shares that add up to 1 without the state
     that was left are what chance gives (quasi-independence: Goodman 1968, JASA 63, 1091-1131), as
-    `analysis.life_phase.visit_orders` draws it.
+    `analysis.life_phase.visit_orders` draws it. First and last visits stay in place.
     """
-    states = len(sequences.labels)
-    count = _changes(found.stretch, found.state, states)
-    share = _row_shares(count)
-    above, below, total, told = np.zeros((4, states, states))
-    changed = np.zeros((states, states), bool)
-    for i, state in enumerate(random_orders(found, permutations, seed)):
-        shuffled = _row_shares(_changes(found.stretch, state, states))
-        above += shuffled >= share - _ROUNDING
-        below += shuffled <= share + _ROUNDING
-        changed |= np.abs(shuffled - share) > _ROUNDING
-        told += np.isfinite(shuffled)
-        total += np.nan_to_num(shuffled)
+    states, visited = len(sequences.labels), len(found.state)
+    counts = np.empty((permutations + 1, states, states), np.min_scalar_type(visited))
+    counts[0] = _changes(found.stretch, found.state, states)
+    for i, state in enumerate(random_orders(found, permutations, seed), start=1):
+        counts[i] = _changes(found.stretch, state, states)
         if progress:
-            progress((i + 1) / permutations)
-    chance = _ratio(total, told)
-    p = np.where(changed, np.minimum(1.0, 2 * (1 + np.minimum(above, below)) / (1 + told)), np.nan)
-    return Transitions(count, share, chance, p, false_discovery(p))
+            progress(i / permutations)
+    told = against_orders(counts)
+    count = counts[0].astype(np.int64)
+    return Transitions(count, _row_shares(count), told.chance, told.p, told.q)
 
 
 def _changes(stretch: np.ndarray, state: np.ndarray, states: int) -> np.ndarray:

@@ -57,11 +57,9 @@ def embedded(content: Any) -> Any:
     return Markup(text)
 
 
-def scripts_of(*paths: str) -> list[Any]:
-    """Return script files, named from `analysis/`, ready to be put into a page."""
-    from markupsafe import Markup
-
-    return [Markup((_HERE.parent / path).read_text()) for path in paths]
+def scripts_of(*paths: str) -> list[str]:
+    """Return the content of script files, named from `analysis/`."""
+    return [(_HERE.parent / path).read_text() for path in paths]
 
 
 def _bytes_of(array: np.ndarray) -> tuple[str, bytes]:

@@ -1,4 +1,4 @@
-"""One self-contained page that plays a replay in any browser, offline."""
+"""One self-contained offline page that plays a replay in any browser."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from analysis.labels import NOISE
 from analysis.materials import HARVESTED, MATERIALS
 from analysis.page_parts.packing import embedded, pack, scripts_of
-from analysis.page_parts.pages import environment
+from analysis.page_parts.pages import Scripts, environment
 from analysis.replays.clusters import UNLABELLED, ReplayClusters
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
 from analysis.replays.events import CAUSES, EVENT_KINDS, Events
@@ -39,12 +39,12 @@ def replay_page(replay: Replay, events: Events, clusters: ReplayClusters | None,
         facts=embedded(_facts(replay, clusters, title) | {"columns": packed.columns}),
         content=packed.content,
         style=Markup((_HERE / "style.css").read_text()),
-        scripts=scripts_of(*_SCRIPTS),
+        scripts=Scripts.of(scripts_of(*_SCRIPTS)),
     )
 
 
 def _facts(replay: Replay, clusters: ReplayClusters | None, title: str) -> dict[str, Any]:
-    """All that is named once: everything but the tables."""
+    """Return everything except the tables."""
     policies = sorted(set(replay.players.policies))
     colours = policy_colours(replay.players.policies)
     found = clusters.clusters if clusters else []
@@ -79,7 +79,7 @@ def _tables(replay: Replay, events: Events, clusters: ReplayClusters | None) -> 
     tables = {"tiles": replay.tiles.ravel()}
     skipped = {"ids", "names", "skill_level", "skill_experience"}
     for prefix, entities in (("player", replay.players), ("npc", replay.npcs)):
-        # One life after the other, since what belongs to one agent changes little from tick to tick.
+        # Grouped by agent, since an agent's values change little from tick to tick.
         tables |= {f"{prefix}.{name}": table.T for name, table in vars(entities).items() if name not in skipped}
     for number, skill in enumerate(replay.skills):
         tables[f"player.level.{skill}"] = replay.players.skill_level[:, :, number].T
@@ -93,7 +93,7 @@ def _tables(replay: Replay, events: Events, clusters: ReplayClusters | None) -> 
 
 
 def _toggles(replay: Replay) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tiles that were harvested or grew again at each tick, and where those of each tick start."""
+    """Return the tiles that were harvested or regrew, ordered by tick, and where each tick's tiles start."""
     before = (np.zeros(0, dtype=np.int32), *replay.harvested[:-1])
     changed = [np.setxor1d(old, new) for old, new in zip(before, replay.harvested, strict=True)]
     return np.concatenate(changed), np.concatenate([[0], np.cumsum([len(places) for places in changed])])

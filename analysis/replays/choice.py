@@ -1,4 +1,4 @@
-"""Which ticks of a replay to show, and which agent to follow."""
+"""Choose the ticks of a replay to show, and the agent to follow."""
 
 from analysis.replays.replay import Replay
 from user_error import UserError
@@ -10,13 +10,13 @@ def ticks_between(replay: Replay, start: int, end: int | None, skip: int) -> ran
     """Return the ticks to draw.
 
     Args:
-        replay: that they are of.
+        replay: the replay.
         start: first tick.
         end: last tick; None for the replay's last.
-        skip: one tick in this many is drawn, from 1 (all).
+        skip: draw one tick in this many, from 1 (all).
 
     Raises:
-        UserError: they are not in the replay.
+        UserError: `start` or `end` is not in the replay.
     """
     last = replay.ticks - 1
     end = last if end is None else end
@@ -26,7 +26,7 @@ def ticks_between(replay: Replay, start: int, end: int | None, skip: int) -> ran
 
 
 def player_called(wanted: str, replay: Replay) -> int:
-    """Return the column of the player with a name or number.
+    """Return the column of the player with this name or number.
 
     Raises:
         UserError: there is none.

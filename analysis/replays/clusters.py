@@ -1,4 +1,4 @@
-"""Clusters of hidden states, laid over the replay of the same episode."""
+"""Clusters of hidden states, matched to the replay of the same episode."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class ReplayClusters:
     """The cluster of each agent at each tick.
 
     Attributes:
-        label: `clustering.NOISE`, `UNLABELLED` or a cluster from 0; between two labels of a life the earlier holds,
+        label: `clustering.NOISE`, `UNLABELLED` or a cluster from 0; a label is kept until the life's next one,
             (T, P) int32.
-        exact: whether the run labelled that very record, (T, P) bool.
+        exact: whether the run labelled the record itself, (T, P) bool.
         run: name of the analysis run.
-        episode: of the dump, that the replay shows.
+        episode: number in the dump of the episode that the replay shows.
     """
 
     label: np.ndarray
@@ -34,7 +34,7 @@ class ReplayClusters:
 
     @property
     def clusters(self) -> list[int]:
-        """Clusters that occur, noise left out."""
+        """Clusters that occur, excluding noise."""
         return [int(label) for label in np.unique(self.label) if label >= 0]
 
 
@@ -45,14 +45,14 @@ def clusters_of(
 
     Args:
         replay: what was read from `source`.
-        source: names the replay in messages.
+        source: file of the replay, for messages.
         dump: folder of extract_activations.py.
         run: folder of analyze_activations.py, made from that dump.
-        progress: told the share of the dump read.
+        progress: called with the share of the dump read, from 0 to 1.
 
     Raises:
-        UserError: the dump or the run is damaged or unfinished, the run is of another dump, or no episode of the dump
-            is the replay's.
+        UserError: the dump or the run is damaged or unfinished, the run is of another dump, or the replay's episode is
+            not in the dump.
     """
     metadata = read_metadata(dump)
     labelled = read_cluster_run(run, dump)
@@ -69,7 +69,7 @@ def clusters_of(
 
 
 def _episode(replay: Replay, source: Path, dump: Path, records: Records, metadata: DumpMetadata) -> int:
-    """Return the episode in which every agent was, at every recorded tick, where the replay shows it."""
+    """Return the episode in which every agent is, at every recorded tick, where the replay shows it."""
     place = _own_place(records, metadata, dump)
     columns = _columns(replay, records.agent_id)
     inside = (columns >= 0) & (records.tick >= 0) & (records.tick < replay.ticks)
@@ -91,7 +91,7 @@ def _episode(replay: Replay, source: Path, dump: Path, records: Records, metadat
 
 
 def _own_place(records: Records, metadata: DumpMetadata, dump: Path) -> np.ndarray:
-    """Return row and column of each record's own agent, (B, 2)."""
+    """Return the row and column of each record's agent, (B, 2)."""
     names = metadata.entity_columns
     if not {"id", "row", "col"} <= set(names):
         raise UserError(f"{dump} does not contain the agents' positions: extract it again")
@@ -103,14 +103,14 @@ def _own_place(records: Records, metadata: DumpMetadata, dump: Path) -> np.ndarr
 
 
 def _columns(replay: Replay, agents: np.ndarray) -> np.ndarray:
-    """Return the column of each agent id among the replay's players, -1 where it is not there."""
+    """Return the column of each agent id among the replay's players, -1 if it is missing."""
     ids = replay.players.ids
     column = np.minimum(np.searchsorted(ids, agents), max(len(ids) - 1, 0))
     return np.where(ids[column] == agents, column, -1) if len(ids) else np.full(len(agents), -1)
 
 
 def _carried(label: np.ndarray, alive: np.ndarray) -> np.ndarray:
-    """Let a label hold until the life's next one."""
+    """Carry each label forward until the life's next one."""
     ticks = np.arange(len(label))[:, None]
     latest = np.maximum.accumulate(np.where(label != UNLABELLED, ticks, -1), axis=0)
     held = np.take_along_axis(label, np.maximum(latest, 0), axis=0)

@@ -1,4 +1,4 @@
-"""Colours of agents and NPCs over a map, the same in the page and in films."""
+"""Colours of agents and NPCs on a map, the same in the page and in films."""
 
 import numpy as np
 
@@ -7,20 +7,20 @@ from analysis.replays.clusters import UNLABELLED
 from analysis.replays.replay import NPC_KINDS
 
 NPC_COLOURS = dict(zip(NPC_KINDS, ("#ffffff", "#ffe14d", "#1d1d1f"), strict=True))
-"""Told apart by their lightness too, and by their shapes: triangle, diamond, square."""
+"""Colours of NPCs, also distinguished by lightness and by shape: triangle, diamond, square."""
 NPC_SHAPES = dict(zip(NPC_KINDS, ("triangle", "diamond", "square"), strict=True))
 UNLABELLED_COLOUR = "#ffffff"
 
 
 def policy_colours(policies: tuple[str, ...]) -> dict[str, str]:
-    """Return a colour for each policy, in the order of names; after eight, colours come again."""
+    """Return a colour for each policy, in the order of names; colours repeat after eight."""
     from analysis.figures.style import cluster_colour
 
     return {policy: cluster_colour(number) for number, policy in enumerate(sorted(set(policies)))}
 
 
 def cluster_colours(clusters: list[int]) -> dict[int, str]:
-    """Return the colour of each cluster, as in the figures of the analysis, of noise, and of what has no label."""
+    """Return the colour of each cluster, as in the figures of the analysis, of noise, and of unlabelled agents."""
     from analysis.figures.style import NOISE_COLOUR, cluster_colour
 
     named = {cluster: cluster_colour(cluster) for cluster in clusters}

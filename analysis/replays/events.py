@@ -1,4 +1,4 @@
-"""What happened to agents in a replay: deaths and their causes, kills, and levels gained."""
+"""Events of agents in a replay: deaths and their causes, kills, and levels gained."""
 
 from dataclasses import dataclass
 
@@ -14,15 +14,15 @@ _STRUCK, _STARVED, _DEHYDRATED, _BOTH, _UNKNOWN = range(len(CAUSES))
 
 @dataclass(frozen=True)
 class Events:
-    """Events in order of ticks; every array has one entry an event, int32.
+    """Events in order of ticks; every array has one entry per event, int32.
 
     Attributes:
-        tick: when.
+        tick: of the event.
         kind: index into `EVENT_KINDS`.
-        player: the column of whom it happened to, or who did it.
-        other: id of who killed it, or whom it killed; 0 for nobody.
-        detail: of a death, an index into `CAUSES`; of a level-up, the skill.
-        value: of a level-up, the new level.
+        player: column of the agent concerned.
+        other: id of its killer or victim; 0 for nobody.
+        detail: for a death, an index into `CAUSES`; for a level-up, the skill.
+        value: for a level-up, the new level.
     """
 
     tick: np.ndarray
@@ -59,15 +59,15 @@ def _deaths_and_kills(replay: Replay) -> list[tuple[int, ...]]:
 
 
 def deaths(entities: Entities) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ticks and the columns of all deaths: ticks in which those who lived in the last one live no more."""
+    """Return the ticks and columns of all deaths: the first ticks at which entities are no longer alive."""
     ticks, columns = np.nonzero(entities.alive[:-1] & ~entities.alive[1:])
     return ticks + 1, columns
 
 
 def _killer(replay: Replay, tick: int, victim: int) -> int:
-    """Return the id of who struck the last blow, 0 if nobody struck.
+    """Return the id of the entity that made the fatal attack, 0 if nobody attacked.
 
-    Nobody can strike the dead, so it was the last one to strike; players strike before NPCs, either in order of ids.
+    The dead cannot be attacked, so it is the last attacker; players attack before NPCs, each in order of ids.
     """
     for entities in (replay.npcs, replay.players):
         strikers = np.flatnonzero(entities.target[tick] == victim)
@@ -79,7 +79,7 @@ def _killer(replay: Replay, tick: int, victim: int) -> int:
 def _cause(replay: Replay, tick: int, column: int, killer: int) -> int:
     if killer:
         return _STRUCK
-    # What is empty before the tick costs health in it.
+    # Food or water that is empty before the tick costs health in it.
     hungry, thirsty = (vital[tick - 1, column] == 0 for vital in (replay.players.food, replay.players.water))
     if hungry and thirsty:
         return _BOTH

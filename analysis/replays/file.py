@@ -7,7 +7,7 @@ times larger than the file.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ from user_error import UserError
 Progress = Callable[[float], None]
 """Called with the share of the file read, from 0 to 1."""
 
-MOST_TICKS = 1 << 16
-MOST_CELLS = 1 << 22
+MOST_TICKS = 1 << 15
+MOST_CELLS = 1 << 21
 """Ticks times players, or NPCs, at most."""
+MOST_HARVESTED = 1 << 25
+"""Used-up tiles at most, over all ticks."""
 _MOST_SIDE = 2048
 _MOST_ITEMS = 64
 _LONGEST_NAME = 200
@@ -31,7 +33,7 @@ _NUMBERS = np.iinfo(np.int32)
 _KNOWN_SKILLS = ("melee", "range", "mage", "fishing", "herbalism", "prospecting", "carving", "alchemy")
 _STYLE_NUMBER = {style: number for number, style in enumerate(STYLES)}
 # What is wrong with a packet surfaces as one of these where it is taken apart.
-_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 _ENTITY = ("alive", "row", "col", "health", "level", "damage", "target", "style")
 _PLAYER = (*_ENTITY, "food", "water", "gold", "kills", "inflicted", "received", "frozen", "inventory")
@@ -74,8 +76,9 @@ def _packets(stream: JsonStream) -> "_Packets":
     for tick, packet in enumerate(stream.elements()):
         with _faults_of(stream.path, f"packet {tick} is not what Neural MMO 2.1 writes"):
             packets.add(packet)
-        if tick >= MOST_TICKS or max(packets.players.cells, packets.npcs.cells) > MOST_CELLS:
-            stream.fail("is not a replay: it has too many packets or entities")
+        cells = max(packets.players.cells, packets.npcs.cells)
+        if tick >= MOST_TICKS or cells > MOST_CELLS or packets.harvested_tiles > MOST_HARVESTED:
+            stream.fail("is not a replay: it has too many packets, entities or used-up tiles")
     return packets
 
 
@@ -113,12 +116,12 @@ class _Rows:
         """Lay the rows out as one table a column, (ticks, entities), in the order of ids."""
         order = np.argsort(np.abs(np.fromiter(self.place, dtype=np.int64, count=len(self.place))))
         column_of = np.argsort(order)
-        cells = np.zeros((len(self.ticks), len(order), len(self.columns)), dtype=np.int32)
-        present = np.zeros(cells.shape[:2], dtype=bool)
+        cells = np.zeros((len(self.columns), len(self.ticks), len(order)), dtype=np.int32)
+        present = np.zeros(cells.shape[1:], dtype=bool)
         for tick, (places, values) in enumerate(self.ticks):
-            cells[tick, column_of[places]] = values
+            cells[:, tick, column_of[places]] = values.T
             present[tick, column_of[places]] = True
-        tables = {name: np.ascontiguousarray(cells[:, :, i]) for i, name in enumerate(self.columns)}
+        tables = dict(zip(self.columns, cells, strict=True))
         for name, size in zip(("row", "col"), shape, strict=True):
             if not ((tables[name] >= 0) & (tables[name] < size)).all():
                 raise ValueError
@@ -134,6 +137,7 @@ class _Packets:
 
     def __init__(self) -> None:
         self.harvested: list[np.ndarray] = []
+        self.harvested_tiles = 0
         self.skills: tuple[str, ...] | None = None
         self.players = _Rows(_PLAYER)
         self.npcs = _Rows(_NPC)
@@ -146,6 +150,7 @@ class _Packets:
         if not ((harvested >= 0) & (harvested < _MOST_SIDE)).all():
             raise ValueError
         self.harvested.append(harvested.astype(np.int32))
+        self.harvested_tiles += len(harvested)
         players = packet["player"]
         if self.skills is None and players:
             skills = next(iter(players.values()))["skills"]
@@ -244,14 +249,19 @@ def _still_harvested(listed: list[np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def _whole_numbers(values: Any) -> np.ndarray:
-    """Return nested lists of whole numbers as int64; anything else, ragged lists included, is a fault.
+    """Return whole numbers, in a list or in lists of equal length, as int64; anything else is a fault.
 
     Health comes as 100.0 once it was restored.
     """
+    rows = values if values and type(values[0]) is list else [values]
+    # First: in an array, one long text would make room for as long a text at every place.
+    if not (set(map(type, rows)) <= {list} and set(map(type, chain.from_iterable(rows))) <= {int, float, bool}):
+        raise ValueError
     array = np.array(values)
     if array.size == 0:
         return np.zeros(array.shape, dtype=np.int64)
-    if array.dtype.kind not in "if" or (np.abs(array) > _NUMBERS.max).any() or (array != np.rint(array)).any():
+    outside = (array < _NUMBERS.min) | (array > _NUMBERS.max)
+    if array.dtype.kind not in "if" or outside.any() or (array != np.rint(array)).any():
         raise ValueError
     return array.astype(np.int64)
 

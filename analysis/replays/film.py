@@ -1,4 +1,4 @@
-"""Writes pictures as a film: GIF or MP4, one picture in memory at a time, whole or not at all."""
+"""Write pictures atomically as a film, GIF or MP4, with one picture in memory at a time."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +9,7 @@ from activation_store.files import atomic_path
 from user_error import UserError
 
 FILM_SUFFIXES = (".gif", ".mp4")
-# The palette of each picture is made from that picture: so a film of any length needs one in memory.
+# Each picture has its own palette, so a film of any length needs only one picture in memory.
 _GIF_PALETTE = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none"
 
 
@@ -20,7 +20,7 @@ def write_film(path: Path, frames: Iterable[np.ndarray], size: tuple[int, int], 
         path: of the film; its suffix, `.gif` or `.mp4`, decides the format.
         frames: pictures, (height, width, 3) uint8.
         size: width and height in pixels; both even for MP4.
-        fps: pictures a second.
+        fps: pictures per second.
 
     Raises:
         UserError: the file cannot be written, or ffmpeg fails.
@@ -48,7 +48,7 @@ def write_film(path: Path, frames: Iterable[np.ndarray], size: tuple[int, int], 
 
 
 def _check_whole(path: Path, temporary: Path, sent: int) -> None:
-    """Refuse a film that lacks pictures: ffmpeg tells nobody when, say, the disk is full at its end."""
+    """Refuse a film that lacks pictures: ffmpeg does not report, for example, a full disk at the end."""
     import imageio_ffmpeg
 
     try:

@@ -1,4 +1,4 @@
-"""Pictures of a replay, a tick each: the whole map, or the surroundings of one agent."""
+"""Pictures of a replay, one per tick: the whole map, or the surroundings of one agent."""
 
 import functools
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class AgentColours:
 
     Attributes:
         colour: index into `colours`, (T, P) int64.
-        solid: False where the colour is of an earlier tick, or of none, (T, P) bool.
+        solid: False if the colour is from an earlier tick or there is no label, (T, P) bool.
         colours: `#rrggbb`.
         legend: name and colour of each group.
     """
@@ -71,13 +71,13 @@ class FrameDrawer:
         """Draw pictures `size` pixels wide.
 
         Args:
-            replay: what to draw.
+            replay: to draw.
             events: of the replay.
             colours: of the agents.
             size: of the square map, in pixels.
-            followed: column of the player who is in the middle of the view, except near the world's edges; None shows
-                the whole map.
-            radius: tiles that are seen to each side of a followed player.
+            followed: column of the player in the middle of the view, except near the world's edges; None shows the
+                whole map.
+            radius: tiles shown to each side of a followed player.
         """
         self.replay = replay
         self.events = events
@@ -101,13 +101,13 @@ class FrameDrawer:
             self._draw_entities(image, entities, tick, (top, left, scale), sharing)
         if self.followed is not None:
             self._draw_ring(draw, tick, (top, left, scale))
-        # What reaches beyond the map's edge must not reach into the strip.
+        # Marks that extend beyond the map's edge must not be drawn over the strip.
         draw.rectangle((0, self.size, self.size, self.size + STRIP), fill=_GROUND)
         self._draw_strip(draw, tick)
         return np.asarray(image)
 
     def _view(self, tick: int) -> tuple[int, int, int]:
-        """Return the first row, the first column, and how many tiles are seen either way."""
+        """Return the first row, the first column, and the side of the view in tiles."""
         if self.followed is None or self._seen_at is None:
             return self._whole
         seen = self._seen_at[tick]
@@ -116,7 +116,7 @@ class FrameDrawer:
         if tiles >= side:
             return self._whole
         row, col = (int(table[seen, self.followed]) for table in (self.replay.players.row, self.replay.players.col))
-        # Near an edge of the world the view stays inside it, and the agent leaves the middle.
+        # Near an edge of the world the view stays inside it, so the agent is off the middle.
         return _within(row - self.radius, top, side - tiles), _within(col - self.radius, left, side - tiles), tiles
 
     def _ground(self, tick: int, top: int, left: int, tiles: int) -> np.ndarray:
@@ -232,13 +232,13 @@ class FrameDrawer:
 
 
 class _Sharing:
-    """Spreads those that stand on one tile."""
+    """Spreads out entities that stand on the same tile."""
 
     def __init__(self) -> None:
         self._count: dict[tuple[int, int], int] = {}
 
     def offset(self, row: int, col: int) -> tuple[float, float]:
-        """Return how far down and right of the tile's middle its next entity is drawn, in tiles."""
+        """Return the offset, in tiles down and right of the middle, of the next entity on a tile."""
         number = self._count.get((row, col), 0)
         self._count[row, col] = number + 1
         angle = 2.4 * number
@@ -247,7 +247,7 @@ class _Sharing:
 
 
 def _square_around_world(tiles: np.ndarray) -> tuple[int, int, int]:
-    """Return first row, first column and side of the smallest square that holds all that is not void, and a margin."""
+    """Return first row, first column and side of the smallest square around all non-void tiles, plus a margin."""
     rows, cols = np.nonzero(tiles != _VOID)
     if not len(rows):
         return 0, 0, max(tiles.shape)
@@ -260,7 +260,7 @@ def _within(place: int, first: int, room: int) -> int:
 
 
 def _last_seen(present: np.ndarray) -> np.ndarray:
-    """Return for each tick the last one at which an entity was there; before its first one, that one, (T,) int64."""
+    """Return for each tick the last one with the entity present, or the first such tick if earlier, (T,) int64."""
     latest = np.maximum.accumulate(np.where(present, np.arange(len(present)), -1))
     return np.where(latest < 0, np.argmax(present), latest)
 
@@ -271,7 +271,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 def _shortened(draw: ImageDraw.ImageDraw, text: str, room: float, size: int) -> str:
-    """Cut a text so that it fits."""
+    """Shorten a text so that it fits."""
     if draw.textlength(text, font=_font(size)) <= room:
         return text
     while text and draw.textlength(text + "…", font=_font(size)) > room:

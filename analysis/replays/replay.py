@@ -1,6 +1,6 @@
-"""A recorded episode of Neural MMO as tables: who was where at each tick, how they fared, and what the map was like.
+"""A recorded episode of Neural MMO as tables: positions and states of all entities at each tick, and the map.
 
-T ticks, P players, N non-player characters (NPCs). A cell of a table holds zero where its entity is not present.
+T ticks, P players, N non-player characters (NPCs). Table cells are zero where their entity is not present.
 """
 
 import re
@@ -27,19 +27,19 @@ class Item:
 
 @dataclass(frozen=True)
 class Entities:
-    """What players and NPCs have in common.
+    """The common fields of players and NPCs.
 
     Attributes:
-        ids: of the game: above 0 for players, below 0 for NPCs, (E,) int32.
-        names: as the replay spells them, E of them.
-        present: which are in a tick's packet, (T, E) bool.
-        alive: those of them that live; the dead are in the packet of their last tick, (T, E) bool.
+        ids: in the game: positive for players, negative for NPCs, (E,) int32.
+        names: as in the replay, E of them.
+        present: whether in a tick's packet, (T, E) bool.
+        alive: whether present and alive; the dead are still in the packet of their last tick, (T, E) bool.
         row: (T, E) int32.
         col: (T, E) int32.
         health: points, (T, E) int32.
         level: the highest of their combat levels, (T, E) int32.
-        damage: points that attacks took from it in this tick, (T, E) int32.
-        target: id of whom it attacked in this tick, 0 for nobody, (T, E) int32.
+        damage: health lost to attacks in this tick, (T, E) int32.
+        target: id of the entity that it attacked in this tick, 0 for nobody, (T, E) int32.
         style: of that attack, an index into `STYLES`, (T, E) int32.
     """
 
@@ -67,10 +67,10 @@ class Players(Entities):
         food: points, (T, P) int32.
         water: points, (T, P) int32.
         gold: (T, P) int32.
-        kills: players it has defeated so far, (T, P) int32.
-        inflicted: points of damage it has dealt so far, (T, P) int32.
-        received: points of damage it has taken so far, (T, P) int32.
-        frozen: ticks that it cannot act for, (T, P) int32.
+        kills: players defeated so far, (T, P) int32.
+        inflicted: damage dealt so far, (T, P) int32.
+        received: damage taken so far, (T, P) int32.
+        frozen: ticks for which it still cannot act, (T, P) int32.
         skill_level: (T, P, skills) int32.
         skill_experience: (T, P, skills) int32.
         inventory: index into `Replay.inventories`, (T, P) int32.
@@ -105,8 +105,8 @@ class Replay:
     """One episode.
 
     Attributes:
-        tiles: materials before anybody harvested, (rows, cols) uint8.
-        harvested: places of the tiles that are used up at each tick, row * cols + col, sorted; T arrays of int32.
+        tiles: materials before any harvesting, (rows, cols) uint8.
+        harvested: sorted positions, row * cols + col, of the tiles that are used up at each tick; T arrays of int32.
         players: the agents.
         npcs: the non-player characters.
         skills: names of the skills.
@@ -122,11 +122,11 @@ class Replay:
 
     @property
     def ticks(self) -> int:
-        """Packets of the replay: ticks 0 to `ticks` - 1."""
+        """Number of packets in the replay, which are ticks 0 to `ticks` - 1."""
         return len(self.harvested)
 
     def materials_at(self, tick: int) -> np.ndarray:
-        """Return what is seen on each tile at a tick, (rows, cols) uint8."""
+        """Return the visible material of each tile at a tick, (rows, cols) uint8."""
         seen = self.tiles.copy()
         places = self.harvested[tick]
         seen.flat[places] = HARVESTED[seen.flat[places]]

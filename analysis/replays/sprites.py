@@ -1,4 +1,4 @@
-"""The marks that stand for agents and NPCs in films, with smooth edges."""
+"""The marks for agents and NPCs in films, with smooth edges."""
 
 import functools
 
@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw
 from analysis.replays.colours import rgb
 
 EDGE = "#101214"
-"""Colour around every mark, so that it shows on any ground."""
+"""Outline of every mark, so that it is visible on any ground."""
 _EDGE_OF_SQUARES = "#ff6b5e"
 _SMOOTH = 4
 _CORNERS = {
@@ -19,7 +19,7 @@ _CORNERS = {
 
 @functools.cache
 def sprite_of(shape: str, colour: str, radius: float) -> Image.Image:
-    """Draw a shape large, and shrink it: its edges are smooth."""
+    """Draw a shape at a larger scale and shrink it, which smooths its edges."""
     side = 2 * (int(1.5 * radius) + 2)
     image = Image.new("RGBA", (side * _SMOOTH, side * _SMOOTH), (*rgb(colour), 0))
     draw = ImageDraw.Draw(image)

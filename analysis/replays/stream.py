@@ -1,30 +1,37 @@
-"""Values of a large JSON file one after the other: decompressed piece by piece, within bounds, never all in memory."""
+"""Stream the values of a large JSON file: decompressed piece by piece within bounds, never all in memory."""
 
 import codecs
 import json
 import lzma
+import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from activation_store.files import open_file
 from user_error import UserError
 
-LARGEST_CONTENT_BYTES = 8 << 30
+LARGEST_CONTENT_BYTES = 2 << 30
 """Decompressed bytes of a replay at most; 1,024 ticks of 128 agents and 256 NPCs have about 0.2 to 0.5 billion."""
-_LARGEST_VALUE = 1 << 26
+LARGEST_EXPANSION = 300
+"""Decompressed bytes for each byte of a file at most, above `ALWAYS_ALLOWED_BYTES`; real replays have about 60."""
+ALWAYS_ALLOWED_BYTES = 8 << 20
+_LARGEST_VALUE = 1 << 24
 _LARGEST_DICTIONARY_BYTES = 256 << 20
 _BLOCK_BYTES = 1 << 16
 _PIECE_BYTES = 1 << 20
 _SPACE = " \t\r\n"
+_SPACES = re.compile(f"[{_SPACE}]*")
 _UTF8 = codecs.getincrementaldecoder("utf-8")
 _WHAT_TO_DO = "copy or record it again"
 
 
 class JsonStream:
-    """Reads values from a file of JSON, plain or compressed by lzma, from its start to its end."""
+    """Reads values in order from a JSON file, plain or compressed with lzma."""
 
     def __init__(self, path: Path, report: Callable[[float], None]):
-        """Read from `path`, telling `report` the share of the file's bytes read."""
+        """Read from `path`; `report` is called with the share of the file's bytes read."""
         self.path = path
         self._pieces = _decoded(path, report)
         self._decoder = json.JSONDecoder(parse_constant=_no_constant)
@@ -34,27 +41,26 @@ class JsonStream:
         self._wanted = _BLOCK_BYTES
 
     def fail(self, fault: str) -> NoReturn:
-        """Raise the error that says what is wrong with the file."""
+        """Raise a `UserError` that says what is wrong with the file."""
         raise UserError(f"{self.path} {fault}: {_WHAT_TO_DO}") from None
 
     def peek(self) -> str:
-        """Return the next character that is no white space, without taking it; nothing at the end."""
+        """Return the next non-whitespace character without taking it, or "" at the end."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _SPACE:
-                self._at += 1
+            self._at = _SPACES.match(self._text, self._at).end()  # type: ignore[union-attr]  # it matches anything
             if self._at < len(self._text) or self._over:
                 return self._text[self._at : self._at + 1]
             self._fill(1)
 
     def take(self, character: str) -> None:
-        """Take the next character, which must be the given one."""
+        """Take the next character, which must be `character`."""
         found = self.peek() or "the end"
         if found != character:
-            self.fail(f"is not a replay, or damaged: {character!r} is missing, {found!r} stands in its place")
+            self.fail(f"is not a replay, or damaged: expected {character!r}, found {found!r}")
         self._at += 1
 
     def value(self) -> Any:
-        """Take the next value, with all that is in it."""
+        """Take the next value with everything inside it."""
         if not self.peek():
             self.fail("is not a replay, or truncated: it ends where a value should be")
         size = self._wanted
@@ -66,14 +72,16 @@ class JsonStream:
                 self.fail("is not a replay: it nests too deeply")
             except ValueError:
                 end = None
-            # A number at the end of what is read may go on in what is not.
+            # A number at the end of the buffer may continue in the next piece.
             if end is not None and (end < len(self._text) or self._over):
                 self._wanted = max(self._wanted, min(2 * (end - self._at), _LARGEST_VALUE))
                 self._at = end
                 return value
-            if self._over or size >= _LARGEST_VALUE:
+            if self._over:
                 self.fail("is not a replay, or damaged: it is not valid JSON")
-            size *= 2
+            if size >= _LARGEST_VALUE:
+                self.fail(f"is not a replay, or damaged: a value in it is longer than {_LARGEST_VALUE:,} characters")
+            size *= 4
 
     def elements(self) -> Iterator[Any]:
         """Yield the values of an array."""
@@ -86,12 +94,12 @@ class JsonStream:
         self.take("]")
 
     def members(self) -> Iterator[str]:
-        """Yield the names in an object; the value of each must be taken before the next name is."""
+        """Yield the names in an object; each name's value must be taken before the next name."""
         self.take("{")
         while True:
             key = self.value()
             if not isinstance(key, str):
-                self.fail("is not a replay, or damaged: a name in an object is no text")
+                self.fail("is not a replay, or damaged: a name in an object is not text")
             self.take(":")
             yield key
             if self.peek() != ",":
@@ -105,7 +113,7 @@ class JsonStream:
             self.fail("is not a replay, or damaged: something follows its end")
 
     def _fill(self, characters: int) -> None:
-        """Have so many characters ready, if the file holds them."""
+        """Fill the buffer with at least this many characters, if the file has them."""
         if self._over or len(self._text) - self._at >= characters:
             return
         pieces = [self._text[self._at :]]
@@ -132,20 +140,17 @@ def _decoded(path: Path, report: Callable[[float], None]) -> Iterator[str]:
 
 def _content(path: Path, report: Callable[[float], None]) -> Iterator[bytes]:
     """Yield the file's content, decompressed if it does not start as JSON does."""
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            packed = file.read(1) not in (b"{", b"[", *(space.encode() for space in _SPACE))
-            file.seek(0)
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        packed = file.read(1) not in (b"{", b"[", *(space.encode() for space in _SPACE))
+        file.seek(0)
 
-            def blocks() -> Iterator[bytes]:
-                while block := file.read(_BLOCK_BYTES):
-                    report(file.tell() / size)
-                    yield block
+        def blocks() -> Iterator[bytes]:
+            while block := file.read(_BLOCK_BYTES):
+                report(min(1.0, file.tell() / size))
+                yield block
 
-            yield from _bounded(path, _decompressed(path, blocks()) if packed else blocks())
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        yield from _bounded(path, size, _decompressed(path, blocks()) if packed else blocks())
 
 
 def _decompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -158,18 +163,21 @@ def _decompressed(path: Path, blocks: Iterator[bytes]) -> Iterator[bytes]:
             while not decompressor.needs_input and not decompressor.eof:
                 yield decompressor.decompress(b"", _PIECE_BYTES)
     except (lzma.LZMAError, EOFError):
-        raise UserError(f"{path} is not a replay, or damaged: it is no lzma file; {_WHAT_TO_DO}") from None
+        raise UserError(f"{path} is not a replay, or damaged: it is not an lzma file; {_WHAT_TO_DO}") from None
     if not decompressor.eof or decompressor.unused_data:
         state = "damaged" if decompressor.eof else "truncated"
         raise UserError(f"{path} is {state}: its compressed content does not end where it should; {_WHAT_TO_DO}")
 
 
-def _bounded(path: Path, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    read = 0
+def _bounded(path: Path, size: int, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    limit, read = min(LARGEST_CONTENT_BYTES, max(ALWAYS_ALLOWED_BYTES, size * LARGEST_EXPANSION)), 0
     for piece in pieces:
         read += len(piece)
-        if read > LARGEST_CONTENT_BYTES:
-            raise UserError(f"{path} is not a replay: it has more than {LARGEST_CONTENT_BYTES} bytes of content")
+        if read > limit:
+            raise UserError(
+                f"{path} is not a replay: its {size:,} bytes unpack to more than {limit:,} bytes of content, the most "
+                "that a file of this size may hold"
+            )
         yield piece
 
 

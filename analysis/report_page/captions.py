@@ -1,11 +1,11 @@
-"""What each figure of a run shows, and how to read it."""
+"""Captions: what each figure of a run shows, and how to read it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Caption:
-    """Of a figure: its title, what a reader who cannot see it should know, and how to read it."""
+    """A figure's title, its description for readers who cannot see it, and how to read it."""
 
     title: str
     shows: str
@@ -16,7 +16,7 @@ _PLANES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "two principal components"}
 _DISTANCES = {
     "umap": "It keeps neighbourhoods, not distances or densities: gaps and areas mean little.",
     "tsne": "It keeps neighbourhoods, not distances or densities: gaps, sizes and areas of islands mean little.",
-    "pca": "It keeps distances as far as two components do: the rest of the variance is not seen.",
+    "pca": "It keeps distances as far as two components do: the rest of the variance is not visible.",
 }
 
 
@@ -26,14 +26,14 @@ def _of_plane(kind: str) -> dict[str, Caption]:
         f"{kind}_scatter.png": Caption(
             "The clusters",
             f"Scatter of all records kept in a plane made by {plane}, coloured by cluster; noise is grey.",
-            f"Each point is the hidden state of one agent at one tick. {distances} Colours come again after eight "
+            f"Each point is the hidden state of one agent at one tick. {distances} Colours repeat after eight "
             "clusters, with another marker.",
         ),
         f"{kind}_metric_scatter.png": Caption(
             "What agents were doing",
-            f"The same plane once a feature, coloured by the feature's mean around that time (plane made by {plane}).",
-            "Yellow is high and dark blue is low. A feature that a cluster is about should change where the cluster "
-            "ends; one that changes smoothly across the whole plane is about no cluster.",
+            f"The plane once per feature, coloured by the feature's mean around that time (plane made by {plane}).",
+            "Yellow is high and dark blue is low. A feature that characterises a cluster should change where the "
+            "cluster ends; one that changes smoothly across the whole plane does not characterise any cluster.",
         ),
     }
 
@@ -44,9 +44,9 @@ CAPTIONS = {
     **_of_plane("pca"),
     "cluster_features.png": Caption(
         "How clusters differ",
-        "Heat map of Cohen's d, a row a cluster and a column a feature.",
+        "Heat map of Cohen's d, one row per cluster and one column per feature.",
         "Blue is lower and red is higher than in random windows of lives, in standard deviations of records. Size is "
-        "not certainty: the tables below tell which differences survive correction.",
+        "not certainty: the tables below show which differences survive correction.",
     ),
     "pca_pairs.png": Caption(
         "Principal components",
@@ -61,23 +61,23 @@ CAPTIONS = {
     ),
     "pca_feature_profiles.png": Caption(
         "Features along components",
-        "Scatter and binned means of features along the three components with which each goes best.",
+        "Scatter and binned means of each feature along the three components that it correlates with most.",
         "A line that rises and falls again is a relation that r misses.",
     ),
     "feature_scatter.png": Caption(
         "Features in pairs",
         "Scatters of every pair of features, coloured by cluster.",
-        "Features that go together anyway will both set a cluster apart when one of them does.",
+        "If two features are correlated, a cluster that differs in one will also differ in the other.",
     ),
     "umap_pairs.png": Caption(
         "UMAP in more dimensions",
         "Scatters of consecutive dimensions of an embedding in more than two dimensions, coloured by cluster.",
-        "Clusters that are one island in every panel do not owe their shape to being pressed into a plane.",
+        "Clusters that form one island in every panel are not artefacts of the projection onto a plane.",
     ),
 }
-"""By name of the file; the report shows them in this order."""
+"""Captions by file name, in the order of the report."""
 
 
 def caption_of(name: str) -> Caption:
-    """Return the caption of a figure; of one that is not known here, its file name."""
+    """Return the caption of a figure; for an unknown figure, its file name."""
     return CAPTIONS.get(name, Caption(name, f"Figure {name}.", ""))

@@ -1,4 +1,4 @@
-"""One self-contained page that tells what a run found: verdict, figures, tables, and how to make them again."""
+"""One self-contained page that reports a run's results: verdict, figures, tables, and how to reproduce them."""
 
 import base64
 import math
@@ -23,7 +23,7 @@ _POSITIONAL = "dump"
 _OUTPUT = "output_dir"
 _RESULTS = Path("analysis_results")
 _ANEW = Path("analysis_results_again")
-"""A folder that holds a run takes no other, so the command that repeats a run writes elsewhere."""
+"""A folder can hold only one run, so the command that repeats a run writes to another folder."""
 
 
 def report_html(folder: Path) -> str:
@@ -66,7 +66,7 @@ def report_html(folder: Path) -> str:
 def command_of(arguments: dict[str, Any]) -> str:
     """Return the command line that repeats a run in another folder, ready for a shell.
 
-    Where the run lies is left out, so that the same analysis makes the same page anywhere.
+    The run's location is left out, so that the same analysis gives the same page anywhere.
     """
     words = ["python", "analyze_activations.py", str(arguments.get(_POSITIONAL, ""))]
     for name, value in arguments.items():
@@ -82,7 +82,7 @@ def _told(value: float | None) -> float:
 
 
 def _figures(folder: Path) -> list[dict[str, Any]]:
-    """Return each figure's name, caption and content, those that are known first."""
+    """Return each figure's name, caption and content, known figures first."""
     order = list(CAPTIONS)
     names = [path.name for path in folder.glob("*.png")]
     names.sort(key=lambda name: (order.index(name) if name in order else len(order), name))

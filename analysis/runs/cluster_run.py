@@ -1,8 +1,6 @@
-"""The labels of a finished cluster run, proved whole and proved to be of the dump at hand."""
+"""Read the labels of a finished cluster run, verified to be complete and from the given dump."""
 
-import zipfile
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +10,7 @@ from activation_store.files import sha256
 from activation_store.schema import IDENTITY, METADATA_FILE
 from activation_store.subsample import Subsample
 from analysis.labels import NOISE
+from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import RUN_FILE
 from user_error import UserError
@@ -24,7 +23,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ClusterRun:
-    """What analyze_activations.py found. N records that it labelled.
+    """The labels found by analyze_activations.py. N labelled records.
 
     Attributes:
         path: folder of the run.
@@ -44,7 +43,7 @@ class ClusterRun:
 
     @property
     def clusters(self) -> list[int]:
-        """Clusters that the run found, noise left out."""
+        """Clusters that the run found, excluding noise."""
         return [int(label) for label in np.unique(self.label) if label >= 0]
 
     @property
@@ -52,7 +51,7 @@ class ClusterRun:
         """The layer whose activations were clustered.
 
         Raises:
-            UserError: run.json does not tell.
+            UserError: run.json does not say.
         """
         return self._argument("layer", str)
 
@@ -61,7 +60,7 @@ class ClusterRun:
         """Which records of each life were kept.
 
         Raises:
-            UserError: run.json does not tell.
+            UserError: run.json does not say.
         """
         kept = Subsample(*(self._argument(name, int) for name in ("subsample", "skip_first", "seed")))
         try:
@@ -78,7 +77,7 @@ class ClusterRun:
 
 
 def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
-    """Read a finished run's labels, after proving that they are what was written, and from this dump.
+    """Read a finished run's labels, after verifying their hash and that they are from this dump.
 
     Args:
         path: folder of analyze_activations.py.
@@ -117,9 +116,8 @@ def _check_dump(path: Path, dump: Path, made_from: str, arguments: dict[str, Any
 
 def _labels(path: Path, content: bytes) -> dict[str, np.ndarray]:
     try:
-        with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            labels = {name: arrays[name] for name in (*IDENTITY, "label")}
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile):
+        labels = arrays_of(content, (*IDENTITY, "label"))
+    except ValueError:
         raise UserError(f"{path} holds no labels of records: analyse the dump again") from None
     shapes = {array.shape for array in labels.values()}
     if len(shapes) > 1 or any(array.ndim != 1 or array.dtype.kind != "i" for array in labels.values()):

@@ -9,6 +9,7 @@ import orjson
 from pydantic import Field, TypeAdapter, ValidationError
 
 from activation_store.checked_json import read_small_json
+from activation_store.files import read_bytes
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE
 from user_error import UserError
 
@@ -54,10 +55,7 @@ class FinishedFiles:
         """
         if name not in self:
             raise UserError(f"{self.path} holds no {name} that its {DONE_FILE} lists: analyse the dump again")
-        try:
-            content = (self.path / name).read_bytes()
-        except OSError as error:
-            raise UserError(f"{self.path / name} cannot be read: {error.strerror}; analyse the dump again") from None
+        content = read_bytes(self.path / name)
         if hashlib.sha256(content).hexdigest() != self.sha256[name]:
             raise UserError(
                 f"{self.path / name} does not match its SHA-256 in {DONE_FILE}: it is damaged or was edited; analyse "

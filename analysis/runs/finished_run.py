@@ -1,7 +1,7 @@
-"""A finished run with an embedding and clusters, read back: proved whole, and proved to be of the dump at hand."""
+"""Read a finished run with an embedding and clusters, verified to be complete and from the given dump."""
 
+import os
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from activation_store.schema import METADATA_FILE
+from analysis.runs.arrays import array_of
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from analysis.runs.run_folder import RUN_FILE
@@ -69,11 +70,11 @@ class _Summary:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """What a run found. N records.
+    """The results of a run. N records.
 
     Attributes:
-        clusters: the labels, and who and when each record is.
-        dump: folder of the dump that it was made from, as it is now.
+        clusters: the labels, and the identity of each record.
+        dump: current folder of the dump that it was made from.
         seed: of the run.
         summary: content of summary.json.
         embedding: (N, 2) float32.
@@ -87,17 +88,17 @@ class FinishedRun:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """Name of the run's folder."""
         return self.clusters.path.resolve().name
 
     @property
     def permutations(self) -> int:
-        """Of each of its tests."""
+        """Permutations in each of the run's tests."""
         return int(self.summary["method"]["permutations"])
 
 
 def read_run(path: Path, dump: Path | None) -> FinishedRun:
-    """Read a run, and find its dump: where it was, or at `dump`.
+    """Read a run and find its dump, at its original path or at `dump`.
 
     Raises:
         UserError: the folder is missing or no finished run, a file is missing, damaged or of another version, is not
@@ -125,7 +126,7 @@ def _recorded_dump(path: Path, run: RunDescription) -> Path:
     recorded = run.arguments.get("dump")
     if not isinstance(recorded, str):
         raise UserError(f"{path / RUN_FILE} does not name the run's dump: give its folder with --dump")
-    if not (Path(recorded) / METADATA_FILE).is_file():
+    if not os.path.isfile(Path(recorded) / METADATA_FILE):  # noqa: PTH113 (a path that no system allows is no file)
         raise UserError(f"the dump of {path} is no longer at {recorded}: give its folder with --dump")
     return Path(recorded)
 
@@ -133,8 +134,8 @@ def _recorded_dump(path: Path, run: RunDescription) -> Path:
 def _embedding(finished: FinishedFiles) -> np.ndarray:
     content = finished.read(EMBEDDING_FILE)
     try:
-        embedding: np.ndarray = np.load(BytesIO(content), allow_pickle=False)
-    except (ValueError, OSError, EOFError):
+        embedding = array_of(content)
+    except ValueError:
         embedding = np.empty(0, object)
     if embedding.dtype.kind != "f" or not np.isfinite(embedding).all():
         raise UserError(f"{finished.path / EMBEDDING_FILE} is not an embedding: analyse the dump again")

@@ -1,8 +1,8 @@
-"""Cluster labels for the records that a run left out: by vote of the nearest records that it did label.
+"""Cluster labels for the records that a run left out, by a vote of the nearest labelled records.
 
-The rule: project activations on the principal components of the labelled ones, take the nearest labelled records there
-(Euclidean, the run's own distances but for the components left out), and let them vote; noise is a label like any
-other; at a tie the nearer ones win. How many vote is what does best on lives that had no vote.
+The rule: project activations onto the principal components of the labelled ones, and let the nearest labelled records
+vote (Euclidean, the run's own distances except for the components left out). Noise is a label like any other; the
+nearer records win ties. The number of voters is the one that does best on held-out lives.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,20 +33,20 @@ VOTERS = (1, 3, 5, 9, 15)
 FOLDS = 5
 _ONLY_ACTIVATIONS = [*OBSERVATIONS, "tables"]
 _EARLIER_FIRST = 1e-6
-"""What a vote weighs more than that of the next neighbour, so that the nearer win ties and nothing else changes."""
+"""Extra weight of a vote over that of the next neighbour: the nearer win ties, and nothing else changes."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How well a rule labels records of lives that had no vote.
+    """How well a rule labels records of held-out lives.
 
     Attributes:
         voters: of the rule, the best of `VOTERS` by balanced agreement.
-        agreement: share of labelled records that get the label which the run gave them.
+        agreement: share of labelled records that get the run's own label.
         balanced_agreement: the mean of that share over labels, so that rare ones count as much as common ones.
-        commonest: share of the commonest label: the agreement of always saying that.
-        records: labelled ones.
-        lives: that they belong to, each held out once.
+        commonest: share of the most common label, which is the agreement of always predicting it.
+        records: number of labelled records.
+        lives: number of their lives, each held out once.
     """
 
     voters: int
@@ -59,15 +59,15 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class CarryingRule:
-    """How a record gets its label. N labelled records, C components.
+    """A rule that labels records. N labelled records, C components.
 
     Attributes:
         mean: of the labelled activations, (units,) float32.
         components: principal directions, (C, units) float32.
         points: labelled activations along them, (N, C) float32.
         label: of these, (N,) int64.
-        voters: how many of the nearest vote.
-        held_out: how well it does; None where there is one life only, so that none can be held out.
+        voters: number of nearest records that vote.
+        held_out: accuracy on held-out lives; None if there is only one life.
     """
 
     mean: np.ndarray
@@ -87,7 +87,7 @@ class CarryingRule:
         return _nearest(self.points, self.voters)
 
     def in_words(self) -> str:
-        """Return the rule and how well it does, in sentences."""
+        """Return sentences that describe the rule and its accuracy."""
         rule = (
             f"Records that the run left out get the most common label of the {self.voters} nearest labelled records, "
             f"by distance along {len(self.components)} principal components of the activations; noise counts as a "
@@ -108,10 +108,10 @@ class PropagatedLabels:
     """A label for every record. B records.
 
     Attributes:
-        places: who and when, the columns of `IDENTITY`, (B,) int64 each, in the order of the dump.
+        places: identity of each record, the columns of `IDENTITY`, (B,) int64 each, in the order of the dump.
         label: (B,) int64, cluster from 0 or `clustering.NOISE`.
-        exact: where the run itself gave the label, (B,) bool.
-        rule: that gave the others.
+        exact: whether the run itself labelled the record, (B,) bool.
+        rule: used for the other records.
     """
 
     places: dict[str, np.ndarray]
@@ -120,10 +120,10 @@ class PropagatedLabels:
     rule: CarryingRule
 
     def of(self, records: Records) -> tuple[np.ndarray, np.ndarray]:
-        """Return label and exactness of records, (B,) int64 and (B,) bool.
+        """Return `label` and `exact` of records, (B,) int64 and (B,) bool.
 
         Raises:
-            ValueError: a record has no label here.
+            ValueError: a record has no label.
         """
         place = places_among(places_of(records), self.places)
         if (place < 0).any():
@@ -132,7 +132,7 @@ class PropagatedLabels:
 
 
 def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> CarryingRule:
-    """Learn from the records that a run labelled how to label the others.
+    """Fit a rule for labelling the remaining records to those that a run labelled.
 
     Raises:
         UserError: the dump cannot be read, or lacks records that the run labelled.
@@ -153,7 +153,7 @@ def rule_from(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> C
     Args:
         activations: of labelled records, (N, units) float32.
         label: (N,) int64.
-        life: that each belongs to, (N,) int64.
+        life: of each, (N,) int64.
     """
     held_out = _hold_out(activations, label, life) if len(np.unique(life)) > 1 else None
     mean, components = _principal(activations)
@@ -168,17 +168,17 @@ def propagate_labels(
     lives: Iterable[Sequence[int]] | None = None,
     progress: Progress | None = None,
 ) -> PropagatedLabels:
-    """Give every record of a dump, or of some of its lives, a label; memory holds no activations but a batch of them.
+    """Label every record of a dump, or of some of its lives; memory holds only one batch of activations.
 
     Args:
-        run: of that dump.
-        dump: its folder.
+        run: of the dump.
+        dump: folder of the dump.
         rule: from `fit_rule`.
-        lives: to label, each a slot, an agent and an episode; all where None.
-        progress: told the share of the dump read.
+        lives: to label, each a slot, an agent and an episode; None for all.
+        progress: called with the share of the dump read, from 0 to 1.
 
     Raises:
-        UserError: the dump cannot be read, or holds no record of these lives.
+        UserError: the dump cannot be read, or has no records of these lives.
     """
     metadata = read_metadata(dump)
     wanted = select(dump, metadata, layers=[run.layer], columns=[], leave_out=_ONLY_ACTIVATIONS, lives=lives)
@@ -188,7 +188,7 @@ def propagate_labels(
         if len(batch)
     ]
     if not parts:
-        raise UserError(f"{dump} holds no record of the lives that were asked for")
+        raise UserError(f"{dump} holds no record of the requested lives")
     places = {name: np.concatenate([part[name] for part in parts]) for name in (*IDENTITY, "label")}
     label = places.pop("label")
     place = places_among(places, run.places)
@@ -198,7 +198,7 @@ def propagate_labels(
 
 
 def save_propagated(folder: "RunFolder", propagated: PropagatedLabels, run: ClusterRun) -> None:
-    """Write propagated_labels.npz, and in propagation_rule.npz and .json the rule and what it was made from."""
+    """Write propagated_labels.npz, and the rule and its inputs to propagation_rule.npz and .json."""
     rule = propagated.rule
     folder.save_arrays("propagated_labels.npz", **propagated.places, label=propagated.label, exact=propagated.exact)
     folder.save_arrays(
@@ -208,7 +208,7 @@ def save_propagated(folder: "RunFolder", propagated: PropagatedLabels, run: Clus
 
 
 def propagation_summary(propagated: PropagatedLabels, run: ClusterRun) -> dict[str, Any]:
-    """Return what a reader needs to judge and to repeat the propagation, ready for JSON."""
+    """Return what is needed to judge and repeat the propagation, as plain values for JSON."""
     rule = propagated.rule
     return {
         "rule": rule.in_words(),
@@ -246,7 +246,7 @@ def _hold_out(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> H
 def _principal(activations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.decomposition import PCA
 
-    # The whole decomposition is exact, so no seed plays a part.
+    # The full decomposition is exact, so no seed is needed.
     model = PCA(min(COMPONENTS, *activations.shape), svd_solver="covariance_eigh").fit(activations)
     return model.mean_.astype(np.float32), model.components_.astype(np.float32)
 
@@ -258,7 +258,7 @@ def _nearest(points: np.ndarray, neighbours: int) -> "NearestNeighbors":
 
 
 def _votes(labels: np.ndarray, voters: tuple[int, ...]) -> np.ndarray:
-    """Return the winners where the first so many neighbours vote: (B, neighbours) to (len(voters), B) int64."""
+    """Return the winning label for each number of voters: (B, neighbours) to (len(voters), B) int64."""
     names, number = np.unique(labels, return_inverse=True)
     number = number.reshape(labels.shape)
     count = np.zeros((len(labels), len(names)))

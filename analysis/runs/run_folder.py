@@ -1,4 +1,4 @@
-"""The folder of one analysis run: claimed before any work, complete only once `DONE.json` lies in it."""
+"""The folder of one analysis run: claimed before any work, complete only once it contains `DONE.json`."""
 
 import platform
 import shutil
@@ -23,10 +23,10 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "umap-learn", "hdbscan"
 
 
 class RunFolder:
-    """Writes the results of one run, as a context manager: an exception removes the folder, the end marks it done."""
+    """Writes the results of one run as a context manager: an exception removes the folder, success marks it done."""
 
     def __init__(self, path: Path, run: dict[str, Any]) -> None:
-        """Prepare to write to `path`; `run` (arguments, seed, input hashes) becomes `run.json`, versions added."""
+        """Prepare to write to `path`; `run` (arguments, seed, input hashes) is written to `run.json` with versions."""
         self.path = path
         self._run = {**run, "versions": versions()}
 
@@ -34,7 +34,7 @@ class RunFolder:
         """Claim the folder.
 
         Raises:
-            UserError: the folder already holds a run, whole or unfinished, or anything else, or cannot be made.
+            UserError: the folder is not empty, for example holds a run, or cannot be created.
         """
         refuse_existing_run(self.path)
         self.save_json(RUN_FILE, self._run)
@@ -79,7 +79,7 @@ class RunFolder:
 
 
 def refuse_existing_run(path: Path) -> None:
-    """Raise `UserError` where a folder cannot take a new run: it holds one, or anything else, or is no folder."""
+    """Raise `UserError` if a path cannot take a new run: it is not a folder, or not empty."""
     if (path / DONE_FILE).exists():
         raise UserError(f"{path} already holds a run: delete it, or choose another --output-dir")
     if (path / RUN_FILE).exists():
@@ -89,12 +89,12 @@ def refuse_existing_run(path: Path) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of every library that decides a result."""
+    """Return the versions of Python and of every library that affects results."""
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
 
 def description(arguments: object, dump: Path, metadata: DumpMetadata, **more: object) -> dict[str, Any]:
-    """Return what `run.json` tells of a run: a data class of arguments with its seed, and the hashes of its dump."""
+    """Return the content of `run.json`: the arguments, a data class with a seed, and the hashes of the dump."""
     told = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
     files = {name: file.sha256 for name, file in metadata.files.items()}
     hashes = {METADATA_FILE: sha256(dump / METADATA_FILE), **files}

@@ -1,7 +1,7 @@
 """How large a difference must be for a dump to show it: power, from how wide the intervals at hand are."""
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from analysis.statistics.effect_intervals import EffectIntervals
 
@@ -12,18 +12,23 @@ POWER = 0.8
 def detectable(intervals: EffectIntervals, confidence: float, power: float = POWER) -> np.ndarray:
     """Return the |d| against the complement at which so many dumps would have an interval without 0, (K, F); or NaN.
 
-    An interval reaches to either side as far as Student's t has it for its confidence; the estimate must lie further
-    than that from 0, and does so with a given power where the true d is further still by that quantile of t (Cohen
-    1988, section 2.1). One difference at a time: the correction for many tests asks for more.
+    An interval reaches to either side by a standard error times the quantile of Student's t for its confidence. The
+    estimate over its standard error exceeds that quantile with a given power if it follows a noncentral t with the
+    noncentrality that is solved for here (Cohen 1988, section 12.8). The standard error is itself estimated: with few
+    units most dumps have one that is too small, by the median of a chi variable over the root of its degrees of
+    freedom, which is divided out. One difference at a time: the correction for many tests asks for more.
 
     Args:
         intervals: of K clusters and F features.
         confidence: of the intervals, between 0 and 1.
         power: between 0.5 and 1.
     """
-    freedom = np.maximum(intervals.effective - 1, 1e-6)[:, None]
+    freedom = np.maximum(intervals.effective - 1, 1.0)[:, None]  # an interval has at least that
     told = np.isfinite(intervals.complement_low) & np.isfinite(intervals.complement_high)
     width = np.subtract(
         intervals.complement_high, intervals.complement_low, out=np.full(told.shape, np.nan), where=told
     )
-    return width / 2 * (1 + stats.t.ppf(power, freedom) / stats.t.isf((1 - confidence) / 2, freedom))
+    quantile = stats.t.isf((1 - confidence) / 2, freedom)
+    noncentrality = special.nctdtrinc(freedom, 1 - power, quantile)
+    too_small = np.sqrt(stats.chi2.median(freedom) / freedom)
+    return width / 2 / quantile * noncentrality / too_small

@@ -1,4 +1,4 @@
-"""Pays agents for the state of their bodies, on top of or instead of what their own reward pays."""
+"""Rewards for the state of agents' bodies, in addition to or instead of their own reward."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _POWER, _ROOT = 4, 2  # n and m of the drive
 
 
 class TaskReward(BaseParallelWrapper):
-    """Remembers what the task alone paid in the tick just played, before an agent's own reward adds to it."""
+    """Keeps the task's reward of the tick just played, before an agent's own reward adds to it."""
 
     def __init__(self, env: BaseParallelWrapper):
         super().__init__(env)
@@ -28,7 +28,7 @@ class TaskReward(BaseParallelWrapper):
 
 
 class HomeostaticReward(BaseParallelWrapper):
-    """Weighs the task's reward, the agent's own bonus, changes of health, and the reduction of the body's drive."""
+    """Weighted sum of the task's reward, the agent's own bonus, changes in health, and reductions of the drive."""
 
     def __init__(self, env: BaseParallelWrapper, task: TaskReward, game: nmmo.Env, settings: RewardSettings):
         super().__init__(env)
@@ -44,7 +44,7 @@ class HomeostaticReward(BaseParallelWrapper):
         return started
 
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
-        """Play one tick; an agent's last one pays for what its death cost its body."""
+        """Play one tick; an agent's last reward includes the cost of its death to its body."""
         observations, rewards, died, cut_off, infos = super().step(actions)
         return observations, {agent: self._pay(agent, rewards[agent]) for agent in rewards}, died, cut_off, infos
 
@@ -62,13 +62,13 @@ class HomeostaticReward(BaseParallelWrapper):
 
 
 def body(player: Any) -> np.ndarray:
-    """Return health, food and water of one of the engine's players as shares of their most, (3,) float64."""
+    """Return health, food and water of one of the engine's players as shares of their maxima, (3,) float64."""
     resources = player.resources
     return np.array([resources.health.val, resources.food.val, resources.water.val]) / FULL
 
 
 def drive(body: np.ndarray) -> float:
-    """Return how far a body is from its setpoint, where health, food and water are full: 0 to the square root of 3.
+    """Return the distance of a body from its setpoint of full health, food and water: 0 to the square root of 3.
 
     D = (sum of |setpoint - state|^n)^(1/m) with n = 4 and m = 2 (Keramati and Gutkin 2014, eLife 3:e04811, equation 1).
     """
@@ -76,13 +76,13 @@ def drive(body: np.ndarray) -> float:
 
 
 def rewarded(env: BaseParallelWrapper, game: nmmo.Env, agent: str, settings: RewardSettings) -> BaseParallelWrapper:
-    """Put an agent's reward around a world, and what these settings add to it.
+    """Wrap a world in an agent's reward and what these settings add to it.
 
     Args:
-        env: whose rewards are the tasks'.
-        game: that it runs.
+        env: world whose rewards are those of the tasks.
+        game: run by the world.
         agent: folder in agent_zoo/.
-        settings: by default the agent's own reward is paid as it is.
+        settings: the default leaves the agent's own reward unchanged.
     """
     kind = agent_zoo.load(agent).RewardWrapper
     if settings == RewardSettings():

@@ -1,7 +1,7 @@
 """One world of Neural MMO as PufferLib runs it: seeded episodes, tasks as code, the agent's reward, life statistics.
 
-Every episode starts from a seed that depends only on the world's first seed and the episode's number, so an episode
-can be run again without those before it.
+Every episode starts from a seed that depends only on the world's first seed and the episode's number, so any episode
+can be replayed without the earlier ones.
 """
 
 import logging
@@ -37,13 +37,13 @@ AS_THE_AGENT_HAS_IT = RewardSettings()
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode of one world: what rebuilds it.
+    """One episode of one world: all that is needed to recreate it.
 
     Attributes:
         first_seed: of the world's whole sequence of episodes.
         number: of the episode in that sequence, from 0.
-        map_number: of the map that it is played on, from 1.
-        task_weights: that its tasks were drawn by, (tasks,) float64; None for those of the curriculum.
+        map_number: of its map, from 1.
+        task_weights: used to draw its tasks, (tasks,) float64; None for those of the curriculum.
     """
 
     first_seed: int
@@ -63,7 +63,7 @@ class EpisodeStart:
         first_seed: of the world's whole sequence of episodes.
         number: of the episode in that sequence, from 0.
         actions: taken so far, (ticks, agents, heads) int16.
-        task_weights: that the episode's tasks are drawn by; None for those that hold when it starts.
+        task_weights: used to draw the episode's tasks; None for those in effect when it starts.
     """
 
     first_seed: int
@@ -78,13 +78,13 @@ def map_of_episode(settings: EnvironmentSettings, first_seed: int, number: int) 
 
 
 def _episode_start(settings: EnvironmentSettings, first_seed: int, number: int) -> tuple[np.random.Generator, int]:
-    """Draw an episode's map; return the random stream that the rest of the episode is drawn from too."""
+    """Draw an episode's map; also return the random stream from which the rest of the episode is drawn."""
     random = np.random.default_rng([first_seed, number])
     return random, int(random.integers(settings.num_maps)) + 1
 
 
 class SeededEpisodes(BaseParallelWrapper):
-    """Gives each episode its own seed, map and tasks, and ends it early when few agents are left."""
+    """Gives each episode its own seed, map and tasks, and ends it early once few agents are left."""
 
     def __init__(
         self, env: nmmo.Env, settings: EnvironmentSettings, specs: Sequence[TaskSpec], weights_file: Path | None
@@ -99,12 +99,12 @@ class SeededEpisodes(BaseParallelWrapper):
         self.agents: list[int] = []
 
     def skip_to(self, start: EpisodeStart) -> None:
-        """Let the next reset start the given episode."""
+        """Make the next reset start the given episode."""
         self.episode = Episode(start.first_seed, start.number - 1, map_number=0)
         self._next_weights = start.task_weights
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        """Start the next episode; a seed starts the sequence of episodes anew."""
+        """Start the next episode; a seed restarts the sequence of episodes."""
         first_seed = self.episode.first_seed if seed is None else seed
         number = self.episode.number + 1 if seed is None else 0
         random, map_number = _episode_start(self.settings, first_seed, number)
@@ -131,10 +131,10 @@ class SeededEpisodes(BaseParallelWrapper):
         return observations, rewards, terminated, truncated, infos
 
     def _forget_last_episode(self) -> None:
-        """Clear what Neural MMO 2.1.2 carries over from one episode to the next.
+        """Clear state that Neural MMO 2.1.2 wrongly keeps from one episode to the next.
 
-        The event log serves the last episode's ticks under the new ones' numbers, and the path cache serves paths
-        around another map's obstacles.
+        Otherwise the event log returns the last episode's ticks for the new ones' numbers, and the path cache returns
+        paths around another map's obstacles.
         """
         realm = self.game.realm
         realm.event_log._data_by_tick.clear()
@@ -143,7 +143,7 @@ class SeededEpisodes(BaseParallelWrapper):
 
 
 class EpisodeStatistics(BaseParallelWrapper):
-    """Adds up each life's reward, and reports the lives that ended in a tick as `{"lives": [...]}`."""
+    """Sums each life's reward, and reports the lives that ended in a tick as `{"lives": [...]}`."""
 
     def __init__(self, env: BaseParallelWrapper, game: nmmo.Env):
         super().__init__(env)
@@ -190,7 +190,7 @@ class EpisodeStatistics(BaseParallelWrapper):
 
 
 class World(FastEmulation):
-    """One world as PufferLib runs it; its first reset takes it to where it is to start."""
+    """One world as PufferLib runs it; its first reset takes it to its starting point."""
 
     def __init__(self, env: BaseParallelWrapper, game: FastGame, episodes: SeededEpisodes, start: EpisodeStart | None):
         super().__init__(env, game)
@@ -198,7 +198,7 @@ class World(FastEmulation):
         self.start = start
 
     def reset(self, seed: int | None = None) -> tuple[dict, dict]:
-        """Start an episode, the first time in its middle if asked to; `seed` then says nothing new."""
+        """Start an episode, the first time in the middle of it if requested; `seed` is then ignored."""
         if self.start is None:
             return super().reset(seed=seed)
         start, self.start = self.start, None
@@ -219,12 +219,12 @@ def make_environment(
     Args:
         agent: folder in agent_zoo/.
         settings: the world.
-        task: what agents are asked to do.
+        task: settings of the tasks.
         maps: a finished folder from `ensure_maps`.
         start: where its first reset takes it; by default the seed given to that reset decides.
-        specs: what `offered_tasks` returns for these settings, where somebody has already called it.
-        weights_file: sampling weights to read when an episode starts; without it those of the curriculum hold.
-        reward: what is paid beside the agent's own reward.
+        specs: the result of `offered_tasks` for these settings, if already computed.
+        weights_file: sampling weights to read when an episode starts; by default those of the curriculum.
+        reward: settings of rewards beyond the agent's own.
     """
     game, episodes = make_game(settings, task, maps, specs, weights_file)
     return World(_rewarded(episodes, agent, reward), game, episodes, start)
@@ -234,7 +234,7 @@ def make_game(
     settings: EnvironmentSettings, task: TaskSettings, maps: Path, specs: Sequence[TaskSpec] | None = None,
     weights_file: Path | None = None,
 ) -> tuple[FastGame, SeededEpisodes]:  # fmt: skip
-    """Build the game and its sequence of episodes, which nobody is rewarded in yet; arguments as `make_environment`."""
+    """Build the game and its sequence of episodes, without an agent's reward; arguments as `make_environment`."""
     _outlive_nobody()
     logging.getLogger().setLevel(logging.ERROR)
     game = FastGame(game_config(settings, task.embedding_size, maps))
@@ -244,7 +244,7 @@ def make_game(
 def make_plain_environment(
     agent: str, settings: EnvironmentSettings, task: TaskSettings, maps: Path
 ) -> pufferlib.emulation.PettingZooPufferEnv:
-    """Build the same world of nothing but the game's and PufferLib's own code: what `make_environment` must equal."""
+    """Build the same world from only the game's and PufferLib's own code, as a reference for `make_environment`."""
     logging.getLogger().setLevel(logging.ERROR)
     game = nmmo.Env(game_config(settings, task.embedding_size, maps))
     episodes = SeededEpisodes(game, settings, offered_tasks(task, settings), weights_file=None)
@@ -252,12 +252,12 @@ def make_plain_environment(
 
 
 def _rewarded(episodes: SeededEpisodes, agent: str, reward: RewardSettings) -> EpisodeStatistics:
-    """Put an agent's reward and the statistics of lives around episodes."""
+    """Wrap episodes in an agent's reward and the statistics of lives."""
     return EpisodeStatistics(rewarded(episodes, episodes.game, agent, reward), episodes.game)
 
 
 def observation_layout(env: pufferlib.emulation.PettingZooPufferEnv) -> ObservationLayout:
-    """Read from the environment what its observations hold and which actions it takes."""
+    """Return the layout of an environment's observations and actions."""
     from nmmo.core.tile import TileState
     from nmmo.entity.entity import EntityState
     from nmmo.systems.item import ItemState
@@ -291,13 +291,13 @@ def _action_heads(env: pufferlib.emulation.PettingZooPufferEnv) -> tuple[ActionH
 
 
 def _outlive_nobody() -> None:
-    """In a worker process, leave Ctrl-C to the parent, and end when the parent says so or is gone."""
+    """In a worker process, leave Ctrl-C to the parent, and end when the parent asks for it or is gone."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked worker would inherit the parent's handler
-    forked_by = os.getppid()  # the parent itself, or the server that forks for it
+    forked_by = os.getppid()  # the parent itself, or its fork server
 
     def watch() -> None:
         while os.getppid() == forked_by and parent.is_alive():

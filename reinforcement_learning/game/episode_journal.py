@@ -1,4 +1,4 @@
-"""What was done in each world since its episode began: with the episode's seed, all that rebuilds the world."""
+"""The actions in each world since its episode began; with the episode's seed, they suffice to recreate the world."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class Moment:
 
 
 class EpisodeJournal:
-    """Keeps what was done in each world since its current episode began."""
+    """Records the actions in each world since its current episode began."""
 
     def __init__(self, starts: Sequence[EpisodeStart]):
-        """Keep the journal of one world for each start, from there on."""
+        """Start a journal for one world per start."""
         self._episodes = [(start.first_seed, start.number, start.task_weights) for start in starts]
         self._actions = [list(start.actions) for start in starts]
         self._world = {start.first_seed: world for world, start in enumerate(starts)}
@@ -37,7 +37,7 @@ class EpisodeJournal:
 
         Args:
             actions: of all slots, (slots, heads).
-            began: episodes that began in this tick instead of playing the actions.
+            began: episodes that began in this tick; their worlds did not play the actions.
         """
         for world, taken in enumerate(np.split(actions.astype(np.int16), len(self._episodes))):
             self._actions[world].append(taken)
@@ -54,7 +54,7 @@ class EpisodeJournal:
         ]
 
     def starts(self) -> list[EpisodeStart]:
-        """Return what takes each world to where it is now."""
+        """Return for each world the start that takes it to its current state."""
         return [
             EpisodeStart(first_seed, number, np.stack(actions) if actions else NO_ACTIONS, task_weights)
             for (first_seed, number, task_weights), actions in zip(self._episodes, self._actions, strict=True)

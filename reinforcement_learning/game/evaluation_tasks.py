@@ -1,4 +1,4 @@
-"""The 63 tasks that policies are scored on, in six categories, as in the NeurIPS 2023 competition; never trained on."""
+"""The 63 held-out tasks for scoring policies, in six categories, as in the NeurIPS 2023 competition."""
 
 from itertools import product
 from typing import Literal, get_args
@@ -25,7 +25,7 @@ MIDDLE = 80  # row and column of the middle of a map of 128 tiles with its borde
 
 
 def evaluation_tasks() -> list[TaskSpec]:
-    """Return the held-out tasks; the first of a task's tags is its category."""
+    """Return the held-out tasks; a task's first tag is its category."""
     groups: dict[Category, list[TaskSpec]] = {
         "survival": survival_tasks([EPISODE_TICKS]),
         "combat": [

@@ -1,4 +1,4 @@
-"""Neural MMO's own configuration for our environment settings."""
+"""Neural MMO's configuration for our environment settings."""
 
 from pathlib import Path
 
@@ -17,18 +17,18 @@ class GameConfig(
     nc.Medium, nc.Terrain, nc.Resource, nc.Combat, nc.NPC, nc.Progression, nc.Item, nc.Equipment, nc.Profession,
     nc.Exchange,
 ):  # fmt: skip
-    """All systems of the game but communication."""
+    """All systems of the game except communication."""
 
 
 class FinishedMaps(MapGenerator):
-    """Leaves maps to us: the game's own generator would make all of them anew where a single one is missing."""
+    """Disables map generation: the game's own generator would regenerate all maps if one is missing."""
 
     def generate_all_maps(self, seed: int | None = None) -> None:
-        """Leave the maps as they are."""
+        """Do nothing."""
 
 
 def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: Path | None = None) -> GameConfig:
-    """Translate our settings; `maps` is a folder of finished maps, which the game then only reads."""
+    """Return the game's configuration for our settings; `maps` is a folder of finished maps, only read by the game."""
     tiles = settings.map_size**2
     config = GameConfig()
     values = {

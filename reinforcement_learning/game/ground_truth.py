@@ -1,4 +1,4 @@
-"""Labels that the engine knows and the observation hides, recorded beside each agent-tick as `truth/NAME`."""
+"""Labels known to the engine but hidden from observations, recorded for each agent-tick as `truth/NAME`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class Label:
     """One label of an agent.
 
     Attributes:
-        dtype: it is stored in.
+        dtype: of the stored values.
         unit: of its values.
         definition: one sentence.
-        read: it from the engine's player and the player's task.
+        read: computes it from the engine's player and the player's task.
     """
 
     dtype: Dtype
@@ -34,7 +34,7 @@ LABELS: dict[str, Label] = {
     "spawn_row": Label("int16", "tiles", "Row where the life began.", lambda p, _: p.history.starting_position[0]),
     "spawn_col": Label("int16", "tiles", "Column where the life began.", lambda p, _: p.history.starting_position[1]),
     "farthest": Label(
-        "int16", "tiles", "The furthest from its spawn so far, the larger of rows and columns.",
+        "int16", "tiles", "Largest distance from its spawn so far: the larger of the row and column differences.",
         lambda p, _: p.history.exploration,
     ),
     "damage_received": Label(
@@ -43,12 +43,12 @@ LABELS: dict[str, Label] = {
     "damage_inflicted": Label(
         "int32", "health", "Damage inflicted in this life so far.", lambda p, _: p.history.damage_inflicted
     ),
-    "player_kills": Label("int16", "kills", "Agents and NPCs struck dead so far.", lambda p, _: p.history.player_kills),
+    "player_kills": Label("int16", "kills", "Agents and NPCs killed so far.", lambda p, _: p.history.player_kills),
     "health_restored": Label(
-        "int16", "health", "Health that the last tick gave back.", lambda p, _: p.resources.health_restore
+        "int16", "health", "Health restored in the last tick.", lambda p, _: p.resources.health_restore
     ),
     "task_progress": Label(
-        "float32", "0 to 1", "The furthest so far with its task.", lambda _, task: task.progress_info["max_progress"]
+        "float32", "0 to 1", "Best progress in its task so far.", lambda _, task: task.progress_info["max_progress"]
     ),
 }  # fmt: skip
 TASK = "task"
@@ -62,7 +62,7 @@ def truth_columns() -> dict[str, Column]:
 
 
 def truth_of(game: Any, agents: Sequence[int], task_numbers: dict[str, int]) -> dict[str, np.ndarray]:
-    """Read the labels of living agents, as they are before they act: column name -> (agents,)."""
+    """Read the labels of living agents before they act: column name -> (agents,)."""
     players = [game.realm.players[agent] for agent in agents]
     tasks = [game.agent_task_map[agent][0] for agent in agents]
     pairs = list(zip(players, tasks, strict=True))
@@ -75,16 +75,16 @@ def truth_of(game: Any, agents: Sequence[int], task_numbers: dict[str, int]) -> 
 
 
 def withheld_columns(mask: ObservationMask) -> dict[str, Column]:
-    """Describe what a policy is not shown of its agent's own row, by name; the position has columns of its own."""
+    """Describe the columns of an agent's own row hidden from its policy, by name; positions have their own columns."""
     return {
-        TRUTH + name: truth_column("int16", "as observed", f"The agent's {name}, which its policy is not shown.")
+        TRUTH + name: truth_column("int16", "as observed", f"The agent's {name}, which is hidden from its policy.")
         for name in mask.withheld
         if name not in POSITION
     }
 
 
 class OwnRows:
-    """Each agent's own row among the entities that it sees, before anything is withheld."""
+    """Each agent's own row among the entities that it sees, before masking."""
 
     def __init__(self, observations: np.ndarray, layout: ObservationLayout):
         """Find the rows in the game's padded observations, (B,) structured."""
@@ -99,5 +99,5 @@ class OwnRows:
         return self._values[:, [self._column[name] for name in POSITION]]
 
     def withheld(self, mask: ObservationMask) -> dict[str, np.ndarray]:
-        """Return what `withheld_columns` describes: column name -> (B,) int16."""
+        """Return the columns described by `withheld_columns`: column name -> (B,) int16."""
         return {name: self._values[:, self._column[name.removeprefix(TRUTH)]] for name in withheld_columns(mask)}

@@ -1,8 +1,8 @@
-"""Describes tasks to the policy as a language model reads them.
+"""Embed tasks with a language model.
 
-A task is written out as one line, its predicate's call and what the predicate says of itself; its embedding is the mean
-over the line's tokens of the model's last hidden states. What a model made of a line is kept on disk, so that a model
-is loaded once for each new curriculum and not for each run.
+A task is written as one line, the call of its predicate and the predicate's docstring; its embedding is the mean of the
+model's last hidden states over the line's tokens. Embeddings are cached on disk, so that a model is loaded once per new
+curriculum and not in every run.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ _KIND: Kind = "task embeddings"
 
 
 def describe_task(spec: TaskSpec) -> str:
-    """Write a task out as one line that a language model can read."""
+    """Write a task as one line of text for a language model."""
     arguments = ", ".join(
         f"{name}={getattr(value, '__name__', None) or repr(value)}" for name, value in spec.eval_fn_kwargs.items()
     )
@@ -40,7 +40,7 @@ def describe_task(spec: TaskSpec) -> str:
 
 
 def pin_language_model(task: TaskSettings) -> TaskSettings:
-    """Return the settings with the exact version of the language model in them; unchanged if none is used.
+    """Return the settings with the exact version of the language model; unchanged if none is used.
 
     Raises:
         UserError: the extra is not installed, or the model cannot be reached.
@@ -53,19 +53,19 @@ def pin_language_model(task: TaskSettings) -> TaskSettings:
 def language_model_embeddings(
     specs: Sequence[TaskSpec], task: TaskSettings, progress: Progress = no_progress
 ) -> np.ndarray:
-    """Return what the language model makes of tasks, (tasks, embedding_size) float16, each of unit length.
+    """Return the language model's embeddings of tasks, (tasks, embedding_size) float16, each of unit length.
 
     Hidden states of another size are multiplied by a fixed random matrix (Johnson and Lindenstrauss 1984), which nearly
-    keeps the angles between tasks.
+    preserves the angles between tasks.
 
     Args:
         specs: the tasks.
         task: the model and the size.
-        progress: called with (tasks read, tasks to read) while the model reads; never if all are on disk.
+        progress: called with (tasks done, tasks in total) while the model runs; never if all are cached.
 
     Raises:
-        UserError: the extra is not installed, the model cannot be reached or is another than the settings name, or
-            what is on disk is damaged.
+        UserError: the extra is not installed, the model cannot be reached or differs from the one in the settings, or
+            the cache is damaged.
     """
     task = pin_language_model(task)
     texts = [describe_task(spec) for spec in specs]
@@ -87,7 +87,7 @@ def _projection(units: int, size: int) -> np.ndarray:
 
 
 def _read(texts: list[str], task: TaskSettings, progress: Progress) -> list[np.ndarray]:
-    """Let the model read each text by itself, so that no text depends on the others; (hidden units,) float32 each."""
+    """Embed each text separately, so that no embedding depends on other texts; (hidden units,) float32 each."""
     tokenizer, model = _load(task)
     states = []
     with torch.no_grad():
@@ -100,7 +100,7 @@ def _read(texts: list[str], task: TaskSettings, progress: Progress) -> list[np.n
 
 
 def _load(task: TaskSettings) -> tuple[Any, Any]:
-    """Load tokenizer and model, in single precision, from safetensors and without running code that comes with them."""
+    """Load tokenizer and model in single precision, from safetensors and without running code from the repository."""
     transformers = _transformers()
     name, wanted = task.language_model, task.language_model_revision
     revision = _current_revision(name) if Path(name).is_dir() else wanted
@@ -111,7 +111,7 @@ def _load(task: TaskSettings) -> tuple[Any, Any]:
         )
     options = {} if Path(name).is_dir() else {"revision": revision}
     try:
-        with torch.random.fork_rng(devices=[]):  # a model on disk or not must not change what training draws
+        with torch.random.fork_rng(devices=[]):  # caching must not affect training's random numbers
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
             model = transformers.AutoModel.from_pretrained(
                 name, trust_remote_code=False, use_safetensors=True, dtype=torch.float32, **options

@@ -1,4 +1,4 @@
-"""What became of one agent between spawn and death, read from the engine when the life ends."""
+"""Statistics of one agent's life, read from the engine when it ends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ KILLED_BY_PLAYER = "killed_by_player"
 KILLED_BY_NPC = "killed_by_npc"
 CAUSES_OF_DEATH = (STARVED, DEHYDRATED, STARVED_AND_DEHYDRATED, KILLED_BY_PLAYER, KILLED_BY_NPC)
 
-# What an agent can do, by the game's code; the culling of the dead is not something they do.
+# Events that an agent can cause, by the game's code; removal of the dead is not one of them.
 EVENTS: dict[int, str] = {
     code: name for name, code in vars(EventCode).items() if isinstance(code, int) and code != EventCode.AGENT_CULLED
 }
@@ -28,22 +28,22 @@ _EVENT = EventState.State.attr_name_to_col
 
 @dataclass(frozen=True)
 class Life:
-    """How one agent's life ended: what `EpisodeStatistics` reports when it does.
+    """Statistics of one agent's life, reported by `EpisodeStatistics` when it ends.
 
     Attributes:
         agent_id: the game's number of the agent, from 1.
-        ticks: lived, the last one included.
-        total_reward: sum of what the agent was paid.
+        ticks: lived, including the last one.
+        total_reward: sum of the agent's rewards.
         died: False if the episode was cut off while the agent lived.
         cause_of_death: one of `CAUSES_OF_DEATH`; None if it did not die.
-        task: the specification's name.
-        task_progress: the furthest that the agent came with its task, 0 to 1.
+        task: name of the agent's task.
+        task_progress: the agent's best progress in its task, 0 to 1.
         task_completed: whether it reached 1.
         level: highest level over all skills at the end, from 1.
         gold: held before the last tick, so that a killer's loot still counts for its victim.
-        players_killed: agents that this one struck dead.
-        events: how often the agent did what the game logs, by the game's name of the event, such as `EAT_FOOD`; what
-            never happened is left out. `PLAYER_KILL` is the game's name for any kill, of players and of NPCs.
+        players_killed: agents killed by this one.
+        events: counts of the agent's logged events by the game's name of the event, such as `EAT_FOOD`; events with
+            count 0 are left out. `PLAYER_KILL` is the game's name for any kill, of players or NPCs.
     """
 
     agent_id: int
@@ -62,14 +62,14 @@ class Life:
 
 @dataclass(frozen=True)
 class Deeds:
-    """What one agent did in its life, counted from the game's event log; attributes as those of `Life`."""
+    """One agent's event counts in its life, from the game's event log; attributes as in `Life`."""
 
     players_killed: int
     events: dict[str, int]
 
 
 class Before:
-    """Food, water and gold of all entities before a tick; the game forgets the dead before anybody can look."""
+    """Food, water and gold of all entities before a tick; the game removes the dead before they can be read."""
 
     def __init__(self, game: nmmo.Env):
         entities = EntityState.Query.table(game.realm.datastore)
@@ -82,19 +82,19 @@ class Before:
 
 
 def cause_of_death(player: Player, food: int, water: int) -> str:
-    """Name what took the last of a dead player's health.
+    """Return the cause of a player's death.
 
-    In each tick Neural MMO first lets empty food and water cost health, and nobody can strike the dead; so an agent
-    that was struck in its last tick was killed by the last who struck it, even if hunger or thirst hurt it in that
-    tick too, and one that was not died of all that was empty, of both where both were.
+    In each tick Neural MMO first subtracts health for empty food and water, and the dead cannot be attacked. So an
+    agent that was attacked in its last tick was killed by its last attacker, even if hunger or thirst cost health in
+    that tick too. An agent that was not attacked died of whichever of food and water was empty, or of both.
 
     Args:
-        player: who died in this tick.
-        food: what it had before the tick.
-        water: what it had before the tick.
+        player: that died in this tick.
+        food: before the tick.
+        water: before the tick.
 
     Returns:
-        One of `CAUSES_OF_DEATH`: nothing else can kill, as the game is played without fog and void cannot be entered.
+        One of `CAUSES_OF_DEATH`: nothing else can kill, since there is no fog and the void cannot be entered.
     """
     if player.history.damage.val > 0:
         killer: Entity = player.attacker
@@ -105,7 +105,7 @@ def cause_of_death(player: Player, food: int, water: int) -> str:
 
 
 def deeds(game: nmmo.Env, agents: Sequence[int]) -> dict[int, Deeds]:
-    """Count what some agents did since the episode began, in one pass over the game's event log."""
+    """Count some agents' events since the episode began, in one pass over the game's event log."""
     rows = EventState.State.table(game.realm.datastore).where_in(_EVENT["ent_id"], agents)
     doer, event = rows[:, _EVENT["ent_id"]], rows[:, _EVENT["event"]]
     killed_player = (event == EventCode.PLAYER_KILL) & (rows[:, _EVENT["target_ent"]] > 0)

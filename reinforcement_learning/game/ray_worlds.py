@@ -1,7 +1,7 @@
-"""Worlds spread over the machines of a Ray cluster, behind the interface of PufferLib's own backends.
+"""Worlds spread over the machines of a Ray cluster, with the interface of PufferLib's own backends.
 
-PufferLib 1.0.1 has a backend for Ray, but it gives every worker the seeds of all worlds, drops the errors of a tick,
-and lets Ray put all workers on one machine.
+PufferLib 1.0.1 has a backend for Ray, but it gives every worker the seeds of all worlds, discards errors in a tick, and
+lets Ray put all workers on one machine.
 """
 
 import logging
@@ -22,7 +22,7 @@ _START_SECONDS = 300
 
 
 def connect(address: str) -> None:
-    """Connect this process to Ray until it ends, unless it is connected already.
+    """Connect this process to Ray until it ends, unless it is already connected.
 
     Args:
         address: `local`, `auto` or HOST:PORT, as in `RolloutSettings.ray_address`.
@@ -30,7 +30,7 @@ def connect(address: str) -> None:
     Raises:
         UserError: Ray is not installed, or no cluster answers there.
     """
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no reports to Ray's makers; read when a cluster starts
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no usage reports to Ray's developers; read when a cluster starts
     try:
         import ray
     except ImportError:
@@ -56,7 +56,7 @@ def connect(address: str) -> None:
 
 
 def cores() -> int:
-    """Cores of the whole cluster, busy ones too."""
+    """Return the number of cores of the whole cluster, including busy ones."""
     import ray
 
     return int(ray.cluster_resources().get("CPU", 0))
@@ -69,15 +69,15 @@ def _free_cores() -> int:
 
 
 class RayWorlds:
-    """Worlds in Ray workers, each of which reserves a core; workers go to different machines where they can."""
+    """Worlds in Ray workers, each of which reserves a core; workers are spread over machines if possible."""
 
     def __init__(self, creators: Sequence[Callable[[], Any]], num_workers: int, maps: Path):
-        """Start the workers and build their worlds; `connect` comes first.
+        """Start the workers and build their worlds; call `connect` first.
 
         Args:
-            creators: each builds one world; what they need must be importable and readable on all machines.
+            creators: each builds one world; their code and files must be available on all machines.
             num_workers: processes; they share the worlds evenly.
-            maps: folder that the worlds read, absolute; looked for on each worker's machine.
+            maps: absolute path of the maps folder; must exist on each worker's machine.
 
         Raises:
             UserError: the cluster has too few cores, or a worker cannot start or does not see the maps.
@@ -103,7 +103,7 @@ class RayWorlds:
         self.agents_per_batch = self.driver_env.num_agents * len(creators)
 
     def async_reset(self) -> None:
-        """Begin to take every world to its start."""
+        """Begin resetting every world to its start."""
         self._pending = [worker.reset.remote() for worker in self._workers]
 
     def send(self, actions: np.ndarray) -> None:
@@ -112,7 +112,7 @@ class RayWorlds:
         self._pending = [worker.step.remote(share) for worker, share in zip(self._workers, shares, strict=True)]
 
     def recv(self) -> tuple:
-        """Wait for all workers and return what PufferLib's backends do, in the order of the worlds.
+        """Wait for all workers and return the same as PufferLib's backends, in the order of the worlds.
 
         Raises:
             UserError: a worker has ended.
@@ -162,7 +162,7 @@ class RayWorlds:
 
 
 class _Worker:
-    """Some worlds in a process of their own; each call returns what `pufferlib.vector.Serial.recv` does."""
+    """Some worlds in a separate process; each call returns the same as `pufferlib.vector.Serial.recv`."""
 
     def start(self, creators: Sequence[Callable[[], Any]], maps: Path) -> None:
         # Not in __init__: Ray reports errors there as a dead worker.
@@ -183,7 +183,7 @@ class _Worker:
 
 
 def _check_port(address: str) -> None:
-    """Refuse an address at which nothing listens; Ray itself would try for a minute, and log all the while."""
+    """Refuse an address at which nothing listens; Ray itself would keep trying, and logging, for a minute."""
     host, _, port = address.rpartition(":")
     if not host:
         return

@@ -1,4 +1,4 @@
-"""Worlds that are all played in this process."""
+"""Worlds that all run in this process."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,10 +10,10 @@ from reinforcement_learning.game.environment import World
 def serial_worlds(
     creators: Sequence[Callable[[], World]], kind: type[pufferlib.vector.Serial] = pufferlib.vector.Serial
 ) -> pufferlib.vector.Serial:
-    """Build worlds in this process, each by its own creator, as `pufferlib.vector.make` of version 1.0.1 cannot."""
+    """Build worlds in this process, each with its own creator, which PufferLib 1.0.1's `make` does not support."""
     return kind(creators, *no_arguments(creators), len(creators))
 
 
 def no_arguments(creators: Sequence[Callable[[], World]]) -> tuple[list[tuple], list[dict]]:
-    """Return what PufferLib hands to creators that need nothing: empty positional and named arguments for each."""
+    """Return empty positional and keyword arguments for each creator, as PufferLib requires."""
     return [()] * len(creators), [{}] * len(creators)

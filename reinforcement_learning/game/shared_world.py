@@ -1,4 +1,4 @@
-"""One world shared by several policies, each of whose agents keeps its own restrictions."""
+"""One world shared by several policies, whose agents keep their policy's reward and restrictions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ Tick = tuple[dict, dict, dict, dict, dict]
 
 @dataclass(frozen=True)
 class Kind:
-    """Agents that are restricted and paid alike.
+    """Agents with the same restrictions and rewards.
 
     Attributes:
         agent: folder in agent_zoo/.
-        reward: what is paid beside the agent's own reward.
+        reward: settings of rewards beyond the agent's own.
     """
 
     agent: str
@@ -30,9 +30,9 @@ class Kind:
 
 
 class OwnAgents(BaseParallelWrapper):
-    """What the reward wrapper of one kind of agent sees of a shared world: its own agents, and nothing of the others.
+    """A shared world as seen by the reward wrapper of one kind of agent: only agents of that kind.
 
-    The world itself is stepped by `SharedRewards`; here its answer is passed on.
+    `SharedRewards` steps the world itself; this class passes on its results.
     """
 
     def __init__(self, env: BaseParallelWrapper):
@@ -41,21 +41,21 @@ class OwnAgents(BaseParallelWrapper):
         self.played: Tick = ({}, {}, {}, {}, {})
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
-        """Return what the world answered to its reset."""
+        """Return the world's result of the reset."""
         self.agents = list(self.started[0])
         return self.started
 
     def step(self, actions: dict) -> Tick:
-        """Return what the world answered to the tick."""
+        """Return the world's result of the tick."""
         self.agents = [agent for agent, died in self.played[2].items() if not died]
         return self.played
 
 
 class SharedRewards(BaseParallelWrapper):
-    """Puts each agent under the `RewardWrapper` of the policy that plays it.
+    """Applies to each agent the `RewardWrapper` of the policy that plays it.
 
     Attributes:
-        kind_of: agent -> its place in `kinds`; to be set before an episode starts.
+        kind_of: agent -> its index in `kinds`; set this before an episode starts.
     """
 
     def __init__(self, env: BaseParallelWrapper, game: nmmo.Env, kinds: Sequence[Kind]):
@@ -63,7 +63,7 @@ class SharedRewards(BaseParallelWrapper):
 
         Args:
             env: the world.
-            game: that it runs.
+            game: run by the world.
             kinds: of agents.
         """
         super().__init__(env)
@@ -100,11 +100,11 @@ class SharedRewards(BaseParallelWrapper):
 
 @dataclass(frozen=True)
 class SharedWorld:
-    """A world that agents of several kinds live in.
+    """A world with agents of several kinds.
 
     Attributes:
         world: as PufferLib runs it.
-        rewards: where each agent's kind is set.
+        rewards: on which each agent's kind is set.
         agents: the game's numbers of the agents, in the order of their slots.
     """
 
@@ -116,7 +116,7 @@ class SharedWorld:
 def make_shared_world(
     kinds: Sequence[Kind], settings: EnvironmentSettings, task: TaskSettings, maps: Path, specs: Sequence[TaskSpec]
 ) -> SharedWorld:
-    """Build one world in which agents of several kinds live; other arguments as `make_environment`.
+    """Build one world with agents of several kinds; other arguments as `make_environment`.
 
     Args:
         kinds: of agents.

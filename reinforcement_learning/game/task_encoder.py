@@ -1,9 +1,9 @@
-"""Describes a task to the policy as numbers.
+"""Embed tasks as vectors for the policy.
 
-The structural encoder needs no download. It adds up one fixed random direction for each part of a task: the predicate,
-each argument's name and value. Tasks that share parts share directions, so what is learnt for one helps with its
-relatives. A number is described by waves over its logarithm, as positions are in transformers (Vaswani et al. 2017,
-section 3.5): 5 and 6 of a thing are nearly the same, 5 and 50 are not.
+The structural encoder needs no download. It sums one fixed random direction per part of a task: the predicate, and each
+argument's name and value. Tasks that share parts share directions, so learning transfers between related tasks. A
+number is encoded by sines and cosines of its logarithm, like positions in transformers (Vaswani et al. 2017, section
+3.5): 5 and 6 of an item are nearly the same, 5 and 50 are not.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _FREQUENCIES = (1, 2, 4, 8)  # radians for each factor of e
 
 
 def encode_tasks(specs: Sequence[TaskSpec], task: TaskSettings, progress: Progress = no_progress) -> None:
-    """Give each task its embedding, by the encoder that the settings name.
+    """Set each task's embedding, using the encoder named in the settings.
 
     Raises:
         UserError: the language model cannot be used (see `language_model_embeddings`).
@@ -36,7 +36,7 @@ def encode_tasks(specs: Sequence[TaskSpec], task: TaskSettings, progress: Progre
 
 
 def encode_task(spec: TaskSpec, size: int) -> np.ndarray:
-    """Return the embedding of a task, (size,) float16, of unit length; equal on every machine and in every process."""
+    """Return the embedding of a task, (size,) float16, of unit length; identical on all machines and processes."""
     total = np.zeros(size)
     for token, weight in _parts(spec):
         total += weight * _direction(token, size)
@@ -56,6 +56,6 @@ def _parts(spec: TaskSpec) -> Iterator[tuple[str, float]]:
 
 
 def _direction(token: str, size: int) -> np.ndarray:
-    """A random direction of expected length one that depends on the token alone."""
+    """Return a random direction of expected length one that depends only on the token."""
     seed = int.from_bytes(hashlib.sha256(token.encode()).digest()[:8])
     return np.random.default_rng(seed).standard_normal(size) / math.sqrt(size)

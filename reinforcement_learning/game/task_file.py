@@ -1,4 +1,4 @@
-"""Reads a curriculum of the user's own: a YAML list of tasks, checked against the game's predicates.
+"""Read a user-defined curriculum: a YAML list of tasks, checked against the game's predicates.
 
 - {predicate: CountEvent, arguments: {event: EAT_FOOD, N: 10}, weight: 2}
 - {predicate: AttainSkill, arguments: {skill: Fishing, level: 4, num_agent: 1}}
@@ -32,7 +32,7 @@ _WORDS = {
 
 
 def read_tasks(path: Path) -> list[TaskSpec]:
-    """Return the tasks of a file, in its order.
+    """Return the tasks in a file, in order.
 
     Raises:
         UserError: as `read_yaml`; or the file holds no such list, or a task is not one of the game's: the message says
@@ -91,7 +91,7 @@ def _predicates() -> dict[str, Callable[..., Any]]:
 
 
 def _value(name: str, annotation: str, value: object) -> object:
-    """Turn an argument as written into what the predicate takes."""
+    """Convert an argument from the file to the predicate's type."""
     if annotation == "type[Skill]":
         return _choose(name, _subclasses(nmmo_skill, nmmo_skill.Skill, "SKILL_ID"), value)
     if annotation == "type[Item]":
@@ -107,7 +107,7 @@ def _value(name: str, annotation: str, value: object) -> object:
 
 @functools.cache
 def _subclasses(module: Any, base: type, identifier: str) -> dict[str, type]:
-    """Classes of the game's that have an identifier of their own: those that things in the game are of."""
+    """Return the game's concrete classes of a kind, by identifier: those that define an identifier of their own."""
     return {
         name: each
         for name, each in inspect.getmembers(module, inspect.isclass)

@@ -1,7 +1,7 @@
-"""What agents are asked to do, as code.
+"""Agents' tasks as code.
 
-The game itself reads tasks only from a pickle of Python functions; here they are made at run time instead, from the
-game's own predicates, and handed to `Env.reset`.
+The game itself reads tasks only from a pickle of Python functions; here they are built at run time from the game's own
+predicates and passed to `Env.reset`.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ _NAMES_SHOWN = 8
 
 
 def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
-    """Return the tasks that agents are given; each is drawn with a probability proportional to its sampling weight.
+    """Return the tasks of a curriculum; each is drawn with a probability proportional to its sampling weight.
 
     Raises:
-        UserError: there is no such curriculum, its file is wrong, or `task.only` names no task of it, or several.
+        UserError: the curriculum does not exist, its file is invalid, or `task.only` matches no task or several.
     """
     if task.curriculum == "training":
         specs = training_tasks(env.map_size)
@@ -46,20 +46,20 @@ def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
 
 
 def check_tasks(task: TaskSettings, env: EnvironmentSettings) -> None:
-    """Refuse task settings that name nothing or go against each other, before anything expensive starts.
+    """Refuse invalid or contradictory task settings before anything expensive starts.
 
     Raises:
-        UserError: as `curriculum`, or there is one task only and an algorithm that is to choose.
+        UserError: as `curriculum`, or a syllabus is set while there is only one task.
     """
     if len(curriculum(task, env)) == 1 and task.syllabus != "none":
         raise UserError(f"task.syllabus {task.syllabus} has nothing to choose from: there is only one task")
 
 
 def find_task(specs: Sequence[TaskSpec], wanted: str) -> TaskSpec:
-    """Return the task of that number (from 0), of that name, or the only one whose name contains the text.
+    """Return the task with that number (from 0) or name, or the only one whose name contains the text.
 
     Raises:
-        UserError: there is none, or there are several; the message shows names.
+        UserError: there is none, or there are several; the message lists names.
     """
     if wanted.isdecimal():
         if int(wanted) < len(specs):
@@ -92,12 +92,12 @@ def fixed_weights(specs: Sequence[TaskSpec]) -> np.ndarray:
 
 
 def save_weights(path: Path, specs: Sequence[TaskSpec], weights: np.ndarray) -> None:
-    """Leave sampling weights where worlds read them when an episode starts, whole or not at all."""
+    """Write sampling weights atomically to the file that worlds read when an episode starts."""
     write_json(path, {spec.name: float(weight) for spec, weight in zip(specs, weights, strict=True)})
 
 
 def read_weights(path: Path, specs: Sequence[TaskSpec]) -> np.ndarray:
-    """Read sampling weights back, exactly, (tasks,) float64."""
+    """Read the exact sampling weights, (tasks,) float64."""
     saved: Any = read_json(path)
     return np.array([saved[spec.name] for spec in specs])
 

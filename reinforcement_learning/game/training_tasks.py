@@ -1,8 +1,8 @@
-"""The training curriculum: a broad mix of tasks from what every agent must do to what few ever manage.
+"""The training curriculum: a broad mix of tasks, from basic survival to rare achievements.
 
-Tasks are grouped; a group's share of the draws is fixed and spread evenly over its tasks, so a group does not weigh
-more for having more variants. None of them is one of the held-out tasks of evaluation_tasks.py. Tasks of giving are
-left out: several agents are not allowed to give.
+Tasks are grouped; each group has a fixed share of the draws, spread evenly over its tasks, so more variants do not give
+a group more weight. The held-out tasks of evaluation_tasks.py are excluded, and so are tasks of giving, since several
+agents are not allowed to give.
 """
 
 from collections.abc import Callable, Iterable
@@ -56,12 +56,12 @@ def task(predicate: Callable[..., Any], **arguments: Any) -> TaskSpec:
 
 
 def survival_tasks(ticks: Iterable[int] = (50, 100, 200, 400, 800)) -> list[TaskSpec]:
-    """Stay alive for a while."""
+    """Return tasks to survive for a number of ticks."""
     return [task(predicates.TickGE, num_tick=number) for number in ticks]
 
 
 def count_events(event: str, numbers: Iterable[int]) -> list[TaskSpec]:
-    """Make an event of the game's log happen often enough."""
+    """Return tasks to cause an event of the game's log a number of times."""
     return [task(predicates.CountEvent, event=event, N=number) for number in numbers]
 
 

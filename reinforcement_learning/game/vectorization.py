@@ -1,4 +1,4 @@
-"""Many worlds at once: in this process, or spread over worker processes, on this machine or on a Ray cluster."""
+"""Many worlds in parallel: in this process, or in worker processes on this machine or on a Ray cluster."""
 
 import functools
 import os
@@ -34,13 +34,13 @@ _LIVENESS_SECONDS = 1.0
 
 
 class WatchedMultiprocessing(pufferlib.vector.Multiprocessing):
-    """PufferLib's worker processes, waited for without keeping a core busy, and noticed when one of them is gone.
+    """PufferLib's worker processes, but waiting does not occupy a core and detects dead workers.
 
-    PufferLib itself would wait for a dead worker for ever.
+    PufferLib itself would wait forever for a dead worker.
     """
 
     def recv(self) -> Any:
-        """Wait for all workers and return what their worlds sent.
+        """Wait for all workers and return their worlds' results.
 
         Raises:
             UserError: a worker process has ended.
@@ -71,10 +71,10 @@ def make_worlds(
     Tasks are encoded once, here.
 
     Args:
-        agent: whose reward is paid.
+        agent: whose reward is used.
         env: the world.
-        task: what agents are asked to do.
-        rollout: how many worlds, and in which processes.
+        task: settings of the tasks.
+        rollout: number of worlds and processes.
         maps: a finished folder from `ensure_maps`.
         starts: where the first reset takes each world.
         weights_file: as in `make_environment`.
@@ -111,7 +111,7 @@ def connect_workers(rollout: RolloutSettings) -> None:
 
 
 def first_episodes(seed: int, worlds: int, rank: int = 0) -> list[EpisodeStart]:
-    """Where the worlds of a run start: their seeds are independent of each other, and of those of other runs.
+    """Return where the worlds of a run start; their seeds are independent of each other and of other runs.
 
     The process of rank r gets the seeds that follow those of ranks 0 to r - 1.
     """
@@ -146,5 +146,5 @@ def _cores() -> int:
 
 
 def _workers_that_fit(worlds: int, cores: int) -> int:
-    """Return the largest number of workers that share the worlds evenly with a core each; at least one."""
+    """Return the largest number of workers with a core each that share the worlds evenly; at least one."""
     return max(workers for workers in range(1, max(1, min(cores, worlds)) + 1) if worlds % workers == 0)

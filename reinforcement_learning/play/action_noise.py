@@ -1,7 +1,7 @@
-"""The random numbers behind agents' choices, each of which depends on seed, episode, tick, agent and head alone.
+"""The random numbers behind agents' choices, which depend only on seed, episode, tick, agent and head.
 
-Nobody's number depends on who else is alive, on who plays the others, or on what is played beside it. So a run and
-the same run with one agent changed are a paired experiment: all others roll the same dice.
+An agent's numbers do not depend on which others are alive, on their policies, or on parallel episodes. So a run and the
+same run with one agent changed are a paired experiment: all other agents use the same random numbers.
 
 A counter-based generator makes this possible: Philox4x64-10, which computes any part of its stream from a key and a
 counter without what comes before (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
@@ -20,8 +20,8 @@ def action_noise(moments: Sequence[Moment], agents: int, heads: int) -> np.ndarr
 
     Args:
         moments: the tick that each world plays.
-        agents: of each world, dead or alive.
-        heads: choices that each agent makes in a tick.
+        agents: number in each world, dead or alive.
+        heads: choices of each agent in a tick.
 
     Returns:
         Numbers in [0, 1), (worlds * agents, heads) float64, in the order of the worlds and of their agents.
@@ -30,8 +30,8 @@ def action_noise(moments: Sequence[Moment], agents: int, heads: int) -> np.ndarr
 
 
 def _of_world(moment: Moment, agents: int, heads: int) -> np.ndarray:
-    # The lowest word counts blocks of four numbers inside the table; the others say which table it is.
+    # The lowest word counts blocks of four numbers within the table; the other words identify the table.
     stream = np.random.Philox(key=moment.first_seed, counter=[0, moment.tick, moment.number, 0])
-    # NumPy promises that a bit generator's stream stays the same; of Generator.random it does not.
-    bits = stream.random_raw(agents * heads) >> 11  # the 53 highest bits: as many as a float64 holds
+    # NumPy guarantees a stable stream for bit generators, but not for Generator.random.
+    bits = stream.random_raw(agents * heads) >> 11  # the 53 highest bits, the precision of a float64
     return (bits * 2.0**-53).reshape(agents, heads)

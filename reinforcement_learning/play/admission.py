@@ -1,4 +1,4 @@
-"""Which policies of a folder fit a world, and which must be left out of it."""
+"""Decide which policies of a folder fit a world and which must be left out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +16,9 @@ class Admitted:
     """Policies that can share a world.
 
     Attributes:
-        entrants: that fit.
-        tasks: what they are asked to do, encoded as they were trained on it.
-        left_out: a sentence for each policy that does not fit: which, and why.
+        entrants: those that fit.
+        tasks: with the encoding that they were trained on.
+        left_out: one sentence per policy that does not fit, with the reason.
     """
 
     entrants: tuple[Entrant, ...]
@@ -27,16 +27,16 @@ class Admitted:
 
 
 def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path) -> Admitted:
-    """Check that all these policies fit into one world: for policies that were asked for by name.
+    """Check that all these policies fit into one world; for policies requested by name.
 
     Args:
         entrants: at least one.
         env: settings of the world.
-        asked: tasks, in any encoding.
+        asked: tasks, with any encoding.
         maps: folder from `ensure_maps`.
 
     Raises:
-        UserError: one does not fit; names it and what differs.
+        UserError: one does not fit; the message names it and what differs.
     """
     tasks = shared_tasks(entrants, asked)
     layout = _layout(entrants[0], env, tasks, maps)
@@ -46,12 +46,12 @@ def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: Task
 
 
 def admit_fitting(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path) -> Admitted:
-    """Keep the policies that fit into one world: for all policies of a folder. Arguments as `admit_all`.
+    """Keep the policies that fit into one world; for all policies of a folder. Arguments as `admit_all`.
 
-    The world encodes tasks in the way that lets most of them in.
+    The world uses the encoding of tasks that admits the most policies.
 
     Raises:
-        UserError: none fits; names the first and what differs.
+        UserError: none fits; the message names the first and what differs.
     """
     found = [_admitted_with(entrant, entrants, env, asked, maps) for entrant in _one_for_each_encoding(entrants)]
     best = max(found, key=lambda each: len(each.entrants))
@@ -70,7 +70,7 @@ def _one_for_each_encoding(entrants: Sequence[Entrant]) -> list[Entrant]:
 def _admitted_with(
     model: Entrant, entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path
 ) -> Admitted:
-    """Keep the policies that fit into a world that encodes tasks as one of them, the model, was trained on."""
+    """Keep the policies that fit into a world with the encoding of tasks that `model`, one of them, was trained on."""
     tasks = shared_tasks([model], asked)
     layout = _layout(model, env, tasks, maps)
     faults = {entrant.name: _fault(entrant, model, layout) for entrant in entrants}
@@ -79,9 +79,9 @@ def _admitted_with(
 
 
 def _fault(entrant: Entrant, model: Entrant, layout: ObservationLayout) -> str:
-    """Say why a policy does not fit; "" if it does."""
+    """Return why a policy does not fit; "" if it does."""
     if encoding_of(entrant) != encoding_of(model):
-        return f"the policy {entrant.name} was trained on another encoding of tasks than the policies that play"
+        return f"the policy {entrant.name} was trained on a different encoding of tasks than the policies that play"
     try:
         check_fits(entrant, layout)
     except UserError as error:
@@ -90,6 +90,6 @@ def _fault(entrant: Entrant, model: Entrant, layout: ObservationLayout) -> str:
 
 
 def _layout(entrant: Entrant, env: EnvironmentSettings, tasks: TaskSettings, maps: Path) -> ObservationLayout:
-    """Return what agents see in a world; of the encoding of tasks only its size matters, so no model reads them."""
+    """Return a world's layout; only the size of task embeddings matters, so no language model is run."""
     same_size = replace(tasks, encoder="structural")
     return observation_layout(make_environment(entrant.info.agent, env, same_size, maps))

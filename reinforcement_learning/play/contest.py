@@ -1,4 +1,4 @@
-"""Who plays together in which world, and which episodes are played side by side."""
+"""Which policies play together in which world, and which episodes are played in parallel."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
-WORLDS_TOGETHER = 4  # part of what decides the numbers: rounding depends on who is decided for together
+WORLDS_TOGETHER = 4  # affects the results: rounding depends on which agents are batched together
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Who plays, in which world.
+    """Policies that share a world, and that world.
 
     Attributes:
-        entrants: who share each world.
+        entrants: policies that share each world.
         env: settings of the world.
-        task: what agents are asked to do.
+        task: settings of the tasks.
         maps: a finished folder from `ensure_maps`.
         device: where the networks run.
     """
@@ -44,19 +44,19 @@ class Contest:
 
 @dataclass(frozen=True)
 class Group:
-    """Episodes of one seed that are played side by side."""
+    """Episodes of one seed that are played in parallel."""
 
     seed: int
     numbers: tuple[int, ...]
 
 
 def maps_of(env: EnvironmentSettings, seeds: Iterable[int], episodes: int) -> set[int]:
-    """Return the numbers of the maps that so many episodes of each seed are played on."""
+    """Return the numbers of the maps used by the first `episodes` episodes of each seed."""
     firsts = [first_episodes(seed, 1)[0].first_seed for seed in seeds]
     return {map_of_episode(env, first, number) for first in firsts for number in range(episodes)}
 
 
 def groups(seed: int, episodes: int) -> list[Group]:
-    """Return which episodes are played side by side: always the same ones, whoever plays them and when."""
+    """Return which episodes are played in parallel; the groups depend only on seed and number of episodes."""
     firsts = range(0, episodes, WORLDS_TOGETHER)
     return [Group(seed, tuple(range(first, min(first + WORLDS_TOGETHER, episodes)))) for first in firsts]

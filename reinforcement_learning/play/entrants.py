@@ -1,4 +1,4 @@
-"""The policies that are to play together."""
+"""The policies that play together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,9 +29,9 @@ class Entrant:
     Attributes:
         name: of the policy.
         policy: ready to run.
-        info: what its checkpoint says of it.
-        sha256: of the checkpoint file; None for a policy that has none.
-        shadow_networks: networks that see what its agents see and are recorded, but never act.
+        info: from its checkpoint.
+        sha256: of the checkpoint file; None for a policy without one.
+        shadow_networks: networks that receive its agents' observations and are recorded, but never act.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Entrant:
 
     @property
     def kind(self) -> Kind:
-        """How its agents are restricted and paid."""
+        """The restrictions and rewards of its agents."""
         return Kind(self.info.agent, RewardSettings(**self.info.reward))
 
 
 def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
-    """Load the policies of a folder, or those asked for.
+    """Load the policies of a folder, or only the requested ones.
 
     Raises:
         UserError: as `policy_names` and `load_checkpoint`.
@@ -56,7 +56,7 @@ def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
 
 
 def load_entrant(path: Path) -> Entrant:
-    """Load a checkpoint; the entrant is called as the file.
+    """Load a checkpoint; the entrant has the name of the file.
 
     Raises:
         UserError: as `load_checkpoint`.
@@ -66,10 +66,10 @@ def load_entrant(path: Path) -> Entrant:
 
 
 def shared_tasks(entrants: Sequence[Entrant], asked: TaskSettings) -> TaskSettings:
-    """Return the tasks asked for, told as these policies were told theirs.
+    """Return the requested tasks with the encoding that these policies were trained on.
 
     Raises:
-        UserError: they were told in different ways, and one world can tell in one only; names two policies.
+        UserError: the policies were trained on different encodings, but a world has only one; names two of them.
     """
     first, *others = entrants
     told = encoding_of(first)
@@ -83,13 +83,13 @@ def shared_tasks(entrants: Sequence[Entrant], asked: TaskSettings) -> TaskSettin
 
 
 def encoding_of(entrant: Entrant) -> dict[str, Any]:
-    """Return the settings that say how a policy was told its tasks in training."""
-    task = TaskSettings(**entrant.info.task)  # what an older checkpoint does not mention had the default
+    """Return the settings of the encoding of tasks that a policy was trained on."""
+    task = TaskSettings(**entrant.info.task)  # settings missing from older checkpoints had their defaults
     return {name: getattr(task, name) for name in ENCODER_SETTINGS}
 
 
 def untrained_entrant(agent: str, settings: Settings, maps: Path, seed: int) -> Entrant:
-    """Build an agent with fresh weights, the same ones for the same seed: for a test, or as a floor to compare with."""
+    """Build an untrained agent, with weights determined by the seed, for tests or as a baseline."""
     layout = observation_layout(make_environment(agent, settings.env, settings.task, maps))
     info = untrained_info(agent, settings, layout)
     torch.manual_seed(seed)
@@ -97,10 +97,10 @@ def untrained_entrant(agent: str, settings: Settings, maps: Path, seed: int) -> 
 
 
 def check_fits(entrant: Entrant, layout: ObservationLayout) -> None:
-    """Refuse a policy that was trained to see another kind of world.
+    """Refuse a policy that was trained with a different layout of observations or actions.
 
     Raises:
-        UserError: names the policy and what differs first.
+        UserError: names the policy and the first difference.
     """
     theirs, ours = entrant.info.layout.to_json(), layout.to_json()
     for name, value in ours.items():

@@ -1,4 +1,4 @@
-"""An evaluation: who plays with whom, which episodes are still to be played, and playing them."""
+"""An evaluation: which policies play together, which episodes are still missing, and playing them."""
 
 import sys
 from dataclasses import dataclass
@@ -17,25 +17,25 @@ from reinforcement_learning.play.parallel_play import play_groups, processes_for
 from reinforcement_learning.play.terminal import evaluation_progress
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 from reinforcement_learning.terminal import counted_progress
-from user_error import UserError
+from user_error import UserError, one_line
 
 UNTRAINED_SEED = 0
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is to be evaluated.
+    """The settings of an evaluation.
 
     Attributes:
         folder: of the policies and of the results.
         mode: pvp, policies share worlds; pve, one plays all agents.
-        names: of the policies asked for; none means all that fit the world.
-        untrained: folder in agent_zoo/ of an untrained agent that is added.
+        names: of the requested policies; empty for all that fit the world.
+        untrained: folder in agent_zoo/ of an untrained agent to add.
         env: settings of the world.
-        task: what agents are asked to do.
+        task: settings of the tasks.
         seeds: to play.
         episodes: of each seed.
-        worlds: that run side by side, four to a process; 0 takes a process for each core.
+        worlds: that run in parallel, four per process; 0 uses one process per core.
         device: where the networks run: auto, cpu or cuda.
     """
 
@@ -52,11 +52,11 @@ class Evaluation:
 
 
 def contests(asked: Evaluation) -> list[Contest]:
-    """Load the policies and decide who plays with whom; policies that do not fit are named on standard error.
+    """Load the policies and decide which play together; policies that do not fit are named on standard error.
 
     Raises:
-        UserError: a policy that was asked for, or every policy, does not fit the world; or too few or too many are
-            left to share one.
+        UserError: a requested policy, or every policy, does not fit the world; or too few or too many are left to
+            share one.
     """
     device = pick_device(asked.device)
     trained = load_entrants(asked.folder, asked.names)
@@ -71,30 +71,30 @@ def contests(asked: Evaluation) -> list[Contest]:
         return [Contest(each.entrants, asked.env, each.tasks, maps, device) for each in alone]
     admitted = (admit_all if asked.names else admit_fitting)(trained, asked.env, asked.task, maps)
     for reason in admitted.left_out:
-        print(f"left out: {reason}", file=sys.stderr)
+        print(f"left out: {one_line(reason)}", file=sys.stderr)
     floors = (_floor(asked, admitted.tasks, maps),) if asked.untrained else ()
     together = (*admitted.entrants, *floors)
     if not 2 <= len(together) <= asked.env.num_agents:
         raise UserError(
             f"pvp needs at least two policies and at most one for each of {asked.env.num_agents} agents, not "
-            f"{len(together)}: a single one plays pve"
+            f"{len(together)}: use pve for a single policy"
         )
     return [Contest(together, asked.env, admitted.tasks, maps, device)]
 
 
 def _floor(asked: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
-    """Build the untrained agent that was asked for, to play in the same world."""
+    """Build the requested untrained agent for the same world."""
     assert asked.untrained is not None
     return untrained_entrant(asked.untrained, Settings(env=asked.env, task=tasks), maps, UNTRAINED_SEED)
 
 
 def evaluate(asked: Evaluation, contest: Contest) -> list[SeedResults]:
-    """Play the episodes of a contest that are missing, and return all its results.
+    """Play the missing episodes of a contest, and return all its results.
 
     What a damaged journal lost is played again, and named on standard error.
 
     Raises:
-        UserError: results on disk are damaged, or were made in another way.
+        UserError: results on disk are damaged, or were made with other settings.
     """
     seeds = find_results(asked, contest)
     for each in seeds:
@@ -112,7 +112,7 @@ def evaluate(asked: Evaluation, contest: Contest) -> list[SeedResults]:
 
 
 def find_results(asked: Evaluation, contest: Contest) -> list[SeedResults]:
-    """Find out which episodes are on disk, a result file for each seed."""
+    """Find out which episodes are on disk, with one result file per seed."""
     before = ""
     if asked.task.only is not None:
         specs = evaluation_tasks()

@@ -1,4 +1,4 @@
-"""What an evaluation leaves on disk: a journal while it is under way, and one result file for each seed in the end.
+"""The files of an evaluation: a journal while it is running, and finally one result file per seed.
 
 A result file `eval_<mode>_<seed>.json` is one object, policy name -> lists with an entry for each life: `length` in
 ticks, and for each task `curriculum/<task>`, the furthest that agents given it came, 0 to 1. Each list has a twin,
@@ -36,13 +36,13 @@ class Provenance:
 
     Attributes:
         agent: folder in agent_zoo/.
-        agent_steps: that the policy was trained for.
+        agent_steps: for which the policy was trained.
         checkpoint_sha256: of its file; None if it is untrained.
         opponents: policies that shared its worlds.
         mode: pvp or pve.
         seed: of the episodes.
-        episodes: how many.
-        worlds_together: episodes played side by side.
+        episodes: number played.
+        worlds_together: episodes played in parallel.
         environment: settings of the world.
         task: settings of the tasks.
     """
@@ -61,14 +61,14 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Summary:
-    """How one policy did with one seed.
+    """Results of one policy with one seed.
 
     Attributes:
         episodes: played.
         lives: in all of them.
         mean_ticks: lived.
         median_ticks: lived.
-        task_progress: mean over lives of the furthest that each came with its task, 0 to 1.
+        task_progress: mean over lives of the best progress in the life's task, 0 to 1.
     """
 
     episodes: int
@@ -79,12 +79,12 @@ class Summary:
 
 
 def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[list[EpisodeLives]]:
-    """Play a group of episodes to their end, and tell of all their lives at once."""
+    """Play a group of episodes to their end, and yield all their lives at once."""
     yield pool.play(group.seed, group.numbers)
 
 
 def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, episodes: int) -> Provenance:
-    """Say how an entrant's results are made; folders, which change nothing, are left out."""
+    """Describe how an entrant's results are made, without folders, which do not affect them."""
     environment, task = asdict(contest.env), asdict(contest.task)
     del environment["maps_dir"], task["embeddings_dir"]
     if environment["view_radius"] == SHOWN["view_radius"]:
@@ -97,7 +97,7 @@ def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, epis
 
 
 class SeedResults:
-    """Results of one contest and seed: those on disk, and those still to be played.
+    """Results of one contest and seed: those on disk, and those still missing.
 
     Episodes are added to a journal as they are played; the result file is written when all are there, and the journal
     removed.
@@ -108,7 +108,7 @@ class SeedResults:
 
         Args:
             path: of the result file.
-            contest: who plays where.
+            contest: policies and world.
             mode: pvp or pve.
             seed: of the episodes.
             episodes: to play.
@@ -161,7 +161,7 @@ class SeedResults:
             raise UserError(f"{self.path} is damaged: move it away, and evaluate again") from None
 
     def _in_result_file(self) -> bool:
-        """Whether the result file holds all entrants, made in the same way."""
+        """Return whether the result file holds all entrants, with the same settings."""
         content = _read_results(self.path) if self.path.exists() else {}
         for name, made_by in self.made_by.items():
             if name in content and _without_versions(content[name].get(PROVENANCE)) != made_by:

@@ -1,4 +1,4 @@
-"""Plays episodes with trained policies and records, for every living agent and tick, what went on inside it."""
+"""Play episodes with trained policies and record every living agent's activations at every tick."""
 
 import contextlib
 import functools
@@ -30,10 +30,10 @@ class Plan:
 
     Attributes:
         episodes: to play.
-        most_ticks: of each episode; None plays every episode to its end.
+        most_ticks: maximum per episode; None plays every episode to its end.
         seed: of the episodes and of the actions.
         layers: names of `activation_store.layers`, or `agent_zoo.capture.ALL_LAYERS` for all that a policy has.
-        fields: Market, Task, ActionTargets or Logits, beyond what every record has.
+        fields: Market, Task, ActionTargets or Logits, in addition to the fields of every record.
         format: of the dump.
         precision: of the activations.
     """
@@ -54,19 +54,19 @@ def extract(
     """Play, and write a dump for each entrant.
 
     Args:
-        contest: who plays together, in which world.
+        contest: policies and world.
         plan: what to record.
-        folders: of the dumps, one for each entrant; they must not hold one yet.
+        folders: of the dumps, one per entrant; they must not hold one yet.
         processes: at most.
-        on_records: told now and then what there is, and how many episodes are played; those stored already are not.
-        resume: go on with unfinished dumps of the same plan.
+        on_records: called at intervals with what is recorded and the number of episodes to play, without stored ones.
+        resume: continue unfinished dumps of the same plan.
 
     Raises:
         UserError: a folder already holds a dump, a policy lacks a layer, or an activation is not finite.
     """
     job = functools.partial(record_group, layers=plan.layers, fields=plan.fields, most_ticks=plan.most_ticks)
     for entrant in contest.entrants:
-        layer_units(entrant.policy, plan.layers)  # refuses a layer that the policy lacks before anything is written
+        layer_units(entrant.policy, plan.layers)  # refuses layers that the policy lacks before anything is written
     with contextlib.ExitStack() as stack:
         writers = [
             stack.enter_context(DumpWriter(folder, metadata_of(contest, entrant, plan), resume=resume))
@@ -91,13 +91,13 @@ def write(
     writers: Sequence[DumpWriter],
     on_records: Callable[[Recorded], None],
 ) -> None:  # fmt: skip
-    """Write what was recorded; an episode is safe in all dumps once it has finished."""
+    """Write what was recorded; an episode is stored in all dumps once it has finished."""
     tally, stored_size = Tally(), _stored_size(writers)
     already = [set(writer.stored) for writer in writers]
     for group, each in told:
         if isinstance(each, Batch):
             new = each.records
-            if already[each.entrant]:  # the rest of a group that was interrupted between two dumps
+            if already[each.entrant]:  # the remainder of a group interrupted between two dumps
                 new = new.take(~np.isin(new.episode, list(already[each.entrant])))
             if len(new):
                 writers[each.entrant].write(new)
@@ -112,7 +112,7 @@ def write(
 
 
 def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
-    """Say what an entrant's dump holds."""
+    """Return the metadata of an entrant's dump."""
     layout = entrant.info.layout
     task = {**asdict(contest.task), "embeddings_dir": str(contest.task.embeddings_dir)}
     others = [other.name for other in contest.entrants if other is not entrant]
@@ -150,7 +150,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
 
 
 def _stored_size(writers: Sequence[DumpWriter]) -> tuple[int, int]:
-    """Return how many records are completely stored in all dumps, and how many bytes they take."""
+    """Return the number of completely stored records in all dumps, and their bytes."""
     sizes = [writer.stored_size for writer in writers]
     return sum(records for records, _ in sizes), sum(size for _, size in sizes)
 

@@ -1,4 +1,4 @@
-"""Plays groups of episodes in several processes, and hands over what they have to tell as they go along."""
+"""Play groups of episodes in several processes, and pass on their results as they arrive."""
 
 import multiprocessing
 import signal
@@ -31,19 +31,19 @@ def processes_for(worlds: int) -> int:
 def play_groups(
     contest: Contest, wanted: Sequence[Group], job: Job[Told], processes: int
 ) -> Iterator[tuple[Group, Told]]:
-    """Let processes do a job for each group of episodes, and yield all that it tells, in order within a group.
+    """Run a job for each group of episodes in several processes, and yield its results, in order within a group.
 
-    Each process computes with one thread, so that its numbers do not depend on how many there are. A process waits
-    until what it tells is taken, so memory stays flat; whoever stops iterating ends the processes.
+    Each process computes with one thread, so that results do not depend on the number of processes. A process waits
+    until its result is taken, so memory stays constant; closing the iterator ends the processes.
 
     Args:
-        contest: who plays, in which world.
+        contest: policies and world.
         wanted: groups to play.
-        job: a function of a module, done for each group.
+        job: a module-level function, called for each group.
         processes: at most.
 
     Raises:
-        UserError: as the job; or a process was ended from outside.
+        UserError: as raised by the job; or a process was killed.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -54,7 +54,7 @@ def play_groups(
             ours, theirs = context.Pipe()
             workers.append(context.Process(target=_work, args=(theirs, bare, parcels, job), daemon=True))
             workers[-1].start()
-            theirs.close()  # only the worker holds it now, so that its death is heard
+            theirs.close()  # only the worker holds it now, so that its death is noticed
             playing[ours] = waiting.popleft()
             ours.send(playing[ours])
         while playing:
@@ -76,14 +76,14 @@ def play_groups(
 
 @dataclass(frozen=True)
 class _Told:
-    """Something that a job told."""
+    """A result of a job."""
 
     content: Any
 
 
 @dataclass(frozen=True)
 class _Done:
-    """A job is done, or it failed: `error` says how, in one line if the user can mend it."""
+    """A job is done or has failed: `error` says why, in one line if the user can fix it."""
 
     error: str | None = None
     for_user: bool = False
@@ -91,7 +91,7 @@ class _Done:
 
 @dataclass(frozen=True)
 class _Parcel:
-    """An entrant on its way to another process: tensors as such would travel as open files, too many of them."""
+    """An entrant for transfer to another process: sent directly, its tensors would use too many open files."""
 
     name: str
     info: CheckpointInfo
@@ -112,7 +112,7 @@ class _Parcel:
 
 
 def _heard_from(connection: Connection) -> _Told | _Done:
-    """Take a worker's next message, and raise what went wrong there."""
+    """Return a worker's next message, or raise its error."""
     try:
         message = connection.recv()
     except (EOFError, ConnectionResetError):
@@ -126,7 +126,7 @@ def _heard_from(connection: Connection) -> _Told | _Done:
 
 
 def _work(connection: Connection, bare: Contest, parcels: Sequence[_Parcel], job: Job) -> None:
-    """Do the job for each group that comes along, with a pool for each size of group."""
+    """Run the job for each group received, with one pool per size of group."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     contest = replace(bare, entrants=tuple(parcel.unpack() for parcel in parcels))
@@ -144,5 +144,5 @@ def _work(connection: Connection, bare: Contest, parcels: Sequence[_Parcel], job
             connection.send(_Done())
         except UserError as error:
             connection.send(_Done(str(error), for_user=True))
-        except Exception:  # the parent raises it, with this traceback: a worker that just died could not tell why
+        except Exception:  # the parent raises it with this traceback, which would be lost if the worker just ended
             connection.send(_Done(traceback.format_exc()))

@@ -1,9 +1,9 @@
 """Several policies in one world: which agents each plays, and how episodes are played.
 
-What happens is a function of the world's settings, the policies, the seed and the numbers of the episodes played side
-by side: seats, tasks, map, game and actions have random streams of their own, and nothing of earlier episodes enters.
-So the same episodes can be played anywhere, in any order, again. Episodes played beside others differ by rounding at
-most: their random numbers are their own.
+Results depend only on the world's settings, the policies, the seed and the numbers of the episodes played in parallel:
+seats, tasks, map, game and actions have separate random streams, and earlier episodes have no influence. So the same
+episodes can be replayed anywhere in any order. Parallel episodes affect each other at most by rounding, since their
+random numbers are independent.
 """
 
 import functools
@@ -44,12 +44,12 @@ class EpisodeLives:
 
 @dataclass(frozen=True)
 class EntrantActions:
-    """What one entrant's agents do in a tick.
+    """The actions of one entrant's agents in a tick.
 
     Attributes:
-        entrant: its place among the entrants.
-        decision: what its policy made of its acting slots.
-        action: chosen by each of them, (P, heads) int64.
+        entrant: its index among the entrants.
+        decision: its policy's outputs for its acting slots.
+        action: chosen in each of them, (P, heads) int64.
     """
 
     entrant: int
@@ -58,9 +58,9 @@ class EntrantActions:
 
 
 def seats(seed: int, number: int, agents: int, entrants: int) -> np.ndarray:
-    """Draw which entrant plays each agent of an episode, in shares as even as can be, (agents,) int64.
+    """Draw which entrant plays each agent of an episode, in shares as equal as possible, (agents,) int64.
 
-    What does not divide evenly goes to one entrant after the other as episodes go on.
+    Any remainder rotates through the entrants from episode to episode.
     """
     (stream,) = np.random.SeedSequence([seed, number]).spawn(1)
     random = np.random.default_rng(stream)
@@ -68,23 +68,23 @@ def seats(seed: int, number: int, agents: int, entrants: int) -> np.ndarray:
 
 
 class OneEpisodeWorlds(pufferlib.vector.Serial):
-    """Worlds in this process that rest once their episode is over, instead of starting another one."""
+    """Worlds in this process that stop once their episode is over, instead of starting another one."""
 
     def send(self, actions: np.ndarray) -> None:
         """Play one tick in every world whose episode is not over."""
         pufferlib.vector.send_precheck(self, actions)
         by_world = np.split(actions, np.cumsum(self.agents_per_env)[:-1])
-        # One entry for each world, so that a life can be told from its namesake in another world.
+        # One entry per world, to distinguish lives of the same agent in different worlds.
         self.infos = [
             {} if world.done else world.step(chosen)[-1] for world, chosen in zip(self.envs, by_world, strict=True)
         ]
 
 
 class PolicyPool:
-    """Plays episodes in which several policies hold agents of one world, each with its own memory.
+    """Plays episodes in which several policies control agents of one world, each with its own memory.
 
-    Some episodes are played side by side, each in a world of its own, so that a policy decides for all its agents at
-    once.
+    Several episodes are played in parallel, each in its own world, so that a policy decides for all its agents in one
+    batch.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class PolicyPool:
         Args:
             entrants: at least one, at most as many as there are agents.
             env: settings of a world.
-            task: what agents are asked to do.
+            task: settings of the tasks.
             maps: a finished folder from `ensure_maps`.
             device: where the networks run.
-            worlds: episodes to play side by side.
+            worlds: number of episodes to play in parallel.
 
         Raises:
-            UserError: an entrant does not fit the world; names what differs.
+            UserError: an entrant does not fit the world; the message names what differs.
         """
         self.entrants = entrants
         self.device = device
@@ -127,7 +127,7 @@ class PolicyPool:
 
         Args:
             seed: of a sequence of episodes.
-            numbers: of the episodes in it, from 0, one for each world.
+            numbers: of the episodes in it, from 0, one per world.
         """
         self.start(seed, numbers)
         while not self.is_over:
@@ -135,7 +135,7 @@ class PolicyPool:
         return self.finished()
 
     def start(self, seed: int, numbers: Sequence[int]) -> None:
-        """Seat the entrants and take every world to the start of its episode; arguments as `play`."""
+        """Assign agents to the entrants and start every world's episode; arguments as `play`."""
         self.numbers = numbers
         by_world = [seats(seed, number, self.agents, len(self.entrants)) for number in numbers]
         self.entrant_of = np.concatenate(by_world)  # (slots,)
@@ -155,7 +155,7 @@ class PolicyPool:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody acts any more in any world."""
+        """Whether all episodes are over."""
         return not self.arrival.acting.any()
 
     def step(self) -> None:
@@ -163,7 +163,7 @@ class PolicyPool:
         self.advance(list(self.decide()))
 
     def decide(self) -> Iterator[EntrantActions]:
-        """Let every entrant that has living agents choose, in the entrants' order."""
+        """Yield the actions of every entrant with living agents, in the entrants' order."""
         noise = self.action_noise()
         for entrant, (policy, memory) in enumerate(zip(self.policies, self.memories, strict=True)):
             slots = np.flatnonzero(self.arrival.acting & (self.entrant_of == entrant))
@@ -172,12 +172,12 @@ class PolicyPool:
                 yield EntrantActions(entrant, decision, decision.sample(noise))
 
     def action_noise(self) -> np.ndarray:
-        """Return the numbers behind this tick's actions, (slots, heads) float64; the same until the tick is played."""
+        """Return the random numbers of this tick's actions, (slots, heads) float64; fixed until the tick is played."""
         moments = [Moment(self.first_seed, number, self.ticks) for number in self.numbers]
         return action_noise(moments, self.agents, len(self.layout.heads))
 
     def advance(self, choices: Sequence[EntrantActions]) -> None:
-        """Play the tick that was decided on."""
+        """Play one tick with these actions."""
         actions = np.zeros((self.slots, len(self.layout.heads)), dtype=np.int64)
         for choice in choices:
             remember(self.memories[choice.entrant], choice.decision)
@@ -192,14 +192,14 @@ class PolicyPool:
                 self.lives[world][self.entrant_of[slot]].append(life)
 
     def finished(self) -> list[EpisodeLives]:
-        """Return the lives of the episodes that were started last, once they are over."""
+        """Return the lives of the episodes started last; they must be over."""
         return [
             EpisodeLives(number, tuple(map(tuple, lives)))
             for number, lives in zip(self.numbers, self.lives, strict=True)
         ]
 
     def close(self) -> None:
-        """Free the worlds."""
+        """Close the worlds."""
         self.worlds.close()
 
 

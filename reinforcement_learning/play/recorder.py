@@ -1,4 +1,4 @@
-"""Turns ticks of a policy pool into records of a dump."""
+"""Convert ticks of a policy pool to records of a dump."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -27,14 +27,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class Finished:
-    """An episode has ended; `description` is what the metadata says of it."""
+    """An episode has ended; `description` is its entry in the metadata."""
 
     number: int
     description: dict[str, Any]
 
 
 def optional_columns(layout: ObservationLayout, fields: Sequence[str], mask: ObservationMask) -> dict[str, Column]:
-    """Describe the columns that are recorded beyond those of every record; what is withheld is recorded as truth."""
+    """Describe the optional columns to record; columns hidden from the policy are recorded as `truth/NAME`."""
     sizes = [head.size for head in layout.heads]
     asked = {
         "Task": ("task", task_column(layout.task_size)),
@@ -50,10 +50,10 @@ def optional_columns(layout: ObservationLayout, fields: Sequence[str], mask: Obs
 
 
 class Recorder:
-    """Records what the entrants of a pool see, think and do in a group of episodes."""
+    """Records the observations, activations and actions of a pool's entrants in a group of episodes."""
 
     def __init__(self, pool: PolicyPool, layers: Sequence[str], fields: Sequence[str]):
-        """Record the given layers, and the given fields beyond those that every record has.
+        """Record the given layers and optional fields.
 
         Raises:
             UserError: a policy lacks a layer.
@@ -64,7 +64,7 @@ class Recorder:
         self.task_numbers = {name: number for number, name in enumerate(pool.tasks)}
 
     def record(self, seed: int, numbers: Sequence[int], most_ticks: int | None) -> Iterator[Batch | Finished]:
-        """Play episodes side by side, at most so many ticks of each, and yield all that happens."""
+        """Play episodes in parallel, at most `most_ticks` ticks each, and yield their records."""
         with contextlib.ExitStack() as stack:
             captured = [
                 stack.enter_context(capture(policy, layers))
@@ -109,7 +109,7 @@ class Recorder:
             yield Batch(batch.entrant, replace(batch.records, reward=after.reward[slots], columns=outcome))
 
     def _before(self, choice: EntrantActions, captured: Captured, numbers: np.ndarray, step: int) -> Records:
-        """Everything but what comes of the tick; copied, since the tick overwrites it."""
+        """Return everything except the outcome of the tick; copied, since the tick overwrites it."""
         decision, slots = choice.decision, choice.decision.present
         seen, world = decision.observation, slots // self.pool.agents
         full = self.pool.arrival.observations[slots]
@@ -169,7 +169,7 @@ def _ragged(rows: PackedRows) -> RaggedRows:
 
 
 def _lives(pool: PolicyPool) -> np.ndarray:
-    """Number the lives of each entrant in each world, (slots,) int32: every agent lives once in an episode."""
+    """Number the lives of each entrant in each world, (slots,) int32; every agent lives once per episode."""
     by_world = pool.entrant_of.reshape(-1, pool.agents)
     life = np.zeros(by_world.shape, np.int32)
     for entrant in range(len(pool.entrants)):

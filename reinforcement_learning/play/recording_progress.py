@@ -1,4 +1,4 @@
-"""How far a recording is, and how large it will be: projected from the groups of episodes that have ended."""
+"""Progress of a recording, and its expected size, projected from the groups of episodes that have ended."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from reinforcement_learning.play.contest import Group
 
 @dataclass(frozen=True)
 class Recorded:
-    """What there is so far of all dumps that are being recorded.
+    """The current state of all dumps being recorded.
 
     Attributes:
         episodes: finished.
         records: written.
-        ended_episodes: of the groups that have ended as a whole; an episode that ends before its group is a short one.
-        ended_records: of those.
-        record_bytes: that a record takes on the disk; None until an episode has been stored.
+        ended_episodes: in groups that have ended completely; episodes that end before their group are biased short.
+        ended_records: of those episodes.
+        record_bytes: size of a record on disk; None until an episode has been stored.
     """
 
     episodes: int = 0
@@ -25,14 +25,14 @@ class Recorded:
     record_bytes: float | None = None
 
     def expected_records(self, episodes: int) -> int | None:
-        """Project how many records so many episodes come to; None until a group of episodes has ended."""
+        """Project the number of records of `episodes` episodes; None until a group of episodes has ended."""
         if not self.ended_episodes:
             return None
         return max(self.records, round(self.ended_records / self.ended_episodes * episodes))
 
 
 class Tally:
-    """Counts what is told of groups of episodes while they are played."""
+    """Counts records and episodes of groups while they are played."""
 
     def __init__(self) -> None:
         self._records: Counter[Group] = Counter()
@@ -40,7 +40,7 @@ class Tally:
         self._written = 0
 
     def add_records(self, group: Group, told: int, written: int) -> None:
-        """Count records of a group that were told, and those that were written: the others are stored already."""
+        """Count records received from a group, and those written; the others are already stored."""
         self._records[group] += told
         self._written += written
 
@@ -49,7 +49,7 @@ class Tally:
         self._finished[group] += 1
 
     def recorded(self, stored_records: int, stored_bytes: int) -> Recorded:
-        """Return what there is, given what the episodes that are safe on the disk take there."""
+        """Return the current state, given the records and bytes of the stored episodes."""
         ended = [group for group, finished in self._finished.items() if finished == len(group.numbers)]
         return Recorded(
             episodes=self._finished.total(),

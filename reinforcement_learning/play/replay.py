@@ -1,4 +1,4 @@
-"""Records one episode as a replay that Neural MMO's own viewer, and ours, can play."""
+"""Record one episode as a replay for Neural MMO's viewer and for ours."""
 
 import lzma
 import re
@@ -19,9 +19,9 @@ SUFFIX = ".replay.lzma"
 
 
 class ReplayWriter(FileReplayHelper):
-    """Writes what Neural MMO's own helper would, tick by tick: that one keeps gigabytes until the end.
+    """Writes the same as Neural MMO's own helper, but tick by tick: that one keeps gigabytes until the end.
 
-    The helper also pickles metadata beside the replay, which nothing needs to view it, and which is left out.
+    The helper also pickles metadata, which no viewer needs; it is left out here.
     """
 
     def __init__(self, file: BinaryIO):
@@ -30,7 +30,7 @@ class ReplayWriter(FileReplayHelper):
         self._compressor = lzma.LZMACompressor(lzma.FORMAT_ALONE)
 
     def reset(self) -> None:
-        """Write the map and the world as it is now; to be called once, when an episode has started."""
+        """Write the map and the current world; call this once, when an episode has started."""
         first = self._packet()  # sets the map
         self._write(b'{"map":' + _json(self.map) + b',"packets":[' + _json(first))
 
@@ -39,7 +39,7 @@ class ReplayWriter(FileReplayHelper):
         self._write(b"," + _json(self._packet()))
 
     def finish(self) -> None:
-        """Write the end."""
+        """Write the end of the file."""
         self._write(b"]}")
         self._file.write(self._compressor.flush())
 
@@ -48,16 +48,16 @@ class ReplayWriter(FileReplayHelper):
 
 
 def replay_path(folder: Path, seed: int, policy: str | None, task: str | None) -> Path:
-    """Name a replay after what is in it.
+    """Return the path of a replay, named after its content.
 
     Args:
-        folder: that it goes to.
+        folder: of the replay.
         seed: of the episode.
-        policy: that plays all agents; None if all of the folder play.
-        task: that everyone is given, as the user named it; None if tasks are drawn.
+        policy: that plays all agents; None if all policies of the folder play.
+        task: given to every agent, as the user named it; None if tasks are drawn.
 
     Raises:
-        UserError: it exists already.
+        UserError: it already exists.
     """
     parts = [f"seed_{seed}", *([policy] if policy else []), *([f"task_{task}"] if task else [])]
     path = folder / (re.sub(r"[^A-Za-z0-9._-]+", "-", "_".join(parts)) + SUFFIX)
@@ -67,21 +67,21 @@ def replay_path(folder: Path, seed: int, policy: str | None, task: str | None) -
 
 
 def record_replay(contest: Contest, seed: int, path: Path, on_tick: Callable[[int, int], None]) -> EpisodeLives:
-    """Play the first episode of a seed and write its replay, whole or not at all.
+    """Play the first episode of a seed and write its replay atomically.
 
-    It is the episode that an extraction of one episode with the same seed, policies and world records. Agents are
-    named after their policy: `NAME_17` is agent 17, played by NAME.
+    It is the same episode as in an extraction of one episode with the same seed, policies and world. Agents are named
+    after their policy: `NAME_17` is agent 17, played by NAME.
 
     Args:
-        contest: who plays, in which world.
+        contest: policies and world.
         seed: of the episode.
         path: of the replay.
-        on_tick: called after each tick with (ticks played, most ticks that there can be).
+        on_tick: called after each tick with (ticks played, maximum number of ticks).
 
     Raises:
         UserError: an entrant does not fit the world, or the file cannot be written.
     """
-    torch.set_num_threads(1)  # as extraction does: more would round differently
+    torch.set_num_threads(1)  # as in extraction: a larger batch would round differently
     pool = contest.pool(worlds=1)
     realm = pool.shared[0].world.game.realm
     try:

@@ -1,4 +1,4 @@
-"""Who plays in a replay, in which world."""
+"""The policies and the world of a replay."""
 
 import sys
 from pathlib import Path
@@ -12,13 +12,14 @@ from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import load_entrants
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.terminal import counted_progress
+from user_error import one_line
 
 
 def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contest:
-    """Load the policies of a folder that fit the world, or the one of that name; name the others on standard error.
+    """Load the policies of a folder that fit the world, or the one with that name; name the others on standard error.
 
     Raises:
-        UserError: there is no policy, or none fits, or the one that was asked for does not.
+        UserError: there is no policy, or none fits, or the requested one does not fit.
     """
     device, env = pick_device(settings.train.device), without_training_aids(settings.env)
     entrants = load_entrants(folder, () if name is None else (name,))
@@ -27,5 +28,5 @@ def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contes
         maps = ensure_maps(env, progress, maps_of(env, [settings.train.seed], 1))
     admitted = (admit_all if name else admit_fitting)(entrants, env, settings.task, maps)
     for reason in admitted.left_out:
-        print(f"left out: {reason}", file=sys.stderr)
+        print(f"left out: {one_line(reason)}", file=sys.stderr)
     return Contest(admitted.entrants, env, admitted.tasks, maps, device)

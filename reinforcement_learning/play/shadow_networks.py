@@ -1,7 +1,7 @@
-"""Networks that watch a policy play: they see what it sees, remember for themselves, and never act.
+"""Networks that watch a policy play: they receive its observations, keep their own memory, and never act.
 
-What a trained memory holds is worth telling only beside what a memory holds that was never trained, or trained less,
-on the very same observations.
+They are baselines: the information in a trained memory is compared with that in an untrained or less trained memory on
+the same observations.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ class ShadowNetwork:
 
     @torch.no_grad()
     def watch(self, decision: Decision) -> dict[str, np.ndarray]:
-        """Take in what the entrant saw this tick; return the own memory afterwards, layer -> (P, units) float32."""
+        """Process the entrant's observations of one tick; return the memory afterwards, layer -> (P, units) float32."""
         device = self.memory.hidden.device
         state = self.memory.take(torch.from_numpy(decision.present).to(device))
         encoded, _ = self.policy.encode(decision.observation.to(device))  # (P, hidden)
@@ -39,12 +39,12 @@ class ShadowNetwork:
 
 
 def shadow_layers(name: str, policy: RecurrentPolicy) -> tuple[str, ...]:
-    """Return what the recorded layers of a shadow network, the states of its last layer, are called in a dump."""
+    """Return the names in a dump of a shadow network's layers, the states of its last layer."""
     return tuple(f"{name}_{state}" for state in STATES[policy.cell])
 
 
 def untrained_twin(entrant: Entrant, seed: int) -> Entrant:
-    """Build a network like an entrant's with fresh weights, the same ones for the same seed."""
+    """Build a network like an entrant's with untrained weights determined by the seed."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         policy = build_policy(entrant.info)
@@ -52,10 +52,10 @@ def untrained_twin(entrant: Entrant, seed: int) -> Entrant:
 
 
 def with_shadow_networks(entrant: Entrant, shadow_networks: tuple[Entrant, ...]) -> Entrant:
-    """Let others watch what an entrant sees.
+    """Attach networks that receive an entrant's observations.
 
     Raises:
-        UserError: one of them has no memory to be recorded, or sees another kind of world.
+        UserError: one of them has no memory to record, or a different layout of observations.
     """
     for each in shadow_networks:
         if not each.policy.layers:

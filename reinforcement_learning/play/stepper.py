@@ -1,8 +1,8 @@
-"""Steps vectorised worlds with policies that remember.
+"""Step vectorised worlds with recurrent policies.
 
-A slot is one agent's place in one world. In each tick a slot is *present* if its agent lives and sees something, and
-*acting* if it also chooses an action: at an episode's cut-off agents are present but act no more. The memory of a slot
-is zeroed whenever it is not acting, so every life starts from nothing.
+A slot is one agent's place in one world. In each tick a slot is *present* if its agent is alive and has an observation,
+and *acting* if it also chooses an action: at an episode's cut-off, agents are present but no longer act. A slot that is
+not acting has its memory zeroed, so every life starts with an empty memory.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ from reinforcement_learning.stopwatch import Stopwatch
 
 @dataclass(frozen=True)
 class Decision:
-    """What the policy made of one tick of all worlds.
+    """The policy's outputs for one tick of all worlds.
 
     Attributes:
-        present: slots that saw something, in order, (P,) int64.
-        acting: which slots chose an action, (slots,) bool.
-        observation: what the present slots saw, after their policy's mask.
-        game_rows: place in the game's own table of each entity row of the observation; None if the mask left all rows.
+        present: slots with an observation, in order, (P,) int64.
+        acting: which slots choose an action, (slots,) bool.
+        observation: of the present slots, after their policy's mask.
+        game_rows: index in the game's own table of each entity row of the observation; None if the mask kept all rows.
         state: the memory of the present slots before the tick.
         next_state: the memory of the present slots after the tick.
         distribution: over the present slots' actions.
@@ -48,11 +48,11 @@ class Decision:
     value: np.ndarray
 
     def sample(self, noise: np.ndarray) -> torch.Tensor:
-        """Draw the present slots' actions by the numbers of all slots: (slots, heads) -> (P, heads) int64."""
+        """Draw the present slots' actions from the random numbers of all slots: (slots, heads) -> (P, heads) int64."""
         return self.distribution.sample(torch.from_numpy(noise[self.present]).to(self.state.hidden.device))
 
     def over_slots(self, chosen: torch.Tensor) -> np.ndarray:
-        """Lay the present slots' actions out over all slots, as the game takes them.
+        """Translate the present slots' actions into the game's, and spread them over all slots.
 
         Args:
             chosen: among the options that the policy was shown, (P, heads) int64.
@@ -70,7 +70,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Arrival:
-    """What the worlds sent this tick, over all slots.
+    """The worlds' results of this tick, over all slots.
 
     Attributes:
         observations: the game's padded observations, (slots,) structured; overwritten by the next tick.
@@ -102,8 +102,8 @@ class Stepper:
             worlds: PufferLib's vectorised environment.
             policy: plays all agents.
             layout: of the observations.
-            stopwatch: told where the time goes.
-            journal: of these worlds, from where their first reset takes them; gets every action.
+            stopwatch: measures the time of each phase.
+            journal: of these worlds, starting with their first reset; records every action.
         """
         self.worlds = worlds
         self.journal = journal
@@ -123,7 +123,7 @@ class Stepper:
             self.arrival = receive(self.worlds)
 
     def decide(self) -> Decision:
-        """Run the policy on what the worlds sent, leaving the memory as it is."""
+        """Run the policy on the worlds' observations without changing the memory."""
         present = np.flatnonzero(self.arrival.present)
         return decide(self.policy, self.memory, self.arrival, present, self.layout, self.stopwatch)
 
@@ -133,7 +133,7 @@ class Stepper:
         return action_noise(moments, self.slots // len(moments), len(self.layout.heads))
 
     def act(self, decision: Decision, actions: np.ndarray) -> None:
-        """Remember what the decision left in memory, and play one tick.
+        """Update the memory from the decision, and play one tick.
 
         Args:
             decision: made from the worlds' current observations.
@@ -147,7 +147,7 @@ class Stepper:
 
 
 def receive(worlds: Any) -> Arrival:
-    """Wait for what PufferLib's vectorised worlds send."""
+    """Wait for the results of PufferLib's vectorised worlds."""
     observations, reward, terminal, truncated, infos, _, mask = worlds.recv()
     dtype = worlds.emulated.emulated_observation_dtype
     present = mask.astype(bool) & ~terminal.astype(bool)
@@ -166,15 +166,15 @@ def decide(
     policy: RecurrentPolicy, memory: MemoryState, arrival: Arrival, slots: np.ndarray, layout: ObservationLayout,
     stopwatch: Stopwatch,
 ) -> Decision:  # fmt: skip
-    """Run a policy on what some slots see, leaving the memory as it is.
+    """Run a policy on the observations of some slots without changing the memory.
 
     Args:
         policy: plays these slots.
         memory: of all slots.
-        arrival: what the worlds sent.
+        arrival: the worlds' results.
         slots: present ones, in order, (P,) int64.
         layout: of the observations.
-        stopwatch: told where the time goes.
+        stopwatch: measures the time of each phase.
     """
     device = memory.hidden.device
     with stopwatch.time("copying"):
@@ -183,13 +183,11 @@ def decide(
     with stopwatch.time("inference"):
         state = memory.take(torch.from_numpy(slots).to(device))
         distribution, value, next_state = policy(observation.to(device), state)
-    return Decision(
-        slots, arrival.acting, observation, game_rows, state, next_state, distribution, value.cpu().numpy()
-    )
+    return Decision(slots, arrival.acting, observation, game_rows, state, next_state, distribution, value.cpu().numpy())
 
 
 def remember(memory: MemoryState, decision: Decision) -> None:
-    """Keep what a decision left in memory, and empty the memory of all slots that are not acting."""
+    """Store the memory after a decision, and clear the memory of all slots that are not acting."""
     device = memory.hidden.device
     memory.put(torch.from_numpy(decision.present).to(device), decision.next_state)
     memory.clear(torch.from_numpy(np.flatnonzero(~decision.acting)).to(device))

@@ -1,4 +1,4 @@
-"""Whose states are recorded, as they are or as they were in training, and in which world each of them plays."""
+"""Load the policies to record, trained or as training checkpoints, and choose the world in which each plays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,18 +22,18 @@ from reinforcement_learning.terminal import counted_progress
 from user_error import UserError
 
 Checkpoint = int | Literal["all", "trained"]
-"""Agent-steps after which a policy is taken; or all that were kept, or the trained policy itself."""
+"""A checkpoint by agent-steps, all checkpoints, or the trained policy itself."""
 
 SMOKE_TEST_AGENT = "neurips23_start_kit"
 
 
 @dataclass(frozen=True)
 class Subjects:
-    """Whose states are recorded, and what is asked of them.
+    """The policies to record, and their tasks.
 
     Attributes:
         names: of the policies.
-        share_world: whether all play in one world; otherwise each plays all agents of its own.
+        share_world: whether all play in one world; otherwise each plays all agents of its own world.
         checkpoint: which of each policy's checkpoints.
         untrained_twin: record a network with fresh weights beside each.
         shadow_steps: agent-steps of checkpoints to record beside each; None stands for all.
@@ -41,9 +41,9 @@ class Subjects:
         task: given to everyone; None draws from the curriculum.
         map_seed: of the maps; None gives maps that none of the policies was trained on.
         policies_dir: folder of trained policies.
-        runs_dir: folder of training runs, where checkpoints lie.
+        runs_dir: folder of training runs with checkpoints.
         maps_dir: folder of generated maps.
-        embeddings_dir: folder that keeps what language models made of tasks.
+        embeddings_dir: cache folder for task embeddings computed by language models.
     """
 
     names: tuple[str, ...]
@@ -64,7 +64,7 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
     """Load the policies and decide who shares a world: the first one's training world, by default on other maps.
 
     Raises:
-        UserError: a policy or checkpoint is missing, or a single one is to share a world.
+        UserError: a policy or checkpoint is missing, or only one policy is given to share a world.
     """
     device = pick_device(device_name)
     entrants = _load(subjects, plan.seed)
@@ -93,7 +93,7 @@ def _unseen_map_seed(entrants: Sequence[Entrant]) -> int:
 
 
 def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:
-    """Return an untrained policy in a small world that needs no files."""
+    """Return an untrained policy in a small world that needs no existing files."""
     env = without_training_aids(
         EnvironmentSettings(num_agents=8, num_npcs=8, map_size=32, num_maps=2, maps_dir=maps_dir)
     )
@@ -103,7 +103,7 @@ def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:
 
 
 def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
-    """Say how large a contest's dumps can become, and warn if the disk may be too small for them."""
+    """Describe the maximum size of a contest's dumps, with a warning if the disk may be too small."""
     record_bytes = max(expected_record_bytes(metadata_of(contest, each, plan)) for each in contest.entrants)
     ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)
     most = contest.env.num_agents * ticks * plan.episodes
@@ -128,7 +128,7 @@ def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
 
 
 def _load(subjects: Subjects, seed: int) -> list[Entrant]:
-    """Load the policies, as they are or as they were in training."""
+    """Load the policies, or their training checkpoints."""
     if subjects.checkpoint == "trained":
         paths = {name: [subjects.policies_dir / f"{name}{SUFFIX}"] for name in subjects.names}
     else:
@@ -138,12 +138,12 @@ def _load(subjects: Subjects, seed: int) -> list[Entrant]:
 
 
 def _checkpoint_folders(subjects: Subjects, name: str) -> list[Path]:
-    """Return where the checkpoints of a policy's training may lie."""
+    """Return the folders that may contain a policy's training checkpoints."""
     return [subjects.policies_dir / "checkpoints", subjects.runs_dir / name / "checkpoints"]
 
 
 def _watched(entrant: Entrant, name: str, subjects: Subjects, seed: int) -> Entrant:
-    """Let the networks that were asked for watch an entrant; `name` is that of its training."""
+    """Attach the requested shadow networks to an entrant; `name` is that of its training."""
     shadow_networks = [untrained_twin(entrant, seed)] if subjects.untrained_twin else []
     for steps in subjects.shadow_steps:
         loaded = map(load_entrant, find_checkpoints(_checkpoint_folders(subjects, name), name, steps))

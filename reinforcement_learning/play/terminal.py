@@ -1,4 +1,4 @@
-"""What playing shows while it runs."""
+"""Terminal output while playing."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +14,9 @@ from reinforcement_learning.progress import Progress
 
 @contextlib.contextmanager
 def extraction_progress() -> Iterator[Callable[[Recorded, int], None]]:
-    """Show records, their speed and, once some episodes have ended, how many there will be and the time left.
+    """Show records, their speed and, once some episodes have ended, the projected total and time left.
 
-    Yields a callback that takes what is recorded so far, and how many episodes are played.
+    Yields a callback that takes the recording so far and the number of episodes to play.
     """
     console = Console()
     start = perf_counter()
@@ -37,9 +37,9 @@ def extraction_progress() -> Iterator[Callable[[Recorded, int], None]]:
 
 
 def projection(recorded: Recorded, episodes: int, seconds: float) -> str:
-    """Say how large a recording of so many episodes will be and how long it will still take, `seconds` after its start.
+    """Describe the projected size and remaining time of a recording, `seconds` after its start.
 
-    Some group of its episodes must have ended.
+    At least one group of episodes must have ended.
     """
     expected = recorded.expected_records(episodes) or 0
     size = (recorded.record_bytes or 0) * expected
@@ -52,7 +52,7 @@ def projection(recorded: Recorded, episodes: int, seconds: float) -> str:
 
 @contextlib.contextmanager
 def evaluation_progress(who: str, episodes: int) -> Iterator[Callable[[Sequence[EpisodeLives]], None]]:
-    """Show who plays and how many episodes are done; yields a callback that takes those just played."""
+    """Show the policies and the number of episodes done; yields a callback that takes those just played."""
     console = Console()
     console.print(f"playing {episodes:,} episodes: {who}", highlight=False, soft_wrap=True)
     start = perf_counter()
@@ -73,7 +73,7 @@ def evaluation_progress(who: str, episodes: int) -> Iterator[Callable[[Sequence[
 
 @contextlib.contextmanager
 def replay_progress(ticks: int) -> Iterator[Progress]:
-    """Show how far an episode is; yields a callback that takes (ticks played, most ticks that there can be)."""
+    """Show progress in an episode; yields a callback that takes (ticks played, maximum number of ticks)."""
     with progress("playing", "ticks") as report:
         report(0, ticks)
         yield report

@@ -1,4 +1,4 @@
-"""Generalised advantage estimation over lives that begin and end in the middle of a rollout."""
+"""Generalised advantage estimation over lives that can begin and end in the middle of a rollout."""
 
 import numpy as np
 
@@ -8,16 +8,16 @@ def generalized_advantages(
 ) -> np.ndarray:
     """Estimate advantages (Schulman et al. 2016, equations 11 and 16) for N slots over T ticks.
 
-    A slot holds an agent that acts, or none. An agent that dies at tick t + 1 has value 0 there and is not acting; one
-    whose episode is cut off has the value of its last observation and is not acting either, so what it would still
-    have earned is estimated rather than taken for nothing.
+    A slot holds an acting agent or none. An agent that dies at tick t + 1 has value 0 there and is not acting. An agent
+    whose episode is cut off is not acting either, but has the value of its last observation, so its future rewards are
+    bootstrapped rather than counted as 0.
 
     Args:
-        reward: paid for the action at each tick, (T, N) float32.
+        reward: for the action at each tick, (T, N) float32.
         value: the critic's estimate, 0 where no agent lives, (T + 1, N) float32.
         acting: whether an agent chose an action at this tick, (T + 1, N) bool.
         gamma: discount per tick.
-        gae_lambda: 0 takes one-tick differences, 1 whole returns.
+        gae_lambda: 0 gives one-step temporal differences, 1 full returns.
 
     Returns:
         (T, N) float32; meaningless where no agent was acting.

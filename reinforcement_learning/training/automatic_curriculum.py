@@ -1,8 +1,8 @@
-"""Chooses how often each task is drawn from how training goes, with the algorithms of the library Syllabus.
+"""Adapt how often each task is drawn to training progress, with the algorithms of the library Syllabus.
 
-The library's own wrappers put queues between every world and the curriculum, which asks for one task at a time; here
-the curriculum lives in the trainer, learns from each rollout, and leaves its distribution in a file that worlds read
-when an episode starts. docs/tasks.md says how the two differ.
+The library's own wrappers put queues between every world and the curriculum and request one task at a time. Here the
+curriculum is part of the trainer, learns from each rollout, and writes its distribution to a file that worlds read when
+an episode starts. docs/tasks.md describes the differences.
 """
 
 import functools
@@ -25,7 +25,7 @@ _MOST_DRAWN = 5
 
 
 class AutomaticCurriculum(ABC):
-    """Learns from rollouts how often each task should be drawn; `learner` is the library's object that does."""
+    """Learns from rollouts how often to draw each task; `learner` is the library's object for this."""
 
     learner: Any
 
@@ -34,7 +34,7 @@ class AutomaticCurriculum(ABC):
         self.number = {spec.name: number for number, spec in enumerate(specs)}
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return all that the library's object has learnt, as arrays, for a run that is taken up again."""
+        """Return the state of the library's object as arrays, for resuming a run."""
         return {
             name: np.asarray(value)
             for name, value in vars(self.learner).items()
@@ -42,23 +42,23 @@ class AutomaticCurriculum(ABC):
         }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from what `state` returned, for the same tasks."""
+        """Restore the output of `state`, for the same tasks."""
         for name, value in state.items():
             setattr(self.learner, name, value.copy() if value.ndim else value.item())
 
     @abstractmethod
     def learn(self, rollout: Rollout) -> None:
-        """Take in what happened in a rollout."""
+        """Learn from a rollout."""
 
     @abstractmethod
     def weights(self) -> np.ndarray:
         """Return the probability of each task, (tasks,) float64."""
 
     def learn_and_save(self, rollout: Rollout, path: Path) -> dict[str, float]:
-        """Learn from a rollout and leave the new probabilities for the worlds.
+        """Learn from a rollout and write the new probabilities for the worlds.
 
         Returns:
-            Metrics: the entropy of the probabilities in nats, and those of the tasks most often drawn.
+            Metrics: the entropy of the probabilities in nats, and the probabilities of the most likely tasks.
         """
         self.learn(rollout)
         weights = self.weights()
@@ -72,7 +72,7 @@ class AutomaticCurriculum(ABC):
 
 
 class DomainRandomization(AutomaticCurriculum):
-    """All tasks alike (Tobin et al. 2017), whatever weights the curriculum gives them."""
+    """Draws all tasks equally often (Tobin et al. 2017), regardless of the curriculum's weights."""
 
     def __init__(self, specs: Sequence[TaskSpec]):
         super().__init__(specs)
@@ -88,10 +88,10 @@ class DomainRandomization(AutomaticCurriculum):
 
 
 class LearningProgress(AutomaticCurriculum):
-    """Tasks whose success rate changes, up or down (Kanitscheider et al. 2021), a quarter of the draws evenly spread.
+    """Prefers tasks whose success rate is changing (Kanitscheider et al. 2021); a quarter of the draws are uniform.
 
-    A life is a success if its task was completed. The success rates are taken anew each time that there were
-    `LIVES_PER_TASK` lives for each task on average; before the first time all tasks are alike.
+    A life is a success if its task was completed. Success rates are updated after every `LIVES_PER_TASK` lives per task
+    on average; before the first update all tasks are equally likely.
     """
 
     def __init__(self, specs: Sequence[TaskSpec]):
@@ -103,8 +103,8 @@ class LearningProgress(AutomaticCurriculum):
         )
 
     def learn(self, rollout: Rollout) -> None:
-        """Count the lives that ended and how far they came."""
-        with warnings.catch_warnings(action="ignore"):  # of tasks that an untrained agent already masters
+        """Count the lives that ended and their successes."""
+        with warnings.catch_warnings(action="ignore"):  # for tasks that an untrained agent already completes
             for life in rollout.lives:
                 task = self.number[life.task]
                 self.learner.update_task_progress(task, life.task_progress)
@@ -118,9 +118,9 @@ class LearningProgress(AutomaticCurriculum):
 
 
 class PrioritizedLevelReplay(AutomaticCurriculum):
-    """Tasks whose value is hard to foretell (Jiang et al. 2021): ranked by their mean absolute advantage.
+    """Prefers tasks whose value is hard to predict (Jiang et al. 2021), ranked by mean absolute advantage.
 
-    Until every task has been played, only those that have not are drawn, evenly.
+    Until every task has been played, only unplayed tasks are drawn, with equal probability.
     """
 
     def __init__(self, specs: Sequence[TaskSpec]):
@@ -128,18 +128,18 @@ class PrioritizedLevelReplay(AutomaticCurriculum):
         self.number_of_embedding = {spec.embedding.tobytes(): number for number, spec in enumerate(specs)}
         if len(self.number_of_embedding) < len(specs):
             raise UserError(
-                "task.syllabus prioritized_level_replay must tell tasks apart by their embeddings, and some are equal: "
+                "task.syllabus prioritized_level_replay distinguishes tasks by their embeddings, but some are equal: "
                 "use another task.encoder or a larger task.embedding_size"
             )
         curricula, _ = _syllabus()
-        # The library's temperature 0.1 gives nearly all draws to the task ranked first. It draws and ranks by turns;
-        # here a thousand agents draw between two rankings.
+        # The library's temperature 0.1 gives nearly all draws to the task ranked first. That suits the library, which
+        # ranks after every draw; here a thousand agents draw between two rankings.
         self.learner = curricula.TaskSampler(
             list(range(len(specs))), 1, strategy="value_l1", replay_schedule="fixed", temperature=1.0
         )
 
     def learn(self, rollout: Rollout) -> None:
-        """Score each task that was played by the mean absolute advantage of the decisions made under it."""
+        """Score each task that was played by the mean absolute advantage of its decisions."""
         rows, row_of = np.unique(rollout.observation.task.numpy(), axis=0, return_inverse=True)
         error = rollout.advantage.abs().double().numpy()
         decisions = np.bincount(row_of)
@@ -151,7 +151,7 @@ class PrioritizedLevelReplay(AutomaticCurriculum):
         self.learner.task_staleness[played] = 0
 
     def weights(self) -> np.ndarray:
-        """Return the library's distribution: over unseen tasks while there are any, then by rank and staleness."""
+        """Return the library's distribution: over unplayed tasks while there are any, then by rank and staleness."""
         unseen = self.learner.unseen_task_weights
         weights = unseen if unseen.any() else self.learner.sample_weights()
         return np.asarray(weights, dtype=np.float64) / weights.sum()
@@ -165,15 +165,15 @@ _ALGORITHMS: dict[str, type[AutomaticCurriculum]] = {
 
 
 def start_curriculum(settings: Settings, path: Path, state: Mapping[str, np.ndarray]) -> AutomaticCurriculum | None:
-    """Build the curriculum that the settings name, and leave its first probabilities for the worlds; None for none.
+    """Build the curriculum named in the settings and write its first probabilities; return None if there is none.
 
     Args:
         settings: of the run.
-        path: where the worlds read the probabilities.
-        state: what the curriculum of a resumed run had learnt; empty at the start.
+        path: file from which worlds read the probabilities.
+        state: of the curriculum of a resumed run; empty at the start.
 
     Raises:
-        UserError: as `offered_tasks`, or tasks cannot be told apart.
+        UserError: as `offered_tasks`, or tasks cannot be distinguished.
     """
     if settings.task.syllabus == "none":
         return None
@@ -186,13 +186,13 @@ def start_curriculum(settings: Settings, path: Path, state: Mapping[str, np.ndar
 
 @functools.cache
 def _syllabus() -> tuple[Any, Any]:
-    """Import the library, and undo what importing it does to the rest of the process."""
-    with np.errstate():  # it would have numpy raise on every underflow
+    """Import the library, and undo the side effects of importing it."""
+    with np.errstate():  # otherwise numpy would raise on every underflow
         import syllabus.curricula
         import syllabus.task_space
         from syllabus.core import evaluator
 
-    unused = evaluator.GymnasiumEvaluationWrapper.env_count.shm  # would be reported as leaked when the process ends
+    unused = evaluator.GymnasiumEvaluationWrapper.env_count.shm  # otherwise reported as leaked when the process ends
     unused.close()
     unused.unlink()
     return syllabus.curricula, syllabus.task_space

@@ -1,4 +1,4 @@
-"""The training curves of a run as one picture, drawn from its metrics.jsonl alone."""
+"""The training curves of a run as one picture, drawn only from its metrics.jsonl."""
 
 import io
 import textwrap
@@ -19,11 +19,11 @@ from activation_store.files import write_bytes
 from user_error import UserError
 
 MOST_POINTS = 300
-"""Longer runs are drawn as means over consecutive updates."""
+"""Maximum number of points; longer runs are drawn as means over consecutive updates."""
 FEWEST_TO_SMOOTH = 30
-"""Points from which on a thick line shows their rolling mean, over a twentieth of them."""
+"""Number of points from which a thick line shows the rolling mean, over a twentieth of them."""
 MOST_EVENTS = 6
-"""Kinds of events drawn: those that happen most."""
+"""Number of kinds of events drawn, the most frequent ones."""
 
 # Petroff 2021, "Accessible color sequences for data visualization", arXiv:2107.02270.
 _COLOURS = matplotlib.color_sequences["petroff10"]
@@ -42,12 +42,12 @@ _RC = {
 
 @dataclass(frozen=True)
 class Curves:
-    """The numbers of a run over U points of its training.
+    """The metrics of a run at U points of its training.
 
     Attributes:
         steps: agent-steps trained, (U,) float64.
         values: name of a metric -> (U,) float64, NaN where it was not reported.
-        updates_a_point: updates that each point is the mean of; 1 in a short run.
+        updates_a_point: updates averaged in each point; 1 in a short run.
     """
 
     steps: np.ndarray
@@ -56,7 +56,7 @@ class Curves:
 
     @property
     def window(self) -> int:
-        """Points that the smoothed line is the rolling mean of; 1 in a run too short to smooth."""
+        """Window of the smoothed line in points; 1 in a run too short to smooth."""
         points = len(self.steps)
         return points // 20 // 2 * 2 + 3 if points >= FEWEST_TO_SMOOTH else 1
 
@@ -68,7 +68,7 @@ class Curves:
 
 
 def draw_curves(metrics_file: Path, png: Path) -> None:
-    """Draw what a run has reported so far, and write the picture whole or not at all.
+    """Draw a run's metrics so far, and write the picture atomically.
 
     Raises:
         UserError: there are no metrics, or they cannot be read.
@@ -99,7 +99,7 @@ def figure_of(curves: Curves, name: str) -> Figure:
 
 
 def _explained_lines(curves: Curves) -> list[Line2D]:
-    """Say what thin and thick lines are, and how many updates they are means of."""
+    """Return legend entries for thin and thick lines, with the number of updates they average."""
     together, window = curves.updates_a_point, curves.window
     point = "one update" if together == 1 else f"mean of {together} updates"
     thick = Line2D([], [], color="black", label=f"rolling mean of {together * window} updates")
@@ -108,7 +108,7 @@ def _explained_lines(curves: Curves) -> list[Line2D]:
 
 
 def read_curves(metrics_file: Path) -> Curves:
-    """Read a run's metrics; a last line that a kill cut short is passed over.
+    """Read a run's metrics; an incomplete last line, left by a killed process, is skipped.
 
     Raises:
         UserError: there are no metrics, or they cannot be read.
@@ -147,7 +147,7 @@ def _line(axes: Axes, curves: Curves, name: str, label: str | None = None, colou
 
 
 def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Return the mean of the `window` values around each, (U,); at the ends, of those that there are."""
+    """Return the mean of the `window` values around each, (U,); at the ends, of the values that exist."""
     window = min(window, 2 * len(values) - 1)
     ones = np.ones(window)
     reach = window // 2
@@ -182,7 +182,7 @@ def _single(name: str, unit: str, from_zero: bool = False) -> Callable[[Axes, Cu
 
 
 def _shares(axes: Axes, curves: Curves, prefix: str, parts: Sequence[str], rest: str | None) -> None:
-    """Stack shares, which hold for the agent-steps since the point before."""
+    """Stack shares, each of which applies to the agent-steps since the previous point."""
     known = np.isfinite([curves.values.get(prefix + part, np.full(len(curves.steps), np.nan)) for part in parts])
     reported = known.all(axis=0)
     if reported.any():
@@ -228,7 +228,7 @@ def _deaths(axes: Axes, curves: Curves) -> None:
 def _events(axes: Axes, curves: Curves) -> None:
     kinds = [name for name in curves.values if name.startswith("events/") and np.nanmax(curves.of(name)[1]) > 0]
     kinds.sort(key=lambda name: -float(np.mean(curves.of(name)[1])))
-    for number, name in reversed(list(enumerate(kinds[:MOST_EVENTS]))):  # the legend is turned round
+    for number, name in reversed(list(enumerate(kinds[:MOST_EVENTS]))):  # the legend's order is reversed
         _line(axes, curves, name, name.removeprefix("events/").replace("_", " ").lower(), colour=number)
     axes.set_yscale("symlog", linthresh=1)
     axes.set_ylim(bottom=0)
@@ -249,7 +249,7 @@ def _change(axes: Axes, curves: Curves) -> None:
     _line(axes, curves, "loss/approximate_kl", "KL divergence (nats)")
     _line(axes, curves, "loss/clip_fraction", "share of decisions clipped", colour=1, style="--")
     if any((curves.of(name)[1] > 0).any() for name in ("loss/approximate_kl", "loss/clip_fraction")):
-        axes.set_yscale("log", nonpositive="mask")  # not where nothing changed: zero has no logarithm
+        axes.set_yscale("log", nonpositive="mask")  # not if nothing changed: zero has no logarithm
     axes.set_ylabel("an update")
     _legend(axes)
 
@@ -259,7 +259,7 @@ def _time(axes: Axes, curves: Curves) -> None:
     axes.set_ylabel("share of time")
 
 
-# Three rows of five; the last column holds those whose legends stand beside them.
+# Three rows of five; the last column holds panels with a legend at the side.
 _PANELS: tuple[tuple[str, Callable[[Axes, Curves], None]], ...] = (
     ("Life length", _life_length),
     ("Reward", _single("lives/total_reward", "sum over a life, mean")),

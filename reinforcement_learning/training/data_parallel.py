@@ -1,6 +1,6 @@
 """One training run in several processes, each with its own worlds, all with the same weights.
 
-`torchrun` starts the processes and tells each its rank in environment variables. A run in one process uses
+`torchrun` starts the processes and passes each its rank in environment variables. A run in one process uses
 `SingleProcess`, whose methods change nothing.
 """
 
@@ -61,7 +61,7 @@ class SingleProcess:
 
 
 class ProcessGroup:
-    """One of several processes: `gloo` carries between them what lies on CPUs, `nccl` what lies on GPUs.
+    """One of several processes, which communicate through `gloo` for CPU tensors and `nccl` for GPU tensors.
 
     All must call the same methods in the same order. Every method raises a `UserError` if another process has ended,
     or has not answered for `TIMEOUT`.
@@ -73,13 +73,13 @@ class ProcessGroup:
     """
 
     def __init__(self, device: torch.device):
-        """Meet the other processes.
+        """Connect to the other processes.
 
         Args:
             device: of this process's network.
 
         Raises:
-            UserError: they do not come, or the environment variables that `torchrun` sets are not whole.
+            UserError: they cannot be reached, or environment variables of `torchrun` are missing.
         """
         if device.type == "cuda":
             torch.cuda.set_device(device)
@@ -107,7 +107,7 @@ class ProcessGroup:
         """Replace gradients and scalars by their weighted means over all processes, in place."""
         gradients = []
         for parameter in parameters:
-            if parameter.grad is None:  # another process may have used what this one did not
+            if parameter.grad is None:  # another process may have used parameters that this one did not
                 parameter.grad = torch.zeros_like(parameter)
             gradients.append(parameter.grad)
         tensors = [*gradients, *scalars]
@@ -119,7 +119,7 @@ class ProcessGroup:
             tensor.copy_(mean.view_as(tensor))
 
     def concatenate(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return the rows of all processes, by rank; each may bring another number of them, none too."""
+        """Return the rows of all processes, by rank; each may have a different number of rows, including none."""
         own = rows.cpu()
         counts = torch.zeros(self.size, dtype=torch.int64)
         with _others():
@@ -132,15 +132,15 @@ class ProcessGroup:
         return torch.cat(joined).to(rows.device)
 
     def total(self, number: int) -> int:
-        """Add up over all processes."""
+        """Return the sum over all processes."""
         return int(self.concatenate(torch.tensor([number])).sum())
 
     def largest(self, number: int) -> int:
-        """Return the largest over all processes."""
+        """Return the maximum over all processes."""
         return int(self.concatenate(torch.tensor([number])).max())
 
     def leave(self) -> None:
-        """Wait until all processes are done, and part: `torchrun` would end the others when the first one stops."""
+        """Wait until all processes are done: `torchrun` would end the others when the first one stops."""
         self.total(0)
         torch.distributed.destroy_process_group()
 
@@ -150,7 +150,7 @@ ALONE = SingleProcess()
 
 
 def join_processes(device: torch.device) -> Processes:
-    """Meet the other processes of this run, if `torchrun` started any; from then on only the leader's prints appear.
+    """Connect to the other processes of this run, if any; afterwards only the leader's output is shown.
 
     Raises:
         UserError: as `ProcessGroup`.
@@ -164,12 +164,12 @@ def join_processes(device: torch.device) -> Processes:
 
 
 def leaders_text(text: str, processes: Processes) -> str:
-    """Return what the leader passed."""
+    """Return the text that the leader passed."""
     return _concatenate_bytes(text.encode() if processes.leads else b"", processes).decode()
 
 
 def join_records(kind: type[Record], records: list[Record], processes: Processes) -> list[Record]:
-    """Return the records of all processes, by rank: a data class of numbers, texts and what JSON makes of them."""
+    """Return the records of all processes, by rank; they are data classes that can be converted to and from JSON."""
     if processes.size == 1:
         return records
     option = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY

@@ -20,7 +20,7 @@ class Losses:
     Attributes:
         policy: the clipped surrogate objective, negated.
         value: half the squared error of the value estimate, clipped.
-        entropy: of all heads together, in nats.
+        entropy: summed over heads, in nats.
         approximate_kl: between the policy before and after, in nats (Schulman's k3 estimator).
         clip_fraction: share of decisions whose probability ratio was clipped.
         gradient_norm: before clipping.
@@ -36,7 +36,7 @@ class Losses:
     auxiliary: dict[str, float] = field(default_factory=dict)
 
     def by_name(self) -> dict[str, float]:
-        """Return all of them, the auxiliary ones among the others."""
+        """Return all losses by name, including the auxiliary ones."""
         return {name: getattr(self, name) for name in _OWN_LOSSES} | self.auxiliary
 
 
@@ -45,7 +45,7 @@ class Minibatch:
     """Some segments of a rollout, longest first.
 
     Attributes:
-        rows: of the rollout, one segment's ticks after the other's, (N,) int64.
+        rows: of the rollout, with segments concatenated, (N,) int64.
         lengths: ticks of each segment, (S,) int64.
         segments: of the rollout, (S,) int64.
     """
@@ -57,12 +57,12 @@ class Minibatch:
 
 @dataclass(frozen=True)
 class NamedLoss:
-    """What an auxiliary loss finds in a minibatch.
+    """The value of an auxiliary loss on a minibatch.
 
     Attributes:
         name: in the metrics, `loss/NAME`.
-        value: scalar, the mean over the minibatch's rows: with several processes they are averaged by rows.
-        weight: what the value is multiplied by before it is added to PPO's loss.
+        value: scalar, the mean over the minibatch's rows; several processes are averaged by rows.
+        weight: factor of the value in the total loss.
     """
 
     name: str
@@ -71,7 +71,7 @@ class NamedLoss:
 
 
 AuxiliaryLoss = Callable[[SegmentOutputs, Rollout, Minibatch], NamedLoss]
-"""Gets what the policy made of a minibatch's rows, in their order, the rollout, and which of its rows these are."""
+"""Takes the policy's outputs for a minibatch's rows, in their order, the rollout, and the indices of these rows."""
 
 
 def update(
@@ -86,23 +86,23 @@ def update(
 ) -> Losses:
     """Improve the policy on a rollout, in place.
 
-    With several processes each has a rollout of its own, and every minibatch is the union of theirs: gradients are
-    those that one process would have got from all its rows.
+    With several processes, each has its own rollout, and every minibatch is the union of theirs: gradients equal those
+    of a single process with all the rows.
 
     Args:
         policy: the policy that collected the rollout.
-        optimizer: over the policy's parameters, and those of auxiliary losses if they have any: gradients of all that
-            it steps are averaged over processes and clipped together.
+        optimizer: over the parameters of the policy and of auxiliary losses, if any: all their gradients are averaged
+            over processes and clipped together.
         rollout: the decisions to learn from.
         settings: of the algorithm.
         generator: randomness of the minibatches, on the CPU.
         on_minibatch: called before each minibatch; may raise to stop.
         processes: of the run; all must call this with equal policies and settings.
-        auxiliary: losses to minimise beside PPO's own.
+        auxiliary: losses to minimise in addition to PPO's own.
 
     Raises:
         UserError: the loss or its gradient is not finite; the policy is left as it was before that minibatch.
-        ValueError: an auxiliary loss is named like another one or like one of PPO's own.
+        ValueError: an auxiliary loss has the name of another one or of one of PPO's own.
     """
     steps = []
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
@@ -128,10 +128,10 @@ def update(
 
 
 def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Generator) -> Iterator[Minibatch]:
-    """Deal all segments of a rollout, shuffled, into minibatches of about `minibatch_rows` full segments each.
+    """Split all segments of a rollout, shuffled, into minibatches of about `minibatch_rows` full segments each.
 
-    How many there are depends on the settings alone, so that several processes can go through theirs together. None is
-    empty: a batch has at least as many segments as fit into it when full.
+    Their number depends only on the settings, so that several processes can step through theirs together. None is
+    empty, since a batch has at least as many segments as if all were full.
     """
     count = max(1, settings.batch_size // (settings.minibatch_rows * settings.bptt_horizon))
     starts = torch.cumsum(rollout.lengths, 0) - rollout.lengths
@@ -150,7 +150,7 @@ def _losses(
     policy: RecurrentPolicy, rollout: Rollout, minibatch: Minibatch, settings: TrainSettings, processes: Processes,
     auxiliary: Sequence[AuxiliaryLoss],
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:  # fmt: skip
-    """Return what to minimise, and scalars to report; all are means over this process's rows."""
+    """Return the loss to minimise, and scalars to report; all are means over this process's rows."""
     device = next(policy.parameters()).device
     rows = minibatch.rows
     old_log_probability = rollout.log_probability[rows].to(device)

@@ -1,4 +1,4 @@
-"""What learning needs of played ticks, and nothing of agents that are not alive; slots as in `stepper`."""
+"""The data that learning needs from played ticks, for living agents only; slots as in `stepper`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class Rollout:
     """Decisions of living agents, grouped in segments of consecutive ticks of one life. M decisions, S segments.
 
     Attributes:
-        observation: M observations, in the order in which they were made.
+        observation: M observations, in the order of play.
         action: (M, heads) int64.
         log_probability: of the options taken, summed over heads, (M,) float32.
         value: (M,) float32.
         advantage: (M,) float32.
-        order: decisions sorted by segment, in each by tick, (M,) int64.
+        order: decisions sorted by segment, then tick, (M,) int64.
         lengths: ticks of each segment, (S,) int64.
         state: memory before each segment's first tick.
         lives: lives that ended.
@@ -44,14 +44,14 @@ class Rollout:
 
 
 class RolloutCollector:
-    """Plays until enough decisions are made, then hands them over as one `Rollout`."""
+    """Plays until enough decisions are made, then returns them as one `Rollout`."""
 
     def __init__(self, stepper: Stepper, horizon: int, gamma: float, gae_lambda: float):
         """Collect with the given stepper.
 
         Args:
             stepper: steps the worlds.
-            horizon: longest segment, in ticks.
+            horizon: maximum length of a segment, in ticks.
             gamma: discount per tick.
             gae_lambda: of generalised advantage estimation.
         """
@@ -64,7 +64,7 @@ class RolloutCollector:
         """Play until at least `decisions` decisions are made.
 
         Args:
-            decisions: agent-steps to collect; the last tick is finished in every world.
+            decisions: agent-steps to collect; the last tick is completed in every world.
             on_tick: called with the agent-steps so far after each tick; may raise to stop.
         """
         tape = _Tape(self.stepper.slots, self.horizon)
@@ -81,7 +81,7 @@ class RolloutCollector:
 
 
 class _Tape:
-    """What one rollout has recorded so far."""
+    """The recording of one rollout so far."""
 
     def __init__(self, slots: int, horizon: int):
         self.horizon = horizon
@@ -147,7 +147,7 @@ class _Tape:
 
 
 def _over_slots(decision: Decision) -> np.ndarray:
-    """Values of all slots, 0 where nobody is present, (slots,) float32."""
+    """Return the values of all slots, 0 where no agent is present, (slots,) float32."""
     value = np.zeros(len(decision.acting), dtype=np.float32)
     value[decision.present] = decision.value
     return value

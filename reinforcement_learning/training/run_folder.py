@@ -1,4 +1,4 @@
-"""The folder of a training run: settings, metrics, training curves, checkpoints, and what resuming needs."""
+"""The folder of a training run: settings, metrics, training curves, checkpoints, and the state for resuming."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ LOCK_FILE = ".lock"
 
 
 def make_run_folder(folder: Path) -> None:
-    """Make the folder of a new run.
+    """Create the folder of a new run.
 
     Raises:
         UserError: it already holds a run, or cannot be made.
@@ -31,17 +31,17 @@ def make_run_folder(folder: Path) -> None:
 
 
 class RunFolder:
-    """Where a run keeps its record; `metrics.jsonl` is the record of truth, trackers only mirror it.
+    """The files of a run; `metrics.jsonl` is authoritative, trackers only mirror it.
 
-    One process at a time holds a run: the lock goes with the process.
+    Only one process at a time can hold a run; the lock is released when the process ends.
     """
 
     def __init__(self, folder: Path, hold: bool = True):
-        """Take hold of a folder that exists.
+        """Open an existing folder and lock it.
 
         Args:
             folder: of the run.
-            hold: whether to; of the processes of one run only the leader does, and the others write nothing.
+            hold: whether to lock it; only the leader of a run's processes does, and the others write nothing.
 
         Raises:
             UserError: another process holds it.
@@ -56,25 +56,25 @@ class RunFolder:
             raise UserError(f"another process is training in {folder}: wait for it, or choose another name") from None
 
     def write_settings(self, agent: str, settings: Settings, versions: dict[str, str]) -> None:
-        """Keep what the run was asked to do, and with which packages."""
+        """Write the run's settings and package versions."""
         content = orjson.loads(orjson.dumps(asdict(settings), default=str))
         write_json(self.folder / RUN_SETTINGS_FILE, {"agent": agent, "settings": content, "versions": versions})
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
-        """Add one line to the metrics."""
+        """Append one line to the metrics."""
         line = orjson.dumps(metrics, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
         with (self.folder / METRICS_FILE).open("ab") as file:
             file.write(line)
 
     def keep_metrics(self, updates: int) -> None:
-        """Drop what was recorded after the given number of updates: a killed run may have written ahead."""
+        """Drop metrics after the given number of updates: a killed run may have written past its saved state."""
         path = self.folder / METRICS_FILE
         if path.exists():
             lines = path.read_bytes().splitlines(keepends=True)
             write_bytes(path, b"".join(lines[:updates]))
 
     def draw_curves(self) -> None:
-        """Draw the metrics so far; nothing before the first update."""
+        """Draw the metrics so far; do nothing before the first update."""
         metrics = self.folder / METRICS_FILE
         if metrics.exists() and metrics.stat().st_size:
             from reinforcement_learning.training.curves import draw_curves
@@ -88,7 +88,7 @@ class RunFolder:
 
     @property
     def state_path(self) -> Path:
-        """The file from which the run can go on."""
+        """The file from which the run can be resumed."""
         return self.folder / STATE_FILE
 
     @property
@@ -97,9 +97,9 @@ class RunFolder:
         return self.folder / TASK_WEIGHTS_FILE
 
     def checkpoint_path(self, name: str, steps: int) -> Path:
-        """Return where the checkpoint after `steps` agent-steps belongs."""
+        """Return the path of the checkpoint after `steps` agent-steps."""
         return self.checkpoints / f"{name}_{steps:010d}{SUFFIX}"
 
     def stopped_path(self, name: str) -> Path:
-        """Return where the policy of a run that was stopped belongs."""
+        """Return the path of the policy of a stopped run."""
         return self.folder / f"{name}_stopped{SUFFIX}"

@@ -1,4 +1,4 @@
-"""What is reported about the lives that ended: averages with their units, under the names that metrics.jsonl uses."""
+"""Statistics of the lives that ended, under their names in metrics.jsonl."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,21 +9,21 @@ from reinforcement_learning.game.life import CAUSES_OF_DEATH, EVENTS, Life
 
 
 def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
-    """Summarise the lives that ended, one vote a life.
+    """Summarise the lives that ended, with equal weight per life.
 
     Returns:
         Nothing if no life ended, otherwise
 
-        - `lives/ended`: how many;
-        - `lives/ticks`, `lives/ticks_median`, `lives/ticks_lower_quartile`, `lives/ticks_upper_quartile`: how long they
-          lasted, in ticks;
+        - `lives/ended`: their number;
+        - `lives/ticks`, `lives/ticks_median`, `lives/ticks_lower_quartile`, `lives/ticks_upper_quartile`: their
+          length, in ticks;
         - `lives/total_reward`: mean sum of rewards of a life;
-        - `lives/task_progress`: mean of the furthest that each came with its task, 0 to 1;
+        - `lives/task_progress`: mean of each life's best progress in its task, 0 to 1;
         - `lives/task_completed`: share that reached 1;
         - `lives/died`: share that died, rather than being alive when their episode ended;
-        - `lives/level`, `lives/gold`, `lives/players_killed`: means a life (see `Life`);
-        - `events/<KIND>`: how often an agent did this in its life, mean; kinds as the game names them;
-        - if any died, `death/<cause>`: share of deaths, which add up to 1.
+        - `lives/level`, `lives/gold`, `lives/players_killed`: means per life (see `Life`);
+        - `events/<KIND>`: mean count per life; kinds have the game's names;
+        - if any died, `death/<cause>`: share of deaths; these sum to 1.
     """
     if not lives:
         return {}

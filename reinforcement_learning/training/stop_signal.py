@@ -1,11 +1,11 @@
-"""Ctrl-C and termination, heard at once but acted on between two steps, so that nothing is left half done."""
+"""Handle Ctrl-C and termination between two steps, so that nothing is left half done."""
 
 import signal
 from types import FrameType
 
 
 class StopSignal:
-    """Within its block, the first SIGINT or SIGTERM is remembered; a second one interrupts at once.
+    """Within its block, the first SIGINT or SIGTERM is recorded; a second one interrupts at once.
 
     Attributes:
         received: the signal's number, or None.
@@ -28,7 +28,7 @@ class StopSignal:
         return self.received is not None
 
     def end_process(self) -> None:
-        """End the process with the exit code that the signal calls for: 128 plus its number."""
+        """End the process with the signal's exit code: 128 plus its number."""
         if self.received is not None:
             raise SystemExit(128 + self.received)
 

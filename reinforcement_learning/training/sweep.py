@@ -1,6 +1,6 @@
-"""A Weights & Biases sweep: its search space held against our settings, and the agent that runs its trials.
+"""A Weights & Biases sweep: checks of its search space against our settings, and the agent that runs its trials.
 
-Each trial is a process of its own: `train.py` with the sweep's values as JSON after `--trial`.
+Each trial is a separate process: `train.py` with the sweep's values as JSON after `--trial`.
 """
 
 import os
@@ -25,7 +25,7 @@ def override(settings: Settings, values: Mapping[str, object]) -> Settings:
     """Return the settings with other values, by full names such as `train.learning_rate`.
 
     Raises:
-        UserError: there is no such setting, or the value is of the wrong type or impossible.
+        UserError: there is no such setting, or the value is of the wrong type or not allowed.
     """
     content = asdict(settings)
     for name, value in values.items():
@@ -37,10 +37,10 @@ def override(settings: Settings, values: Mapping[str, object]) -> Settings:
 
 
 def trial_settings(settings: Settings, trial: str) -> Settings:
-    """Return the settings of a trial; `trial` is JSON text, full names of settings to values.
+    """Return the settings of a trial; `trial` is a JSON object of full names of settings and values.
 
     Raises:
-        UserError: it is no JSON object, or what it asks for is impossible.
+        UserError: it is not a JSON object, or a setting or value is not allowed.
     """
     try:
         values = orjson.loads(trial)
@@ -52,7 +52,7 @@ def trial_settings(settings: Settings, trial: str) -> Settings:
 
 
 def check_sweep(runs: int, track: bool, wandb: WandbSettings) -> None:
-    """Refuse what a sweep cannot do.
+    """Refuse options that a sweep does not support.
 
     Raises:
         UserError: says what to change.
@@ -66,7 +66,7 @@ def check_sweep(runs: int, track: bool, wandb: WandbSettings) -> None:
 
 
 def read_sweep(path: Path, settings: Settings) -> dict[str, Any]:
-    """Read a sweep's configuration, and check that each parameter is a setting and each value possible for it.
+    """Read a sweep's configuration, and check that each parameter is a setting and each value is allowed.
 
     Weights & Biases checks the rest, such as the method.
 
@@ -91,11 +91,11 @@ def read_sweep(path: Path, settings: Settings) -> dict[str, Any]:
 
 
 def trial_command(script: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Return what tells the agent of Weights & Biases to run a trial.
+    """Return the part of a sweep's configuration that tells the Weights & Biases agent how to run a trial.
 
     Args:
-        script: path of train.py, from the folder that agents are started in.
-        arguments: command line that all trials share.
+        script: path of train.py, relative to the folder in which agents are started.
+        arguments: command-line arguments shared by all trials.
     """
     return {
         "program": script,
@@ -104,8 +104,8 @@ def trial_command(script: str, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def agent_environment(folder: Path) -> dict[str, str]:
-    """Return the environment variables that the agent needs; `folder` is for its own files."""
-    # The agent calls `python`: it should be this one, with its packages, whether or not the environment is activated.
+    """Return the environment variables that the agent needs; `folder` is for the agent's files."""
+    # The agent calls `python`, which must be this one with its packages, even if the environment is not activated.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {"PATH": path, "WANDB_DIR": str(folder.resolve())}
 
@@ -113,16 +113,16 @@ def agent_environment(folder: Path) -> dict[str, str]:
 def run_sweep(
     config: dict[str, Any] | None, sweep_id: str | None, runs: int, wandb: WandbSettings, folder: Path
 ) -> None:
-    """Start a sweep or join one, and run trials, each in a process of its own.
+    """Start or join a sweep, and run trials, each in a separate process.
 
-    Ctrl-C lets the current trial end, a second one stops it.
+    Ctrl-C lets the current trial finish; a second one stops it.
 
     Args:
         config: of a new sweep, with its command; None to join one.
         sweep_id: of the sweep to join, also as entity/project/id.
         runs: trials to run, one after the other.
         wandb: project and entity.
-        folder: for the agent's own files.
+        folder: for the agent's files.
 
     Raises:
         UserError: the service cannot be reached or refuses.
@@ -139,7 +139,7 @@ def run_sweep(
 
 
 def _numbers(space: object) -> object:
-    """Read `1e-4`, which YAML 1.1 takes for a string, as the number that is meant."""
+    """Convert numbers such as `1e-4`, which YAML 1.1 reads as strings."""
     if isinstance(space, dict):
         return {key: _numbers(value) for key, value in space.items()}
     if isinstance(space, list):
@@ -153,7 +153,7 @@ def _numbers(space: object) -> object:
 
 
 def _values_to_try(name: str, space: object) -> list[object]:
-    """All values that a parameter can take, or its limits."""
+    """Return all values that a parameter can take, or its limits."""
     if not isinstance(space, dict):
         raise UserError(f"{name} must hold `values:` or `min:` and `max:`, not {shown(space)}")
     if "parameters" in space:
@@ -166,4 +166,4 @@ def _values_to_try(name: str, space: object) -> list[object]:
         return space["values"]
     if "min" in space and "max" in space:
         return [space["min"], space["max"]]
-    raise UserError(f"{name} must hold `values:` (a list) or `min:` and `max:`, so that no value is impossible")
+    raise UserError(f"{name} must hold `values:` (a list) or `min:` and `max:`, so that values can be checked")

@@ -1,4 +1,4 @@
-"""What training shows while it runs: a live panel on a terminal, plain lines elsewhere."""
+"""Terminal output of training: a live panel on a terminal, plain lines elsewhere."""
 
 import time
 
@@ -12,9 +12,9 @@ from reinforcement_learning.training.training_panel import training_panel, updat
 
 
 class TrainingDisplay:
-    """A live panel on a terminal; elsewhere a line for each update, and one every half minute between them.
+    """A live panel on a terminal; elsewhere one line per update, and one every half minute between updates.
 
-    Enter it only once there is something to show: on a terminal the panel appears at once, and stays when it ends.
+    Enter it only once there is something to show: on a terminal the panel appears at once and remains at the end.
     """
 
     def __init__(self, total_agent_steps: int, console: Console | None = None, clock: Clock = time.monotonic):

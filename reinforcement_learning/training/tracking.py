@@ -1,4 +1,4 @@
-"""Mirrors the local metrics on Weights & Biases."""
+"""Mirror the local metrics to Weights & Biases."""
 
 import sys
 from collections.abc import Callable
@@ -13,10 +13,10 @@ _WAYS_OUT = "run `wandb login`, or pass --wandb.mode offline, or --no-track"
 
 
 def check_login(settings: WandbSettings) -> None:
-    """Refuse to mirror metrics online for somebody who is not logged in, before anything is made.
+    """Refuse online logging without a login, before anything is written.
 
     Raises:
-        UserError: says how to log in or do without.
+        UserError: says how to log in or to continue without.
     """
     if settings.mode == "offline":
         return
@@ -29,7 +29,7 @@ def check_login(settings: WandbSettings) -> None:
 
 
 class NoTracker:
-    """Mirrors nothing."""
+    """Does not mirror metrics."""
 
     def log(self, metrics: dict[str, float]) -> None:
         """Ignore one update's metrics."""
@@ -70,7 +70,7 @@ class WandbTracker:
         self._try(lambda: self._run.finish())
 
     def _try(self, mirror: Callable[[], None]) -> None:
-        """Do without the mirror once its service process has died: training must not end with it."""
+        """Stop mirroring once its service process has died, since training must not end because of it."""
         import wandb
 
         if self._run is None:

@@ -1,4 +1,4 @@
-"""Trains one agent: collect, learn, report, until the steps are used up or somebody stops it."""
+"""Train one agent: collect, learn and report until all steps are done or training is stopped."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,6 +32,8 @@ from user_error import UserError
 
 Metrics = dict[str, float]
 
+_REASON_SHOWN = 200
+
 
 class _Stopped(Exception):
     """Training was asked to stop; raised between two ticks or minibatches."""
@@ -39,11 +41,11 @@ class _Stopped(Exception):
 
 @dataclass(frozen=True)
 class Reports:
-    """What training tells while it runs.
+    """Callbacks for the progress of training.
 
     Attributes:
         on_update: called with the metrics of each update.
-        on_progress: called with agent-steps so far, after each tick.
+        on_progress: called with the agent-steps so far after each tick.
     """
 
     on_update: Callable[[Metrics], None]
@@ -61,15 +63,15 @@ def train(
         agent: folder in agent_zoo/.
         settings: all of them, checked.
         maps: a finished folder from `ensure_maps`.
-        run: where metrics and checkpoints go.
+        run: folder for metrics and checkpoints.
         tracker: mirror of the metrics.
-        reports: what to call on progress.
-        stop: looked at between ticks and between minibatches.
-        state: where a run goes on; by default it begins.
-        processes: of this run; the one that leads writes and reports.
+        reports: callbacks for progress.
+        stop: checked between ticks and between minibatches.
+        state: of a run to resume; None starts a new one.
+        processes: of this run; the leader writes and reports.
 
     Raises:
-        UserError: the loss stopped being a finite number, or a worker process or another process of the run ended.
+        UserError: the loss is no longer finite, or a worker process or another process of the run has ended.
     """
     seeds = np.random.SeedSequence(settings.train.seed).generate_state(2)
     torch.manual_seed(int(seeds[0]))
@@ -121,26 +123,28 @@ class _Training:
         """Take the worlds to their start, and all else to where the state says.
 
         Raises:
-            UserError: the state is that of a run with another network.
+            UserError: the state is that of another network or world.
         """
         self.stepper.reset()
         if state is None:
             self._save_checkpoint()
             return
         self.steps, self.updates = state.steps, state.updates
+        everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
         try:
             self.policy.load_state_dict(state.policy)
             restore_optimizer(self.optimizer, state.optimizer)
-            everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
             self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
             self.minibatch_generator.set_state(state.minibatch_random[0])
-        except (RuntimeError, ValueError, KeyError):
+        except (RuntimeError, ValueError, KeyError) as error:
+            reason = (str(error).splitlines() or [""])[-1].strip()[:_REASON_SHOWN]
             raise UserError(
-                f"{self.run.state_path} is the training state of another run: its network differs"
+                f"{self.run.state_path} does not fit the settings of its run ({reason}): one of the two was changed, "
+                "or it is the training state of another run; start a new run"
             ) from None
 
     def run_to_end(self) -> Path:
-        """Train until the steps are used up, or somebody stops it, and return the policy's checkpoint."""
+        """Train until all steps are done or training is stopped, and return the policy's checkpoint."""
         train = self.settings.train
         latest = self.run.checkpoint_path(self.name, self.steps)
         try:
@@ -155,7 +159,7 @@ class _Training:
         return latest
 
     def _checkpoints_due(self) -> int:
-        """Checkpoints that should exist by now, beside the untrained one."""
+        """Return the number of checkpoints that should exist by now, not counting the untrained one."""
         train = self.settings.train
         return train.num_checkpoints * min(self.steps, train.total_agent_steps) // train.total_agent_steps
 
@@ -210,17 +214,17 @@ class _Training:
         self.reports.on_update(metrics)
 
     def _collect(self) -> Rollout:
-        """Collect this process's part of the batch, then stop if any process was told to."""
+        """Collect this process's part of the batch, then stop if any process was asked to."""
         try:
             rollout = self.collector.collect(self.settings.train.batch_size, self._on_tick)
         except (_Stopped, UserError):
-            if not self.stop:  # a worker process may have heard the signal before us, and ended
+            if not self.stop:  # a worker process may have received the signal first and ended
                 raise
         self._stop_together()
         return rollout
 
     def _on_tick(self, decisions: int) -> None:
-        self.reports.on_progress(self.steps + decisions * self.processes.size)  # the others are about as far
+        self.reports.on_progress(self.steps + decisions * self.processes.size)  # the others are about equally far
         if self.stop:
             raise _Stopped
 
@@ -239,12 +243,12 @@ class _Training:
 
 
 def speed(decisions: int, seconds: float, phases: dict[str, float]) -> Metrics:
-    """Agent-steps per second, and the share of the time that each phase took."""
+    """Return agent-steps per second, and each phase's share of the time."""
     shares = {f"time/{phase}": spent / seconds for phase, spent in sorted(phases.items())}
     return {"agent_steps_per_second": decisions / seconds, **shares}
 
 
 def explained_variance(advantage: torch.Tensor, value: torch.Tensor) -> float:
-    """Share of the variance of the returns that the value estimate explains; at most 1, 0 for a constant."""
+    """Return the share of the returns' variance that the value estimate explains; at most 1, 0 for a constant."""
     variance = (advantage + value).var(correction=0)
     return float(1 - advantage.var(correction=0) / variance) if variance > 0 else 0.0

@@ -1,4 +1,4 @@
-"""One update's metrics for the eye: a panel for a terminal, one line for a log."""
+"""Format one update's metrics: a panel for a terminal, one line for a log."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ _WAITING = "none ended yet"
 
 
 def training_panel(metrics: Metrics, agent_steps: int, total: int, seconds: float, seconds_left: float | None) -> Panel:
-    """Lay out where training stands.
+    """Return a panel with the progress of training.
 
     Args:
         metrics: of the latest update; empty before the first.
@@ -36,7 +36,7 @@ def training_panel(metrics: Metrics, agent_steps: int, total: int, seconds: floa
 
 
 def update_line(metrics: Metrics) -> str:
-    """Say in one line what an update brought."""
+    """Summarise an update in one line."""
     parts = [
         f"{metrics['agent_steps']:>11,.0f} agent-steps",
         f"{metrics['agent_steps_per_second']:,.0f}/s ({_time(metrics)})",
@@ -103,7 +103,7 @@ def _events(metrics: Metrics, most: int) -> str:
 
 
 def _largest(metrics: Metrics, prefix: str) -> list[tuple[str, float]]:
-    """Metrics of a group that are not 0, the largest first."""
+    """Return the non-zero metrics of a group, largest first."""
     found = [(key.removeprefix(prefix), value) for key, value in metrics.items() if key.startswith(prefix) and value]
     return sorted(found, key=lambda entry: -entry[1])
 

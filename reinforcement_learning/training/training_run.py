@@ -1,4 +1,4 @@
-"""One training run, from its settings to its policy: what cannot work is refused before anything is written."""
+"""One training run, from its settings to its policy; invalid settings are refused before anything is written."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,16 +27,16 @@ from user_error import UserError
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What is to be trained, and where it goes.
+    """What to train, and where to write it.
 
     Attributes:
         name: of the policy and of the run.
         agent: folder in agent_zoo/.
         settings: of everything else.
-        policies_dir: folder that the policy goes to.
-        runs_dir: folder that the run's own folder is made in.
-        resume: folder of a run to go on with; None starts a new one.
-        track: whether to mirror the metrics on Weights & Biases.
+        policies_dir: folder for the policy.
+        runs_dir: parent folder of the run's folder.
+        resume: folder of a run to resume; None starts a new one.
+        track: whether to mirror the metrics to Weights & Biases.
     """
 
     name: str
@@ -49,7 +49,7 @@ class TrainingRun:
 
 
 def train_policy(run: TrainingRun) -> None:
-    """Train, save the policy, and say where it lies; ends the process if training was stopped.
+    """Train, save the policy, and print where it is; ends the process if training was stopped.
 
     Raises:
         UserError: the tasks, the device, the account or a folder cannot be used.
@@ -80,7 +80,7 @@ def train_policy(run: TrainingRun) -> None:
 
 
 def _check_services(run: TrainingRun, processes: Processes) -> None:
-    """Reach what the run needs beside its folders: an account, a cluster, a language model."""
+    """Connect to the services that the run needs: an account, a cluster, a language model."""
     if processes.size > 1 and run.settings.task.syllabus != "none":
         raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
     if run.track:
@@ -91,7 +91,7 @@ def _check_services(run: TrainingRun, processes: Processes) -> None:
 
 
 def _open_folder(run: TrainingRun, processes: Processes) -> tuple[RunFolder, TrainingState | None]:
-    """Make or reopen the run's folder, and read where it was stopped."""
+    """Create or reopen the run's folder, and read the state of a stopped run."""
     for folder in (run.policies_dir, run.runs_dir, run.settings.env.maps_dir):
         make_folder(folder)
     path = run.resume or run.runs_dir / run.name

@@ -1,16 +1,17 @@
-"""All that a training run needs to go on exactly as if it had never stopped, between two updates.
+"""The complete state of a training run between two updates, so that resuming is exact.
 
-The state of a world of Neural MMO cannot be saved; but an episode follows from its seed and from the actions taken in
-it, so these are saved and played again.
+The state of a world of Neural MMO cannot be saved, but an episode is determined by its seed and its actions, so these
+are saved and replayed.
 """
 
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import orjson
 import torch
+from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from agent_zoo.memory import MemoryState
@@ -21,22 +22,23 @@ from user_error import UserError
 
 FORMAT_VERSION = 2
 _KIND: Kind = "training state"
+_STRICT = ConfigDict(strict=True, extra="forbid")
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything that changes while training, between two updates: of one process of the run, or of all.
+    """Everything that changes during training, between two updates, of one process of the run or of all.
 
     Attributes:
         steps: agent-steps so far.
         updates: updates so far.
         policy: weights by name.
-        optimizer: moments and counters of Adam, by the parameter's place and the quantity's name.
+        optimizer: moments and counters of Adam, by the parameter's index and the quantity's name.
         memory: of all slots.
-        minibatch_random: state of the generator that deals minibatches in each process, (processes, bytes) uint8. Each
-            deals its own number of segments, so these generators do not stay equal.
-        worlds: where each world is.
-        curriculum: what an automatic curriculum has learnt; nothing without one.
+        minibatch_random: state of each process's generator for minibatches, (processes, bytes) uint8. Each shuffles a
+            different number of segments, so these generators diverge.
+        worlds: current state of each world.
+        curriculum: state of an automatic curriculum; empty without one.
     """
 
     steps: int
@@ -49,7 +51,7 @@ class TrainingState:
     curriculum: dict[str, np.ndarray]
 
     def joined(self, processes: Processes) -> "TrainingState":
-        """Return the state of all processes, by rank; all must call this together."""
+        """Return the joint state of all processes, by rank; all must call this together."""
 
         def slots_joined(memory: torch.Tensor) -> torch.Tensor:
             return processes.concatenate(memory.transpose(0, 1).contiguous()).transpose(0, 1)
@@ -62,10 +64,10 @@ class TrainingState:
         )
 
     def share(self, processes: Processes) -> "TrainingState":
-        """Return what one process needs of the state of all.
+        """Return one process's part of the joint state.
 
         Raises:
-            UserError: the state is that of another number of processes.
+            UserError: the state is from a different number of processes.
         """
         if len(self.minibatch_random) != processes.size:
             raise UserError(
@@ -76,13 +78,13 @@ class TrainingState:
         return replace(
             self,
             memory=MemoryState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
-            # A copy: torch restores a generator from where a tensor's storage begins, not from where a view does.
+            # A copy: torch restores a generator from the start of a tensor's storage, not from the start of a view.
             minibatch_random=self.minibatch_random[rank : rank + 1].clone(),
             worlds=self.worlds[rank * len(self.worlds) // size : (rank + 1) * len(self.worlds) // size],
         )
 
     def save(self, path: Path) -> None:
-        """Write the state, whole or not at all."""
+        """Write the state atomically."""
         tensors = {
             **{f"policy/{name}": tensor for name, tensor in self.policy.items()},
             **{f"optimizer/{name}": tensor for name, tensor in self.optimizer.items()},
@@ -106,64 +108,101 @@ class TrainingState:
 
     @staticmethod
     def load(path: Path) -> "TrainingState":
-        """Read a state back, on the CPU.
+        """Read a state onto the CPU.
 
         Raises:
             UserError: the file is missing, damaged, or of another kind or format version.
         """
         arrays, text = read_tensors(path, _KIND)
+        counters = _read_counters(path, text)
         try:
-            counters = json.loads(text)
-            version = counters.get("format_version")
-        except (ValueError, AttributeError, RecursionError):
-            raise _damaged(path) from None
-        if version != FORMAT_VERSION:
-            raise UserError(
-                f"{path} is a training state of format version {version}, and only version {FORMAT_VERSION} can be "
-                "resumed: train anew, or resume with the version of this project that wrote it"
-            )
-        try:
-            return TrainingState._from(counters, as_tensors(arrays))
-        except (KeyError, TypeError, ValueError):
-            raise _damaged(path) from None
+            return _state(counters, as_tensors(arrays))
+        except (KeyError, TypeError, ValueError) as error:
+            missing = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise UserError(f"{path} is a damaged training state: {missing}; train anew") from None
 
-    @staticmethod
-    def _from(counters: dict[str, Any], tensors: dict[str, torch.Tensor]) -> "TrainingState":
-        return TrainingState(
-            steps=counters["steps"],
-            updates=counters["updates"],
-            policy=_inside("policy/", tensors),
-            optimizer=_inside("optimizer/", tensors),
-            memory=MemoryState(tensors["memory/hidden"], tensors["memory/cell"]),
-            minibatch_random=tensors["random/minibatches"],
-            worlds=[
-                _world(world["first_seed"], world["number"], place, tensors)
-                for place, world in enumerate(counters["worlds"])
-            ],
-            curriculum={name: tensor.numpy() for name, tensor in _inside("curriculum/", tensors).items()},
+
+@dataclass(frozen=True)
+class _World:
+    """What the header says of where a world is."""
+
+    __pydantic_config__ = _STRICT
+
+    first_seed: NonNegativeInt
+    number: NonNegativeInt
+
+
+@dataclass(frozen=True)
+class _Counters:
+    """What the header of a training state says."""
+
+    __pydantic_config__ = _STRICT
+
+    format_version: int
+    steps: NonNegativeInt
+    updates: NonNegativeInt
+    worlds: list[_World]
+
+
+def _read_counters(path: Path, text: str) -> _Counters:
+    try:
+        content = orjson.loads(text)
+        version = content.get("format_version")
+    except (orjson.JSONDecodeError, AttributeError):
+        raise UserError(f"{path} is no training state: its header does not tell its counters") from None
+    if version != FORMAT_VERSION:
+        raise UserError(
+            f"{path} is a training state of format version {version}, and only version {FORMAT_VERSION} can be "
+            "resumed: train anew, or resume with the version of this project that wrote it"
         )
+    try:
+        return TypeAdapter(_Counters).validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path} is a damaged training state: {place!r}: {first['msg']}; train anew") from None
 
 
-def _damaged(path: Path) -> UserError:
-    return UserError(f"{path} is damaged: it lacks a part of a training state; restore a copy, or train anew")
+def _state(counters: _Counters, tensors: dict[str, torch.Tensor]) -> TrainingState:
+    """Put a state together; raises KeyError or ValueError where a tensor is missing or not what a state holds."""
+    memory = MemoryState(*(_checked(tensors, f"memory/{part}", torch.float32, 3) for part in ("hidden", "cell")))
+    if memory.cell.shape[1:] != memory.hidden.shape[1:] or len(memory.cell) not in (0, len(memory.hidden)):
+        raise ValueError("memory/hidden and memory/cell differ in shape")
+    return TrainingState(
+        steps=counters.steps,
+        updates=counters.updates,
+        policy=_inside("policy/", tensors),
+        optimizer=_inside("optimizer/", tensors),
+        memory=memory,
+        minibatch_random=_checked(tensors, "random/minibatches", torch.uint8, 2),
+        worlds=[_episode_start(world, place, tensors) for place, world in enumerate(counters.worlds)],
+        curriculum={name: tensor.numpy() for name, tensor in _inside("curriculum/", tensors).items()},
+    )
+
+
+def _checked(tensors: dict[str, torch.Tensor], name: str, dtype: torch.dtype, dimensions: int) -> torch.Tensor:
+    tensor = tensors[name]
+    if tensor.dtype != dtype or tensor.dim() != dimensions:
+        raise ValueError(f"{name} is {tensor.dtype} with {tensor.dim()} dimensions, not {dtype} with {dimensions}")
+    return tensor
 
 
 def _worlds_joined(worlds: list[EpisodeStart], processes: Processes) -> list[EpisodeStart]:
-    """The worlds of all processes, by rank; each process has equally many."""
+    """Return the worlds of all processes, by rank; each process has the same number."""
     if processes.size == 1:
         return worlds
     names = processes.concatenate(torch.tensor([[world.first_seed, world.number] for world in worlds])).tolist()
     ticks = processes.concatenate(torch.tensor([len(world.actions) for world in worlds])).tolist()
-    # A world at the start of an episode has no actions to take its shape from.
+    # A world at the start of an episode has no actions that would show their shape.
     agents, heads = (processes.largest(max(world.actions.shape[axis] for world in worlds)) for axis in (1, 2))
     taken = np.concatenate([world.actions.reshape(len(world.actions), agents, heads) for world in worlds])
-    everyones = processes.concatenate(torch.from_numpy(taken).int()).short().numpy()  # Gloo carries no 16-bit integers
+    everyones = processes.concatenate(torch.from_numpy(taken).int()).short().numpy()  # Gloo lacks 16-bit integers
     actions = np.split(everyones, np.cumsum(ticks)[:-1])
     return [EpisodeStart(first_seed, number, each) for (first_seed, number), each in zip(names, actions, strict=True)]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Return what an optimizer remembers of each parameter, flat."""
+    """Return an optimizer's state of each parameter as a flat dictionary."""
     return {
         f"{place}/{name}": tensor
         for place, remembered in optimizer.state_dict()["state"].items()
@@ -172,21 +211,28 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tenso
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
-    """Give an optimizer what `optimizer_tensors` returned."""
+    """Give an optimizer what `optimizer_tensors` returned.
+
+    Raises:
+        ValueError: that was another optimizer, or one of other parameters.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     remembered: dict[int, dict[str, torch.Tensor]] = {}
     for key, tensor in tensors.items():
         place, name = key.split("/")
+        if not 0 <= int(place) < len(parameters) or tensor.shape not in ((), parameters[int(place)].shape):
+            raise ValueError(f"optimizer/{key} with shape {tuple(tensor.shape)} belongs to no parameter")
         remembered.setdefault(int(place), {})[name] = tensor
     optimizer.load_state_dict({"state": remembered, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _world(first_seed: int, number: int, place: int, tensors: dict[str, torch.Tensor]) -> EpisodeStart:
-    actions, weights = tensors.get(f"actions/{place}"), tensors.get(f"task_weights/{place}")
+def _episode_start(world: _World, place: int, tensors: dict[str, torch.Tensor]) -> EpisodeStart:
+    actions, weights = f"actions/{place}", f"task_weights/{place}"
     return EpisodeStart(
-        first_seed,
-        number,
-        NO_ACTIONS if actions is None else actions.numpy(),
-        None if weights is None else weights.numpy(),
+        world.first_seed,
+        world.number,
+        _checked(tensors, actions, torch.int16, 3).numpy() if actions in tensors else NO_ACTIONS,
+        _checked(tensors, weights, torch.float64, 1).numpy() if weights in tensors else None,
     )
 
 

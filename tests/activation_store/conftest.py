@@ -1,4 +1,4 @@
-"""Fixtures of dumps that may be spoilt."""
+"""Fixtures of dumps that tests may damage."""
 
 import shutil
 from pathlib import Path

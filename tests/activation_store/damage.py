@@ -1,4 +1,4 @@
-"""What is done to dumps, and how reading them must fail then."""
+"""Ways to damage dumps, and checks of how reading them fails."""
 
 import dataclasses
 import hashlib
@@ -24,12 +24,12 @@ def one_line(folder: Path, **options: Any) -> str:
 
 
 def sign(folder: Path, name: str, *, records: int | None = None, lives: int | None = None, **changes: Any) -> None:
-    """Make the metadata vouch for whatever a file holds now.
+    """Update the metadata to match the current content of a file.
 
     Args:
         folder: of the dump.
         name: of the file.
-        records: that the file is said to hold; as before where None.
+        records: number that the metadata claims; None leaves it unchanged.
         lives: likewise.
         changes: to the rest of the metadata.
     """
@@ -48,7 +48,7 @@ def sign(folder: Path, name: str, *, records: int | None = None, lives: int | No
 
 
 def sign_metadata(folder: Path, content: dict[str, Any]) -> None:
-    """Write metadata with the checksum that fits it, whatever it says."""
+    """Write metadata with a matching checksum, whatever its content."""
     rest = {key: value for key, value in content.items() if key != "checksum"}
     checksum = hashlib.sha256(orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)).hexdigest()
     write_json(folder / METADATA_FILE, {**rest, "checksum": checksum})

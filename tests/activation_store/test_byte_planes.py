@@ -1,4 +1,4 @@
-"""Numbers come out of their bytes as they went in."""
+"""Numbers survive splitting into bytes and joining."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""From one format to the other and back nothing changes, and neither does the analysis."""
+"""Converting a dump to the other format and back changes nothing, and neither does it change the analysis."""
 
 import shutil
 import subprocess
@@ -52,6 +52,7 @@ def test_float16_and_back_remembers_what_it_cost(dumps: dict[str, Path], tmp_pat
     assert_same_records(read_dump(tmp_path / "half"), read_dump(tmp_path / "back"))
 
 
+@pytest.mark.slow
 def test_the_analysis_does_not_depend_on_the_format(dumps: dict[str, Path], tmp_path: Path) -> None:
     for name in ("json", "parquet"):
         place = tmp_path / name / "planted"

@@ -1,4 +1,4 @@
-"""Whatever a parquet dump has suffered, and whatever was made to look like one, is refused in one line."""
+"""Damaged and forged parquet dumps are refused in one line."""
 
 import shutil
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_every_flipped_byte_is_found(dump: Path, whole: Path, data: st.DataObjec
 @FUZZ
 @given(data=st.data())
 def test_a_signed_truncation_or_junk_is_refused(dump: Path, whole: Path, data: st.DataObject) -> None:
-    """Nobody but an attacker signs damage; even then there is a message and no traceback."""
+    """Only an attacker would sign damaged content; even then there is a message and no traceback."""
     content = (whole / SHARD).read_bytes()
     shutil.copytree(whole, dump, dirs_exist_ok=True)
     junk = data.draw(st.binary(max_size=60))
@@ -148,9 +148,9 @@ def put_in_vector(name: str, dtype: Any, place: tuple[int, int], value: float) -
         (lambda table: table.drop_columns(["logits#1"]), "other columns or types"),
         (lambda table: table.slice(1), "its metadata counts"),
         (lambda table: pa.concat_tables([table, table]), "its metadata counts"),
-        (lambda table: table.take(np.arange(len(table))[::-1]), "the ticks of a life do not rise"),
+        (lambda table: table.take(np.arange(len(table))[::-1]), "the ticks of a life do not increase"),
         (put("agent_id", 0, 99), "3 lives, its metadata counts 2"),
-        (put("episode", 0, 1), "other episodes than 0"),
+        (put("episode", 0, 1), "episodes other than 0"),
         (put("reward", 0, float("nan")), "reward holds NaN or infinity"),
         (put_in_vector("logits", np.float32, (1, 0), np.inf), "logits holds NaN or infinity"),
         (

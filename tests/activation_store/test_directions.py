@@ -1,4 +1,4 @@
-"""Files of directions: what is written is read back, and what is damaged, foreign or useless is refused in one line."""
+"""Files of directions are read back as written; damaged, foreign or unusable files are refused in one line."""
 
 from collections.abc import Callable
 from dataclasses import replace

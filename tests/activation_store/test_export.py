@@ -1,4 +1,4 @@
-"""An export holds what the dump holds, for programs that know nothing of dumps."""
+"""An export holds the content of the dump in a form that other programs can read."""
 
 import subprocess
 from collections.abc import Callable

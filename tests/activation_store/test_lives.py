@@ -1,4 +1,4 @@
-"""Records are grouped by life in one place; the fast grouping equals numpy's own on rows."""
+"""The fast grouping of records by life equals numpy's grouping of rows."""
 
 import numpy as np
 import pytest
@@ -31,5 +31,5 @@ def test_large_identities_do_not_overflow(rows: np.ndarray) -> None:
 def test_ranks_count_within_a_life_and_refuse_ticks_that_fall() -> None:
     life = np.array([1, 0, 1, 1, 0])
     np.testing.assert_array_equal(rank_in_life(life, np.array([3, 9, 4, 7, 10])), [0, 0, 1, 2, 1])
-    with pytest.raises(ValueError, match="do not rise"):
+    with pytest.raises(ValueError, match="do not increase"):
         rank_in_life(life, np.array([3, 9, 3, 7, 10]))

@@ -1,4 +1,4 @@
-"""What the original tools wrote comes in whole: their layouts, their padding, their dead agents."""
+"""Dumps of the original tools are imported completely: their layouts, padding and dead agents."""
 
 import json
 import tracemalloc
@@ -21,7 +21,7 @@ FULL_ROWS = {"Entity": 100, "Inventory": 12}
 
 
 def truth(agents: int = 3, episodes: int = 2, ticks: int = 8) -> Records:
-    """Living agents whose used rows have ids other than 0."""
+    """Living agents whose used rows have non-zero ids."""
     records = planted_dump(agents=agents, episodes=episodes, ticks=ticks, layers={"action_decoder": 6}).records
     health = 12
     records.entity.values[:, health] = np.maximum(records.entity.values[:, health], 1)
@@ -53,7 +53,7 @@ def as_original(records: Records, i: int) -> dict[str, Any]:
 
 
 def dead(record: dict[str, Any], kind: int) -> dict[str, Any]:
-    """Return a record of nobody: of an empty slot, of an agent that does not see itself, of one without health."""
+    """Return a record without a living agent: an empty slot, an agent that cannot see itself, or one without health."""
     gone = json.loads(json.dumps(record))
     if kind == 0:
         gone["agent_id"] = 0
@@ -148,13 +148,13 @@ def test_truncations_are_refused(tmp_path: Path, layout: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"activation": [1.0]}, "of shape (6,) are wanted"),
-        ({"activation": ["1"] * 6}, "of shape (6,) are wanted"),
+        ({"activation": [1.0]}, "expected numbers of shape (6,)"),
+        ({"activation": ["1"] * 6}, "expected numbers of shape (6,)"),
         ({"activation": [1e300] * 6}, "does not fit float32"),
-        ({"action": [0] * 11}, "of shape (12,) are wanted"),
+        ({"action": [0] * 11}, "expected numbers of shape (12,)"),
         ({"action": [3] + [0] * 11}, "outside its head"),
         ({"step": 1.5}, "does not fit int64"),
-        ({"env_id": None}, "are wanted"),
+        ({"env_id": None}, "expected numbers"),
         ({"observation": []}, "indices must be"),
         ({"observation": {"Entity": [[]]}}, "index out of range"),
     ],
@@ -209,4 +209,4 @@ def test_memory_does_not_follow_the_size_of_the_file(tmp_path: Path) -> None:
         return highest
 
     peak(1)  # imports
-    assert peak(120) < 1.5 * peak(30)
+    assert peak(60) < 1.5 * peak(15)

@@ -1,4 +1,4 @@
-"""Whatever a dump has suffered, the reader says so in one line, or returns what was written."""
+"""For any damaged dump, the reader reports the fault in one line or returns exactly what was written."""
 
 import dataclasses
 import re
@@ -214,12 +214,12 @@ def put_observation(key: str, value: Any) -> Change:
     ("change", "message"),
     [
         (put("activation", [1.0, 2.0]), "action_decoder is not a list of 4 numbers"),
-        (put("activation", [1.0, 2.0, "3", 4.0]), "something else than numbers"),
-        (put("activation", [1.0, 2.0, True, 4.0]), "something else than numbers"),
+        (put("activation", [1.0, 2.0, "3", 4.0]), "something other than numbers"),
+        (put("activation", [1.0, 2.0, True, 4.0]), "something other than numbers"),
         (put("activation", [1.0, 2.0, 1e300, 4.0]), "beyond float32"),
-        (put("activations", {"lstm_cell": [[1.0], [2.0]]}), "something else than numbers"),
+        (put("activations", {"lstm_cell": [[1.0], [2.0]]}), "something other than numbers"),
         (put("activations", [1, 2]), "should be inside a JSON object"),
-        (put("reward", None), "something else than numbers"),
+        (put("reward", None), "something other than numbers"),
         (put("step", 1.5), "step is not a 64-bit integer"),
         (put("step", 2**64 - 1), "step is not a 64-bit integer"),
         (put("env_id", "0"), "env_id is missing or is not an integer"),
@@ -230,7 +230,7 @@ def put_observation(key: str, value: Any) -> Change:
         (put_observation("Tile", [[1, 2, 3]]), "Tile has 1 rows instead of 225"),
         (put_observation("Tile", [[1, 2]] * 225), "a row of observation Tile is not a list of 3"),
         (put_observation("Tile", [[1, 2, 40_000]] * 225), "beyond int16"),
-        (put_observation("Entity", [[0.5] * 31]), "something else than integers"),
+        (put_observation("Entity", [[0.5] * 31]), "something other than integers"),
         (put_observation("Entity", ["x" * 31]), "a row of observation Entity is not a list"),
         (put_observation("CurrentTick", [77]), "CurrentTick differs from tick"),
     ],
@@ -262,7 +262,7 @@ def test_signed_junk_in_place_of_the_records(dump: Path, start: bytes, junk: byt
     (dump / RECORDS_FILE).write_bytes(start + junk + b" " * 2000 + end)
     sign(dump, RECORDS_FILE, records=1, lives=1)
     message = one_line(dump)
-    assert "one record a line" in message or "line 2" in message
+    assert "one record per line" in message or "line 2" in message
 
 
 @pytest.mark.parametrize("change", [lambda text: text.replace(b",\n", b", "), lambda text: text[1:],
@@ -273,7 +273,7 @@ def test_another_layout(dump: Path, change: Callable[[bytes], bytes]) -> None:
     (dump / RECORDS_FILE).write_bytes(change((dump / RECORDS_FILE).read_bytes()))
     sign(dump, RECORDS_FILE)
     message = one_line(dump)
-    assert "one record a line" in message or "not valid JSON" in message
+    assert "one record per line" in message or "not valid JSON" in message
 
 
 def test_records_of_a_life_in_the_wrong_order(dump: Path) -> None:

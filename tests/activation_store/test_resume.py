@@ -1,4 +1,4 @@
-"""However a writing process ends, readers refuse what it left by name, and a resumed one completes it exactly."""
+"""However a writing process ends, readers refuse its unfinished dump, and resuming completes it exactly."""
 
 import dataclasses
 import signal
@@ -50,7 +50,7 @@ def planted_in(form: str) -> Planted:
 
 
 def write(folder: Path, planted: Planted, resume: bool = False) -> list[int]:
-    """Write episode by episode, those that are missing, as an extraction does; returns which were."""
+    """Write the missing episodes one by one, as an extraction does; return their numbers."""
     missing = []
     with DumpWriter(folder, planted.metadata, resume=resume) as writer:
         for episode in range(EPISODES):
@@ -97,7 +97,7 @@ def test_killed_at_any_moment_then_resumed(
     if killed.returncode == 0:
         pytest.skip("there are fewer such calls in this format")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    if state_of(folder) == "whole":  # killed while it tidied up
+    if state_of(folder) == "whole":  # killed while cleaning up
         assert len(read_dump(folder)) == len(planted_in(form).records)
         with pytest.raises(UserError, match="already holds a dump"):
             write(folder, planted_in(form), resume=True)
@@ -141,7 +141,7 @@ def test_episodes_may_be_written_side_by_side(form: str, uninterrupted: dict[str
         for part in np.array_split(shuffled, 11):
             writer.write(planted.records.take(part))
         writer.close([{"episode": episode, "seed": 7} for episode in range(EPISODES)])
-    if form == "json":  # a batch leaves no trace in JSON; the order of records in an episode is that of writing
+    if form == "json":  # JSON does not depend on batches; records of an episode are in the order of writing
         assert contents(tmp_path) == uninterrupted
     assert_same_records(read_dump(tmp_path), completed(planted.records))
 
@@ -154,7 +154,8 @@ def test_other_settings_are_no_resumption(form: str, tmp_path: Path) -> None:
         raise KeyboardInterrupt
     for name, value in (("seed", 5), ("policy", "another"), ("layers", {"lstm_cell": 4})):
         other = dataclasses.replace(planted.metadata, **{name: value})
-        with pytest.raises(UserError, match=f"begun with another {name}"), DumpWriter(tmp_path, other, resume=True):
+        message = f"started with a different {name}"
+        with pytest.raises(UserError, match=message), DumpWriter(tmp_path, other, resume=True):
             pytest.fail("the block must not run")
 
 
@@ -181,8 +182,8 @@ def test_an_episode_is_stored_once(tmp_path: Path) -> None:
     planted = planted_in("parquet")
     with DumpWriter(tmp_path, planted.metadata) as writer:
         writer.finish_episode(0, {"episode": 0})
-        with pytest.raises(ValueError, match="stored already"):
+        with pytest.raises(ValueError, match="already stored"):
             writer.write(planted.records)
-        with pytest.raises(ValueError, match="stored already"):
+        with pytest.raises(ValueError, match="already stored"):
             writer.finish_episode(0)
     assert not (tmp_path / JOURNAL_FILE).exists() and (tmp_path / METADATA_FILE).exists()

@@ -1,4 +1,4 @@
-"""What is written is what is read, bit for bit, in any batches, layers and strides."""
+"""Dumps are read back bit for bit, with any batches, layers and strides."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def assert_same_records(left: Records, right: Records) -> None:
 
 
 def completed(records: Records) -> Records:
-    """Add the columns that the writer works out: place, and number of the life in its episode."""
+    """Add the columns that the writer computes: position, and number of the life in its episode."""
     seen: dict[int, dict[int, int]] = {}
     lives = [
         seen.setdefault(episode, {}).setdefault(agent, len(seen[episode]))
@@ -138,7 +138,7 @@ def test_only_the_lives_and_episodes_asked_for_are_kept(tmp_path: Path, form: st
     identity = read_identity(folder)
     for name in IDENTITY:
         np.testing.assert_array_equal(identity[name], getattr(truth, name))
-    with pytest.raises(UserError, match="no record of those that were asked for"):
+    with pytest.raises(UserError, match="none of the requested records"):
         read_dump(folder, lives=[(7, 7, 7)])
 
 

@@ -1,4 +1,4 @@
-"""Subsampling: which records of each life are kept, drawn for each life alone."""
+"""Subsampling: which records of each life are kept, drawn independently for each life."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_the_draw_depends_on_seed_and_life_alone() -> None:
     np.testing.assert_array_equal(subsample.first_kept(LIVES[order]), first[order])
     assert [int(subsample.first_kept(life[None])[0]) for life in LIVES[:20]] == first[:20].tolist()
     assert (Subsample(10, skip_first=1, seed=8).first_kept(LIVES) != first).mean() > 0.8
-    # Written down, so that runs that were saved keep their records in later versions too.
+    # Fixed values, so that saved runs keep their records in later versions.
     assert subsample.first_kept(LIVES[:6]).tolist() == [3, 7, 2, 7, 7, 10]
 
 

@@ -1,4 +1,4 @@
-"""Reading a policy's layers while it runs, and its memory back out of them."""
+"""Reading a policy's layers while it runs, and rebuilding its memory from them."""
 
 import numpy as np
 import pytest

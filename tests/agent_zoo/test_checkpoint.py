@@ -1,20 +1,29 @@
-"""Checkpoints: the same policy comes back, and what is not a whole checkpoint of ours is refused in one line."""
+"""Checkpoints restore the same policy; anything but a complete checkpoint of ours is refused in one line."""
 
+import functools
+import json
+import os
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import safetensors.torch
 import torch
 
-from agent_zoo.checkpoint import load_checkpoint, read_info, save_checkpoint
+from activation_store.tensor_file import read_tensors, write_tensors
+from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_checkpoint
 from agent_zoo.observation import pack
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
+from tests.fuzz import limited
 from user_error import UserError
+
+DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"a": inner}, range(500), {})
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +40,29 @@ def path(subject, tmp_path: Path) -> Path:
 
 
 def check_refused(path: Path) -> str:
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError) as error, limited():
         load_checkpoint(path)
     message = str(error.value)
     assert "\n" not in message and str(path) in message
     return message
+
+
+def forge(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the header of a checkpoint, with a hash that fits."""
+    arrays, text = read_tensors(path, "policy")
+    header = json.loads(text)
+    change(header)
+    write_tensors(path, arrays, json.dumps(header), "policy")
+
+
+def rewrite_container(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what the safetensors format itself says of the tensors."""
+    content = path.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + content[start:])
 
 
 def test_the_same_policy_comes_back(subject, path: Path, seen: np.ndarray, layout) -> None:
@@ -90,7 +117,7 @@ def test_a_pickle_is_refused_and_its_code_does_not_run(tmp_path: Path) -> None:
 
 
 def test_a_good_file_that_starts_like_a_pickle_is_read(subject, path: Path) -> None:
-    """A file starts with its header's length, little end first: one in 32 lengths starts with a pickle's byte."""
+    """A file starts with its header's length in little-endian order: one in 32 lengths starts with a pickle's byte."""
     for padding in range(256):
         info = replace(subject.info, versions={"padding": "x" * padding})
         save_checkpoint(path, subject.policy, info)
@@ -109,6 +136,95 @@ def test_a_foreign_file_of_the_same_format_is_check_refused(tmp_path: Path) -> N
 def test_weights_of_another_architecture_are_refused(subject, path: Path) -> None:
     save_checkpoint(path, subject.policy, replace(subject.info, policy_arguments={"hidden_size": 24}))
     assert "another architecture" in check_refused(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda header: header.update(environment=[1]), "'environment': Input should be an object"),
+        (lambda header: header.update(environment={"mask_intrinsics": "some"}), "mask_intrinsics is 'some'"),
+        (lambda header: header.update(agent="\ud800"), "has a damaged header"),
+        (lambda header: header.update(task=DEEP), "has a damaged header"),
+        (lambda header: header.update(steps=-1), "'steps'"),
+        (lambda header: header.update(more=1), "'more'"),
+        (lambda header: header["layout"].update(heads={}), "'layout.heads'"),
+        (lambda header: header["policy_arguments"].update(hidden_size=0), "hidden_size is 0"),
+        (lambda header: header["policy_arguments"].update(hidden_size="16"), "another architecture"),
+        (lambda header: header["policy_arguments"].update(hidden_size=1 << 20), "larger than the weights in the file"),
+        (lambda header: header["policy_arguments"].update(hidden_size=10**30), "another architecture"),
+        (lambda header: header["recurrent_arguments"].update(layers=-1), "layers is -1"),
+        (lambda header: header["recurrent_arguments"].update(layers=1_000_000), "another architecture"),
+        (lambda header: header["layout"].update(materials=10**11), "'layout.materials'"),
+        (lambda header: header["layout"].update(materials=60_000), "larger than the weights in the file"),
+        (lambda header: header["layout"].update(tiles=9), "another architecture"),
+        (lambda header: header["layout"].update(tiles=-5), "'layout.tiles'"),
+        (lambda header: header["layout"].update(item_columns=[]), "another architecture"),
+    ],
+)
+def test_a_forged_header_is_refused_before_anything_is_built(
+    path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    forge(path, change)
+    assert message in check_refused(path)
+
+
+def test_weights_of_another_type_are_refused(path: Path) -> None:
+    arrays, text = read_tensors(path, "policy")
+    name = next(iter(arrays))
+    write_tensors(path, arrays | {name: arrays[name].astype(np.float64)}, text, "policy")
+    assert f"{name} is {arrays[name].shape} torch.float64, not" in check_refused(path)
+
+
+@pytest.mark.parametrize("dtype", ["BF16", "F8_E4M3", "F4"])
+def test_numbers_of_a_type_that_numpy_lacks_are_refused(path: Path, dtype: str) -> None:
+    rewrite_container(path, lambda header: [each.update(dtype=dtype) for each in header.values() if "dtype" in each])
+    check_refused(path)
+
+
+def test_a_container_of_exotic_numbers_only_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "exotic.safetensors"
+    safetensors.torch.save_file({"weight": torch.zeros(4, dtype=torch.bfloat16)}, path)
+    assert "numbers of a type that this project never writes" in check_refused(path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"info": "\\ud800", "sha256": "x"}',
+        '{"info": 1, "sha256": "x"}',
+        "[" * 200_000,
+        "[]",
+        "3",
+        '"x"',
+        '{"info": "x"}',
+    ],
+)
+def test_an_entry_that_is_none_is_refused(path: Path, entry: str) -> None:
+    rewrite_container(path, lambda header: header["__metadata__"].update(nmmo_interpretability=entry))
+    assert "has a damaged header" in check_refused(path)
+
+
+def test_reading_the_header_proves_the_weights(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="does not have the hash it was saved with"):
+        read_info(path)
+
+
+def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    assert "is not a plain file" in check_refused(tmp_path / "pipe.safetensors")
+
+
+def test_building_for_a_file_draws_the_random_numbers_that_building_draws(path: Path) -> None:
+    """Else what follows a load would be drawn differently than before files were checked."""
+    after = []
+    for build in (lambda: build_policy(read_info(path)), lambda: load_checkpoint(path)):
+        torch.manual_seed(3)
+        build()
+        after.append(torch.get_rng_state())
+    assert torch.equal(*after)
 
 
 def test_an_agent_that_is_not_here_is_refused(subject, path: Path) -> None:

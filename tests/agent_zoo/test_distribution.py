@@ -1,4 +1,4 @@
-"""Drawing by the inverse of the cumulative distribution: by one number in [0, 1) for each choice."""
+"""Sampling by inverting the cumulative distribution, with one number in [0, 1) per choice."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ JUST_BELOW_ONE = 1 - 2.0**-53
 
 
 def choices(probabilities: list[list[float]], option: list[list[int]] | None = None) -> Choices:
-    """One choice a row, each of another agent, among options of these probabilities; 0 is illegal."""
+    """One choice per row, each of a different agent, among options with these probabilities; 0 is illegal."""
     given = torch.tensor(probabilities)
     everyone = torch.arange(len(given))
     named = None if option is None else torch.tensor(option)
@@ -42,7 +42,7 @@ def test_what_is_illegal_is_never_drawn(number: float) -> None:
 
 
 def test_padding_and_company_change_nothing() -> None:
-    """The same choice alone, and beside a wider one."""
+    """The same choice alone, and in a batch with a wider one."""
     numbers = torch.rand(200, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     alone = choices([[0.3, 0.3, 0.4]] * 200, [[4, 7, 99]] * 200)
     padded = choices([[0.3, 0.3, 0, 0, 0.4], [0.2] * 5] * 200, [[4, 7, -1, -1, 99], [0, 1, 2, 3, 99]] * 200)

@@ -1,4 +1,4 @@
-"""A policy's steps, and what hooks between them see, replace and leave behind."""
+"""A policy's steps, and the effects of hooks between them."""
 
 import copy
 
@@ -54,7 +54,7 @@ def some_memory(policy: RecurrentPolicy, agents: int = AGENTS) -> MemoryState:
 
 
 def lstm_cell_of(policy: RecurrentPolicy, layer: int) -> nn.LSTMCell:
-    """One layer alone, as torch writes it for a single tick."""
+    """Return one layer alone as torch's cell for a single tick."""
     cell = nn.LSTMCell(UNITS, UNITS).double()
     for parameter, weight in zip(cell.parameters(), policy.lstm.all_weights[layer], strict=True):
         parameter.data = weight.data
@@ -92,7 +92,7 @@ def test_watching_every_layer_changes_nothing(policy: RecurrentPolicy, observati
 def test_an_edited_state_is_kept_and_reaches_all_that_depends_on_it(
     deep: RecurrentPolicy, observation: PackedObservation, kind: str, layer: int
 ) -> None:
-    """Against torch's own cells; agents that were not edited keep every bit."""
+    """Compared with torch's own cells; agents that were not edited keep every bit."""
     memory = some_memory(deep)
     encoded, _ = deep.encode(observation)
     _, plain = deep.remember(encoded, memory)

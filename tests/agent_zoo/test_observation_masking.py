@@ -1,4 +1,4 @@
-"""What is withheld from a policy must not reach it by another way, in the real small world."""
+"""What is hidden from a policy must not reach it in another way, in the real small world."""
 
 import copy
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ TICKS = 12
 
 @pytest.fixture(scope="module")
 def twins(small_world: EnvironmentSettings, task, maps) -> tuple:
-    """Two worlds that play the same episode, without NPCs, since nothing but the changed body may differ."""
+    """Two worlds that play the same episode, without NPCs, so that only the changed body differs."""
     env = replace(small_world, num_npcs=0)
     return tuple(make_environment(AGENT, env, task, maps) for _ in range(2))
 
 
 def ticks(twins: tuple, vital: str, value: int) -> Iterator[list[np.ndarray]]:
-    """Change the subject's body in the second of two equal worlds, and yield what the subject sees in both.
+    """Change the subject's body in the second of two equal worlds, and yield the subject's observations in both.
 
     Nobody moves. Ends before the subject dies in either.
     """
@@ -49,7 +49,7 @@ def ticks(twins: tuple, vital: str, value: int) -> Iterator[list[np.ndarray]]:
 
 
 def differences(one: PackedObservation, other: PackedObservation) -> set[str]:
-    """Name the parts in which two observations differ, columns of entities by number."""
+    """Return the parts in which two observations differ, columns of entities by number."""
     found = set()
     for part in fields(PackedObservation):
         a, b = getattr(one, part.name), getattr(other, part.name)

@@ -17,7 +17,7 @@ def policy(request, layout: ObservationLayout):
 
 
 def forward(policy, observation) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Encoder output, log-probabilities of all options with heads side by side, entropies, and values."""
+    """Encoder output, log-probabilities of all options of concatenated heads, entropies, and values."""
     encoded, candidates = policy.encode_observations(observation)
     distribution, value = policy.decode_actions(policy.decoder_input(encoded), candidates, observation)
     return encoded, torch.cat(list(distribution.log_probabilities), dim=1), distribution.entropy(), value
@@ -74,7 +74,7 @@ def _dense_arguments(policy, seen: np.ndarray, layout: ObservationLayout) -> tup
 
 
 def test_view_is_centred_on_the_agent(seen: np.ndarray) -> None:
-    """Tile positions relative to the agent are the same for everyone, so only materials need encoding."""
+    """Tile positions relative to the agent are the same for all agents, so only materials need encoding."""
     relative = seen["Tile"][:, :, :2] - seen["Tile"][:, 112:113, :2]
     rows, columns = np.divmod(np.arange(225), 15)
     assert (relative == np.stack([rows - 7, columns - 7], axis=1)).all()
@@ -94,7 +94,7 @@ def test_taking_some_agents_keeps_their_rows(seen: np.ndarray, layout: Observati
     assert torch.equal(taken.legal, alone.legal) and torch.equal(taken.material, alone.material)
 
 
-@pytest.mark.parametrize("policy", [AGENT], indirect=True)  # all agents draw alike
+@pytest.mark.parametrize("policy", [AGENT], indirect=True)  # all agents draw from the same distribution
 def test_sampled_actions_are_legal_and_follow_the_probabilities(policy, seen, layout) -> None:
     one = np.repeat(seen[len(seen) // 2 : len(seen) // 2 + 1], 4_000)
     observation = pack(one, layout)
@@ -112,7 +112,7 @@ def test_sampled_actions_are_legal_and_follow_the_probabilities(policy, seen, la
 
 
 def test_nobody_alive_is_no_error(layout: ObservationLayout, seen: np.ndarray) -> None:
-    """In the tick in which the last agent of all worlds dies, there is nobody to decide for."""
+    """In the tick in which the last agent of all worlds dies, there are no agents to decide for."""
     module = agent_zoo.load("neurips23_start_kit")
     policy = module.Recurrent(module.Policy(layout, hidden_size=16))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What agents are paid for and what they may not do, against the engine's own state in the real small world."""
+"""Agents' rewards and restrictions, compared with the engine's own state in the real small world."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ ENTITY = EntityState.State.attr_name_to_col
 
 
 class Play:
-    """A world played at random among what is legal, the task's own rewards kept apart."""
+    """A world played with random legal actions; the task's rewards are recorded separately."""
 
     def __init__(self, wrapper: BaseRewardWrapper, random: np.random.Generator):
         self.wrapper, self.random = wrapper, random
@@ -34,7 +34,7 @@ class Play:
         wrapper.env.step = listen
 
     def ticks(self, number: int = TICKS) -> Iterator[dict[int, float]]:
-        """Play, and yield what living agents were paid beside the task's reward."""
+        """Play, and yield living agents' rewards beyond the task's."""
         for _ in range(number):
             actions = {agent: self._choose(seen["ActionTargets"]) for agent, seen in self.observations.items()}
             self.observations, rewards, died, _, _ = self.wrapper.step(actions)
@@ -116,7 +116,7 @@ def test_nothing_can_be_given_away(play, agent: str) -> None:
 
 
 def test_the_start_kit_may_give(play) -> None:
-    """Or the test above would hold of agents that have nothing to give and nobody to give it to."""
+    """Otherwise the test above would pass if agents never had anything to give or anyone to give it to."""
     game = play("neurips23_start_kit")
     given = sum(
         seen["ActionTargets"]["Give"]["Target"][:-1].any() for _ in game.ticks() for seen in game.observations.values()
@@ -126,7 +126,7 @@ def test_the_start_kit_may_give(play) -> None:
 
 @pytest.mark.parametrize("agent", ["yaofeng", "hybrid", "takeru"])
 def test_dangerous_npcs_are_no_targets(play, agent: str) -> None:
-    """takeru may attack them: without it, the test would hold of agents that never meet any."""
+    """takeru may attack them: without it, the test would pass if agents never met any."""
     game = play(agent, npcs=64)
     attackable = relieved = 0
     for _ in game.ticks(40):

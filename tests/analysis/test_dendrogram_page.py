@@ -1,4 +1,4 @@
-"""The dendrogram explorer in a real browser: offline, without a complaint, and with the clusterings it claims."""
+"""The dendrogram explorer in a real browser: offline, without errors, and with correct clusterings."""
 
 import re
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from analysis.dendrogram_page.page import dendrogram_page
 from analysis.features import FEATURES, feature_matrix
 from analysis.labels import NOISE
 from analysis.lives import lives_of
+from tests.browser import scripts_that_ran
 from tests.planted import planted_dump
 
 NO_CLUSTER = 65535
@@ -54,7 +55,7 @@ def page_file(data: Dataset, clustering: Clustering, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="module")
 def page(browser, page_file: Path) -> Iterator:
-    """The page, opened; at the end, nothing may have gone wrong or gone out."""
+    """The opened page; at the end, there must have been no errors and no network requests."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True)
     page, problems, requests = context.new_page(), [], []
     page.on("console", lambda message: problems.append(message.text))
@@ -64,7 +65,7 @@ def page(browser, page_file: Path) -> Iterator:
     page.goto(page_file.as_uri())
     until(page, "window.explorer !== undefined")
     yield page
-    # A software WebGL remarks on its own speed; plotly draws symbols from blobs of its own making.
+    # Software WebGL warns about its own speed; plotly draws symbols from blobs that it creates.
     assert [text for text in problems if "GL Driver Message" not in text] == []
     assert [url for url in requests if not url.startswith("blob:")] == [page_file.as_uri()]
     context.close()
@@ -79,7 +80,7 @@ def until(page, condition: str) -> None:
 
 
 def shown(page) -> np.ndarray:
-    """The cluster of each point, as the page has it."""
+    """The cluster of each point in the page."""
     return np.array(page.evaluate("Array.from(window.explorer.clusterOf)"))
 
 
@@ -135,7 +136,7 @@ def test_buttons_and_blocks_move_the_level(page, tree: ClusterTree) -> None:
 
 
 def place_in_tree(page, cluster: int) -> tuple[float, float]:
-    """Where the middle of a cluster's block is on the screen."""
+    """Screen position of the middle of a cluster's block."""
     at = page.evaluate(
         """(i) => { const plot = document.getElementById('tree'), block = plot.data[0], full = plot._fullLayout;
         const box = plot.getBoundingClientRect();
@@ -183,6 +184,10 @@ def test_nothing_can_be_uploaded_and_names_are_inert(page) -> None:
     assert titles and not any("hare" in title for title in titles)
     assert HOSTILE in page.locator("h1").inner_text()
     assert page.locator("h1 img").count() == 0
+
+
+def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
+    assert scripts_that_ran(browser, page_file, tmp_path) == []
 
 
 def test_it_fits_a_phone(page) -> None:

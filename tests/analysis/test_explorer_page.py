@@ -1,4 +1,4 @@
-"""The explorer with planted clusters: everything stays in view however many there are, and is called as planted."""
+"""The explorer with planted clusters: everything stays in view for any number of them, with the planted names."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -24,7 +24,7 @@ def content(analysed: Analysed) -> Explored:
 
 
 def planted(content: Explored, clusters: int) -> Explored:
-    """Return the same points in so many clusters, which take turns."""
+    """Return the same points in this number of alternating clusters."""
     run = content.run
     label = np.arange(len(run.clusters.label)) % clusters
     sizes = np.bincount(label, minlength=clusters).tolist()
@@ -60,7 +60,7 @@ def until(page, condition: str) -> None:
 
 
 def box(page, selector: str) -> dict[str, float]:
-    """Where an element lies in the window."""
+    """Position of an element in the window."""
     return page.locator(selector).first.bounding_box()
 
 
@@ -96,7 +96,7 @@ def test_everything_stays_in_view(page, size: tuple[int, int]) -> None:
 
 
 def assert_the_list_is_in_view(page, size: tuple[int, int]) -> None:
-    """The page is as large as the window, and the list of clusters scrolls in its own place."""
+    """The page is as large as the window, and the list of clusters scrolls inside it."""
     assert page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]") == list(size)
     listed = box(page, "#cluster-list")
     assert listed["height"] > 150 and listed["y"] + listed["height"] <= size[1]
@@ -122,7 +122,7 @@ def test_clusters_are_called_and_coloured_as_planted(page) -> None:
 
 
 def test_views_can_be_drawn_in_any_room(page) -> None:
-    """No room at all, as in a hidden panel, must not give a circle a negative radius."""
+    """A size of zero, as in a hidden panel, must not give a circle a negative radius."""
     for room in (-20, 0, 3, 300):
         width = page.evaluate(
             """(room) => {

@@ -1,4 +1,4 @@
-"""Lives are told apart, and nothing that follows time crosses from one into another."""
+"""Lives are distinguished, and computations over time do not cross from one life to another."""
 
 import numpy as np
 import pytest

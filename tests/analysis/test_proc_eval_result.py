@@ -127,6 +127,7 @@ def test_a_terminal_gets_drawn_tables(folder: Path, tmp_path: Path) -> None:
     assert code == 0 and "┃" in shown and "strong" in shown and "Traceback" not in shown
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_module_from_any_folder_as_a_file_and_repeatably(folder: Path, tmp_path: Path) -> None:
     for place, (where, script) in enumerate(((ROOT, ["-m", "analysis.proc_eval_result"]), (tmp_path, [ROOT / SCRIPT]))):
         command = [sys.executable, *map(str, script), str(folder), "--output-dir", str(tmp_path / str(place))]
@@ -186,10 +187,14 @@ BAD: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
         ("twice",),
     ),
     "tasks missing": (
-        lambda: changed(**dict.fromkeys(TASK_NAMES[:5])),
+        lambda: {"strong": changed(**dict.fromkeys(TASK_NAMES[:5]))["strong"]},
         ("'strong'", "5 of the 63", TASK_NAMES[0].removeprefix("curriculum/"), "evaluate.py -n", "single task"),
     ),
-    "task without lives": (lambda: changed(**{TASK: [], f"episode/{TASK}": []}), ("1 of the 63",)),
+    "task without lives": (
+        lambda: {"strong": changed(**{TASK: [], f"episode/{TASK}": []})["strong"]},
+        ("1 of the 63",),
+    ),
+    "no life to its end": (lambda: changed(**{"length": [], "episode/length": []}), ("'length' is empty",)),
     "damaged provenance": (lambda: changed(provenance={"agent": 3}), ("provenance",)),
     "other seed": (lambda: results(seed=4), ("seed 4",)),
     "other mode": (lambda: results(mode="pve"), ("pve",)),
@@ -204,6 +209,57 @@ def test_bad_files_are_refused_and_nothing_is_written(name: str, tmp_path: Path)
     file.write_bytes(content if isinstance(content, bytes) else orjson.dumps(content))
     assert_refused(proc(tmp_path), str(file), *parts)
     assert list(tmp_path.iterdir()) == [file]
+
+
+def without(played: Results, policy: str, task: str) -> Results:
+    """Results without any life of a policy at a task."""
+    return played | {policy: {key: value for key, value in played[policy].items() if not key.endswith(task)}}
+
+
+def test_a_task_missing_in_two_of_ten_files_counts_in_the_other_eight(tmp_path: Path) -> None:
+    """As in results that the original repository publishes."""
+    played = {seed: as_original(results(seed=seed)) for seed in range(10)}
+    played[3] = without(played[3], "strong", TASK)
+    played[7] = without(played[7], "weak", TASK_NAMES[0])
+    files = {seed: write(tmp_path, f"eval_pvp_{seed}.json", content) for seed, content in played.items()}
+    done = proc(tmp_path)
+    assert done.returncode == 0, done.stderr
+    for line, seed, policy, task in zip(
+        done.stderr.splitlines(), (3, 7), ("strong", "weak"), (TASK, TASK_NAMES[0]), strict=True
+    ):
+        assert line.startswith(f"warning: {files[seed]}, policy {policy!r}: no life had 1 of the 63 held-out tasks")
+        assert task.removeprefix("curriculum/") in line
+    for row in rows(tmp_path, "score_task_summary"):
+        lists = [content[row["policy_name"]].get(row["task_name"]) for content in played.values()]
+        expected = np.mean([np.mean(values) for values in lists if values])
+        assert float(row["task_progress"]) == pytest.approx(expected, abs=1e-6)
+        assert float(row["task_progress_low"]) <= expected <= float(row["task_progress_high"])
+    (missing,) = (
+        row for row in rows(tmp_path, "score_by_task_seed")
+        if (row["policy_name"], row["seed"], row["task_name"]) == ("strong", "3", TASK)
+    )  # fmt: skip
+    assert (missing["count"], missing["task_progress"]) == ("0", "")
+    by_seed = {(row["policy_name"], row["seed"]): row for row in rows(tmp_path, "score_by_seed")}
+    of_tasks = [np.mean(values) for task, values in played[3]["strong"].items() if task != "length"]
+    assert float(by_seed["strong", "3"]["task_progress"]) == pytest.approx(np.mean(of_tasks), abs=1e-6)
+    assert by_seed["weak", "7"]["weighted_score"] == "", "its only survival task is missing"
+
+
+def test_a_policy_without_a_task_in_all_seeds_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write(tmp_path / "both", f"eval_pvp_{seed}.json", without(results(seed=seed), "strong", TASK))
+        alone = {"weak": results(seed=seed)["weak"]}
+        write(tmp_path / "alone", f"eval_pvp_{seed}.json", alone)
+    done = proc(tmp_path / "both")
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        f"left out: {tmp_path / 'both' / 'eval_pvp_1.json'} and 1 more, policy 'strong': no life had"
+    )
+    assert "it has no score: play more episodes" in line
+    assert proc(tmp_path / "alone").returncode == 0
+    for name in ("score_summary", "score_by_seed", "score_task_summary"):
+        assert (tmp_path / "both" / f"{name}.tsv").read_bytes() == (tmp_path / "alone" / f"{name}.tsv").read_bytes()
 
 
 def test_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""report.html: every run has one, it opens offline, and its numbers are those of summary.json."""
+"""report.html: every run has one, it opens offline, and its numbers equal those of summary.json."""
 
 import json
 import shlex
@@ -15,6 +15,7 @@ from analysis.report_page.captions import CAPTIONS
 from analysis.report_page.report import command_of, report_html
 from analysis.share_text import share_text
 from tests.analysed import Analysed
+from tests.browser import scripts_that_ran
 
 HOSTILE = "</script><img src=x onerror=document.title='hacked'><b>&'\""
 
@@ -196,6 +197,10 @@ def test_hostile_names_are_only_text(browser, analysed: Analysed, tmp_path: Path
     assert page.locator("img[src=x], h1 b, #verdict b").count() == 0 and "hacked" not in page.title()
     assert [each for each in problems if not each.startswith("data:")] == []
     page.context.close()
+
+
+def test_foreign_scripts_do_not_run(browser, analysed: Analysed, tmp_path: Path) -> None:
+    assert scripts_that_ran(browser, analysed.run / "report.html", tmp_path) == []
 
 
 def test_without_clusters_it_says_so(browser, analysed: Analysed, tmp_path: Path) -> None:

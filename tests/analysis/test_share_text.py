@@ -1,4 +1,4 @@
-"""Shares read as what they are."""
+"""Formatting of shares."""
 
 import pytest
 

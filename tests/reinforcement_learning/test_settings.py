@@ -1,4 +1,4 @@
-"""Settings: what config.yaml may say, and what is refused, naming the key, the value and what is allowed."""
+"""Settings: valid content of config.yaml, and errors that name the key, the value and the allowed values."""
 
 import sys
 from pathlib import Path

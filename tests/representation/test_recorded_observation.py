@@ -1,4 +1,4 @@
-"""What a policy saw comes back out of its dump, number for number, and it thinks the same of it again."""
+"""A policy's observations are rebuilt exactly from its dump, and the policy gives the same outputs for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -31,7 +31,7 @@ MASKED, TWO_LAYERS = "masked", "two layers"
 
 @dataclass(frozen=True)
 class Played:
-    """A dump, who played it, and all that it was shown, in the order of the records."""
+    """A dump, its policy, and all of the policy's observations, in the order of the records."""
 
     dump: Path
     entrant: Entrant
@@ -48,7 +48,7 @@ class Played:
 
 @pytest.fixture(scope="module", params=[MASKED, TWO_LAYERS])
 def played(request, small_world, task, maps, tmp_path_factory) -> Played:
-    """Two episodes of a policy that is shown little of itself and of the world, or of one that sees all and has two layers of LSTM."""
+    """Two episodes of a policy that sees little of itself and of the world, or of one without a mask, of two layers."""
     env, agent, layers = replace(small_world, num_npcs=64), "yaofeng", 2
     if request.param == MASKED:
         env = replace(env, mask_intrinsics="strict", relative_position=True, view_radius=4)
@@ -151,7 +151,7 @@ def test_windows_start_from_the_memory_before_them(played: Played) -> None:
 
 
 def memory(batch: SequenceBatch, layer: str) -> torch.Tensor:
-    """The memory that windows start from, (1, S, units)."""
+    """The memory at the start of windows, (1, S, units)."""
     return torch.from_numpy(batch.before[layer])[None]
 
 

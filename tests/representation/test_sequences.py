@@ -1,4 +1,4 @@
-"""Lives and windows out of dumps whose lives are planted."""
+"""Lives and windows of dumps with planted lives."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ def dump(request, planted: Planted, tmp_path_factory) -> Path:
 
 
 def stretches(batches: list[SequenceBatch]) -> dict[tuple[int, ...], int]:
-    """Name every sequence by its life and first tick, and check that it is what the dump holds; return its ticks."""
+    """Check every sequence against the dump; return the number of ticks of each by its life and first tick."""
     found = {}
     for batch in batches:
         ends = np.cumsum(batch.lengths)

@@ -1,5 +1,5 @@
-"""The same game of Neural MMO, played faster: observations, rewards, deaths and random numbers are equal bit for bit.
+"""A faster version of Neural MMO: observations, rewards, deaths and random numbers are equal bit for bit.
 
-What a profile shows to be hot is done here for all agents at once, and straight into the buffer that the policy reads;
+The parts that dominate the profile are vectorised over agents and write directly into the buffer that the policy reads;
 everything else is the game's own code. `tests/reinforcement_learning/game/test_fast_game.py` plays both side by side.
 """

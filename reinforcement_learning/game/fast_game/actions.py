@@ -1,7 +1,7 @@
-"""Choices as numbers, turned into what the game executes.
+"""Convert agents' choices from numbers to the game's actions.
 
-The game sorts each agent's choices and asks a class for each argument, which looks itself up through properties; here
-the ids that the choices point at are read once for all agents.
+The game sorts each agent's choices and calls a class for each argument, which goes through many properties; here the
+ids that the choices point at are read once for all agents.
 """
 
 from collections.abc import Callable
@@ -29,15 +29,15 @@ _STYLE = {
 
 
 class Move(action.Move):
-    """The game's move, written out, without the checks that cannot fail."""
+    """The game's move, inlined, without the checks that cannot fail."""
 
     def call(realm: Realm, entity: Any, direction: Any) -> None:  # the game never makes instances of actions
-        """Walk one tile, unless something is in the way."""
+        """Move one tile, unless something is in the way."""
         world, history = realm.map, entity.history
         row, column = history.last_pos = entity.pos
         down, right = direction.delta
-        # What is not habitable is what the game calls impassible, the void behind the border among it; nobody can
-        # therefore leave the map or enter the void.
+        # Tiles that are not habitable are the game's impassible ones, including the void beyond the border, so agents
+        # cannot leave the map or enter the void.
         if not world.habitable_rows[row + down][column + right] or entity.status.freeze._val > 0:
             return
         if down or right:
@@ -55,10 +55,10 @@ class Move(action.Move):
 
 
 class Attack(action.Attack):
-    """The game's attack; the target's best skill is found without making arrays of attributes of it."""
+    """The game's attack; the target's best skill is found without building arrays of attributes."""
 
     def call(realm: Realm, entity: Any, style: Any, target: Any) -> None:
-        """Hit the target, unless it is immune, dead, or out of reach."""
+        """Hit the target, unless it is immune, dead, or out of range."""
         config = realm.config
         immune = entity.is_player and target.is_player and target.time_alive.val < config.COMBAT_SPAWN_IMMUNITY
         if immune or entity.ent_id == target.ent_id or not target.alive:
@@ -70,11 +70,11 @@ class Attack(action.Attack):
         target.attacker_id.update(entity.ent_id)
         _hit(config, realm, entity, target, style)
         for fighter in (entity, target):
-            fighter.latest_combat_tick.update(realm.tick + 1)  # the tick is about to be counted
+            fighter.latest_combat_tick.update(realm.tick + 1)  # the tick counter is about to increase
 
 
 def _hit(config: Any, realm: Realm, attacker: Any, target: Any, style: Any) -> None:
-    """Do what `combat.attack` does."""
+    """Do the same as `combat.attack`."""
     skill = style.skill(attacker)
     name, attack, defence, base_damage, level_damage = _STYLE[type(skill)]
     offence = 0
@@ -99,7 +99,7 @@ def _hit(config: Any, realm: Realm, attacker: Any, target: Any, style: Any) -> N
 
 
 def _is_weak(target: Any, skill: Any) -> bool:
-    """Whether a skill is the one that beats the skill in which the target has most experience."""
+    """Return whether a skill beats the skill in which the target has the most experience."""
     skills = (target.skills.melee, target.skills.range, target.skills.mage)
     experience = [known.exp.val for known in skills]
     most = max(experience)
@@ -110,7 +110,7 @@ def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter)
     """Return the actions that can be executed, as `nmmo.Env._validate_actions` does.
 
     Args:
-        chosen: each agent's option for each argument of each action.
+        chosen: option of each agent for each argument of each action.
         realm: the world.
         writer: of the observations that the options point at.
     """
@@ -122,7 +122,7 @@ def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter)
         if player is None or not player.alive:
             continue
         entities, items = seen[writer.index_of[agent]], owned[writer.index_of[agent]]
-        made: dict = {}  # in alphabetical order, as the game executes those of equal priority
+        made: dict = {}  # in alphabetical order, the game's order for equal priorities
         if (target := _pick(realm.entity_or_none, entities, choice["Attack"]["Target"])) is not None:
             made[Attack] = {action.Style: _STYLES[choice["Attack"]["Style"]], action.Target: target}
         if (item := _pick(realm.items.get, listed, choice["Buy"]["MarketItem"])) is not None:
@@ -145,5 +145,5 @@ def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter)
 
 
 def _pick(find: Callable[[int], Any], ids: list[int], option: int) -> Any:
-    """Find what an option points at; behind the last id stand options that do nothing."""
+    """Return what an option points at; options after the last id do nothing."""
     return find(ids[option]) if option < len(ids) else None

@@ -1,4 +1,4 @@
-"""PufferLib's emulation of a game that writes its observations itself."""
+"""PufferLib's emulation for a game that writes its observations itself."""
 
 import gc
 from typing import Any
@@ -11,14 +11,14 @@ from reinforcement_learning.game.fast_game.game import FastGame
 
 
 class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
-    """Hands the shared buffer to the game, instead of copying every observation into it."""
+    """Passes the shared buffer to the game instead of copying every observation into it."""
 
     initialized: bool
 
     def __init__(self, env: Any, game: FastGame):
         super().__init__(env=env)
         self.game = game
-        self._shown = np.ones(self.num_agents, dtype=bool)  # slots of the buffer that are not zeros
+        self._shown = np.ones(self.num_agents, dtype=bool)  # slots of the buffer that are not all zeros
         self._slot = {agent: slot for slot, agent in enumerate(self.possible_agents)}
         self._heads: list[tuple[str, list[str], slice]] = []
         column = 0
@@ -34,8 +34,8 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
             self.obs_struct = self.obs.view(self.obs_dtype)
             self.game.writer.bind(self.obs_struct[:, 0])
             self.dict_obs = {agent: self.obs[slot] for agent, slot in self._slot.items()}
-            # A world is half a million objects that live as long as it does: searching them for garbage, as Python does
-            # now and then, stops a tick for about ten times its length.
+            # A world consists of half a million long-lived objects: a garbage collection over them takes about as long
+            # as ten ticks.
             gc.collect()
             gc.freeze()
         self.initialized = True
@@ -72,16 +72,16 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
         return self.dict_obs, rewards, died, cut_off, info
 
     def close(self) -> None:
-        """Let the world be freed."""
+        """Release the world."""
         gc.unfreeze()
         super().close()
 
     def _decode(self, row: list[int]) -> dict[str, dict[str, int]]:
-        """Put one agent's choices under their names, as PufferLib's `nativize` does value by value."""
+        """Return one agent's choices by name, as PufferLib's `nativize` does value by value."""
         return {action: dict(zip(arguments, row[part], strict=True)) for action, arguments, part in self._heads}
 
     def _clear_unseen(self, seen: list[int]) -> None:
-        """Zero the slots of agents that were seen in the last tick and are not any more."""
+        """Zero the slots of agents that were observed in the last tick but no longer are."""
         shown = np.zeros_like(self._shown)
         shown[seen] = True
         self.obs[self._shown & ~shown] = 0

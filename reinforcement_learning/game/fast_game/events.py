@@ -1,7 +1,7 @@
-"""The event log without an object for each event, and without going through all events of the episode in every tick.
+"""An event log without one object per event and without a search through the episode's events in every tick.
 
-The game makes nine attribute objects for each event, searches the whole log for the tick's events, copies it, and
-indexes it anew by agent. The log only ever grows at its end, so all of that can be kept up instead.
+The game creates nine attribute objects per event and, in every tick, searches the whole log for the tick's events,
+copies it, and rebuilds its index by agent. The log only grows at its end, so all of this can be updated incrementally.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _FIRST_ROWS = 1024
 
 
 class _EventTable(NumpyTable):
-    """A table whose rows are handed out in the same order as the game's, and never given back."""
+    """A table whose rows are allocated in the game's order and never freed."""
 
     def reset(self) -> None:
         self.next_row = 1
@@ -30,7 +30,7 @@ class _EventTable(NumpyTable):
 
 
 class _Cell:
-    """One column of the event that is being recorded."""
+    """One column of the event being recorded."""
 
     def __init__(self, log: "FastEventLog", column: int):
         self.log = log
@@ -52,7 +52,7 @@ class FastEventLog(EventLogger):
     """The game's event log.
 
     Attributes:
-        rows_of: which rows of `data` are about each entity.
+        rows_of: rows of `data` about each entity.
     """
 
     table: _EventTable
@@ -62,7 +62,7 @@ class FastEventLog(EventLogger):
 
     @classmethod
     def take_over(cls, realm: Realm) -> None:
-        """Make a world's event log one of these."""
+        """Replace a world's event log with this class."""
         realm.datastore._tables["Event"] = _EventTable(EventState.State.num_attributes, _FIRST_ROWS)
         log: Any = realm.event_log
         log.__class__ = cls
@@ -79,11 +79,11 @@ class FastEventLog(EventLogger):
 
     @property
     def data(self) -> np.ndarray:
-        """All events, (events, columns) int16; they do not change any more."""
+        """All events, (events, columns) int16; they no longer change."""
         return self.table._data[1 : self.table.next_row]
 
     def index_new(self) -> set[tuple[int, int]]:
-        """Bring `rows_of` up to date, and return whom the new events are about, each with the event's code."""
+        """Update `rows_of`, and return the entity and code of each new event."""
         new = self.table._data[self._indexed : self.table.next_row]
         entities = new[:, _COLUMN["ent_id"]].tolist()
         for row, entity in enumerate(entities, start=self._indexed - 1):
@@ -92,7 +92,7 @@ class FastEventLog(EventLogger):
         return set(zip(entities, new[:, _COLUMN["event"]].tolist(), strict=True))
 
     def update(self) -> None:
-        """Note which events belong to the tick that has just been played: those behind the last tick's."""
+        """Mark the events after the last tick's as those of the tick just played."""
         tick = self.realm.tick
         if tick > self._last_tick:
             self._data_by_tick[tick] = self.table._data[self._noted : self.table.next_row]

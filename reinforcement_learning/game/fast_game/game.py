@@ -1,4 +1,4 @@
-"""Neural MMO's environment with its hot parts replaced."""
+"""Neural MMO's environment with its slowest parts replaced."""
 
 from collections import defaultdict
 from typing import Any
@@ -14,7 +14,7 @@ from reinforcement_learning.game.fast_game.tasks import FastGameStateGenerator, 
 
 
 class FastGame(nmmo.Env):
-    """The game, equal to `nmmo.Env` in all that it returns but the infos about tasks, which are left empty."""
+    """The game, equal to `nmmo.Env` in everything it returns except the infos about tasks, which are empty."""
 
     game_state: Any
     _gamestate_generator: Any
@@ -48,7 +48,7 @@ class FastGame(nmmo.Env):
         self.writer.write(self.realm, self.tile_map)
 
     def _compute_rewards(self) -> tuple[dict[int, float], dict[int, dict]]:
-        """Reward agents for progress in their tasks; nothing for the frozen, -1 for those that died."""
+        """Reward agents for progress in their tasks; 0 for frozen agents, -1 for those that died."""
         if self.game_state is not None:
             self.game_state.clear_cache()
         happened = self.realm.event_log.index_new()

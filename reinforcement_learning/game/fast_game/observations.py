@@ -1,7 +1,7 @@
-"""What all living agents see, written straight into the buffer that the policy reads.
+"""Observations of all living agents, written directly into the buffer that the policy reads.
 
-The game looks at its tables once for each agent, fills tables of its own, and PufferLib copies those into the buffer.
-Here one pass over the tables serves all agents, and only rows that are in use are written or cleared.
+The game goes through its tables once per agent and fills new tables, which PufferLib copies into the buffer. Here one
+pass over the tables serves all agents, and only rows in use are written or cleared.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _ITEM = ItemState.State.attr_name_to_col
 _AMMUNITION = [item.ITEM_TYPE_ID for item in items.AMMUNITION]
 _SKILLS = ("melee", "range", "mage", "fishing", "herbalism", "prospecting", "carving", "alchemy")
 _SKILL_LEVELS = [_ENTITY[f"{skill}_level"] for skill in _SKILLS]
-# The skill that limits each kind of item; for the others it is the highest of all.
+# The skill that limits each kind of item; for other kinds it is the highest skill.
 _SKILL_OF_ITEM = {
     items.Spear: "melee", items.Bow: "range", items.Wand: "mage", items.Rod: "fishing", items.Gloves: "herbalism",
     items.Pickaxe: "prospecting", items.Axe: "carving", items.Chisel: "alchemy", items.Whetstone: "melee",
@@ -33,13 +33,13 @@ _ITEM_TYPES = 100
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of one of the game's tables that belong to n agents, one agent's after the other's, in the table's order.
+    """Rows of one of the game's tables that belong to n agents, grouped by agent, otherwise in the table's order.
 
     Attributes:
         values: (rows, columns) int16.
-        agent: whose each row is, (rows,), from 0 to n - 1.
-        position: of each row among its agent's own, (rows,).
-        starts: each agent's first row, and behind them the number of rows, (n + 1,).
+        agent: owner of each row, (rows,), from 0 to n - 1.
+        position: of each row among its agent's rows, (rows,).
+        starts: each agent's first row, followed by the number of rows, (n + 1,).
     """
 
     values: np.ndarray
@@ -49,7 +49,7 @@ class Rows:
 
     @staticmethod
     def group(values: np.ndarray, agent: np.ndarray, agents: int) -> "Rows":
-        """Describe rows that are sorted by agent."""
+        """Build from rows sorted by agent."""
         starts = np.zeros(agents + 1, dtype=np.int64)
         np.cumsum(np.bincount(agent, minlength=agents), out=starts[1:])
         return Rows(values, agent, np.arange(len(agent)) - starts[agent], starts)
@@ -70,7 +70,7 @@ class Rows:
 
 
 class _Table:
-    """One table of the buffer, (agents, rows, columns) int16, of which only rows that were in use are cleared."""
+    """One table of the buffer, (agents, rows, columns) int16; only rows that were in use are cleared."""
 
     def __init__(self, field: np.ndarray):
         self.field = field
@@ -84,7 +84,7 @@ class _Table:
         self.used = min(self.capacity, int(rows.counts.max(initial=0)))
 
     def write_same(self, slots: np.ndarray, values: np.ndarray) -> None:
-        """Show the same rows to all."""
+        """Write the same rows for all agents."""
         used = min(self.capacity, len(values))
         self.field[slots, :used] = values[:used]
         self.field[:, used : self.used] = 0
@@ -92,7 +92,7 @@ class _Table:
 
 
 class ObservationWriter:
-    """Writes the observations of one world, and remembers what the agents saw, since actions point at it."""
+    """Writes the observations of one world, and keeps what the agents saw, since actions point at it."""
 
     def __init__(self, config: Any, dtype: np.dtype):
         assert list(config.POSSIBLE_AGENTS) == list(range(1, config.PLAYER_N + 1))
@@ -104,7 +104,7 @@ class ObservationWriter:
             if argument in ("Style", "Price"):
                 mask[:] = 1
             else:
-                mask[:, -1] = 1  # doing nothing
+                mask[:, -1] = 1  # the no-op
         self.bind(np.zeros(config.PLAYER_N, dtype=dtype))
 
     def bind(self, buffer: np.ndarray) -> None:
@@ -113,7 +113,7 @@ class ObservationWriter:
         self.task = buffer["Task"]
         self.tile = buffer["Tile"].reshape(len(buffer), self.config.PLAYER_VISION_DIAMETER, -1, 3)
         self.mask = {pair: buffer["ActionTargets"][pair[0]][pair[1]] for pair in self._masks()}
-        # The game never clears the mask of moves: all but its last entry, which stays, is written each tick.
+        # The game never clears the mask of moves: its last entry stays, and all others are written each tick.
         self._cleared = [
             (mask, self.blank["ActionTargets"][action][argument][0].copy())
             for (action, argument), mask in self.mask.items()
@@ -129,11 +129,11 @@ class ObservationWriter:
         )
 
     def show_nothing(self, agent: int) -> None:
-        """Write what an agent sees in the tick in which it dies: no rows, and everything is legal."""
+        """Write an agent's observation in the tick of its death: no rows, and every option is legal."""
         self.buffer[agent - 1] = self.blank[agent - 1]
 
     def write(self, realm: Realm, tile_map: np.ndarray) -> None:
-        """Write what all living agents see now; other slots stay as they are, except for used rows, which are cleared.
+        """Write the observations of all living agents; in other slots, only rows that were in use are cleared.
 
         Args:
             realm: the world.
@@ -202,7 +202,7 @@ class ObservationWriter:
         return Rows.group(item_data[found], agent[found], len(self.agents))
 
     def _allow(self, action: str, argument: str, slots: np.ndarray, rows: Rows, legal: np.ndarray) -> None:
-        """Set the options that point at legal rows."""
+        """Set the mask of options that point at legal rows."""
         mask = self.mask[action, argument]
         fits = np.flatnonzero(legal & (rows.position < mask.shape[1] - 1))
         mask[slots[rows.agent[fits]], rows.position[fits]] = 1
@@ -217,14 +217,14 @@ class ObservationWriter:
         legal &= seen.values[:, _ENTITY["npc_type"]] >= 0
         self._allow("Attack", "Target", slots, seen, legal)
         target = self.mask["Attack", "Target"]
-        target[slots, -1] = ~target[slots, :-1].any(axis=1)  # who can attack must
+        target[slots, -1] = ~target[slots, :-1].any(axis=1)  # an agent that can attack must
 
     def _allow_items(self, slots: np.ndarray, own: np.ndarray) -> None:
         owned = self.owned
         free = ~self.in_combat[owned.agent]
         equipped = owned.values[:, _ITEM["equipped"]] != 0
         listed = owned.values[:, _ITEM["listed_price"]] != 0
-        level_of = np.full((len(own), _ITEM_TYPES), -1)  # the level that each agent has in what each item needs
+        level_of = np.full((len(own), _ITEM_TYPES), -1)  # each agent's level in the skill that each item needs
         for item, column in _LEVEL_OF_ITEM:
             level_of[:, item] = own[:, column]
         level_of[:, _HIGHEST_LEVEL_ITEMS] = np.maximum(own[:, _SKILL_LEVELS].max(axis=1), 1)[:, None]
@@ -243,7 +243,7 @@ class ObservationWriter:
         price[slots[giving]] = np.arange(price.shape[1]) < gold[giving][:, None]
 
     def _other_players(self, giving: np.ndarray) -> np.ndarray:
-        """Which seen rows are players that the agents who may give, (n,) bool, can give to."""
+        """Return which rows are players that an agent can give to; `giving` marks agents that may give, (n,) bool."""
         seen = self.seen
         others = seen.values[:, _ENTITY["id"]] != self.agents[seen.agent]
         return giving[seen.agent] & others & (seen.values[:, _ENTITY["npc_type"]] == 0)
@@ -261,7 +261,7 @@ class ObservationWriter:
 
     @staticmethod
     def _fits_stack(listed: np.ndarray, owned: np.ndarray) -> np.ndarray:
-        """Which items on the market, (listed,) bool, would join ammunition that an agent has."""
+        """Return which items on the market would be added to a stack that an agent has, (listed,) bool."""
         kind = [_ITEM["type_id"], _ITEM["level"]]
         stacks = owned[np.isin(owned[:, _ITEM["type_id"]], _AMMUNITION)][:, kind]
         return (listed[:, None, kind] == stacks).all(axis=2).any(axis=1)
@@ -272,7 +272,7 @@ class ObservationWriter:
 
 
 class _Seen:
-    """The rows of one table that an agent saw, as the game's predicates and actions ask for them."""
+    """The rows of one table that an agent saw, in the form that the game's predicates and actions expect."""
 
     def __init__(self, values: np.ndarray, ids: np.ndarray, capacity: int):
         self.values = values[:capacity]
@@ -289,10 +289,10 @@ class _LastSeen:
 
 
 class FastObservation(Observation):
-    """What one agent sees: views of the writer's buffer, in the form that the game hands out."""
+    """One agent's observation: views of the writer's buffer in the game's form."""
 
     def __init__(self, config: Any, agent_id: int, writer: ObservationWriter):
-        # The game's own constructor would allocate two observations that nothing writes to.
+        # The game's own constructor would allocate two observations that are never used.
         self.config = config
         self.agent_id = agent_id
         self.vision_radius = config.PLAYER_VISION_RADIUS
@@ -314,11 +314,11 @@ class FastObservation(Observation):
         return self
 
     def to_gym(self) -> dict[str, Any]:
-        """Return the observation as a dictionary of views: what is changed in place, such as masks, is what counts."""
+        """Return the observation as a dictionary of views; in-place changes, such as to masks, take effect."""
         return {**self._views, "CurrentTick": 0 if self._is_agent_dead else self.writer.tick}
 
     def set_agent_dead(self) -> None:
-        """Remember what the agent saw last: its task is still looked at in the tick in which it dies."""
+        """Keep what the agent saw last: its task is still evaluated in the tick of its death."""
         self._last_seen = _LastSeen(self.tiles.copy(), self.entities, self.inventory, self.market)
         self._is_agent_dead = True
         self.writer.show_nothing(self.agent_id)
@@ -362,7 +362,7 @@ class FastObservation(Observation):
 
     @property
     def agent_in_combat(self) -> bool:
-        """Whether the agent fought within the last ticks."""
+        """Whether the agent is in combat."""
         return bool(self.writer.in_combat[self.writer.index_of[self.agent_id]])
 
     def _rows(self, rows: Rows, column: int, capacity: int) -> _Seen:

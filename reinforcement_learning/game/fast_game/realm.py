@@ -1,4 +1,4 @@
-"""The world's own upkeep in each tick: vitals, harvests, regrowth, and where NPCs go."""
+"""The world's updates in each tick: vitals, harvesting, regrowth, and NPC movement."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,13 +25,13 @@ _SKILL_ON = {
     material.Herb.index: "herbalism", material.Ore.index: "prospecting", material.Tree.index: "carving",
     material.Crystal.index: "alchemy",
 }  # fmt: skip
-# Shared by all NPCs, since nobody changes them.
+# Shared by all NPCs, since they are never modified.
 _WALK = {direction: {Move: {action.Direction: direction}} for direction in action.Direction.edges}
 _STEPS = [(down, right, _WALK[direction]) for down, right, direction in DIRECTIONS]
 
 
 def take_over(realm: Realm) -> None:
-    """Give a world's parts the faster classes; their data stay as they are."""
+    """Give a world's parts the faster classes without changing their data."""
     realm.__class__ = FastRealm
     FastEventLog.take_over(realm)
     realm.map.__class__ = FastMap
@@ -43,14 +43,14 @@ class FastRealm(Realm):
     """The game's world."""
 
     def entity_or_none(self, ent_id: int | None) -> Any:
-        """Find a player or NPC by its id; the game's own goes through `Mapping.get`, which catches a `KeyError`."""
+        """Find a player or NPC by id; the game's version goes through `Mapping.get`, which catches a `KeyError`."""
         if ent_id is None:
             return None
         return (self.npcs if ent_id < 0 else self.players).entities.get(ent_id)
 
 
 class _Tiles(dict):
-    """An ordered set of tiles that takes a constant time to remove one."""
+    """An ordered set of tiles with removal in constant time."""
 
     def add(self, tile: Tile) -> None:
         self.setdefault(tile)
@@ -66,15 +66,15 @@ class FastMap(Map):
         """Load a map."""
         super().reset(map_dict, np_random, seize_targets)
         self.update_list = _Tiles()
-        # Lists are faster than arrays to read one by one.
+        # Reading single elements is faster from lists than from arrays.
         self.habitable_rows = self.habitable_tiles.tolist()
         self.tile_rows = self.tiles.tolist()
 
     def step(self) -> None:
-        """Let depleted tiles grow again.
+        """Regrow depleted tiles.
 
-        The game copies the list of tiles and searches it for each tile that has grown; and one call for many random
-        numbers gives the same ones as a call for each.
+        The game copies the list of tiles and searches it for each regrown tile. Here the random numbers are drawn in
+        one call, which gives the same numbers as one call each.
         """
         for tile in [tile for tile in self.update_list if not tile.depleted]:
             del self.update_list[tile]
@@ -94,9 +94,9 @@ class FastPlayers(PlayerManager):
     def update(self, actions: dict) -> None:
         """Update vitals and harvest, as `Player.update` does for each player.
 
-        The table tells at once who has something to forget or to put on; skills are asked only where there is something
-        to harvest. Tiles change here in one way only, from full to depleted, so that what was not there before the
-        first player's turn is not there at the last one's.
+        The table shows which players have combat state to clear or changed equipment; skills are updated only where
+        there is something to harvest. Tiles only change from full to depleted here, so a resource that is absent before
+        the first player's turn is still absent at the last one's.
         """
         config = self.config
         if config.IMMORTAL or config.PLAYER_HEALTH_INCREMENT > 0 or config.DEATH_FOG_ONSET is not None:
@@ -150,13 +150,13 @@ class FastPlayers(PlayerManager):
         return _cull(self, super().cull, (table[:, _COLUMN["id"]] > 0) & (table[:, _COLUMN["health"]] <= 0))
 
     def _records(self) -> np.ndarray:
-        """Rows of the living in the table, in the order in which they spawned, which is that of their ids."""
+        """Return the table's rows of living players in order of spawning, which is the order of ids."""
         ids = self.datastore.table("Entity")._data[:, _COLUMN["id"]]
         rows = np.flatnonzero(ids > 0)
         return rows[np.argsort(ids[rows])]
 
     def _item_levels(self, own: np.ndarray) -> dict[int, int]:
-        """New levels of all that they wear of those for whom it has changed, by their place in `own`."""
+        """Return the new item levels of players whose item level has changed, by index in `own`."""
         items = self.datastore.table("Item")._data
         worn = items[items[:, _ITEM["equipped"]] != 0]
         levels = np.bincount(worn[:, _ITEM["owner_id"]], worn[:, _ITEM["level"]], minlength=self.config.PLAYER_N + 1)
@@ -164,7 +164,7 @@ class FastPlayers(PlayerManager):
         return {index: int(levels[index]) for index in np.flatnonzero(levels != own[:, _COLUMN["item_level"]]).tolist()}
 
     def _surroundings(self, own: np.ndarray) -> tuple[list[int], list[bool], list[bool]]:
-        """What each player stands on, and whether fish and water are beside it."""
+        """Return the material each player stands on, and whether fish and water are adjacent."""
         side = self.config.MAP_SIZE
         tiles = self.datastore.table("Tile")._data[1 : side * side + 1, 2].reshape(side, side)
         row, column = own[:, _COLUMN["row"]], own[:, _COLUMN["col"]]
@@ -179,19 +179,19 @@ class FastPlayers(PlayerManager):
 class FastNPCs(NPCManager):
     """The game's non-player characters.
 
-    Nothing happens to most of them in most ticks but that they grow older, which is counted in the table alone; an
-    NPC's own counter is set right before anybody reads it. What such an NPC did last (`history.actions`,
-    `last_action`), which nothing in the game reads, is not kept.
+    In most ticks most NPCs only grow older, which is counted in the table alone; an NPC's own counter is updated before
+    it is read. The last actions of such NPCs (`history.actions`, `last_action`), which nothing in the game reads, are
+    not kept.
     """
 
     def actions(self) -> dict[int, dict]:
-        """Decide what all do; those that never fight, or have no reason to, walk about."""
+        """Return the actions of all NPCs; those that never fight, or have no reason to, wander."""
         return {
             number: _walk_about(npc) if _is_peaceful(npc) else npc.decide() for number, npc in self.entities.items()
         }
 
     def update(self, actions: dict) -> None:
-        """Let those that are new, wounded or in a fight update themselves, and the others grow older."""
+        """Update NPCs that are new, wounded or in combat individually, and only age the others."""
         table = self.datastore.table("Entity")._data
         records = np.flatnonzero(table[:, _COLUMN["id"]] < 0)
         own = table[records]
@@ -213,20 +213,20 @@ class FastNPCs(NPCManager):
 
     @property
     def packet(self) -> dict:
-        """What a replay shows."""
+        """Return the NPCs' part of a replay's packet."""
         for npc in self.entities.values():
             _set_age(npc)
         return super().packet
 
 
 def _fought(own: np.ndarray, tick: int) -> np.ndarray:
-    """Whose last tick left something to forget: damage, an attacker, or an attack of its own."""
+    """Return which entities have combat state of the last tick to clear: damage, an attacker or their own attack."""
     marks = own[:, [_COLUMN["damage"], _COLUMN["attacker_id"]]].any(axis=1)
     return marks | (own[:, _COLUMN["latest_combat_tick"]] == tick)
 
 
 def _forget_fight(player: Any) -> None:
-    """Do what `Entity.update` and `History.update` do about the last tick's fight."""
+    """Clear the last tick's combat state, as `Entity.update` and `History.update` do."""
     if player.history.damage._val == 0:
         player.attacker = None
         player.attacker_id.update(0)
@@ -235,7 +235,7 @@ def _forget_fight(player: Any) -> None:
 
 
 def _cull(group: EntityGroup, cull: Callable[[], dict], dead: np.ndarray) -> dict[int, Entity]:
-    """Go through the group only if some are dead."""
+    """Remove the dead of a group, if there are any."""
     if dead.any():
         return cull()
     group.dead_this_tick.clear()
@@ -247,13 +247,13 @@ def _set_age(npc: Any) -> None:
 
 
 def _is_peaceful(npc: Any) -> bool:
-    """Whether an NPC only walks about: it is of the kind that does, or was not attacked."""
+    """Return whether an NPC only wanders: its kind never fights, or it was not attacked."""
     kind = type(npc)
     return kind is Passive or (kind is PassiveAggressive and npc.target is None and npc.attacker is None)
 
 
 def _walk_about(npc: Any) -> dict:
-    """Step in the first direction that can be walked, from a random one on, as `NPC._meander` does."""
+    """Return a step in the first walkable direction, starting from a random one, as in `NPC._meander`."""
     row, column = npc.pos
     habitable = npc.realm.map.habitable_rows
     start = npc._np_random.get_direction()

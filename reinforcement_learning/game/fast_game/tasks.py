@@ -1,4 +1,4 @@
-"""Progress of tasks, looked at only where it can have changed."""
+"""Progress of tasks, evaluated only when it can have changed."""
 
 import inspect
 
@@ -10,7 +10,7 @@ from nmmo.task import base_predicates as predicates
 from nmmo.task.game_state import GameState, GameStateGenerator
 from nmmo.task.task_api import Task
 
-# Predicates whose value changes only in ticks in which the game records one of these events about their subject.
+# Predicates whose value changes only in ticks with one of these events about their subject.
 _CHANGED_BY = {
     predicates.ScoreHit: {EventCode.SCORE_HIT},
     predicates.DefeatEntity: {EventCode.PLAYER_KILL},
@@ -22,20 +22,20 @@ _CHANGED_BY = {
     predicates.FireAmmo: {EventCode.FIRE_AMMO},
     predicates.ListItem: {EventCode.LIST_ITEM},
     predicates.BuyItem: {EventCode.BUY_ITEM},
-    predicates.AttainSkill: {EventCode.LEVEL_UP, EventCode.AGENT_CULLED},  # who is dead has no skills
+    predicates.AttainSkill: {EventCode.LEVEL_UP, EventCode.AGENT_CULLED},  # the dead have no skills
 }
 _Events = set[tuple[int, int]]
 
 
 class FastGameStateGenerator(GameStateGenerator):
-    """Takes the index of events from the event log, which keeps it, instead of building it anew in every tick."""
+    """Uses the event log's own index of events instead of rebuilding it in every tick."""
 
     def __init__(self, generator: GameStateGenerator):
         self.config = generator.config
         self.spawn_pos = generator.spawn_pos
 
     def generate(self, realm: Realm, env_obs: dict) -> GameState:
-        """Return what predicates look at."""
+        """Return the state that predicates read."""
         entities = EntityState.Query.table(realm.datastore)
         items = ItemState.Query.table(realm.datastore)
         ids = entities[:, EntityState.State.attr_name_to_col["id"]].tolist()
@@ -57,10 +57,10 @@ class FastGameStateGenerator(GameStateGenerator):
 
 
 def triggers(task: Task) -> _Events:
-    """Return the (agent, event code) without which a task's progress stays what it is; nothing if that is not known."""
+    """Return the (agent, event code) pairs that can change a task's progress; empty if unknown."""
     evaluate = getattr(type(task._eval_fn), "_evaluate", None)
     if type(task) is not Task or evaluate is None or len(task._eval_fn._groups) != 1:
-        return set()  # another kind of task may reward otherwise than by the difference in progress
+        return set()  # other kinds of tasks may not reward the difference in progress
     function = inspect.getclosurevars(evaluate).nonlocals.get("fn")
     if function is predicates.CountEvent:
         codes = {getattr(EventCode, task._eval_fn.kwargs["event"])}
@@ -70,10 +70,10 @@ def triggers(task: Task) -> _Events:
 
 
 def rewards_of(task: Task, state: GameState, awaited: _Events, happened: _Events) -> dict[int, float]:
-    """Return what a task, evaluated in every tick so far, pays to each agent that it is assigned to.
+    """Return a task's reward for each agent assigned to it; it must have been evaluated in every tick so far.
 
     Args:
-        task: of a living agent, or one that died in this tick.
+        task: of an agent that is alive or died in this tick.
         state: of the game.
         awaited: the task's triggers.
         happened: in this tick.
@@ -81,7 +81,7 @@ def rewards_of(task: Task, state: GameState, awaited: _Events, happened: _Events
     if not awaited or task._last_eval_tick is None or not awaited.isdisjoint(happened):
         return task.compute_rewards(state)[0]
     task._last_eval_tick = state.current_tick
-    task._eval_fn.close()  # or it would keep the state of its last evaluation alive
+    task._eval_fn.close()  # otherwise it would keep the state of its last evaluation in memory
     return dict.fromkeys(task.assignee, 0.0)
 
 

@@ -22,7 +22,7 @@ def test_planted_blobs_are_found() -> None:
 
 
 def test_no_structure_is_noise() -> None:
-    """Of 50 points there cannot be two clusters of 26."""
+    """50 points cannot form two clusters of 26."""
     points = np.random.default_rng(0).normal(size=(50, 2))
     assert (hdbscan_clusters(points, 26, 5).labels == NOISE).all()
 

@@ -1,4 +1,4 @@
-"""R2 is that of lives the fit has not seen."""
+"""R2 is computed on lives held out from the fit."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_planted_shares_are_recovered_within_their_intervals() -> None:
 
 
 def test_what_only_marks_a_life_does_not_count() -> None:
-    """Where nothing changes within lives, a fit holds in the sample and not for other lives."""
+    """If nothing changes within lives, a fit holds in the sample but not for other lives."""
     rng = np.random.default_rng(0)
     lives = make_lives(LENGTHS)
     scores = rng.normal(size=(40, 20))[lives.index] + 0.01 * rng.normal(size=(1200, 20))

@@ -1,4 +1,4 @@
-"""Principal components and what they tell of behaviours, held to planted truth."""
+"""Principal components and their associations with features, compared with planted values."""
 
 import numpy as np
 from scipy import stats
@@ -54,7 +54,7 @@ def test_profile_follows_the_feature() -> None:
 
 
 def test_intervals_of_a_profile_count_lives_not_records() -> None:
-    """Each life has its own level, so its 50 records say no more than one; 95% intervals mostly hold the truth."""
+    """Each life has its own level, so its 50 records carry no more information than one; 95% intervals mostly cover."""
     lives = lives_of_lengths(*[50] * 40)
     held = []
     for seed in range(100):

@@ -1,4 +1,4 @@
-"""Activations that nothing can be found in are refused before any work."""
+"""Activations that cannot be analysed are refused before any work."""
 
 from dataclasses import replace
 

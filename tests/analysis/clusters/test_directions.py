@@ -24,7 +24,7 @@ def data() -> Dataset:
 
 @pytest.fixture(scope="module")
 def labels(data: Dataset) -> np.ndarray:
-    """Two clusters and noise, as good as any."""
+    """Arbitrary labels: two clusters and noise."""
     return np.arange(len(data)) % 3 + NOISE
 
 

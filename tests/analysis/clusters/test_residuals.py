@@ -1,4 +1,4 @@
-"""What a variable explains of activations is gone, and nothing else is."""
+"""Residuals lack what a variable explains, and nothing else."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Options: both spellings, what is refused at once and why, and a folder's name for every combination."""
+"""Options: both spellings, invalid values, and a distinct folder name for every combination."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -139,7 +139,7 @@ def test_options_without_effect_are_told() -> None:
 def test_features_are_checked_at_once() -> None:
     with pytest.raises(UserError, match="there is no feature 'life_fraction'"):
         replace(DEFAULTS, features="tick,life_fraction").choose_features()
-    with pytest.raises(UserError, match="no feature is named"):
+    with pytest.raises(UserError, match="no features given"):
         replace(DEFAULTS, features=",").choose_features()
     with pytest.raises(UserError, match="needs two features or more"):
         replace(DEFAULTS, features="tick", feature_scatter=True).choose_features()

@@ -1,4 +1,4 @@
-"""A summary says in words what its numbers say, and every number is there or has a reason why not."""
+"""A summary's text matches its numbers, and every missing number has a reason."""
 
 import dataclasses
 import math
@@ -215,7 +215,7 @@ def test_the_strongest_effects_are_those_whose_size_is_written_beside_them(summa
 
 
 def test_small_clusters_that_dissolve_are_told_though_the_index_is_high(summary: Summary) -> None:
-    """The adjusted Rand index is that of the large clusters."""
+    """The adjusted Rand index is dominated by the large clusters."""
     assert not any("Not found again" in line for line in summary.verdict)
     lost = (*summary.clusters[:-1], dataclasses.replace(summary.clusters[-1], jaccard=0.3))
     told = verdict(dataclasses.replace(summary, clusters=lost))
@@ -231,7 +231,7 @@ def test_descriptions_leave_out_what_is_small_or_did_not_survive(summary: Summar
 
 
 def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
-    """The first two units follow the tick alone: without it, nothing of these clusters is left."""
+    """The first two units depend only on the tick: without it, nothing is left of these clusters."""
     tick = PLANTED.records.tick
     activations = np.random.default_rng(0).normal(size=(RECORDS, 16)).astype(np.float32)
     activations[:, 0] += 0.5 * tick
@@ -246,7 +246,7 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     summary = summarise(
         data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again.result
     )
-    assert any("Without tick, which takes away" in sentence for sentence in summary.verdict)
+    assert any("Without tick, which removes" in sentence for sentence in summary.verdict)
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
 
 
@@ -260,7 +260,7 @@ def test_regressing_out_what_has_no_part_in_them_leaves_them_as_they_are() -> No
 
 
 def test_a_difference_is_not_found_again_in_another_cluster() -> None:
-    """Four random parts of each behaviour are no clusters: what is found overlaps each by a quarter at most."""
+    """Random quarters of each behaviour are not clusters: any cluster found overlaps each by at most a quarter."""
     data = planted_dataset(PLANTED)
     labels = largest_first(4 * PLANTED.behaviour + np.random.default_rng(0).integers(0, 4, RECORDS))
     again = repeat_without(["self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)

@@ -1,4 +1,4 @@
-"""The tree of clusters, cut: the same clusters that HDBSCAN itself cuts, at every density, whatever the points."""
+"""Cuts of the cluster tree equal those of HDBSCAN itself at every density, for any points."""
 
 import hdbscan
 import numpy as np

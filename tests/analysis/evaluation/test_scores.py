@@ -131,6 +131,24 @@ def test_a_task_that_a_resample_leaves_without_lives_keeps_its_mean() -> None:
     assert (resampled_ticks(results, drawn) == 1.0).all()
 
 
+def test_a_task_that_a_seed_lacks_counts_in_the_other_seeds() -> None:
+    """Also in resamples; where a resample draws only seeds without it, the observed mean stands in."""
+    shape = (2, TASKS)
+    first, second, third = (run_of(np.full(shape, p), np.ones(shape), [5.0], s) for s, p in enumerate((0.2, 0.6, 1.0)))
+    first.progress_sum[:, 5] = first.progress_lives[:, 5] = 0
+    assert np.isnan(first.task_progress[5]) and first.task_progress[4] == 0.2
+    results = PolicyResults("p", "pvp", (first, second, third))
+    assert results.task_progress[4] == pytest.approx(0.6) and results.task_progress[5] == pytest.approx(0.8)
+    drawn = Bootstrap(resamples=300).draw(results.units)
+    progress = resampled_progress(results, drawn)
+    _, twice, thrice = drawn.seeds.T
+    there = twice + thrice
+    expected = np.where(there > 0, (0.6 * twice + 1.0 * thrice) / np.maximum(there, 1), 0.8)
+    np.testing.assert_allclose(progress[:, 5], expected)
+    np.testing.assert_allclose(progress[:, 4], drawn.seeds @ [0.2, 0.6, 1.0] / 3)
+    assert (there == 0).any()
+
+
 def test_resampled_ticks_are_those_of_the_lives_drawn() -> None:
     """The weighted sums against plain repetition of the lives."""
     rng = np.random.default_rng(4)

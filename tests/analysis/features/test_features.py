@@ -1,4 +1,4 @@
-"""Features equal what a reader would work out by hand, record by record."""
+"""Features equal a straightforward computation record by record."""
 
 import dataclasses
 from pathlib import Path
@@ -30,7 +30,7 @@ def planted() -> Planted:
 
 
 def by_hand(records: Records, metadata: DumpMetadata, i: int) -> dict[str, Any]:
-    """Work out the features of record `i` with plain loops over dictionaries."""
+    """Compute the features of record `i` with plain loops over dictionaries."""
     first, last = records.entity.offsets[i : i + 2]
     entities = [
         dict(zip(metadata.entity_columns, row, strict=True)) for row in records.entity.values[first:last].tolist()
@@ -160,7 +160,7 @@ def test_features_are_found_by_name_and_by_set() -> None:
     [
         (["self_heath", "tick"], r"no feature 'self_heath': did you mean self_health\?"),
         (["life_fraction", "zzz"], r"no feature 'life_fraction', 'zzz': .*docs/features.md"),
-        ([], "no feature is named"),
+        ([], "no features given"),
     ],
 )
 def test_unknown_features_are_refused_by_name(names: list[str], message: str) -> None:
@@ -194,7 +194,7 @@ def test_features_over_time_of_a_thinned_dump_come_from_every_tick(form: str, pl
 
 
 def test_what_is_out_of_view_is_just_beyond_it(planted: Planted) -> None:
-    """Without anyone or any water in view, distances are 8 tiles and healths 0; nothing is missing."""
+    """Without any entities or water in view, distances are 8 tiles and health is 0; no value is missing."""
     records = planted.records.take(np.arange(20))
     alone = (
         records.entity.values[:, planted.metadata.entity_columns.index("id")] == records.agent_id[records.entity.owner]
@@ -208,7 +208,7 @@ def test_what_is_out_of_view_is_just_beyond_it(planted: Planted) -> None:
 
 
 def test_the_size_of_the_map_must_be_known_where_it_is_needed(planted: Planted) -> None:
-    with pytest.raises(UserError, match="does not say how large its maps are"):
+    with pytest.raises(UserError, match="does not record the size of its maps"):
         feature_matrix(planted.records, planted.metadata, features_named(["distance_to_edge"]))
 
 

@@ -1,4 +1,4 @@
-"""Every feature of the registry against the engine's own state, at every tick of real episodes."""
+"""Every feature in the registry equals the engine's own state at every tick of real episodes."""
 
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_feature_equals_the_engines_own_value_at_every_tick(
 def test_agents_drink_where_they_are_beside_water_and_fish_quench_no_thirst(
     computed: np.ndarray, records: Records, witnessed: tuple[Path, Witness]
 ) -> None:
-    """The game's own log of drinking is what decides which tiles count as water."""
+    """The game's own log of drinking decides which tiles count as water."""
     drank = np.array([witnessed[1].drank[key] for key in keys(records)])
     beside_water = computed[:, NAMES.index("is_beside_water")] == 1
     only_fish = (computed[:, NAMES.index("is_beside_fish")] == 1) & ~beside_water
@@ -68,7 +68,7 @@ def test_no_feature_is_ever_missing(computed: np.ndarray) -> None:
 def test_subsampled_records_have_the_values_of_every_tick(
     subsample: int, computed: np.ndarray, records: Records, metadata: DumpMetadata, witnessed: tuple[Path, Witness]
 ) -> None:
-    """Features over time look at the tick before, not at the record before."""
+    """Features over time use the previous tick, not the previous record."""
     kept = read_dump(witnessed[0], subsample=Subsample(subsample))
     values = feature_matrix(kept, metadata, EXTENDED_FEATURES, read_history(witnessed[0]))
     place = {key: i for i, key in enumerate(keys(records))}

@@ -1,4 +1,4 @@
-"""Figures draw in every case, warn of nothing, and keep all their text inside the picture."""
+"""Figures are drawn in all cases without warnings, and all their text stays inside the picture."""
 
 import dataclasses
 import warnings
@@ -42,6 +42,7 @@ CASES = {
     "100 clusters": np.arange(RECORDS) % 101 - 1,
     "only noise": np.full(RECORDS, -1),
 }
+SIXTEEN_FEATURES = EXTENDED_FEATURES[:16]
 HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7, action_decoder"
 
 
@@ -58,7 +59,7 @@ def no_warnings() -> object:
 
 
 def texts(figure: Figure) -> list[str]:
-    """Draw the figure, check that no text is cut off, and return what is written."""
+    """Draw the figure, check that no text is cut off, and return its texts."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
@@ -73,7 +74,7 @@ def texts(figure: Figure) -> list[str]:
 
 
 def ticks_beyond_axes(figure: Figure) -> list[Text]:
-    """Return tick labels that exist and are not drawn, for their ticks are outside what the axes show."""
+    """Return tick labels that exist but are not drawn, because their ticks are outside the axes."""
     axes = [axis for each in figure.axes for axis in (each.xaxis, each.yaxis)]
     ticks = [(axis, tick) for axis in axes for tick in axis.get_major_ticks()]
     return [
@@ -141,19 +142,22 @@ def test_pair_panels(dimensions: int) -> None:
     assert any(text.startswith("noise (") for text in written) == (labels is not None)
 
 
-def test_feature_scatter_draws_every_pair() -> None:
-    features = feature_matrix(PLANTED.records, PLANTED.metadata)
-    figure = feature_scatter(features, FEATURES, largest_first(PLANTED.behaviour), 5, HEADING)
+def test_feature_scatter_draws_every_pair_and_says_what_it_leaves_out() -> None:
+    metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
+    features = feature_matrix(PLANTED.records, metadata, SIXTEEN_FEATURES)
+    figure = feature_scatter(features, SIXTEEN_FEATURES, largest_first(PLANTED.behaviour), 5, HEADING)
     written = texts(figure)
     assert len(figure.axes) == 91  # a pair has one panel, not two
+    assert "the first 14 of 16 features" in figure.get_suptitle()
+    names = [feature.name for feature in SIXTEEN_FEATURES[:14]]
     across = [axes.get_xlabel().replace("\n", "").split("(")[0] for axes in figure.axes if axes.get_xlabel()]
     upwards = [axes.get_ylabel().replace("\n", "").split("(")[0] for axes in figure.axes if axes.get_ylabel()]
-    assert (across, upwards) == (list(FEATURE_NAMES[:-1]), list(FEATURE_NAMES[1:]))
+    assert (across, upwards) == (names[:-1], names[1:])
     assert any(text.startswith("noise (") for text in written)
 
 
 def test_a_panel_of_the_triangle_shows_the_pair_that_its_edges_name() -> None:
-    """Each feature has a value of its own, so every panel says which two it shows."""
+    """Each feature has a unique value, which identifies the two features of every panel."""
     values = np.tile(np.arange(4.0), (9, 1))
     figure = feature_scatter(values, FEATURES[:4], None, 5, HEADING)
     texts(figure)
@@ -169,12 +173,7 @@ def test_a_panel_of_the_triangle_shows_the_pair_that_its_edges_name() -> None:
     assert shown == {(x, y) for y in range(4) for x in range(y)}
 
 
-def test_feature_scatter_of_many_features_says_what_it_leaves_out() -> None:
-    metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
-    chosen = EXTENDED_FEATURES[:16]
-    figure = feature_scatter(feature_matrix(PLANTED.records, metadata, chosen), chosen, None, 5, HEADING)
-    assert len(figure.axes) == 91
-    assert "the first 14 of 16 features" in figure.get_suptitle()
+def test_feature_scatter_of_two_features_is_one_panel() -> None:
     assert len(feature_scatter(np.ones((5, 2)), FEATURES[:2], None, 5, HEADING).axes) == 1
 
 
@@ -230,7 +229,7 @@ def test_pca_feature_profiles() -> None:
 
 
 def test_crowded_points_become_cells_of_the_commonest_cluster() -> None:
-    """Two clusters lie apart and overlap in the middle, where one has twice the points; noise lies over all."""
+    """Two clusters overlap in the middle, where one has twice as many points; noise covers everything."""
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0], [10, 0], [5, 5], [5, 5]])
     truth = np.repeat([0, 1, 0, 1], [20_000, 20_000, 20_000, 10_000])
@@ -274,7 +273,7 @@ def test_crowded_values_become_means_of_cells() -> None:
 
 
 def pixel(image: AxesImage, place: tuple[float, float] | np.ndarray) -> np.ndarray:
-    """The colour of an image at a place in data units."""
+    """The colour of an image at a position in data units."""
     left, right, bottom, top = image.get_extent()
     rows, columns = image.get_array().shape[:2]
     column, row = (place[0] - left) / (right - left) * columns, (place[1] - bottom) / (top - bottom) * rows
@@ -282,7 +281,7 @@ def pixel(image: AxesImage, place: tuple[float, float] | np.ndarray) -> np.ndarr
 
 
 def test_values_are_coloured_from_dark_to_light_and_outliers_are_announced() -> None:
-    """A rising row of points: the lowest is dark, the highest light, and both stand out from the panel."""
+    """A row of increasing values: the lowest is dark, the highest light, and both stand out from the panel."""
     values = np.arange(1000.0)
     values[0], values[-1] = -1e6, 1e6
     figure = new_figure(3, 3)
@@ -316,8 +315,9 @@ def test_points_of_few_or_wild_values_can_be_drawn(values: np.ndarray) -> None:
         texts(figure)
 
 
+@pytest.mark.slow
 def test_all_features_can_be_drawn_and_read() -> None:
-    """A hundred features stand in several bands and panels, each under its own name."""
+    """A hundred features are drawn in several bands and panels, each with its own name."""
     labels, lives = largest_first(PLANTED.behaviour), lives_of(PLANTED.records)
     metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
     features = feature_matrix(PLANTED.records, metadata, EXTENDED_FEATURES)

@@ -1,4 +1,4 @@
-"""Figures of lives and of phases draw in every case, warn of nothing, and keep all their text inside the picture."""
+"""Figures of lives and phases are drawn in all cases without warnings, with all text inside the picture."""
 
 import warnings
 from collections.abc import Iterator
@@ -24,8 +24,9 @@ from analysis.life_phase.transitions import dwelling, transitions
 from analysis.life_phase.visits import visits
 from analysis.statistics.resampling import Bootstrap
 from tests.analysis.figures.test_figures import texts
-from tests.analysis.life_phase.test_phases import bouts, sequences_of
+from tests.analysis.life_phase.test_phases import bouts
 from tests.planted import planted_dump
+from tests.planted_labels import sequences_of
 from tests.recorded import Recording
 
 HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7: agent 123, episode 45"
@@ -87,7 +88,7 @@ def test_a_life_of_one_tick_and_a_life_that_lacks_ticks(timeline: Timeline, reco
 
 
 def test_what_is_not_recorded_is_left_out_and_said(records: Records, recording: Recording) -> None:
-    """As a dump of the original tools: no reward, no value, and nothing of what the engine knows."""
+    """Like a dump of the original tools: no reward, no value, and no labels from the engine."""
     nothing = np.full(len(records), np.nan, np.float32)
     original = replace(records, reward=nothing, value=nothing, columns={})
     life = longest(timeline_of(original, read_metadata(recording.dump)))
@@ -123,7 +124,7 @@ def test_phases_and_transitions_draw(case: str, tmp_path: Path) -> None:
     edges = phase_edges(told, 5)
     found = shares(told, edges, np.linspace(0, 1, 6), BOOTSTRAP)
     tested = association(told, edges, 19, seed=0)
-    written = texts(life_phase_figure(found, tested, told.labels, "share of the life that is over", HEADING, "lives"))
+    written = texts(life_phase_figure(found, tested, told.labels, "share of the life elapsed", HEADING, "lives"))
     assert ("29 rarer" in written or "28 rarer" in written) == (case == "40 clusters")
     seen = visits(told)
     moves = transitions(told, seen, 19, seed=0)

@@ -1,4 +1,4 @@
-"""The figure of scores draws in every case, warns of nothing, and keeps all its text inside the picture."""
+"""The figure of scores is drawn in all cases without warnings, with all text inside the picture."""
 
 import warnings
 from pathlib import Path

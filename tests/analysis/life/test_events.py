@@ -1,4 +1,4 @@
-"""What happened in lives, as records tell it, against the engine's own log of real episodes."""
+"""Events inferred from records equal the engine's own log of real episodes."""
 
 import re
 from collections.abc import Callable
@@ -52,14 +52,14 @@ def keys(records: Records) -> list[Key]:
 
 
 def happened(records: Records, log: dict[Key, list[Row]], is_it: Callable[[Row], bool]) -> set[int]:
-    """Records in whose previous tick the engine logged such an event of their agent."""
+    """Records in whose previous tick the engine logged such an event for their agent."""
     before = previous_tick(records, lives_of(records))
     names = keys(records)
     return {i for i in range(len(records)) if before[i] >= 0 and any(map(is_it, log[names[before[i]]]))}
 
 
 def found(events: LifeEvents, kind: int, words: str = "") -> set[int]:
-    """Records at which such an event shows, whose detail fits a pattern."""
+    """Records with such an event whose detail matches a pattern."""
     pairs = zip(events.record.tolist(), events.kind.tolist(), events.detail, strict=True)
     return {record for record, of, detail in pairs if of == kind and re.match(words, detail)}
 
@@ -112,7 +112,7 @@ def test_whoever_was_hit_lost_health_by_the_engines_count(events: LifeEvents, re
 def test_trades_are_those_that_the_engine_logged_but_for_a_few_in_one_tick(
     words: str, code: int, events: LifeEvents, records: Records, witnessed: tuple[Path, Witness]
 ) -> None:
-    """The witness's agents trade at random, several ways a tick: a gift may hide what a sale brought."""
+    """The witness's agents trade at random, several times per tick: a gift may hide the income of a sale."""
     logged, said = happened(records, witnessed[1].log, is_event(code)), found(events, TRADED, words)
     assert len(said - logged) <= 0.03 * len(said)
     assert len(said & logged) >= 0.8 * len(logged) and len(logged) >= 8
@@ -121,7 +121,7 @@ def test_trades_are_those_that_the_engine_logged_but_for_a_few_in_one_tick(
 def test_deaths_and_their_causes(
     events: LifeEvents, records: Records, metadata: DumpMetadata, witnessed: tuple[Path, Witness]
 ) -> None:
-    """All deaths but those in the recording's last tick, of which no record tells; killers are the engine's."""
+    """All deaths except those in the recording's last tick, which no record shows; killers are the engine's."""
     witness = witnessed[1]
     end = metadata.environment["horizon"] - 1
     died = {i for i, key in enumerate(keys(records)) if key in witness.deaths and records.tick[i] < end}

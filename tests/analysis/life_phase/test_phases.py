@@ -4,24 +4,12 @@ import numpy as np
 import pytest
 
 from analysis.labels import NOISE
-from analysis.life_phase.label_sequences import LabelSequences, label_sequences, phase_edges, tick_edges
+from analysis.life_phase.label_sequences import phase_edges, tick_edges
 from analysis.life_phase.phases import association, shares
 from analysis.statistics.resampling import Bootstrap
+from tests.planted_labels import sequences_of
 
 BOOTSTRAP = Bootstrap(resamples=200, seed=1)
-
-
-def sequences_of(lives: list[list[int]], episodes: list[int] | None = None, shortest: int = 1) -> LabelSequences:
-    """Label sequences of lives given as their labels tick by tick, in shuffled order as records may come."""
-    episodes = episodes or [0] * len(lives)
-    rows = [
-        (agent, episode, tick, label)
-        for agent, (life, episode) in enumerate(zip(lives, episodes, strict=True))
-        for tick, label in enumerate(life)
-    ]
-    agent, episode, tick, label = np.random.default_rng(0).permutation(np.array(rows, np.int64)).T
-    places = {"step": tick, "env_id": agent, "agent_id": agent + 1, "episode": episode, "tick": tick}
-    return label_sequences(places, label, shortest)
 
 
 def bouts(rng: np.random.Generator, ticks: int, states: int = 3, longest: int = 30) -> list[int]:

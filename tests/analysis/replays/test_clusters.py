@@ -1,4 +1,4 @@
-"""Clusters land on the very agents and ticks that the dump recorded, or nowhere."""
+"""Clusters are assigned to exactly the agents and ticks that the dump recorded."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ def records(recording: Recording) -> Records:
 
 
 def label_of(records: Records) -> np.ndarray:
-    """A label that names agent and tick, some of them noise."""
+    """Labels that encode agent and tick, some of them noise."""
     return (records.agent_id * 1000 + records.tick) * (records.tick % 4 > 0) - (records.tick % 4 == 0)
 
 

@@ -217,7 +217,7 @@ def test_other_files_are_refused(tmp_path: Path, text: bytes) -> None:
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path / "nothing.replay.lzma", "No such file")
+    refused(tmp_path / "nothing.replay.lzma", "does not exist")
     refused(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Labels are propagated to the records between by a rule that is right where it can be checked, and says how often."""
+"""Labels are propagated by a rule that is correct where it can be checked, and that reports its accuracy."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +40,7 @@ def dump(planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def truth_at(planted: Planted, places: dict[str, np.ndarray]) -> np.ndarray:
-    """The planted behaviour, the last one called noise."""
+    """The planted behaviours, the last one labelled as noise."""
     behaviour = planted.behaviour[places_among(places, vars(planted.records))]
     return np.where(behaviour == 2, NOISE, behaviour)
 
@@ -98,12 +98,12 @@ def test_some_lives_alone_get_the_labels_that_they_get_among_all(
     some = propagate_labels(run, dump, propagated.rule, lives=[(2, 3, 1)])
     assert set(zip(some.places["agent_id"].tolist(), some.places["episode"].tolist(), strict=True)) == {(3, 1)}
     np.testing.assert_array_equal(some.label, propagated.label[places_among(some.places, propagated.places)])
-    with pytest.raises(UserError, match="no record of the lives"):
+    with pytest.raises(UserError, match="no record of the requested lives"):
         propagate_labels(run, dump, propagated.rule, lives=[(99, 1, 1)])
 
 
 def test_agreement_on_held_out_lives_is_what_it_is_on_new_ones() -> None:
-    """Labels that activations tell only in part: the share that is right of unseen lives is the share that is said."""
+    """For labels that activations predict only in part, the reported accuracy holds on unseen lives."""
     rng = np.random.default_rng(0)
     life = np.repeat(np.arange(80), 50)
     label = rng.integers(0, 2, len(life))
@@ -117,7 +117,7 @@ def test_agreement_on_held_out_lives_is_what_it_is_on_new_ones() -> None:
 
 
 def test_a_life_does_not_vote_for_itself() -> None:
-    """Labels that are the life's own, told by nothing else: without its own votes a life's label is a guess."""
+    """Labels specific to each life: without its own votes a life's label is a guess."""
     rng = np.random.default_rng(1)
     life = np.repeat(np.arange(60), 20)
     activations = (3 * rng.normal(size=(60, 8))[life] + 0.1 * rng.normal(size=(len(life), 8))).astype(np.float32)

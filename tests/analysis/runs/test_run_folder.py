@@ -1,4 +1,4 @@
-"""A run's folder is claimed once, holds a whole run or none, and nothing in it is pickled."""
+"""A run's folder is claimed once, holds a complete run or none, and contains no pickle."""
 
 from pathlib import Path
 

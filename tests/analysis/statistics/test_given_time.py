@@ -1,36 +1,19 @@
 """What only drifts with the time, as clusters do too, does not survive once tick and age are held constant."""
 
 import numpy as np
-from scipy.stats import norm
 
-from analysis.lives import Lives
 from analysis.statistics.circular_shift import circular_shift_test
 from analysis.statistics.given_time import age_of, shift_test_given_time, time_course
 from analysis.statistics.inference import LEVEL, Inference
-from tests.planted_lives import make_lives, smooth, values_of
+from tests.planted_lives import drifting_together, make_lives
 
-RUNS, LIVES, TICKS = 40, 40, 50
-
-
-def drifting_together(run: int, lift: float = 0.0) -> tuple[np.ndarray, np.ndarray, Lives, np.ndarray]:
-    """A cluster whose share rises from .18 to .48 with the tick, and a feature that falls with it.
-
-    Args:
-        lift: how much higher the feature is inside the cluster.
-    """
-    rng = np.random.default_rng([21, run])
-    lengths = [TICKS] * LIVES
-    tick = np.tile(np.arange(TICKS), LIVES)
-    state, feature = values_of(smooth, rng, lengths, 2).T
-    labels = np.where(norm.cdf(state) < 0.18 + 0.3 * tick / TICKS, 0, -1)
-    values = feature - 0.04 * tick + lift * (labels == 0)
-    return values[:, None], labels, make_lives(lengths), tick
+RUNS = 40
 
 
 def test_what_drifts_with_the_tick_survives_without_it_only() -> None:
     plain, given_time = 0, 0
     for run in range(RUNS):
-        features, labels, lives, tick = drifting_together(run)
+        features, labels, lives, tick = drifting_together(np.random.default_rng([21, run]))
         settings, episode = Inference(permutations=99, seed=run), np.zeros(len(tick), np.int64)
         found = circular_shift_test(features, labels, lives, 99, run, episode)
         again = shift_test_given_time(features, labels, lives, tick, episode, found, found.q <= LEVEL, settings)
@@ -40,7 +23,7 @@ def test_what_drifts_with_the_tick_survives_without_it_only() -> None:
 
 
 def test_behaviour_beyond_the_tick_survives_both() -> None:
-    features, labels, lives, tick = drifting_together(0, lift=1.5)
+    features, labels, lives, tick = drifting_together(np.random.default_rng([21, 0]), lift=1.5)
     episode = np.zeros(len(tick), np.int64)
     found = circular_shift_test(features, labels, lives, 199, 0, episode)
     again = shift_test_given_time(features, labels, lives, tick, episode, found, found.q <= LEVEL, Inference(199))
@@ -59,7 +42,7 @@ def test_courses_over_tick_and_age_are_told_apart_and_followed() -> None:
 
 
 def test_what_tick_and_age_explain_whole_cannot_be_tested() -> None:
-    _, labels, lives, tick = drifting_together(1)
+    _, labels, lives, tick = drifting_together(np.random.default_rng([21, 1]))
     features, episode = tick[:, None].astype(float), np.zeros(len(tick), np.int64)
     found = circular_shift_test(features, labels, lives, 99, 0, episode)
     again = shift_test_given_time(features, labels, lives, tick, episode, found, np.full((1, 1), True), Inference(99))

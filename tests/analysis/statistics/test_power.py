@@ -26,7 +26,7 @@ def intervals(run: int, lives: int, episodes: int, lift: float) -> EffectInterva
     return effect_intervals(values, labels, each, each.index % episodes, SETTINGS)
 
 
-@pytest.mark.parametrize(("lives", "episodes"), [(40, 1), (60, 12)])
+@pytest.mark.parametrize(("lives", "episodes"), [(40, 1), (60, 12), (40, 4)])
 def test_four_of_five_dumps_find_what_they_are_said_to_find(lives: int, episodes: int) -> None:
     told = np.median([np.median(detectable(intervals(run, lives, episodes, 0.0), 0.95)) for run in range(20)])
     found = [(intervals(100 + run, lives, episodes, float(told)).complement_low > 0).mean() for run in range(60)]

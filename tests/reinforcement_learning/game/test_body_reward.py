@@ -1,4 +1,4 @@
-"""Rewards for the state of the body, against the engine's own players."""
+"""Rewards for the state of the body equal those computed from the engine's own players."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ def test_the_drive_is_the_papers() -> None:
 
 @pytest.mark.parametrize("agent", agent_zoo.names())
 def test_agents_are_paid_for_their_bodies(small_world, task, maps, agent: str) -> None:
-    """One world pays as the agent has it, another for the body alone, another for both: the same game in all three."""
+    """The same game with three rewards: the agent's own, for the body alone, and both."""
     settings = [
         RewardSettings(),
         RewardSettings(task_coef=0, bonus_coef=0, hp_coef=2, drive_coef=0.5),
@@ -44,7 +44,7 @@ def test_agents_are_paid_for_their_bodies(small_world, task, maps, agent: str) -
 
 
 def play(worlds: list) -> Iterator[tuple]:
-    """Play the same actions in all worlds; yield bodies before, what was paid in each, bodies after, who died."""
+    """Play the same actions in all worlds; yield bodies before, rewards in each, bodies after, and deaths."""
     layout, random = observation_layout(worlds[0]), np.random.default_rng(0)
     for world in worlds:
         world.reset(seed=3)

@@ -1,4 +1,4 @@
-"""The faster game and the plain one, side by side with the same seeds and actions: every byte is the same."""
+"""The faster game and the original one, with the same seeds and actions, are equal in every byte."""
 
 import functools
 from dataclasses import replace
@@ -76,7 +76,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> EnvironmentSettings:
 
 
 class SideBySide:
-    """A plain and a fast world that get the same seeds and the same actions."""
+    """An original and a fast world with the same seeds and actions."""
 
     def __init__(self, settings: EnvironmentSettings, task: TaskSettings, agent: str = AGENT):
         maps = ensure_maps(settings)
@@ -98,7 +98,7 @@ class SideBySide:
             wrapper.specs = specs
 
     def play(self, seed: int, ticks: int, act: Any) -> None:
-        """Compare all that the worlds send, and their random numbers, in every tick."""
+        """Compare all outputs of the worlds, and their random numbers, in every tick."""
         random = np.random.default_rng(seed)
         for world in self.worlds:
             world.async_reset([seed])
@@ -126,7 +126,7 @@ class SideBySide:
 
 
 def assert_equal(plain: tuple, fast: tuple) -> None:
-    """Compare what two vectorised worlds sent, byte by byte."""
+    """Compare the outputs of two vectorised worlds byte by byte."""
     names = ("observations", "rewards", "terminals", "truncations", "infos", "agent ids", "masks")
     for name, expected, got in zip(names, plain, fast, strict=True):
         assert expected == got if name == "infos" else expected.tobytes() == got.tobytes(), f"{name} differ"
@@ -141,7 +141,14 @@ def side_by_side(crowded: EnvironmentSettings, task: TaskSettings) -> SideBySide
     return SideBySide(crowded, task)
 
 
-def test_whole_episodes_are_equal_byte_by_byte(side_by_side: SideBySide) -> None:
+def test_a_whole_episode_is_equal_byte_by_byte(side_by_side: SideBySide) -> None:
+    side_by_side.play(3, 60, forage)
+    assert side_by_side.episodes > 1 and side_by_side.lives > 10
+    assert len(side_by_side.events) > 8
+
+
+@pytest.mark.slow
+def test_whole_episodes_with_all_events_are_equal_byte_by_byte(side_by_side: SideBySide) -> None:
     """Several seeds, and for each at least one episode after the first, which starts from what the first one left."""
     for seed, act in ((0, forage), (1, forage), (2, random_legal_actions)):
         episodes = side_by_side.episodes
@@ -152,7 +159,7 @@ def test_whole_episodes_are_equal_byte_by_byte(side_by_side: SideBySide) -> None
 
 
 def test_other_agents_rewards_and_restrictions_are_equal(crowded: EnvironmentSettings, task: TaskSettings) -> None:
-    """Reward wrappers read the game and change the masks that they are given."""
+    """Reward wrappers read the game and modify masks."""
     pair = SideBySide(crowded, task, agent="yaofeng")
     pair.play(6, 60, forage)
     assert pair.lives > 0
@@ -168,12 +175,14 @@ def test_progress_is_equal_for_every_predicate_of_the_game(crowded: EnvironmentS
     assert pair.episodes > 1
 
 
+@pytest.mark.slow
 def test_worlds_of_full_size_are_equal(task: TaskSettings, tmp_path: Path) -> None:
     pair = SideBySide(EnvironmentSettings(num_maps=1, maps_dir=tmp_path), task)
     pair.play(7, 32, forage)
     assert pair.lives > 0
 
 
+@pytest.mark.slow
 def test_worlds_in_worker_processes_are_equal(crowded: EnvironmentSettings, task: TaskSettings) -> None:
     maps = ensure_maps(crowded)
     creator = functools.partial(make_plain_environment, AGENT, crowded, task, maps)

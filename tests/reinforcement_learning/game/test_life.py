@@ -1,4 +1,4 @@
-"""Causes of death and counted events against what the engine did, in real episodes."""
+"""Causes of death and event counts equal the engine's, in real episodes."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -18,7 +18,7 @@ VICTIM, ATTACKER = 1, 2
 
 @pytest.fixture
 def game(small_world, task, maps):
-    """A world whose agents may be attacked at once."""
+    """A world whose agents can be attacked from the start."""
     return make_environment(AGENT, replace(small_world, spawn_immunity=0), task, maps)
 
 
@@ -32,7 +32,7 @@ def stand_still(world) -> np.ndarray:
 
 
 def attack(world) -> np.ndarray:
-    """Actions of a tick in which only the attacker does something."""
+    """Actions of a tick in which only the attacker acts."""
     actions = stand_still(world)
     heads = [head.name for head in observation_layout(world).heads]
     seen = world.env.game.obs[ATTACKER].entities.ids
@@ -41,7 +41,7 @@ def attack(world) -> np.ndarray:
 
 
 def put_side_by_side(world) -> Player:
-    """Let the attacker stand on the victim's tile and see it; returns the victim."""
+    """Place the attacker on the victim's tile so that it sees the victim; return the victim."""
     realm = world.env.game.realm
     victim, attacker = realm.players[VICTIM], realm.players[ATTACKER]
     realm.map.tiles[attacker.pos].remove_entity(ATTACKER)
@@ -52,7 +52,7 @@ def put_side_by_side(world) -> Player:
 
 
 class Witness:
-    """Watches the engine's own bookkeeping: what took the last of each player's health, and each event it logs."""
+    """Records from the engine itself what took each player's last health, and each logged event."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.events: defaultdict[int, Counter[str]] = defaultdict(Counter)

@@ -118,6 +118,7 @@ def wait_for(process: subprocess.Popen[str], maps: int) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_killed_generation_never_looks_complete_and_is_taken_up(settings: EnvironmentSettings) -> None:
     settings = replace(settings, **MANY)
     with start_generating(settings) as process:
@@ -133,6 +134,7 @@ def test_a_killed_generation_never_looks_complete_and_is_taken_up(settings: Envi
     assert contents(folder) == contents(untouched)
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_killed_run_and_the_next_run_does_not_meet_them(settings: EnvironmentSettings) -> None:
     with start_generating(settings) as process:
         wait_for(process, maps=3)

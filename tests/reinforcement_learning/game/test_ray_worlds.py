@@ -1,4 +1,4 @@
-"""Worlds on a local Ray cluster play what worlds in this process play, and say so when a worker is gone."""
+"""Worlds on a local Ray cluster play the same as worlds in this process, and report lost workers."""
 
 import functools
 import logging
@@ -21,9 +21,10 @@ ON_RAY = RolloutSettings(num_envs=4, num_workers=2, vectorization="ray")
 SERIAL = RolloutSettings(num_envs=4, vectorization="serial")
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def cluster():
-    """Three cores, of which `on_ray` takes two, and memory for a few observations."""
+    """Three cores, of which `on_ray` uses two, and memory for a few observations."""
+    ray.shutdown()  # a training in this process may have left its cluster to the end of the process
     ray.init(
         address="local", num_cpus=3, object_store_memory=100 * 2**20, include_dashboard=False, log_to_driver=False,
         logging_level=logging.ERROR,
@@ -33,12 +34,13 @@ def cluster():
 
 
 @pytest.fixture
-def on_ray(small_world, task, maps):
+def on_ray(cluster, small_world, task, maps):
     worlds = make_worlds(AGENT, small_world, task, ON_RAY, maps, first_episodes(7, 4))
     yield worlds
     worlds.close()
 
 
+@pytest.mark.slow
 def test_an_error_in_a_tick_is_not_lost(on_ray, layout) -> None:
     on_ray.async_reset()
     on_ray.recv()
@@ -47,6 +49,7 @@ def test_an_error_in_a_tick_is_not_lost(on_ray, layout) -> None:
         on_ray.recv()
 
 
+@pytest.mark.slow
 def test_play_what_worlds_in_this_process_play(on_ray, layout, small_world, task, maps) -> None:
     in_process = make_worlds(AGENT, small_world, task, SERIAL, maps, first_episodes(7, 4))
     random = np.random.default_rng(0)
@@ -69,13 +72,15 @@ def test_play_what_worlds_in_this_process_play(on_ray, layout, small_world, task
     assert episodes > 4 and lives >= 64, "no world was played to its end: later episodes were not compared"
 
 
-def test_more_workers_than_cores_are_refused(small_world, task, maps) -> None:
+@pytest.mark.slow
+def test_more_workers_than_cores_are_refused(cluster, small_world, task, maps) -> None:
     many = RolloutSettings(num_envs=4, num_workers=4, vectorization="ray")
     with pytest.raises(UserError, match=r"cluster has 3 cores, too few for --rollout.num-workers 4"):
         make_worlds(AGENT, small_world, task, many, maps, first_episodes(7, 4))
 
 
-def test_maps_that_a_worker_does_not_see_are_named(small_world, task, maps, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_maps_that_a_worker_does_not_see_are_named(cluster, small_world, task, maps, tmp_path: Path) -> None:
     creator = functools.partial(make_environment, AGENT, small_world, task, maps)
     with pytest.raises(UserError, match=r"does not see the maps in .*elsewhere: put --env.maps-dir on a file system"):
         RayWorlds([creator], num_workers=1, maps=tmp_path / "elsewhere")
@@ -99,6 +104,7 @@ def test_an_address_where_no_cluster_is_is_refused_before_anything_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_noticed(on_ray, layout) -> None:
     on_ray.async_reset()
     on_ray.recv()

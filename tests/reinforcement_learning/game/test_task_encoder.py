@@ -1,4 +1,4 @@
-"""Embeddings: tasks apart, relatives together, the same everywhere; language models once, and never a pickle."""
+"""Embeddings: distinct for tasks, close for related ones, equal everywhere; cached language models, no pickle."""
 
 import hashlib
 import subprocess
@@ -54,7 +54,7 @@ def test_structural_embeddings_are_equal_in_another_process() -> None:
 
 
 def test_structural_embeddings_stay_what_policies_were_trained_with() -> None:
-    """Policies know tasks by these numbers: whoever changes them makes all checkpoints so far forget their tasks."""
+    """Policies were trained on these embeddings: changing them would invalidate all existing checkpoints."""
     spec = find_task(all_tasks(), "Task_CountEvent_(event:PLAYER_KILL_N:20)_reward_to:agent")
     np.testing.assert_allclose(encode_task(spec, 128)[:4], [-0.05817, 0.01686, -0.12238, -0.04889], atol=1e-4)
 
@@ -157,6 +157,7 @@ def test_without_transformers_the_extra_is_named(task: TaskSettings, monkeypatch
         pin_language_model(task)
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path: Path) -> None:
     code = (
         "from reinforcement_learning.settings import TaskSettings;"

@@ -1,4 +1,4 @@
-"""Tasks: as published, none held out is trained on, and all of them run in the real game."""
+"""Held-out tasks are as published and never trained on, and all tasks run in the real game."""
 
 from collections import Counter
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_each_groups_share_of_the_draws() -> None:
 
 
 def play_every_task(specs: list, env: EnvironmentSettings, maps: Path) -> dict[str, float]:
-    """Give the tasks to agents, a worldful an episode, play 12 ticks of each episode, and return their progress."""
+    """Assign the tasks to agents, as many per episode as fit, play 12 ticks each, and return their progress."""
     world = make_environment(AGENT, env, TaskSettings(embedding_size=8), maps, specs=specs)
     layout, random = observation_layout(world), np.random.default_rng(0)
     game = world.env.game

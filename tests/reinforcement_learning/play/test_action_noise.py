@@ -1,4 +1,4 @@
-"""The numbers behind choices: Philox as published, one for each agent, head, tick and episode, all independent."""
+"""The random numbers behind actions: Philox as published, independent for each agent, head, tick and episode."""
 
 import numpy as np
 import pytest

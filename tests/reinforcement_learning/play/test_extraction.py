@@ -1,4 +1,4 @@
-"""A dump against the game that made it: every feature, action, probability and reward, at every tick of an episode."""
+"""A dump equals the game that made it: every feature, action, probability and reward at every tick of an episode."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -37,11 +37,11 @@ Key = tuple[int, int, int]
 
 
 class Witness:
-    """Looks at the engine itself while an extraction runs in this process; keys are (episode, step, agent)."""
+    """Reads the engine's state while an extraction runs in this process; keys are (episode, step, agent)."""
 
     def __init__(self) -> None:
         self.step = 0
-        self.state: dict[Key, dict[str, float]] = {}  # features by the engine's account
+        self.state: dict[Key, dict[str, float]] = {}  # features computed from the engine's state
         self.truth: dict[Key, dict[str, float]] = {}
         self.rewards: dict[Key, float] = {}
         self.died: dict[Key, bool] = {}
@@ -118,7 +118,7 @@ def _neighbours(agent, realm) -> dict[str, float]:
 
 
 def _accepted_actions(actions: dict) -> dict[str, float]:
-    """What the engine took the agent to do, after it had dropped no-ops and impossible actions."""
+    """The agent's actions as accepted by the engine, without no-ops and impossible actions."""
     move = actions.get(game_action.Move, {}).get(game_action.Direction)
     trades = (game_action.Buy, game_action.Sell, game_action.Give, game_action.GiveGold)
     return {
@@ -147,7 +147,7 @@ PLAN = Plan(EPISODES, None, seed=4, layers=LAYERS, fields=("Market", "Task", "Ac
 
 
 def extract_here(contest: Contest, plan: Plan, folders: Sequence[Path]) -> None:
-    """Do in this process what `extract` does in others."""
+    """Do in this process what `extract` does in worker processes."""
     with contextlib.ExitStack() as stack:
         writers = [
             stack.enter_context(DumpWriter(folder, metadata_of(contest, entrant, plan)))
@@ -161,7 +161,7 @@ def extract_here(contest: Contest, plan: Plan, folders: Sequence[Path]) -> None:
 
 @pytest.fixture(scope="module")
 def witnessed(contest: Contest, tmp_path_factory) -> tuple[Path, Witness]:
-    """The folder of a dump of two episodes played side by side, and what a witness saw of the engine meanwhile."""
+    """The folder of a dump of two episodes played in parallel, and a witness's record of the engine's state."""
     witness, folder = Witness(), tmp_path_factory.mktemp("dumps") / "untrained"
     with witness.watching():
         extract_here(contest, PLAN, [folder])
@@ -259,7 +259,7 @@ def test_feature_equals_the_engines_own_value_at_every_tick(name: str, records, 
     computed = feature_matrix(records, read_metadata(witnessed[0]))[:, FEATURE_NAMES.index(name)]
     truth = np.array([witness.state[key][name] for key in keys(records)], dtype=float)
     np.testing.assert_array_equal(computed, truth)
-    if name not in ("is_trading",):  # nobody could trade where every tick was spent fighting
+    if name not in ("is_trading",):  # no agent could trade while every tick was spent fighting
         assert len(np.unique(truth)) > 1, f"{name} never changed: equality proves little"
 
 
@@ -345,7 +345,7 @@ def test_policies_that_share_a_world_get_dumps_of_their_own(
 
 
 def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path: Path) -> None:
-    """Two agents that know nothing starve long before the horizon; the tick after has nobody to decide for."""
+    """Two untrained agents starve long before the horizon; the next tick has no agents to decide for."""
     env = replace(small_world, num_agents=2, horizon=1000)
     clueless = untrained_entrant(AGENT, Settings(env=env, task=task), maps, seed=0)
     extract_here(Contest((clueless,), env, task, maps, CPU), Plan(3, None, 3, ("action_decoder",)), [tmp_path / "dump"])
@@ -355,7 +355,7 @@ def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path
 
 
 def test_an_episode_can_be_recorded_without_those_before_it(witnessed) -> None:
-    """What the metadata says of an episode tells episodes apart and rebuilds them."""
+    """An episode's metadata identifies it and suffices to recreate it."""
     episodes = read_metadata(witnessed[0]).episodes
     assert [episode["episode_of_seed"] for episode in episodes] == list(range(EPISODES))
     assert len({episode["seed"] for episode in episodes}) == 1

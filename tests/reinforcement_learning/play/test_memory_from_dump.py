@@ -1,4 +1,4 @@
-"""A dump with all layers holds a policy's whole memory: put back, it goes on as the recorded episode did."""
+"""A dump with all layers holds a policy's complete memory: once restored, it continues the recorded episode."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def contest(request, small_world, task, maps) -> Contest:
 
 @pytest.fixture(scope="module")
 def episode(contest: Contest, tmp_path_factory) -> tuple[Path, list[PackedObservation]]:
-    """The folder of a dump of one episode, and what its agents saw in every tick."""
+    """The folder of a dump of one episode, and its agents' observations in every tick."""
     folder, observations, advance = tmp_path_factory.mktemp("dumps") / "yaofeng", [], PolicyPool.advance
 
     def watched(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:

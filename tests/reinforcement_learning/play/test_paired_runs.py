@@ -1,4 +1,4 @@
-"""Runs that differ in one agent are paired, on the real game: all others roll the same dice, wherever they play."""
+"""Runs of the real game that differ in one agent are paired: all others get the same random numbers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ class Tick:
     """One tick of a pool.
 
     Attributes:
-        noise: the numbers behind the actions, (slots, heads).
-        seen: what each slot saw, as bytes; nothing where nobody acts.
-        actions: chosen, (slots, heads); -1 where nobody acts.
+        noise: the random numbers behind the actions, (slots, heads).
+        seen: each slot's observation as bytes; empty for slots that do not act.
+        actions: chosen, (slots, heads); -1 for slots that do not act.
     """
 
     noise: np.ndarray
@@ -38,7 +38,7 @@ class Tick:
 
 @pytest.fixture(scope="module")
 def make_pool(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> MakePool:
-    """Builds a pool of two entrants, of which the first has weights of the given seed."""
+    """Build a pool of two entrants, the first with weights of the given seed."""
     settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16))
 
     def entrant(name: str, seed: int) -> Entrant:
@@ -57,7 +57,7 @@ def pool(make_pool: MakePool) -> PolicyPool:
 
 
 def played(pool: PolicyPool, change: Change = list) -> list[Tick]:
-    """Play two episodes side by side; `change` may replace what was chosen before it is played."""
+    """Play two episodes in parallel; `change` may replace the actions before they are played."""
     pool.start(SEED, NUMBERS)
     ticks = []
     while not pool.is_over:
@@ -80,7 +80,7 @@ def run(pool: PolicyPool) -> list[Tick]:
 
 
 def overridden(choices: Sequence[EntrantActions]) -> list[EntrantActions]:
-    """Let one agent choose option 0 in every head."""
+    """Make one agent choose option 0 in every head."""
     done = []
     for choice in choices:
         action = choice.action.clone()
@@ -90,7 +90,7 @@ def overridden(choices: Sequence[EntrantActions]) -> list[EntrantActions]:
 
 
 def assert_paired(run: list[Tick], other: list[Tick], unchanged: np.ndarray) -> None:
-    """Everybody's numbers are equal, and agents that have seen the same so far do the same.
+    """Check that all random numbers are equal, and that agents with the same observations so far act the same.
 
     Args:
         run: one run.

@@ -1,4 +1,4 @@
-"""Several policies in one world, on the real game: seats, restrictions, memories, and episodes that can be repeated."""
+"""Several policies in one world of the real game: seats, restrictions, memories, and reproducible episodes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ NO_GIVING = {"takeru", "yaofeng"}
 
 @pytest.fixture(scope="module")
 def entrants(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> list[Entrant]:
-    """Three architectures: with one layer of memory, with two, with none."""
+    """Three architectures: with one, two and no LSTM layers."""
     agents = (("neurips23_start_kit", 1), ("yaofeng", 2), ("takeru", 0))
     settings = [Settings(env=small_world, task=task, policy=PolicySettings(32, layers)) for _, layers in agents]
     return [untrained_entrant(agent, each, maps, 0) for (agent, _), each in zip(agents, settings, strict=True)]
@@ -84,7 +84,7 @@ def test_every_policy_remembers_its_own_living_agents_only(pool: PolicyPool) -> 
 
 
 def test_a_decision_needs_only_what_the_policy_itself_has_seen(pool: PolicyPool, entrants: list[Entrant]) -> None:
-    """The memory after some ticks is what the policy alone makes of its agents' observations."""
+    """The memory after some ticks depends only on the policy and its agents' observations."""
     pool.start(seed=2, numbers=[0, 1])
     mine = np.flatnonzero(pool.entrant_of == 0)
     policy, memory = entrants[0].policy, entrants[0].policy.initial_state(len(mine))
@@ -96,6 +96,7 @@ def test_a_decision_needs_only_what_the_policy_itself_has_seen(pool: PolicyPool,
     torch.testing.assert_close(pool.memories[0].hidden[:, mine], memory.hidden, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_episodes_can_be_played_again_in_any_order(pool: PolicyPool) -> None:
     first = pool.play(4, [2, 3])
     pool.play(4, [0, 1])
@@ -117,7 +118,7 @@ def test_seats_are_shared_evenly_and_change() -> None:
     counts = np.array([np.bincount(each, minlength=3) for each in drawn])
     assert set(counts.ravel()) == {42, 43} and len(set(counts.sum(axis=0))) == 1
     assert np.mean(drawn[0] == drawn[3]) < 0.6
-    # Who sits next to whom is chance: no entrant holds the same seat more often than chance allows.
+    # Seats are random: no entrant holds the same seat more often than chance allows.
     often = np.stack([seats(0, number, 8, 2) for number in range(400)]).mean(axis=0)
     assert np.all(np.abs(often - 0.5) < 0.12)
 

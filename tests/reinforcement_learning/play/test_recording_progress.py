@@ -1,4 +1,4 @@
-"""What is said of a recording's size follows from the groups of episodes that have ended, and from nothing else."""
+"""A recording's projected size depends only on the groups of episodes that have ended."""
 
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.recording_progress import Tally

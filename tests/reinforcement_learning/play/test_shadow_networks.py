@@ -1,4 +1,4 @@
-"""Networks that watch a policy: what they remember, and that nobody notices them."""
+"""Networks that watch a policy: their memory, and that they have no effect."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ def contest(small_world, task, maps) -> Contest:
 
 @pytest.fixture(scope="module")
 def dumps(contest: Contest, tmp_path_factory) -> dict[str, Path]:
-    """The same episodes alone and watched: by the policy itself under another name, and by its untrained twin."""
+    """The same episodes without and with shadow networks: the policy under another name, and an untrained twin."""
     (entrant,) = contest.entrants
     watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
     folder = tmp_path_factory.mktemp("dumps")
@@ -45,7 +45,7 @@ def watched(dumps: dict[str, Path]) -> Records:
 
 
 def test_a_policy_that_watches_itself_remembers_what_it_remembers(watched: Records) -> None:
-    """In every tick of every life: so a shadow network's memory is its own, goes on, and begins anew with each life."""
+    """In every tick of every life, so a shadow network's memory is separate, persists, and is reset with each life."""
     assert len(watched) > 500 and watched.episode.max() == 4
     for layer in LAYERS:
         np.testing.assert_allclose(watched.activations[f"itself_{layer}"], watched.activations[layer], atol=1e-6)

@@ -1,8 +1,8 @@
-"""What each process does in test_data_parallel.py: `torchrun one_of_several.py FOLDER MAPS_DIR`.
+"""The program of each process in test_data_parallel.py: `torchrun one_of_several.py FOLDER MAPS_DIR`.
 
-It writes, for its rank, the gradients of one minibatch of which it holds a part, and the files of three trainings in
-which every process writes as if it led: a whole one, another whole one with several minibatches an update, and the
-same stopped and resumed.
+It writes, for its rank, the gradients of one minibatch of which it holds a part, and the files of three training runs
+in which every process writes as if it were the leader: a complete one, another with several minibatches per update, and
+the latter stopped and resumed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The numbers behind a training run's actions belong to its worlds, wherever these are in their episodes."""
+"""The random numbers of a training run's actions depend on its worlds' positions in their episodes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +23,11 @@ Place = tuple[int, int, int]
 
 
 class Played:
-    """What some ticks of some worlds showed.
+    """The results of some ticks in some worlds.
 
     Attributes:
-        noise: of each world's agents, at each place in its episodes, (agents, heads).
-        starts: what takes the worlds to where they are in the end.
+        noise: of each world's agents, at each position in its episodes, (agents, heads).
+        starts: that take the worlds to their final state.
     """
 
     def __init__(self, env: EnvironmentSettings, task: TaskSettings, maps: Path, starts: list[EpisodeStart]):

@@ -1,4 +1,4 @@
-"""Generalised advantages against a plain loop over lives."""
+"""Generalised advantages equal those of a plain loop over lives."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_equals_plain_loop_with_deaths_and_cut_offs_in_mid_rollout(seed: int) ->
     random = np.random.default_rng(seed)
     ticks, slots = 40, 12
     acting = random.random((ticks + 1, slots)) < 0.85
-    acting[:, 0] = True  # one that lives through
+    acting[:, 0] = True  # one that survives
     cut_off = ~acting & (random.random(acting.shape) < 0.3)  # present but not acting: its value still counts
     value = np.where(acting | cut_off, random.normal(size=acting.shape), 0).astype(np.float32)
     reward = random.normal(size=(ticks, slots)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Automatic curricula on the real game: worlds draw what the library's algorithms make of what happened there."""
+"""Automatic curricula on the real game: worlds draw tasks as the library's algorithms prescribe."""
 
 import json
 from collections import Counter
@@ -32,7 +32,7 @@ TASKS = """
 
 @pytest.fixture
 def task(tmp_path: Path) -> TaskSettings:
-    """One task that everybody completes at once, three that nobody ever does."""
+    """One task that every agent completes at once, and three that none ever completes."""
     (tmp_path / "tasks.yaml").write_text(TASKS)
     return TaskSettings(curriculum=str(tmp_path / "tasks.yaml"), embedding_size=16)
 
@@ -40,7 +40,7 @@ def task(tmp_path: Path) -> TaskSettings:
 def play(
     task: TaskSettings, env: EnvironmentSettings, maps: Path, file: Path, rollouts: int, rollout: RolloutSettings
 ) -> list[tuple[Rollout, dict[str, float], dict[str, float]]]:
-    """Collect and learn by turns, as training does; each rollout with metrics and weights after it."""
+    """Alternate between collecting and learning as in training; return rollouts with metrics and weights after each."""
     curriculum = start_curriculum(Settings(env=env, task=task), file, {})
     assert curriculum is not None
     layout = observation_layout(make_environment(AGENT, env, task, maps))
@@ -66,8 +66,9 @@ def play(
 SERIAL = RolloutSettings(num_envs=2, vectorization="serial")
 
 
+@pytest.mark.slow
 def test_learning_progress_turns_to_what_succeeds(task, small_world, maps, tmp_path: Path) -> None:
-    """As the library has it: three quarters for tasks with any success, one quarter spread over all."""
+    """As in the library: three quarters for tasks with any success, one quarter spread over all tasks."""
     rollouts = play(replace(task, syllabus="learning_progress"), small_world, maps, tmp_path / "w.json", 4, SERIAL)
     for _, metrics, weights in rollouts[1:]:
         assert weights[EASY] == pytest.approx(0.75 + 0.25 / 4)
@@ -80,6 +81,7 @@ def test_learning_progress_turns_to_what_succeeds(task, small_world, maps, tmp_p
     assert early[EASY] / early.total() < 0.5 < late[EASY] / late.total(), (early, late)
 
 
+@pytest.mark.slow
 def test_worker_processes_are_given_the_same_tasks(task, small_world, maps, tmp_path: Path) -> None:
     settings = replace(task, syllabus="learning_progress")
     spread = RolloutSettings(num_envs=2, vectorization="multiprocessing", num_workers=2)
@@ -100,7 +102,7 @@ def test_domain_randomization_ignores_weights(task, small_world, maps, tmp_path:
 
 
 def test_prioritized_level_replay_ranks_by_value_error(task, small_world, maps, tmp_path: Path) -> None:
-    """Planted errors: with rank r a task gets 1/r of nine tenths; the rest goes by staleness, which is zero for all."""
+    """Planted errors: a task of rank r gets weight 1/r within nine tenths; the rest is by staleness, zero for all."""
     settings = replace(task, syllabus="prioritized_level_replay")
     file = tmp_path / "w.json"
     ((played, _, _),) = play(settings, small_world, maps, file, 1, SERIAL)

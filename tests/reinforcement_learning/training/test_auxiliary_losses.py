@@ -1,4 +1,4 @@
-"""Auxiliary losses of PPO: none, or one of no weight, changes nothing; others shape what is learnt and are reported."""
+"""Auxiliary losses of PPO: none, or one of weight zero, changes nothing; others affect learning and are reported."""
 
 import copy
 from dataclasses import replace
@@ -73,7 +73,7 @@ def restlessness(policy, rollout: Rollout) -> float:  # noqa: F811
 
 
 class ValuesFromEncoder(nn.Module):
-    """Predicts what the critic said from the encoder's output: a loss with weights of its own."""
+    """Predicts the critic's value from the encoder's output: a loss with its own weights."""
 
     def __init__(self, units: int):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The training-curve picture, from metrics files as runs leave them."""
+"""The picture of training curves, from metrics files as written by runs."""
 
 import json
 import struct
@@ -19,7 +19,7 @@ from user_error import UserError
 
 
 def an_update(number: int, lives: bool = True) -> dict[str, float]:
-    """What training reports, under the names that training uses."""
+    """The metrics of one update, under training's names."""
     return {
         "agent_steps": 1000 * number, "update": number, "learning_rate": 1e-4 / number, "agent_steps_per_second": 500.0,
         **{f"loss/{name}": 0.1 * number for name in (*Losses.__annotations__, "explained_variance")},

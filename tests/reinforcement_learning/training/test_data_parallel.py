@@ -1,4 +1,4 @@
-"""Two processes of one training run, started by torchrun on the real game: they learn as one and end as one."""
+"""Two processes of one training run, started by torchrun on the real game, learn and end together."""
 
 import copy
 import json
@@ -45,7 +45,7 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 
 
 def settings_in(maps_dir: Path) -> Settings:
-    """A small world, two updates of one minibatch each and process."""
+    """A small world, with two updates of one minibatch per process."""
     return Settings(
         env=EnvironmentSettings(
             num_agents=16, num_npcs=16, map_size=32, num_maps=2, horizon=64, early_stop_agents=0,
@@ -61,7 +61,7 @@ def settings_in(maps_dir: Path) -> Settings:
 
 
 def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
-    """An untrained policy and what it did in two worlds: the same in every process."""
+    """An untrained policy and its rollout in two worlds, the same in every process."""
     policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
     starts = first_episodes(0, 2)
     worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
@@ -120,6 +120,7 @@ def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_one_process_on_the_joined_minibatch(together: Path, maps: Path) -> None:
     settings = settings_in(maps.parent)
     policy, rollout = played(settings, maps)
@@ -135,6 +136,7 @@ def test_gradients_are_those_of_one_process_on_the_joined_minibatch(together: Pa
     assert any(not torch.allclose(wrong[name], gradients[name], atol=1e-6, rtol=1e-4) for name in gradients)
 
 
+@pytest.mark.slow
 def test_weights_are_equal_after_training_and_metrics_are_of_both(together: Path, maps: Path, tmp_path: Path) -> None:
     first, second = (together / f"rank{rank}" for rank in (0, 1))
     checkpoints = [sorted((folder / "checkpoints").iterdir()) for folder in (first, second)]
@@ -155,6 +157,7 @@ def test_weights_are_equal_after_training_and_metrics_are_of_both(together: Path
     assert both[0]["loss/value"] != same_rows_twice, "both processes played the same worlds"
 
 
+@pytest.mark.slow
 def test_a_run_of_two_processes_goes_on_bit_for_bit(together: Path) -> None:
     state = TrainingState.load(together / "stopped_0.safetensors")
     assert state.updates == 2 and not torch.equal(*state.minibatch_random), "both dealt alike: too easy"
@@ -173,7 +176,7 @@ def test_each_process_gets_worlds_of_its_own() -> None:
 
 
 def start_train(*arguments: object) -> subprocess.Popen[str]:
-    """Start two processes that train until somebody stops them."""
+    """Start two processes that train until stopped."""
     return subprocess.Popen(
         [*TORCHRUN, "train.py", *map(str, (*SMALL, *arguments)), "--train.total-agent-steps", "10_000_000"],
         cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -192,7 +195,7 @@ def until_first_update(process: subprocess.Popen[str]) -> str:
 
 
 def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:
-    """The leader and the other one."""
+    """Return the leader and the other process."""
     leader, other = sorted(psutil.Process(torchrun.pid).children(), key=lambda each: int(each.environ()["RANK"]))
     return leader, other
 

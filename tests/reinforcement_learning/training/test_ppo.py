@@ -1,4 +1,4 @@
-"""PPO updates: they learn, repeat bit for bit, and stop before a number that is none reaches the weights."""
+"""PPO updates learn, are reproducible bit for bit, and stop before a non-finite number reaches the weights."""
 
 import copy
 import math
@@ -65,7 +65,7 @@ def test_minibatches_deal_every_decision_once_and_keep_segments_whole(rollout: R
 
 
 def test_first_minibatch_has_ratio_one(policy, rollout: Rollout) -> None:
-    """Before the first step the policy is the one that acted: nothing is clipped and the divergence is zero."""
+    """Before the first step the policy is unchanged: nothing is clipped and the divergence is zero."""
     one_step = replace(SETTINGS, update_epochs=1, minibatch_rows=512, learning_rate=1e-9)
     _, losses = updated(policy, rollout, one_step)
     assert losses.clip_fraction == 0
@@ -95,9 +95,9 @@ def test_the_same_update_is_the_same_bit_for_bit(policy, rollout: Rollout) -> No
 
 
 def test_no_gradient_depends_on_the_order_of_threads(policy, rollout: Rollout) -> None:
-    """Gradients of bracket indexing are added up atomically by whichever thread comes first, so none may be used.
+    """Gradients of bracket indexing are summed atomically in the order of threads, so it must not be used.
 
-    The differences are in the last bit, seldom, and on busy machines: repeating an update would not show them.
+    The differences are rare, in the last bit and on busy machines: repeating an update would not show them.
     """
     some = next(minibatches(rollout, SETTINGS, torch.Generator()))
     observation, state = rollout.observation.take(some.rows), rollout.state.take(some.segments)

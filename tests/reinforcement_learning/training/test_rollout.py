@@ -1,4 +1,4 @@
-"""What a rollout keeps: living agents only, memory from nothing at each life, segments that replay exactly."""
+"""A rollout holds only living agents, starts each life with empty memory, and has segments that replay exactly."""
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_replaying_the_segments_gives_the_recorded_probabilities_and_values(roll
 
 
 def test_life_lengths_are_the_decisions_made(rollout, small_world) -> None:
-    """In a world played from its start, the lives that ended account for their agents' decisions one by one."""
+    """In a world played from its start, the lengths of ended lives equal their agents' numbers of decisions."""
     first_episode = rollout.lives[: small_world.num_agents]
     assert all(1 <= life.ticks <= small_world.horizon for life in first_episode)
     ended = sum(life.ticks for life in rollout.lives)

@@ -1,4 +1,4 @@
-"""Averages over lives against numbers worked out by hand."""
+"""Averages over lives equal numbers computed by hand."""
 
 from dataclasses import replace
 

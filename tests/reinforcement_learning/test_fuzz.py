@@ -1,0 +1,217 @@
+"""Training states, settings, curricula and evaluations with damage of every kind: what the file tells, or one line."""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_zoo.memory import MemoryState
+from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES
+from reinforcement_learning.game.environment import EpisodeStart
+from reinforcement_learning.game.life import Life
+from reinforcement_learning.game.task_file import read_tasks
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.evaluation_results import SeedResults
+from reinforcement_learning.play.policy_pool import EpisodeLives
+from reinforcement_learning.settings import PolicySettings, Settings, load_settings, read_run_settings
+from reinforcement_learning.training.training_state import TrainingState
+from tests.conftest import AGENT
+from tests.fuzz import RAW_VALUES, VALUES, budget, damaged_json, damaged_tensors, junk, read_or_refuse, resigned
+
+CONFIG = Path(__file__).parents[2] / "config.yaml"
+TASKS = """
+- {predicate: CountEvent, arguments: {event: EAT_FOOD, N: 10}, weight: 2}
+- {predicate: AttainSkill, arguments: {skill: Fishing, level: 4, num_agent: 1}}
+- {predicate: TickGE, arguments: {num_tick: 100}}
+"""
+
+
+def state() -> TrainingState:
+    random = np.random.default_rng(0)
+    return TrainingState(
+        steps=384,
+        updates=3,
+        policy={"critic.weight": torch.from_numpy(random.normal(size=(1, 4)).astype(np.float32))},
+        optimizer={"0/exp_avg": torch.ones(1, 4), "0/step": torch.tensor(3.0)},
+        memory=MemoryState(torch.ones(1, 6, 4), torch.zeros(1, 6, 4)),
+        minibatch_random=torch.arange(16, dtype=torch.uint8).reshape(1, 16),
+        worlds=[EpisodeStart(7, 2, random.integers(5, size=(3, 2, 4)).astype(np.int16), np.ones(5)), EpisodeStart(8)],
+        curriculum={"reached": np.arange(5.0)},
+    )
+
+
+@budget(150)
+@given(data=st.data())
+def test_training_states(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("state") / "training_state.safetensors"
+    state().save(path)
+    truth = damaged_tensors(data, path, "training state")
+    found = read_or_refuse(lambda: TrainingState.load(path), path)
+    if found is None:
+        return
+    assert truth is not None, "a file whose hash does not fit was read"
+    arrays, told = truth[0], orjson.loads(truth[1])
+    assert (found.steps, found.updates) == (told["steps"], told["updates"])
+    assert [{"first_seed": w.first_seed, "number": w.number} for w in found.worlds] == told["worlds"]
+    assert np.array_equal(found.memory.hidden.numpy(), arrays["memory/hidden"], equal_nan=True)
+    assert {f"policy/{name}" for name in found.policy} == {name for name in arrays if name.startswith("policy/")}
+    for place, world in enumerate(found.worlds):
+        assert np.array_equal(world.actions.ravel(), arrays.get(f"actions/{place}", np.zeros(0)).ravel())
+
+
+_BILLION_LAUGHS = ["a: &a [x, x, x, x, x, x, x, x, x]"] + [
+    f"{name}: &{name} [{', '.join(9 * [f'*{before}'])}]" for before, name in pairwise("abcdefghi")
+]
+_TAGS = (
+    "!!python/object/apply:os.system ['true']", "!!python/name:os.system", "!!binary x", "!!timestamp x", "!!set {a}",
+    "!!int ''", "!!float x", "!<tag:yaml.org,2002:int> x", "2001-99-99",
+)  # fmt: skip
+_ALIASES = ("&a [*a]", "&a {x: *a}", "*nowhere", "{<<: 3}", "{" + ", ".join(_BILLION_LAUGHS) + "}")
+_KEYS = ("{[1, 2]: 3}", "{? {a: 1} : 2}", "? [a]: b")
+_SYNTAX = ("|\n  a\n b", "'", '"\\ud800"', '"\\x00"', "\t- a", "%YAML 9.9", "--- a\n--- b")
+_NUMBERS = ("1" * 10_000, "0b" + "1" * 9000, "1:" * 3000 + "1", "1e" + "9" * 300, ".inf", ".nan")
+_NESTED = ("[" * 5000, "{a: " * 3000, "[" * 20_000 + "]" * 20_000, "- " * 3000)
+RAW_YAML = st.one_of(
+    st.sampled_from([*_TAGS, *_ALIASES, *_KEYS, *_SYNTAX, *_NUMBERS, *_NESTED]),
+    RAW_VALUES.filter(lambda text: len(text) < 1 << 16),
+    VALUES.map(lambda value: yaml.safe_dump(value, default_flow_style=True).removesuffix("...\n")),
+)
+"""Texts in place of a value in YAML, most of which nobody would write."""
+
+
+def damaged_yaml(data: st.DataObject, content: bytes) -> bytes:
+    if data.draw(st.integers(0, 2), label="bytes") == 0:
+        return junk(data, content)
+    lines = content.decode().split("\n")
+    places = [place for place, line in enumerate(lines) if ":" in line and not line.lstrip().startswith("#")]
+    place = data.draw(st.sampled_from(places), label="line")
+    before = lines[place][: lines[place].index(":") + 1]
+    lines[place] = data.draw(st.sampled_from([f"{before} ", "", before]), label="before") + data.draw(RAW_YAML)
+    return "\n".join(lines).encode(errors="surrogatepass")
+
+
+@budget(150)
+@given(data=st.data())
+def test_settings_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("config") / "config.yaml"
+    path.write_bytes(damaged_yaml(data, CONFIG.read_bytes()))
+    found = read_or_refuse(lambda: load_settings(path, AGENT), path)
+    assert found is None or isinstance(found, Settings)
+
+
+@budget(100)
+@given(data=st.data())
+def test_curricula(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("tasks") / "mine.yaml"
+    path.write_bytes(damaged_yaml(data, TASKS.encode()))
+    found = read_or_refuse(lambda: read_tasks(path), path)
+    assert found is None or all(spec.sampling_weight > 0 for spec in found)
+
+
+@budget(120)
+@given(data=st.data())
+def test_settings_of_runs(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    content = {"agent": AGENT, "settings": orjson.loads(orjson.dumps(asdict(Settings()), default=str)), "versions": {}}
+    (folder / "settings.json").write_bytes(damaged_json(data, content))
+    found = read_or_refuse(lambda: read_run_settings(folder), folder)
+    if found is not None:
+        told = orjson.loads((folder / "settings.json").read_bytes())
+        assert found[0] == told["agent"] and isinstance(found[1], Settings)
+
+
+EPISODES = 6
+
+
+def episode(number: int) -> EpisodeLives:
+    random = np.random.default_rng(number)
+    lives = [
+        Life(
+            agent, int(random.integers(1, 999)), 0.0, True, None, TASK_NAMES[agent].removeprefix(PREFIX),
+            random.random(), False, 1, 0, 0, {},
+        )
+        for agent in range(6)
+    ]  # fmt: skip
+    return EpisodeLives(number, (tuple(lives[:3]), tuple(lives[3:])))
+
+
+@pytest.fixture(scope="module")
+def evaluation(small_world, task, maps) -> Callable[[Path], SeedResults]:
+    """Opens what an evaluation of two policies has left in a folder."""
+    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=8))
+    entrant = untrained_entrant("takeru", settings, maps, seed=1)
+    entrants = (entrant, replace(entrant, name="other"))
+    contest = Contest(entrants, small_world, task, maps, torch.device("cpu"))
+    return lambda folder: SeedResults(folder / "eval_pvp_1.json", contest, "pvp", 1, EPISODES)
+
+
+def play(results: SeedResults, groups: int = EPISODES) -> None:
+    for group in results.missing[:groups]:
+        results.add([episode(number) for number in group.numbers])
+
+
+def lists_in(folder: Path) -> dict[str, dict[str, Any]]:
+    content = orjson.loads((folder / "eval_pvp_1.json").read_bytes())
+    return {
+        name: {key: each[key] for key in each.keys() - {"provenance", "checksum"}} for name, each in content.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(evaluation: Callable[[Path], SeedResults], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all results."""
+    folder = tmp_path_factory.mktemp("whole")
+    play(evaluation(folder))
+    return folder
+
+
+@budget(100)
+@given(data=st.data())
+def test_journals_of_evaluations(
+    evaluation: Callable[[Path], SeedResults], whole: Path, tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("evaluation")
+    play(evaluation(folder), groups=1)
+    (journal,) = folder.iterdir()
+    kind = data.draw(st.sampled_from(["bytes", "line", "signed line"]), label="what")
+    if kind == "bytes":
+        journal.write_bytes(junk(data, journal.read_bytes()))
+    else:
+        lines = journal.read_bytes().splitlines()
+        place = data.draw(st.integers(0, len(lines) - 1), label="line")
+        line = damaged_json(data, orjson.loads(lines[place]))
+        lines[place] = resigned(line) if kind == "signed line" else line
+        journal.write_bytes(b"".join(line + b"\n" for line in lines))
+    results = read_or_refuse(lambda: evaluation(folder), folder)
+    if results is None:
+        return
+    read_or_refuse(lambda: play(results), folder)
+    if kind != "signed line":
+        assert lists_in(folder) == lists_in(whole)
+
+
+@budget(100)
+@given(data=st.data())
+def test_results_of_evaluations(
+    evaluation: Callable[[Path], SeedResults], whole: Path, tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    folder = tmp_path_factory.mktemp("evaluation")
+    content = (whole / "eval_pvp_1.json").read_bytes()
+    damage = data.draw(st.sampled_from([junk, lambda data, content: damaged_json(data, orjson.loads(content))]))
+    (folder / "eval_pvp_1.json").write_bytes(damage(data, content))
+    results = read_or_refuse(lambda: evaluation(folder), folder)
+    if results is not None and results.were_there:
+        summaries = read_or_refuse(results.summaries, folder)
+        assert summaries in (None, evaluation(whole).summaries())
