@@ -95,6 +95,8 @@ class RecurrentPolicy(nn.Module):
         super().__init__()
         if layers < 0:
             raise ValueError(f"layers is {layers}")
+        if cell not in CELLS:
+            raise ValueError(f"cell is {cell!r}, not one of {', '.join(CELLS)}")
         self.policy = policy
         self.layers = layers
         self.cell = cell

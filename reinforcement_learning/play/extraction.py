@@ -129,6 +129,8 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         for each in entrant.shadow_networks
         for layer in shadow_layers(each.name, each.policy)
     }
+    memory = {"cell": entrant.policy.cell, "layers": entrant.policy.layers}
+    told = {"opponents": others, "most_ticks": plan.most_ticks, "memory": memory, "shadow_networks": watching}
     return DumpMetadata(
         policy=entrant.name,
         agent=entrant.info.agent,
@@ -138,7 +140,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         entity_columns=layout.entity_columns,
         inventory_columns=layout.item_columns,
         action_heads=tuple(ActionHead(head.name, head.size, head.noop) for head in layout.heads),
-        environment={**environment, "opponents": others, "most_ticks": plan.most_ticks, "shadow_networks": watching},
+        environment={**environment, **told},
         combat_status_ticks=GameConfig.COMBAT_STATUS_DURATION,
         seed=plan.seed,
         format=plan.format,

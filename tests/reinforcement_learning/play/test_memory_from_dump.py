@@ -57,7 +57,9 @@ def episode(contest: Contest, tmp_path_factory) -> tuple[Path, list[PackedObserv
 def test_memory_of_a_tick_goes_on_to_the_recorded_next_tick(contest: Contest, episode) -> None:
     folder, observations = episode
     policy, records = contest.entrants[0].policy, read_dump(folder)
-    assert read_metadata(folder).layers == dict.fromkeys(layer_names(2, policy.cell), 16)
+    metadata = read_metadata(folder)
+    assert metadata.layers == dict.fromkeys(layer_names(2, policy.cell), 16)
+    assert metadata.environment["memory"] == {"cell": policy.cell, "layers": 2}
     assert set(records.tick.tolist()) == set(range(TICKS)) and len(observations) == TICKS
     for tick in range(1, TICKS):
         now = np.flatnonzero(records.tick == tick)  # in the order of the slots, as the agents decided
