@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.layers import MemoryCell, layer_names
+from activation_store.layers import layer_names
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import Records
 from activation_store.writer import DumpWriter
@@ -20,10 +20,9 @@ from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.settings import PolicySettings, Settings
 
 TICKS = 24
-CELLS: tuple[MemoryCell, ...] = ("lstm", "gru", "ema")
 
 
-@pytest.fixture(scope="module", params=CELLS)
+@pytest.fixture(scope="module", params=["lstm", "gru", pytest.param("ema", marks=pytest.mark.slow)])
 def contest(request, small_world, task, maps) -> Contest:
     """yaofeng with a memory of two layers."""
     memory = PolicySettings(hidden_size=16, lstm_layers=2, cell=request.param)

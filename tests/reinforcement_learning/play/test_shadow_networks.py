@@ -86,7 +86,7 @@ def test_who_cannot_watch_is_refused(contest: Contest, small_world, task, maps) 
         with_shadow_networks(entrant, (untrained_entrant(AGENT, sees_all, maps, seed=0),))
 
 
-@pytest.mark.parametrize("cell", ["gru", "ema"])
+@pytest.mark.parametrize("cell", ["gru", pytest.param("ema", marks=pytest.mark.slow)])
 def test_a_memory_without_cell_states_watches_too(small_world, task, maps, tmp_path: Path, cell) -> None:
     settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, cell=cell))
     entrant = untrained_entrant(AGENT, settings, maps, seed=0)

@@ -177,6 +177,7 @@ def test_an_automatic_curriculum_goes_on_too(play, automatic, tmp_path: Path, sa
     assert equal(play(folder, StopAfter(-1), state, settings), straight) == same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "view_radius"), [("gru", 2), ("ema", 7)])
 def test_other_memories_and_a_narrow_view_go_on_too(
     play, settings: Settings, tmp_path: Path, cell: MemoryCell, view_radius: int
