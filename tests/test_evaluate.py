@@ -220,7 +220,7 @@ def test_what_trained_policies_are_shown_cannot_be_changed(policies: Path, optio
 
 def test_two_evaluations_do_not_write_to_one_folder(policies: Path, world: list[object]) -> None:
     with locked_folder(policies):
-        assert_refused(run("evaluate.py", policies, "pvp", "-n", 1, *world), "another process", str(policies))
+        assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 1, *world), "another process", str(policies))
 
 
 def test_a_damaged_journal_costs_the_episodes_from_there_on(

@@ -82,7 +82,7 @@ def test_leaves_a_policy_metrics_curves_settings_and_checkpoints(trained: Path) 
     ("agent", "layers", "cell"),
     [
         ("hybrid", 1, "lstm"),
-        ("neurips23_start_kit", 0, "lstm"),
+        pytest.param("neurips23_start_kit", 0, "lstm", marks=pytest.mark.slow),
         pytest.param("yaofeng", 2, "lstm", marks=pytest.mark.slow),
         pytest.param("takeru", 0, "lstm", marks=pytest.mark.slow),
         pytest.param("hybrid", 2, "gru", marks=pytest.mark.slow),
@@ -103,6 +103,7 @@ def test_every_agent_trains_with_any_memory(trained: Path, tmp_path: Path, agent
     }
 
 
+@pytest.mark.slow
 def test_same_seed_same_metrics_another_seed_others(trained: Path, tmp_path: Path) -> None:
     one_update = ("--train.total-agent-steps", 1024)
     first, second, third = (
@@ -230,7 +231,7 @@ def test_resuming_from_a_policy_is_refused_and_changes_nothing(trained: Path, tm
     folder = Path(shutil.copytree(trained / "runs" / "first", tmp_path / "first"))
     shutil.copy(trained / "policies" / "first.safetensors", folder / "training_state.safetensors")
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    result = run("train.py", "--resume", folder, "--no-track")
+    result = run_here("train.py", "--resume", folder, "--no-track")
     assert_refused(result, str(folder / "training_state.safetensors"), "is a policy", "a training state is needed")
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 

@@ -96,9 +96,9 @@ def test_an_option_points_at_the_same_entity_in_the_game(whole: PackedObservatio
     meant = options_in_game(chosen, layout.heads, narrow.entity, places)
     others = [place for place in range(len(noops)) if place != column]
     assert torch.equal(meant[:, others], chosen[:, others]) and (meant[~pointing, column] == noops[column]).all()
+    shown, real = rows_of(narrow), rows_of(whole)
     for agent in pointing.nonzero().ravel().tolist():
-        shown, real = rows_of(narrow)[agent], rows_of(whole)[agent]
-        assert np.array_equal(shown[chosen[agent, column]], real[meant[agent, column]])
+        assert np.array_equal(shown[agent][chosen[agent, column]], real[agent][meant[agent, column]])
     assert (meant != chosen).any()
 
 
