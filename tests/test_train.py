@@ -57,7 +57,8 @@ def train_first(folder: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     assert "first.safetensors" in result.stdout
     assert result.stderr == ""
-    updates = [line for line in result.stdout.splitlines() if "agent-steps" in line]
+    # Slow machines also print a line of progress every 30 seconds.
+    updates = [line for line in result.stdout.splitlines() if "agent-steps" in line and "training:" not in line]
     assert len(updates) == 2 and all(len(line) < 300 for line in updates) and "\x1b" not in result.stdout
     for part in ("environment", "inference", "learning", "copying", "entropy", "ticks", "task", "died:", "a life:"):
         assert part in updates[-1], part
