@@ -85,7 +85,7 @@ class Arguments(Mode, Preset):
     name: Annotated[str | None, tyro.conf.arg(aliases=["-n"])] = None
     """Name of the policy and of the run, or of the local sweep; by default the agent and the current time."""
     recurrence: bool = True
-    """Give the policy an LSTM; --no-recurrence is the same as --policy.lstm-layers 0."""
+    """Give the policy a memory; --no-recurrence is the same as --policy.lstm-layers 0."""
     track: bool = True
     """Also log the metrics to Weights & Biases."""
     list_tasks: bool = False
