@@ -22,6 +22,7 @@ import agent_zoo
 import argument_checks
 import command_line
 from agent_zoo.checkpoint_files import policy_names
+from agent_zoo.shown_settings import SHOWN
 from argument_checks import at_least, seed_value, split
 from reinforcement_learning.game.plain_world import evaluation_world
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -92,6 +93,16 @@ def main() -> None:
         print(f"scores with intervals: python analysis/proc_eval_result.py {arguments.folder}")
 
 
+def refuse_hidden_parts(env: EnvironmentSettings) -> None:
+    """Refuse settings of what is shown to a policy, which trained policies bring with them."""
+    for name, default in SHOWN.items():
+        if getattr(env, name) != default:
+            raise UserError(
+                f"--env.{name.replace('_', '-')} applies to the agent of --untrained only: trained policies are shown "
+                "what they were shown in training; leave it out, or add --untrained"
+            )
+
+
 def check(arguments: Arguments) -> tuple[str, ...]:
     """Refuse invalid arguments before anything is loaded; return the names of the requested policies."""
     argument_checks.check(
@@ -103,6 +114,8 @@ def check(arguments: Arguments) -> tuple[str, ...]:
     )
     if arguments.untrained is not None:
         agent_zoo.check_name(arguments.untrained)
+    else:
+        refuse_hidden_parts(arguments.env)
     asked = split(arguments.policies)
     names = policy_names(arguments.folder, asked)
     if arguments.mode == "pve" and len(names) > 1 and not asked:
