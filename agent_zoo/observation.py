@@ -204,9 +204,12 @@ def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservati
 
 def legal_options(observation: PackedObservation, layout: ObservationLayout) -> torch.Tensor:
     """Unpack the legality of every option, (B, mask size) bool, with the heads concatenated."""
+    if observation.legal.device.type == "cpu":
+        bits = np.unpackbits(observation.legal.numpy(), axis=1, count=layout.mask_size)
+        return torch.from_numpy(bits).view(torch.bool)
     bit = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=observation.legal.device)
-    bits = (observation.legal.unsqueeze(-1) & bit) != 0  # (B, bytes, 8)
-    return bits.flatten(1)[:, : layout.mask_size]
+    flags = (observation.legal.unsqueeze(-1) & bit) != 0  # (B, bytes, 8)
+    return flags.flatten(1)[:, : layout.mask_size]
 
 
 def packed_options(legal: torch.Tensor) -> torch.Tensor:
