@@ -1,0 +1,16 @@
+cimport cython
+
+from reinforcement_learning.game.fast_game.state cimport Attribute as CAttribute, Body as CBody
+
+cdef class Needs:
+    cdef public object enough, depletion, meal
+
+@cython.locals(food=CAttribute, water=CAttribute)
+cpdef live(Needs needs, realm, CBody body, int on, bint by_fish, bint by_water)
+
+cpdef forget_fight(CBody body)
+
+@cython.locals(
+    fighters=list, unusual=list, materials=list, fishes=list, waters=list, index=cython.Py_ssize_t, body=CBody
+)
+cpdef live_all(Needs needs, realm, dict actions, list bodies, tuple events, dict levels, tuple surroundings)

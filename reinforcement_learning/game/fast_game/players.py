@@ -1,0 +1,176 @@
+"""Players: their vitals and harvests in each tick.
+
+`players.pxd` gives the types with which this file is compiled.
+"""
+
+from typing import Any
+
+import numpy as np
+from nmmo.core.observation import COL_DELTA, ROW_DELTA
+from nmmo.entity.entity import Entity, EntityState
+from nmmo.entity.entity_manager import PlayerManager
+from nmmo.lib import material
+from nmmo.lib.event_code import EventCode
+from nmmo.systems.item import ItemState
+
+from reinforcement_learning.game.fast_game.groups import FastGroup, fought
+from reinforcement_learning.game.fast_game.state import Body
+
+_COLUMN = EntityState.State.attr_name_to_col
+_ITEM = ItemState.State.attr_name_to_col
+_FOILAGE = material.Foilage.index
+_SKILL_ON = {
+    material.Herb.index: "herbalism", material.Ore.index: "prospecting", material.Tree.index: "carving",
+    material.Crystal.index: "alchemy",
+}  # fmt: skip
+
+
+class Needs:
+    """The configuration's numbers that food and water depend on, which stay the same during an episode."""
+
+    def __init__(self, config: Any):
+        self.enough = config.RESOURCE_HEALTH_REGEN_THRESHOLD * config.RESOURCE_BASE
+        self.depletion = config.RESOURCE_DEPLETION_RATE
+        self.meal = np.floor(config.RESOURCE_BASE * config.RESOURCE_HARVEST_RESTORE_FRACTION)
+
+
+def live(needs: Needs, realm: Any, body: Body, on: int, by_fish: bool, by_water: bool) -> None:
+    """Update a player's age, health, food, water and harvest, as `Player.update` does.
+
+    The copies of age, food and water in the table are left to the caller, unless the player eats or drinks.
+
+    Args:
+        needs: of the episode.
+        realm: the world.
+        body: of a player that is alive, mortal and not frozen.
+        on: material that it stands on.
+        by_fish: whether there is fish beside it.
+        by_water: whether there is water beside it.
+    """
+    body.time_alive._val += 1
+    food, water = body.food, body.water
+    hungry = food._val <= needs.enough or water._val <= needs.enough
+    if food._val > 0 and water._val > 0 and (hungry or body.health._val == body.health._max):
+        body.resources.health_restore = 0
+    else:
+        body.resources.update()
+    if by_fish or on in _SKILL_ON:
+        skills = body.entity.skills
+        if by_fish:
+            skills.fishing.update()
+        if on in _SKILL_ON:
+            getattr(skills, _SKILL_ON[on]).update()
+    water._val = max(water._val - needs.depletion, water._min)
+    if by_water:
+        water.increment(needs.meal)
+        realm.event_log.note(EventCode.DRINK_WATER, body.number)
+    food._val = max(food._val - needs.depletion, food._min)
+    if on == _FOILAGE:
+        tile = realm.map.ground.tiles[body.row._val][body.column._val]
+        if not tile.depleted:  # by a player before this one
+            realm.map.update_list.add(tile)
+            tile.set_depleted()
+            food.increment(needs.meal)
+            realm.event_log.note(EventCode.EAT_FOOD, body.number)
+
+
+def forget_fight(body: Body) -> None:
+    """Clear the last tick's combat state, as `Entity.update` and `History.update` do."""
+    if body.damage._val == 0:
+        body.entity.attacker = None
+        body.attacker_id.update(0)
+    body.history.attack = None
+    body.damage.update(0)
+
+
+def live_all(
+    needs: Needs, realm: Any, actions: dict, bodies: list[Body], events: tuple[list, list], levels: dict[int, int],
+    surroundings: tuple[list, list, list],
+) -> None:  # fmt: skip
+    """Update all players in turn.
+
+    Args:
+        needs: of the episode.
+        realm: the world.
+        actions: of all players, by number.
+        bodies: of all players.
+        events: for each player, whether it fought, and whether it needs the game's own update.
+        levels: item level of players for whom it changed, by index.
+        surroundings: for each player, the last three arguments of `live`.
+    """
+    fighters, unusual = events
+    materials, fishes, waters = surroundings
+    nothing: dict = {}
+    for index in range(len(bodies)):
+        body = bodies[index]
+        entity = body.entity
+        if unusual[index] or entity._immortal or entity._make_mortal_tick is not None:
+            entity.update(realm, actions)
+            continue
+        if fighters[index]:
+            forget_fight(body)
+        if index in levels:
+            body.item_level.update(levels[index])
+        body.history.actions = actions.get(body.number, nothing)
+        live(needs, realm, body, materials[index], fishes[index], waters[index])
+
+
+class FastPlayers(PlayerManager, FastGroup):
+    """The game's players."""
+
+    needs: Needs
+
+    def update(self, actions: dict) -> None:
+        """Update vitals and harvest, as `Player.update` does for each player.
+
+        The table shows which players have combat state to clear or changed equipment; skills are updated only where
+        there is something to harvest. Tiles only change from full to depleted here, so a resource that is absent before
+        the first player's turn is still absent at the last one's.
+        """
+        config = self.config
+        if config.IMMORTAL or config.PLAYER_HEALTH_INCREMENT > 0 or config.DEATH_FOG_ONSET is not None:
+            super().update(actions)
+            return
+        records = self._records()
+        table = self.datastore.table("Entity")._data
+        own = table[records]
+        bodies = [self.entities[number].body for number in own[:, _COLUMN["id"]].tolist()]
+        fighters = fought(own, self.realm.tick).tolist()
+        unusual = ((own[:, _COLUMN["freeze"]] > 0) | (own[:, _COLUMN["health"]] <= 0)).tolist()
+        live_all(
+            self.needs, self.realm, actions, bodies, (fighters, unusual), self._item_levels(own),
+            self._surroundings(own),
+        )  # fmt: skip
+        for name in ("time_alive", "water", "food"):
+            table[records, _COLUMN[name]] = [getattr(body, name)._val for body in bodies]
+
+    def cull(self) -> dict[int, Entity]:
+        """Remove the dead, if there are any."""
+        table = self.datastore.table("Entity")._data
+        return self._cull_if((table[:, _COLUMN["id"]] > 0) & (table[:, _COLUMN["health"]] <= 0))
+
+    def _records(self) -> np.ndarray:
+        """Return the table's rows of living players in order of spawning, which is the order of ids."""
+        ids = self.datastore.table("Entity")._data[:, _COLUMN["id"]]
+        rows = np.flatnonzero(ids > 0)
+        return rows[np.argsort(ids[rows])]
+
+    def _item_levels(self, own: np.ndarray) -> dict[int, int]:
+        """Return the new item levels of players whose item level has changed, by index in `own`."""
+        items = self.datastore.table("Item")._data
+        worn = items[items[:, _ITEM["equipped"]] != 0]
+        levels = np.bincount(worn[:, _ITEM["owner_id"]], worn[:, _ITEM["level"]], minlength=self.config.PLAYER_N + 1)
+        levels = levels[own[:, _COLUMN["id"]]]
+        return {index: int(levels[index]) for index in np.flatnonzero(levels != own[:, _COLUMN["item_level"]]).tolist()}
+
+    def _surroundings(self, own: np.ndarray) -> tuple[list[int], list[bool], list[bool]]:
+        """Return the material each player stands on, and whether fish and water are adjacent."""
+        side = self.config.MAP_SIZE
+        tiles = self.datastore.table("Tile")._data[1 : side * side + 1, 2].reshape(side, side)
+        row, column = own[:, _COLUMN["row"]], own[:, _COLUMN["col"]]
+        beside = tiles[row[:, None] + ROW_DELTA, column[:, None] + COL_DELTA]  # (players, 4)
+        return (
+            tiles[row, column].tolist(),
+            (beside == material.Fish.index).any(axis=1).tolist(),
+            (beside == material.Water.index).any(axis=1).tolist(),
+        )
