@@ -1,19 +1,37 @@
 """Convert agents' choices from numbers to the game's actions.
 
 The game sorts each agent's choices and calls a class for each argument, which goes through many properties; here the
-ids that the choices point at are read once for all agents.
+ids that the choices point at are looked up directly. `actions.pxd` gives the types with which this file is compiled.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from nmmo.core import action
 from nmmo.core.realm import Realm
 
-from reinforcement_learning.game.fast_game.observations import ObservationWriter
+from reinforcement_learning.game.fast_game.observations import Listing, ObservationWriter
 
-_DIRECTIONS = tuple(action.Direction.edges)
 _STYLES = tuple(action.Style.edges)
+# Shared by all agents, since they are never modified.
+_MOVES = tuple({action.Direction: direction} for direction in action.Direction.edges)
+
+Heads = list[tuple[str, list[tuple[str, int]]]]  # name of each action, and name and column of its arguments
+
+
+def decode(heads: Heads, row: list[int]) -> dict[str, dict[str, int]]:
+    """Return one agent's choices by name, as PufferLib's `nativize` does value by value.
+
+    Args:
+        heads: of the action space.
+        row: option of each head.
+    """
+    choice = {}
+    for name, arguments in heads:
+        options = {}
+        for argument, column in arguments:
+            options[argument] = row[column]
+        choice[name] = options
+    return choice
 
 
 def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter) -> dict[int, dict]:
@@ -24,36 +42,53 @@ def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter)
         realm: the world.
         writer: of the observations that the options point at.
     """
-    prices = action.Price.classes
-    seen, owned, listed = writer.ids()
+    players, npcs, items = realm.players.entities, realm.npcs.entities, realm.items
+    listing, index_of = writer.listing(), writer.index_of
     valid: dict[int, dict] = {}
     for agent, choice in chosen.items():
-        player = realm.players.entities.get(agent)
-        if player is None or not player.alive:
+        player = players.get(agent)
+        if player is None:
             continue
-        entities, items = seen[writer.index_of[agent]], owned[writer.index_of[agent]]
-        made: dict = {}  # in alphabetical order, the game's order for equal priorities
-        if (target := _pick(realm.entity_or_none, entities, choice["Attack"]["Target"])) is not None:
-            made[action.Attack] = {action.Style: _STYLES[choice["Attack"]["Style"]], action.Target: target}
-        if (item := _pick(realm.items.get, listed, choice["Buy"]["MarketItem"])) is not None:
-            made[action.Buy] = {action.MarketItem: item}
-        if (item := _pick(realm.items.get, items, choice["Destroy"]["InventoryItem"])) is not None:
-            made[action.Destroy] = {action.InventoryItem: item}
-        if (item := _pick(realm.items.get, items, choice["Give"]["InventoryItem"])) is not None:
-            target = _pick(realm.entity_or_none, entities, choice["Give"]["Target"])
-            if target is not None:
-                made[action.Give] = {action.InventoryItem: item, action.Target: target}
-        if (target := _pick(realm.entity_or_none, entities, choice["GiveGold"]["Target"])) is not None:
-            made[action.GiveGold] = {action.Price: prices[choice["GiveGold"]["Price"]], action.Target: target}
-        made[action.Move] = {action.Direction: _DIRECTIONS[choice["Move"]["Direction"]]}
-        if (item := _pick(realm.items.get, items, choice["Sell"]["InventoryItem"])) is not None:
-            made[action.Sell] = {action.InventoryItem: item, action.Price: prices[choice["Sell"]["Price"]]}
-        if (item := _pick(realm.items.get, items, choice["Use"]["InventoryItem"])) is not None:
-            made[action.Use] = {action.InventoryItem: item}
-        valid[agent] = made
+        body = player.body
+        if body.health._val > 0:
+            valid[agent] = _executable(choice, listing, index_of[agent], players, npcs, items)
     return valid
 
 
-def _pick(find: Callable[[int], Any], ids: list[int], option: int) -> Any:
-    """Return what an option points at; options after the last id do nothing."""
-    return find(ids[option]) if option < len(ids) else None
+def _executable(choice: dict, listing: Listing, index: int, players: dict, npcs: dict, items: dict) -> dict:
+    """Return one agent's actions that can be executed, in alphabetical order: the game's order for equal priorities."""
+    prices = action.Price.classes
+    made: dict = {}
+    attack, give, gift, sale = choice["Attack"], choice["Give"], choice["GiveGold"], choice["Sell"]
+    target = _entity(listing.seen_id(index, attack["Target"]), players, npcs)
+    if target is not None:
+        made[action.Attack] = {action.Style: _STYLES[attack["Style"]], action.Target: target}
+    item = items.get(listing.listed_id(choice["Buy"]["MarketItem"]))
+    if item is not None:
+        made[action.Buy] = {action.MarketItem: item}
+    item = items.get(listing.owned_id(index, choice["Destroy"]["InventoryItem"]))
+    if item is not None:
+        made[action.Destroy] = {action.InventoryItem: item}
+    item = items.get(listing.owned_id(index, give["InventoryItem"]))
+    if item is not None:
+        target = _entity(listing.seen_id(index, give["Target"]), players, npcs)
+        if target is not None:
+            made[action.Give] = {action.InventoryItem: item, action.Target: target}
+    target = _entity(listing.seen_id(index, gift["Target"]), players, npcs)
+    if target is not None:
+        made[action.GiveGold] = {action.Price: prices[gift["Price"]], action.Target: target}
+    made[action.Move] = _MOVES[choice["Move"]["Direction"]]
+    item = items.get(listing.owned_id(index, sale["InventoryItem"]))
+    if item is not None:
+        made[action.Sell] = {action.InventoryItem: item, action.Price: prices[sale["Price"]]}
+    item = items.get(listing.owned_id(index, choice["Use"]["InventoryItem"]))
+    if item is not None:
+        made[action.Use] = {action.InventoryItem: item}
+    return made
+
+
+def _entity(number: int, players: dict, npcs: dict) -> Any:
+    """Return a player or an NPC; None for number 0, which nobody has."""
+    if number == 0:
+        return None
+    return (npcs if number < 0 else players).get(number)

@@ -94,17 +94,29 @@ def wander(ground: Ground, body: Body, start: int) -> tuple[int, int]:
 
 
 class _Tiles(dict):
-    """An ordered set of tiles with removal in constant time."""
+    """An ordered set of tiles with removal in constant time, and the probability with which each regrows in a tick."""
 
     def add(self, tile: Tile) -> None:
-        self.setdefault(tile)
+        self.setdefault(tile, tile.material.respawn)
 
 
-def growing_tiles(tiles: dict[Tile, None]) -> list[Tile]:
-    """Remove tiles that have regrown from a set of tiles, and return those of the others that can regrow."""
+def regrow(tiles: dict[Tile, float]) -> None:
+    """Regrow depleted tiles.
+
+    The game copies the list of tiles and searches it for each regrown tile. Here the random numbers are drawn in one
+    call, which gives the same numbers as one call each.
+
+    Args:
+        tiles: that were depleted; those that regrew in the last tick are removed.
+    """
     for tile in [tile for tile in tiles if not tile.depleted]:
         del tiles[tile]
-    return [tile for tile in tiles if tile.material.respawn != 0]
+    growing = [(tile, chance) for tile, chance in tiles.items() if chance != 0]
+    if growing:
+        draws = growing[0][0]._np_random.random(len(growing)).tolist()
+        for (tile, chance), draw in zip(growing, draws, strict=True):
+            if draw < chance:
+                tile._respawn()
 
 
 class FastMap(Map):
@@ -119,16 +131,7 @@ class FastMap(Map):
         self.ground = Ground(self)
 
     def step(self) -> None:
-        """Regrow depleted tiles.
-
-        The game copies the list of tiles and searches it for each regrown tile. Here the random numbers are drawn in
-        one call, which gives the same numbers as one call each.
-        """
-        growing = growing_tiles(self.update_list)
-        if growing:
-            draws = growing[0]._np_random.random(len(growing)).tolist()
-            for tile, draw in zip(growing, draws, strict=True):
-                if draw < tile.material.respawn:
-                    tile._respawn()
+        """Regrow depleted tiles."""
+        regrow(self.update_list)
         for row, column in self.seize_targets:
             self.tiles[row, column].update_seize()

@@ -31,6 +31,9 @@ class Needs:
     def __init__(self, config: Any):
         self.enough = config.RESOURCE_HEALTH_REGEN_THRESHOLD * config.RESOURCE_BASE
         self.depletion = config.RESOURCE_DEPLETION_RATE
+        self.regrowth = np.floor(config.PLAYER_BASE_HEALTH * config.RESOURCE_HEALTH_RESTORE_FRACTION)
+        self.hunger, self.thirst = config.RESOURCE_STARVATION_RATE, config.RESOURCE_DEHYDRATION_RATE
+        self.resilience = config.RESOURCE_DAMAGE_REDUCTION
         self.meal = np.floor(config.RESOURCE_BASE * config.RESOURCE_HARVEST_RESTORE_FRACTION)
 
 
@@ -53,7 +56,7 @@ def live(needs: Needs, realm: Any, body: Body, on: int, by_fish: bool, by_water:
     if food._val > 0 and water._val > 0 and (hungry or body.health._val == body.health._max):
         body.resources.health_restore = 0
     else:
-        body.resources.update()
+        _heal_and_starve(needs, body)
     if by_fish or on in _SKILL_ON:
         skills = body.entity.skills
         if by_fish:
@@ -72,6 +75,20 @@ def live(needs: Needs, realm: Any, body: Body, on: int, by_fish: bool, by_water:
             tile.set_depleted()
             food.increment(needs.meal)
             realm.event_log.note(EventCode.EAT_FOOD, body.number)
+
+
+def _heal_and_starve(needs: Needs, body: Body) -> None:
+    """Do the same as `Resources.update`."""
+    resources, health = body.resources, body.health
+    before = health._val
+    if body.food._val > needs.enough and body.water._val > needs.enough:
+        health.increment(needs.regrowth)
+    share = needs.resilience if resources.resilient else 1
+    if body.food._val == 0:
+        health.decrement(int(needs.hunger * share))
+    if body.water._val == 0:
+        health.decrement(int(needs.thirst * share))
+    resources.health_restore = health._val - before
 
 
 def forget_fight(body: Body) -> None:
