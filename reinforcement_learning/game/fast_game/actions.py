@@ -18,13 +18,19 @@ _MOVES = tuple({action.Direction: direction} for direction in action.Direction.e
 Heads = list[tuple[str, list[tuple[str, int]]]]  # name of each action, and name and column of its arguments
 
 
-def decode(heads: Heads, row: list[int]) -> dict[str, dict[str, int]]:
-    """Return one agent's choices by name, as PufferLib's `nativize` does value by value.
+def decode(heads: Heads, rows: list[list[int]], slots: dict[int, int], agents: list[int]) -> dict[int, dict]:
+    """Return agents' choices by name, as PufferLib's `nativize` does value by value.
 
     Args:
         heads: of the action space.
-        row: option of each head.
+        rows: option of each head for each slot.
+        slots: of all agents.
+        agents: to decode the choices of.
     """
+    return {agent: _decode(heads, rows[slots[agent]]) for agent in agents}
+
+
+def _decode(heads: Heads, row: list[int]) -> dict[str, dict[str, int]]:
     choice = {}
     for name, arguments in heads:
         options = {}
@@ -32,6 +38,11 @@ def decode(heads: Heads, row: list[int]) -> dict[str, dict[str, int]]:
             options[argument] = row[column]
         choice[name] = options
     return choice
+
+
+def padded(values: dict, slots: dict[int, int], absent: Any) -> dict:
+    """Return a value for every agent that has a slot, in their order; `absent` for those without one."""
+    return {agent: values.get(agent, absent) for agent in slots}
 
 
 def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter) -> dict[int, dict]:

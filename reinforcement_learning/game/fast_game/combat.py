@@ -73,7 +73,7 @@ def _hit(realm: Realm, rules: Rules, body: Body, kind: int, target: Body) -> Non
         protection = rules.base_defence + rules.level_defence * target.level()
     offence += worn(body, _ATTACK[kind])
     protection += worn(target, _DEFENCE[kind])
-    ammunition = body.entity.equipment.ammunition.item
+    ammunition = body.ammunition.item
     if ammunition is not None and getattr(ammunition, _ATTACK[kind])._val > 0:
         ammunition.fire(body.entity)
     multiplier = rules.weakness if _is_weak(target, kind) else 1.0
@@ -110,7 +110,7 @@ def _learn(realm: Realm, rules: Rules, body: Body, kind: int) -> None:
 def worn(body: Body, name: str) -> Any:
     """Return the sum of an attribute over all that a player or NPC wears."""
     if not body.is_player:
-        return getattr(body.entity.equipment, name)
+        return getattr(body.equipment, name)
     total = 0
     for slot in body.slots:
         item = slot.item

@@ -8,7 +8,7 @@ import numpy as np
 import pufferlib.emulation
 from pufferlib.exceptions import APIUsageError
 
-from reinforcement_learning.game.fast_game.actions import decode
+from reinforcement_learning.game.fast_game.actions import decode, padded
 from reinforcement_learning.game.fast_game.game import FastGame
 
 
@@ -57,14 +57,12 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
             raise APIUsageError("reset() is needed before step()")
         if len(actions) != self.num_agents:
             raise APIUsageError(f"{len(actions)} rows of actions for {self.num_agents} agents")
-        rows = actions.tolist()
-        chosen = {agent: decode(self._heads, rows[self._slot[agent]]) for agent in sorted(self.agents)}
+        chosen = decode(self._heads, actions.tolist(), self._slot, sorted(self.agents))
         seen, rewards, died, cut_off, info = self.env.step(chosen)
         self._clear_unseen([self._slot[agent] for agent in seen])
         self.all_done = all(died.values())
         rewards, died, cut_off = (
-            {agent: values.get(agent, absent) for agent in self._slot}
-            for values, absent in ((rewards, 0), (died, True), (cut_off, False))
+            padded(values, self._slot, absent) for values, absent in ((rewards, 0), (died, True), (cut_off, False))
         )
         if self.buf is not None:
             self.buf.rewards[:] = list(rewards.values())

@@ -1,6 +1,5 @@
 """Neural MMO's environment with its slowest parts replaced."""
 
-from collections import defaultdict
 from typing import Any
 
 import nmmo
@@ -10,7 +9,7 @@ from nmmo.core.observation import Observation
 from reinforcement_learning.game.fast_game.actions import executable
 from reinforcement_learning.game.fast_game.observations import FastObservation, ObservationWriter
 from reinforcement_learning.game.fast_game.realm import take_over
-from reinforcement_learning.game.fast_game.tasks import FastGameStateGenerator, Watch, rewards_of
+from reinforcement_learning.game.fast_game.tasks import FastGameStateGenerator, Watch, all_rewards
 
 
 class FastGame(nmmo.Env):
@@ -54,16 +53,9 @@ class FastGame(nmmo.Env):
         happened = self.realm.event_log.index_new()
         self.game_state = self._gamestate_generator.generate(self.realm, self.obs)
         current = set(self._current_agents)
-        rewards: dict[int, float] = defaultdict(int)
-        for watch in self._watches:
-            if current.isdisjoint(watch.task._assignee):
-                watch.task.close()
-                continue
-            for agent, reward in rewards_of(watch, self.game_state, happened).items():
-                if agent in current:
-                    rewards[agent] += reward
-        for agent, player in self.realm.players.items():
-            if player.status.frozen:
+        rewards = all_rewards(self._watches, self.game_state, happened, current)
+        for agent, player in self.realm.players.entities.items():
+            if player.body.freeze._val > 0:
                 rewards[agent] = 0
         if self.game.assign_dead_reward:
             for agent in self._dead_this_tick:

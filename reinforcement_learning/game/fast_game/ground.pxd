@@ -15,4 +15,4 @@ cpdef move_all(Ground ground, log, list moves)
 @cython.locals(row=cython.Py_ssize_t, column=cython.Py_ssize_t, turn=cython.int, down=cython.int, right=cython.int)
 cpdef wander(Ground ground, CBody body, int start)
 
-cpdef regrow(dict tiles)
+cpdef regrow(tiles)

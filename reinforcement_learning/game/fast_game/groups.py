@@ -1,14 +1,12 @@
 """What players and NPCs have in common."""
 
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from nmmo.entity.entity import Entity, EntityState
+from nmmo.entity.entity import Entity
 from nmmo.entity.entity_manager import EntityGroup
 
 from reinforcement_learning.game.fast_game.state import take_over_entity
-
-_COLUMN = EntityState.State.attr_name_to_col
 
 
 class FastGroup(EntityGroup):
@@ -19,15 +17,12 @@ class FastGroup(EntityGroup):
         take_over_entity(entity, self.datastore.table("Entity").cells)
         super().spawn_entity(entity)
 
-    def _cull_if(self, dead: np.ndarray) -> dict[int, Entity]:
-        """Remove the dead, if any row of the table is marked."""
-        if dead.any():
-            return EntityGroup.cull(self)
+    def _cull(self, dead: Sequence[int]) -> dict[int, Entity]:
+        """Remove the dead, given their numbers, as `cull` does."""
         self.dead_this_tick.clear()
+        for number in [number for number in self.entities if number in dead] if dead else ():
+            entity = self.dead_this_tick[number] = self.entities[number]
+            self.cull_entity(entity)
+            if self._delete_dead_entity:
+                entity.datastore_record.delete()
         return self.dead_this_tick
-
-
-def fought(own: np.ndarray, tick: int) -> np.ndarray:
-    """Return which entities have combat state of the last tick to clear: damage, an attacker or their own attack."""
-    marks = own[:, [_COLUMN["damage"], _COLUMN["attacker_id"]]].any(axis=1)
-    return marks | (own[:, _COLUMN["latest_combat_tick"]] == tick)

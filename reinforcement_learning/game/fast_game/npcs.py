@@ -10,7 +10,7 @@ from nmmo.entity.entity import Entity, EntityState
 from nmmo.entity.npc_manager import NPCManager
 
 from reinforcement_learning.game.fast_game.ground import Ground, wander
-from reinforcement_learning.game.fast_game.groups import FastGroup, fought
+from reinforcement_learning.game.fast_game.groups import FastGroup
 from reinforcement_learning.game.fast_game.players import forget_fight
 from reinforcement_learning.game.fast_game.state import DEFENSIVE, PEACEFUL, Body
 
@@ -40,20 +40,26 @@ def decide_all(ground: Ground, random: Any, entities: dict[int, Any], watching: 
         watching: numbers of NPCs near a player.
     """
     decisions = Decisions()
+    sequence, wrap, index = random._dir_seq, random._wrap, random._dir_idx
     for entity in entities.values():
         body = entity.body
         idle = body.kind == PEACEFUL or (entity.target is None and entity.attacker is None)
         if idle and (body.kind <= DEFENSIVE or body.number not in watching):
-            down, right = wander(ground, body, random.get_direction())
+            index = (index + 1) & wrap  # as `random.get_direction` does
+            down, right = wander(ground, body, sequence[index])
             decisions.moves.append((body, down, right))
             continue
-        for action, arguments in entity.decide().items():
+        random._dir_idx = index
+        made = entity.decide()
+        index = random._dir_idx
+        for action, arguments in made.items():
             if action.__name__ == "Move":
                 (direction,) = arguments.values()
                 decisions.moves.append((body, *direction.delta))
             else:
                 style, target = arguments.values()
                 decisions.attacks.append((body, style, target.body))
+    random._dir_idx = index
     return decisions
 
 
@@ -66,7 +72,7 @@ def refresh(body: Body, age: int) -> None:
     """
     body.time_alive._val = age
     forget_fight(body)
-    body.item_level.update(body.entity.equipment.level)
+    body.item_level.update(body.equipment.level)
     if body.freeze._val > 0:
         body.freeze.decrement()
     body.time_alive.increment()
@@ -92,7 +98,7 @@ class FastNPCs(NPCManager, FastGroup):
         table = self.datastore.table("Entity")._data
         records = np.flatnonzero(table[:, _COLUMN["id"]] < 0)
         own = table[records]
-        eventful = fought(own, self.realm.tick) | (own[:, _COLUMN["health"]] < self.config.PLAYER_BASE_HEALTH)
+        eventful = _fought(own, self.realm.tick) | (own[:, _COLUMN["health"]] < self.config.PLAYER_BASE_HEALTH)
         eventful |= (own[:, _COLUMN["time_alive"]] == 0) | (own[:, _COLUMN["freeze"]] > 0)
         marked = own[eventful]
         for number, age in zip(
@@ -104,10 +110,10 @@ class FastNPCs(NPCManager, FastGroup):
     def cull(self) -> dict[int, Entity]:
         """Remove the dead, if there are any."""
         table = self.datastore.table("Entity")._data
-        dead = (table[:, _COLUMN["id"]] < 0) & (table[:, _COLUMN["health"]] <= 0)
-        for number in table[dead, _COLUMN["id"]].tolist():
+        dead = table[(table[:, _COLUMN["id"]] < 0) & (table[:, _COLUMN["health"]] <= 0), _COLUMN["id"]].tolist()
+        for number in dead:
             _set_age(self.entities[number])
-        return self._cull_if(dead)
+        return self._cull(dead)
 
     @property
     def packet(self) -> dict:
@@ -127,6 +133,12 @@ class FastNPCs(NPCManager, FastGroup):
         near = np.abs(npcs[:, _COLUMN["row"], None] - players[:, _COLUMN["row"]]) <= radius  # (NPCs, players)
         near &= np.abs(npcs[:, _COLUMN["col"], None] - players[:, _COLUMN["col"]]) <= radius
         return set(npcs[near.any(axis=1), _COLUMN["id"]].tolist())
+
+
+def _fought(own: np.ndarray, tick: int) -> np.ndarray:
+    """Return which entities have combat state of the last tick to clear: damage, an attacker or their own attack."""
+    marks = own[:, [_COLUMN["damage"], _COLUMN["attacker_id"]]].any(axis=1)
+    return marks | (own[:, _COLUMN["latest_combat_tick"]] == tick)
 
 
 def _set_age(npc: Any) -> None:

@@ -13,7 +13,5 @@ cdef _heal_and_starve(Needs needs, CBody body)
 
 cpdef forget_fight(CBody body)
 
-@cython.locals(
-    fighters=list, unusual=list, materials=list, fishes=list, waters=list, index=cython.Py_ssize_t, body=CBody
-)
-cpdef live_all(Needs needs, realm, dict actions, list bodies, tuple events, dict levels, tuple surroundings)
+@cython.locals(materials=list, fishes=list, waters=list, index=cython.Py_ssize_t, body=CBody)
+cpdef live_all(Needs needs, realm, dict actions, list bodies, dict levels, tuple surroundings)

@@ -13,7 +13,7 @@ from nmmo.lib import material
 from nmmo.lib.event_code import EventCode
 from nmmo.systems.item import ItemState
 
-from reinforcement_learning.game.fast_game.groups import FastGroup, fought
+from reinforcement_learning.game.fast_game.groups import FastGroup
 from reinforcement_learning.game.fast_game.state import Body
 
 _COLUMN = EntityState.State.attr_name_to_col
@@ -40,8 +40,6 @@ class Needs:
 def live(needs: Needs, realm: Any, body: Body, on: int, by_fish: bool, by_water: bool) -> None:
     """Update a player's age, health, food, water and harvest, as `Player.update` does.
 
-    The copies of age, food and water in the table are left to the caller, unless the player eats or drinks.
-
     Args:
         needs: of the episode.
         realm: the world.
@@ -50,7 +48,7 @@ def live(needs: Needs, realm: Any, body: Body, on: int, by_fish: bool, by_water:
         by_fish: whether there is fish beside it.
         by_water: whether there is water beside it.
     """
-    body.time_alive._val += 1
+    body.time_alive.increment()
     food, water = body.food, body.water
     hungry = food._val <= needs.enough or water._val <= needs.enough
     if food._val > 0 and water._val > 0 and (hungry or body.health._val == body.health._max):
@@ -63,11 +61,11 @@ def live(needs: Needs, realm: Any, body: Body, on: int, by_fish: bool, by_water:
             skills.fishing.update()
         if on in _SKILL_ON:
             getattr(skills, _SKILL_ON[on]).update()
-    water._val = max(water._val - needs.depletion, water._min)
+    water.decrement(needs.depletion)
     if by_water:
         water.increment(needs.meal)
         realm.event_log.note(EventCode.DRINK_WATER, body.number)
-    food._val = max(food._val - needs.depletion, food._min)
+    food.decrement(needs.depletion)
     if on == _FOILAGE:
         tile = realm.map.ground.tiles[body.row._val][body.column._val]
         if not tile.depleted:  # by a player before this one
@@ -101,7 +99,7 @@ def forget_fight(body: Body) -> None:
 
 
 def live_all(
-    needs: Needs, realm: Any, actions: dict, bodies: list[Body], events: tuple[list, list], levels: dict[int, int],
+    needs: Needs, realm: Any, actions: dict, bodies: list[Body], levels: dict[int, int],
     surroundings: tuple[list, list, list],
 ) -> None:  # fmt: skip
     """Update all players in turn.
@@ -111,24 +109,23 @@ def live_all(
         realm: the world.
         actions: of all players, by number.
         bodies: of all players.
-        events: for each player, whether it fought, and whether it needs the game's own update.
         levels: item level of players for whom it changed, by index.
         surroundings: for each player, the last three arguments of `live`.
     """
-    fighters, unusual = events
     materials, fishes, waters = surroundings
-    nothing: dict = {}
+    tick = realm.tick
     for index in range(len(bodies)):
         body = bodies[index]
         entity = body.entity
-        if unusual[index] or entity._immortal or entity._make_mortal_tick is not None:
+        if entity._immortal or entity._make_mortal_tick is not None or not body.can_act():
             entity.update(realm, actions)
             continue
-        if fighters[index]:
+        if body.damage._val != 0 or body.attacker_id._val != 0 or body.latest_combat_tick._val == tick:
             forget_fight(body)
         if index in levels:
             body.item_level.update(levels[index])
-        body.history.actions = actions.get(body.number, nothing)
+        made = actions.get(body.number)
+        body.history.actions = {} if made is None else made
         live(needs, realm, body, materials[index], fishes[index], waters[index])
 
 
@@ -140,37 +137,22 @@ class FastPlayers(PlayerManager, FastGroup):
     def update(self, actions: dict) -> None:
         """Update vitals and harvest, as `Player.update` does for each player.
 
-        The table shows which players have combat state to clear or changed equipment; skills are updated only where
-        there is something to harvest. Tiles only change from full to depleted here, so a resource that is absent before
-        the first player's turn is still absent at the last one's.
+        Skills are updated only where there is something to harvest. Tiles only change from full to depleted here, so a
+        resource that is absent before the first player's turn is still absent at the last one's.
         """
         config = self.config
         if config.IMMORTAL or config.PLAYER_HEALTH_INCREMENT > 0 or config.DEATH_FOG_ONSET is not None:
             super().update(actions)
             return
-        records = self._records()
-        table = self.datastore.table("Entity")._data
-        own = table[records]
-        bodies = [self.entities[number].body for number in own[:, _COLUMN["id"]].tolist()]
-        fighters = fought(own, self.realm.tick).tolist()
-        unusual = ((own[:, _COLUMN["freeze"]] > 0) | (own[:, _COLUMN["health"]] <= 0)).tolist()
-        live_all(
-            self.needs, self.realm, actions, bodies, (fighters, unusual), self._item_levels(own),
-            self._surroundings(own),
-        )  # fmt: skip
-        for name in ("time_alive", "water", "food"):
-            table[records, _COLUMN[name]] = [getattr(body, name)._val for body in bodies]
+        bodies = [player.body for player in self.entities.values()]
+        own = self.datastore.table("Entity")._data[[body.health.row for body in bodies]]
+        live_all(self.needs, self.realm, actions, bodies, self._item_levels(own), self._surroundings(own))
 
     def cull(self) -> dict[int, Entity]:
         """Remove the dead, if there are any."""
         table = self.datastore.table("Entity")._data
-        return self._cull_if((table[:, _COLUMN["id"]] > 0) & (table[:, _COLUMN["health"]] <= 0))
-
-    def _records(self) -> np.ndarray:
-        """Return the table's rows of living players in order of spawning, which is the order of ids."""
-        ids = self.datastore.table("Entity")._data[:, _COLUMN["id"]]
-        rows = np.flatnonzero(ids > 0)
-        return rows[np.argsort(ids[rows])]
+        dead = (table[:, _COLUMN["id"]] > 0) & (table[:, _COLUMN["health"]] <= 0)
+        return self._cull(table[dead, _COLUMN["id"]].tolist())
 
     def _item_levels(self, own: np.ndarray) -> dict[int, int]:
         """Return the new item levels of players whose item level has changed, by index in `own`."""

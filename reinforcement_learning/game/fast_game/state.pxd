@@ -12,7 +12,7 @@ cdef class Attribute:
     cpdef decrement(self, by=*)
 
 cdef class Body:
-    cdef public object entity, history, resources
+    cdef public object entity, history, resources, equipment, ammunition
     cdef public Attribute row, column, health, food, water, freeze, damage, time_alive, item_level, attacker_id
     cdef public Attribute latest_combat_tick
     cdef public list levels, thresholds, fighting, fighting_levels, slots

@@ -121,7 +121,7 @@ class Body:
     Attributes:
         kind: one of the kinds of bodies above.
         fighting: experience in melee, range and mage combat; `fighting_levels` are the levels.
-        slots: of what a player wears, in the game's order.
+        slots: of what a player wears, in the game's order; empty for NPCs.
         levels: of a player's skills that can be trained; empty for NPCs.
     """
 
@@ -145,8 +145,11 @@ class Body:
         self.latest_combat_tick = entity.latest_combat_tick
         self.fighting = [getattr(entity, f"{skill}_exp") for skill in _SKILLS[:3]]
         self.fighting_levels = [getattr(entity, f"{skill}_level") for skill in _SKILLS[:3]]
-        equipment = entity.inventory.equipment
-        self.slots = [equipment.hat, equipment.top, equipment.bottom, equipment.held, equipment.ammunition]
+        self.equipment = equipment = entity.equipment
+        self.ammunition = equipment.ammunition
+        self.slots: list = []
+        if self.is_player:
+            self.slots = [equipment.hat, equipment.top, equipment.bottom, equipment.held, equipment.ammunition]
         self.levels = [getattr(entity, f"{skill}_level") for skill in _SKILLS] if self.is_player else []
         calculator = entity.skills.experience_calculator
         self.most_experience = int(calculator.max_exp)

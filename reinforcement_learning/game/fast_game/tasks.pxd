@@ -13,3 +13,6 @@ cpdef rewards_of(Watch watch, state, set happened)
 cdef _reward(task, double progress, state)
 
 cpdef _rows_of(list ids)
+
+@cython.locals(watch=Watch)
+cpdef all_rewards(list watches, state, set happened, set current)

@@ -4,6 +4,7 @@
 """
 
 import inspect
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -184,6 +185,26 @@ class Watch:
             return False
         before, self.last_read = self.last_read, self.read(state, self.agent, self.arguments)
         return before == self.last_read
+
+
+def all_rewards(watches: list[Watch], state: GameState, happened: _Events, current: set[int]) -> dict[int, float]:
+    """Return each agent's reward for progress in its tasks.
+
+    Args:
+        watches: over all tasks.
+        state: of the game.
+        happened: events of this tick.
+        current: agents that are alive or died in this tick.
+    """
+    rewards: dict[int, float] = defaultdict(int)
+    for watch in watches:
+        if current.isdisjoint(watch.task._assignee):
+            watch.task.close()
+            continue
+        for agent, reward in rewards_of(watch, state, happened).items():
+            if agent in current:
+                rewards[agent] += reward
+    return rewards
 
 
 def rewards_of(watch: Watch, state: GameState, happened: _Events) -> dict[int, float]:
