@@ -118,7 +118,7 @@ def _compile(folder: Path) -> None:
         raise NotCompiledError(f"there is no C compiler ({compiler})")
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         raise NotCompiledError("Python's header files are not installed (on Debian and Ubuntu: python3-dev)")
-    _tell("compiling the game for this computer, once; it takes about a minute")
+    _tell("compiling the game for this computer, once; this takes about a minute")
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         package = Path(scratch) / _PACKAGE
         package.mkdir(parents=True)

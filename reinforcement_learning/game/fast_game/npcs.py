@@ -15,6 +15,7 @@ from reinforcement_learning.game.fast_game.players import forget_fight
 from reinforcement_learning.game.fast_game.state import DEFENSIVE, PEACEFUL, Body
 
 _COLUMN = EntityState.State.attr_name_to_col
+_HOSTILE_TYPE = 3
 
 
 class Decisions:
@@ -37,7 +38,7 @@ def decide_all(ground: Ground, random: Any, entities: dict[int, Any], watching: 
         ground: of the map.
         random: the world's random numbers.
         entities: all NPCs by number.
-        watching: numbers of NPCs near a player.
+        watching: numbers of hostile NPCs near a player.
     """
     decisions = Decisions()
     sequence, wrap, index = random._dir_seq, random._wrap, random._dir_idx
@@ -123,12 +124,12 @@ class FastNPCs(NPCManager, FastGroup):
         return super().packet
 
     def _watching(self) -> set[int]:
-        """Return the numbers of NPCs that have a player, or if the configuration allows it anyone, in view."""
+        """Return the numbers of hostile NPCs that have a player, or if the configuration allows it anyone, in view."""
         if self.config.NPC_ALLOW_ATTACK_OTHER_NPCS:
             return set(self.entities)
         table = self.datastore.table("Entity")._data
         ids = table[:, _COLUMN["id"]]
-        npcs, players = table[ids < 0], table[ids > 0]
+        npcs, players = table[(ids < 0) & (table[:, _COLUMN["npc_type"]] == _HOSTILE_TYPE)], table[ids > 0]
         radius = self.config.PLAYER_VISION_RADIUS
         near = np.abs(npcs[:, _COLUMN["row"], None] - players[:, _COLUMN["row"]]) <= radius  # (NPCs, players)
         near &= np.abs(npcs[:, _COLUMN["col"], None] - players[:, _COLUMN["col"]]) <= radius

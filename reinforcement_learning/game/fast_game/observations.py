@@ -219,8 +219,9 @@ class ObservationWriter:
 
     def _visible(self, entities: np.ndarray, row: np.ndarray, column: np.ndarray) -> Rows:
         radius = self.config.PLAYER_VISION_RADIUS
-        near = np.abs(entities[:, _ENTITY["row"]] - row[:, None]) <= radius  # (n, table rows)
-        near &= np.abs(entities[:, _ENTITY["col"]] - column[:, None]) <= radius
+        # As unsigned numbers, distances below -radius become large.
+        near = (entities[:, _ENTITY["row"]] - (row - radius)[:, None]).view(np.uint16) <= 2 * radius  # (n, table rows)
+        near &= (entities[:, _ENTITY["col"]] - (column - radius)[:, None]).view(np.uint16) <= 2 * radius
         agent, found = near.nonzero()
         return Rows.group(entities[found], agent, len(row))
 

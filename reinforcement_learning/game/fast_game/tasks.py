@@ -150,7 +150,7 @@ class Watch:
         self.compute: Any = None
         self.last_read: Any = None
         self.holds_state = False
-        evaluate = getattr(type(task._eval_fn), "_evaluate", None)
+        evaluate: Any = getattr(type(task._eval_fn), "_evaluate", None)
         self.simple = type(task) is Task and evaluate is not None and len(task._eval_fn._groups) == 1
         if not self.simple:
             return  # other kinds of tasks may not reward the difference in progress
