@@ -30,7 +30,7 @@ check-python = @test -n "$(PYTHON)" || { \
 	echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
 
 # Without a compiler it prints a line, and the game runs as plain Python. An image gets the environment before the sources.
-COMPILED := reinforcement_learning/game/compiled_game.py
+COMPILED := reinforcement_learning/compiled_game.py
 compile-game = @test ! -e $(COMPILED) || $(RUN) -m $(subst /,.,$(COMPILED:.py=))
 
 DEMO := demo

@@ -5,7 +5,7 @@ are compiled (`compiled_game.py`); everything else is the game's own code.
 `tests/reinforcement_learning/game/test_fast_game.py` plays both side by side.
 """
 
-from reinforcement_learning.game.compiled_game import compiled_modules
+from reinforcement_learning.compiled_game import compiled_modules
 
 # Python looks there first; modules that are not compiled are found beside this file.
 __path__[:0] = compiled_modules()

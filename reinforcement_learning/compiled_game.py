@@ -1,6 +1,6 @@
 """The game's hottest modules, compiled by Cython for this computer when they are first used.
 
-    python -m reinforcement_learning.game.compiled_game    # compile now, and say where the result is kept
+    python -m reinforcement_learning.compiled_game    # compile now, and say where the result is kept
 
 Each module of `fast_game/` that has a `.pxd` file beside it, with the types of its variables, is compiled. Without a
 compiler, or with `NMMO_COMPILED_GAME=0`, the same files run as plain Python and give the same results more slowly.
@@ -28,7 +28,7 @@ from filelock import FileLock
 from user_error import one_line
 
 SWITCH = "NMMO_COMPILED_GAME"
-_SOURCES = Path(__file__).parent / "fast_game"
+_SOURCES = Path(__file__).parent / "game" / "fast_game"
 _PACKAGE = Path("reinforcement_learning", "game", "fast_game")
 _SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 # Without -ffp-contract, some processors would round differently than Python does.
@@ -161,7 +161,7 @@ def _tell(line: str) -> None:
 
 
 def _name() -> str:
-    return "reinforcement_learning.game.compiled_game"
+    return "reinforcement_learning.compiled_game"
 
 
 def main() -> None:

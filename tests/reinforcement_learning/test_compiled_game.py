@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reinforcement_learning.game import compiled_game
-from reinforcement_learning.game.compiled_game import SWITCH, NotCompiledError
+from reinforcement_learning import compiled_game
+from reinforcement_learning.compiled_game import SWITCH, NotCompiledError
 from reinforcement_learning.game.fast_game import combat, ground, state
 from tests.command import ROOT
 
