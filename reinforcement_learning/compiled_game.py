@@ -79,7 +79,7 @@ def _ensure(cache: Path, retry: bool) -> Path:
     failed = folder / _FAILED
     if failed.exists():
         raise NotCompiledError(f"compiling it failed ({failed}); `python -m {_name()}` tries again")
-    for path in folder.iterdir():
+    for path in (folder, *folder.iterdir()):
         _check_private(path)
     return folder
 

@@ -8,14 +8,50 @@ from typing import Any
 
 from nmmo.core import action
 from nmmo.core.realm import Realm
+from nmmo.entity.entity import EntityState
+from nmmo.systems.item import ItemState
 
-from reinforcement_learning.game.fast_game.observations import Listing, ObservationWriter
+from reinforcement_learning.game.fast_game.observations import ObservationWriter
 
+_ENTITY_ID = EntityState.State.attr_name_to_col["id"]
+_ITEM_ID = ItemState.State.attr_name_to_col["id"]
 _STYLES = tuple(action.Style.edges)
 # Shared by all agents, since they are never modified.
 _MOVES = tuple({action.Direction: direction} for direction in action.Direction.edges)
 
 Heads = list[tuple[str, list[tuple[str, int]]]]  # name of each action, and name and column of its arguments
+
+
+class Listing:
+    """The ids that agents' options point at; options after the last id point at nothing, which is id 0.
+
+    Attributes:
+        seen: ids of entities seen by all agents.
+        seen_starts: each agent's first id in `seen`, followed by the number of ids.
+        owned: ids of items owned by all agents; `owned_starts` as above.
+        listed: ids of items for sale.
+    """
+
+    def __init__(self, writer: ObservationWriter):
+        self.seen = writer.seen.values[:, _ENTITY_ID].tolist()
+        self.seen_starts = writer.seen.starts.tolist()
+        self.owned = writer.owned.values[:, _ITEM_ID].tolist()
+        self.owned_starts = writer.owned.starts.tolist()
+        self.listed = writer.listed[:, _ITEM_ID].tolist()
+
+    def seen_id(self, agent: int, option: int) -> int:
+        """Return the id of an entity; `agent` is an index."""
+        place = self.seen_starts[agent] + option
+        return self.seen[place] if place < self.seen_starts[agent + 1] else 0
+
+    def owned_id(self, agent: int, option: int) -> int:
+        """Return the id of an agent's item; `agent` is an index."""
+        place = self.owned_starts[agent] + option
+        return self.owned[place] if place < self.owned_starts[agent + 1] else 0
+
+    def listed_id(self, option: int) -> int:
+        """Return the id of an item for sale."""
+        return self.listed[option] if option < len(self.listed) else 0
 
 
 def decode(heads: Heads, rows: list[list[int]], slots: dict[int, int], agents: list[int]) -> dict[int, dict]:
@@ -54,7 +90,7 @@ def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter)
         writer: of the observations that the options point at.
     """
     players, npcs, items = realm.players.entities, realm.npcs.entities, realm.items
-    listing, index_of = writer.listing(), writer.index_of
+    listing, index_of = Listing(writer), writer.index_of
     valid: dict[int, dict] = {}
     for agent, choice in chosen.items():
         player = players.get(agent)

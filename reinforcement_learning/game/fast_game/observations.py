@@ -63,40 +63,6 @@ class Rows:
         return self.values[self.starts[agent] : self.starts[agent + 1]]
 
 
-class Listing:
-    """The ids that agents' options point at; options after the last id point at nothing, which is id 0.
-
-    Attributes:
-        seen: ids of entities seen by all agents.
-        seen_starts: each agent's first id in `seen`, followed by the number of ids.
-        owned: ids of items owned by all agents; `owned_starts` as above.
-        listed: ids of items for sale.
-    """
-
-    def __init__(
-        self, seen: list[int], seen_starts: list[int], owned: list[int], owned_starts: list[int], listed: list[int]
-    ):
-        self.seen = seen
-        self.seen_starts = seen_starts
-        self.owned = owned
-        self.owned_starts = owned_starts
-        self.listed = listed
-
-    def seen_id(self, agent: int, option: int) -> int:
-        """Return the id of an entity; `agent` is an index."""
-        place = self.seen_starts[agent] + option
-        return self.seen[place] if place < self.seen_starts[agent + 1] else 0
-
-    def owned_id(self, agent: int, option: int) -> int:
-        """Return the id of an agent's item; `agent` is an index."""
-        place = self.owned_starts[agent] + option
-        return self.owned[place] if place < self.owned_starts[agent + 1] else 0
-
-    def listed_id(self, option: int) -> int:
-        """Return the id of an item for sale."""
-        return self.listed[option] if option < len(self.listed) else 0
-
-
 class _Table:
     """One table of the buffer, (agents, rows, columns) int16; only rows that were in use are cleared."""
 
@@ -197,14 +163,6 @@ class ObservationWriter:
         self._allow_items(slots, own)
         self._allow_gold(slots, own)
         self._allow_purchases(slots, own)
-
-    def listing(self) -> Listing:
-        """Return the ids of entities seen and of items owned by each living agent, and of items for sale."""
-        return Listing(
-            self.seen.values[:, _ENTITY["id"]].tolist(), self.seen.starts.tolist(),
-            self.owned.values[:, _ITEM["id"]].tolist(), self.owned.starts.tolist(),
-            self.listed[:, _ITEM["id"]].tolist(),
-        )  # fmt: skip
 
     def _write_tiles(self, slots: np.ndarray, row: np.ndarray, column: np.ndarray, tile_map: np.ndarray) -> None:
         side = self.config.PLAYER_VISION_DIAMETER
