@@ -26,6 +26,8 @@ export UV_COMPILE_BYTECODE := 1
 RUN := .venv/bin/python
 # Each file of tests stays on one worker, which makes its fixtures once; tests/conftest.py puts the longest files first.
 BY_FILE := --dist loadfile --no-loadscope-reorder
+# One worker more than cores, since tests wait for processes and pages.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 check-python = @test -n "$(PYTHON)" || { \
 	echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
 
@@ -78,7 +80,7 @@ demo: setup
 	@echo "  one life  $$(echo $(DEMO)/agent_plots/*/life_*.png)"
 
 test: setup-all
-	$(RUN) -m pytest -n auto $(BY_FILE) -m "not slow"
+	$(RUN) -m pytest -n $(WORKERS) $(BY_FILE) -m "not slow"
 
 test-slow: setup-all
 	$(RUN) -m pytest -n auto $(BY_FILE) -m slow

@@ -97,8 +97,8 @@ def resume_journal(folder: Path, metadata: DumpMetadata) -> Journal:
     for name in wanted:
         if name != "checksum" and journal.begun_with.get(name) != wanted[name]:
             raise UserError(
-                f"{folder} was started with a different {name} than requested now: use the original one, or delete "
-                "the folder and extract again"
+                f"{folder} was started with different settings ({name}) than requested now: use the original ones, or "
+                "delete the folder and extract again"
             )
     kept = [stored for stored in journal.stored if _is_whole(shard_path(folder, metadata, stored.episode), stored)]
     return Journal(journal.begun_with, kept)

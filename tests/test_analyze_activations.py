@@ -230,7 +230,8 @@ def test_without_clusters_nothing_is_embedded_or_clustered(
 
 
 @pytest.mark.parametrize(
-    ("projection", "options"), [("tsne", ["--tsne-perplexity", "12"]), ("pca", ["--dendrogram-explorer"])]
+    ("projection", "options"),
+    [pytest.param("tsne", ["--tsne-perplexity", "12"], marks=pytest.mark.slow), ("pca", ["--dendrogram-explorer"])],
 )
 def test_other_projections(
     dump: Path, planted: Planted, tmp_path: Path, projection: str, options: list[str],

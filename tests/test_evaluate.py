@@ -20,6 +20,8 @@ from tests.shared import shared_folder
 from tests.tiny_policies import save_policies, world_options
 
 JOURNAL = ".eval_pvp_1.episodes.jsonl"
+ALONE = ("--num-envs", 1)
+"""Plays in this process."""
 
 
 @pytest.fixture
@@ -35,15 +37,23 @@ def world(small_world: EnvironmentSettings) -> list[object]:
 
 @pytest.fixture(scope="module")
 def evaluated(three_policies: Path, world: list[object], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same folder after five episodes for each of two seeds, played by two processes."""
+    """The same folder after five episodes for each of two seeds, one world after the other; with their journals."""
 
     def evaluate(folder: Path) -> None:
         shutil.copytree(three_policies, folder, dirs_exist_ok=True)
-        done = run("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, "--num-envs", 8, "--untrained", "yaofeng", *world)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(EvaluationJournal, "remove", lambda self: self.path.rename(f"{self.path}.kept"))
+            done = run_here("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, *ALONE, "--untrained", "yaofeng", *world)
         assert done.returncode == 0, done.stderr
         assert "untrained_yaofeng" in done.stdout and "proc_eval_result.py" in done.stdout
 
     return shared_folder(tmp_path_factory, "evaluated", evaluate)
+
+
+@pytest.fixture(scope="module")
+def journal(evaluated: Path) -> list[bytes]:
+    """The lines of the journal of seed 1 once all five episodes are played."""
+    return (evaluated / f"{JOURNAL}.kept").read_bytes().splitlines(keepends=True)
 
 
 def results(folder: Path, seed: int = 1, mode: str = "pvp") -> dict:
@@ -80,8 +90,8 @@ def test_result_files_say_how_they_were_made(evaluated: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_process_gives_the_same_numbers_as_two(evaluated: Path, policies: Path, world: list[object]) -> None:
-    done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 1, "--untrained", "yaofeng", *world)
+def test_two_processes_give_the_same_numbers_as_one(evaluated: Path, policies: Path, world: list[object]) -> None:
+    done = run("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 4, "--untrained", "yaofeng", *world)
     assert done.returncode == 0, done.stderr
     assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
 
@@ -102,7 +112,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     assert not list(policies.glob("eval_*.json"))
     with journal.open("ab") as file:
         file.write(b'[{"number": 4, "li')  # a line that the kill cut short
-    done = run_here(*command, "--num-envs", 1)
+    done = run_here(*command, *ALONE)
     assert done.returncode == 0, done.stderr
     assert "playing 6 episodes" in done.stdout.replace("\n", " ")
     for name in ("eval_pvp_1.json", "eval_pvp_2.json"):
@@ -127,8 +137,8 @@ def test_results_of_other_weights_are_not_mixed_in(evaluated: Path, world: list[
 
 def test_pve_plays_policies_alone_and_keeps_them_in_one_file(policies: Path, world: list[object]) -> None:
     assert_refused(run_here("evaluate.py", policies, "pve", *world), "kit, take, yao")
-    for names in ("kit", "take,yao"):
-        done = run_here("evaluate.py", policies, "pve", "-p", names, "-n", 2, *world)
+    for names, processes in (("kit", ALONE), ("take,yao", ())):
+        done = run_here("evaluate.py", policies, "pve", "-p", names, "-n", 2, *processes, *world)
         assert done.returncode == 0, done.stderr
     content = results(policies, mode="pve")
     assert list(content) == ["kit", "take", "yao"]
@@ -137,7 +147,7 @@ def test_pve_plays_policies_alone_and_keeps_them_in_one_file(policies: Path, wor
 
 
 def test_a_single_task_is_given_to_everyone(policies: Path, world: list[object]) -> None:
-    done = run_here("evaluate.py", policies, "pvp", "-n", 1, "-t", "GO_FARTHEST", *world)
+    done = run_here("evaluate.py", policies, "pvp", "-n", 1, *ALONE, "-t", "GO_FARTHEST", *world)
     assert done.returncode == 0, done.stderr
     assert "proc_eval_result" not in done.stdout
     (path,) = policies.glob("*.json")
@@ -203,20 +213,14 @@ def misfits(tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSe
     return folder
 
 
+@pytest.mark.parametrize("option", [("--env.view-radius", 3), ("--env.mask-intrinsics", "own")])
+def test_what_trained_policies_are_shown_cannot_be_changed(policies: Path, option: tuple[object, ...]) -> None:
+    assert_refused(run_here("evaluate.py", policies, "pvp", *option), str(option[0]), "--untrained only")
+
+
 def test_two_evaluations_do_not_write_to_one_folder(policies: Path, world: list[object]) -> None:
     with locked_folder(policies):
-        assert_refused(run("evaluate.py", policies, "pvp", "-n", 1, *world), "another process", str(policies))
-
-
-@pytest.fixture(scope="module")
-def journal(three_policies: Path, world: list[object], tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
-    """The lines of the journal of seed 1 as it is once all five episodes are played."""
-    folder = shutil.copytree(three_policies, tmp_path_factory.mktemp("journal") / "policies")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EvaluationJournal, "remove", lambda self: None)
-        done = run_here("evaluate.py", folder, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
-    assert done.returncode == 0, done.stderr
-    return (folder / JOURNAL).read_bytes().splitlines(keepends=True)
+        assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 1, *world), "another process", str(policies))
 
 
 def test_a_damaged_journal_costs_the_episodes_from_there_on(
@@ -226,7 +230,7 @@ def test_a_damaged_journal_costs_the_episodes_from_there_on(
     place = journal[2].index(b'"ticks":[') + len('"ticks":[')
     damaged = journal[2][:place] + bytes([journal[2][place] ^ 1]) + journal[2][place + 1 :]  # another number of ticks
     (policies / JOURNAL).write_bytes(b"".join([*journal[:2], damaged]))
-    done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
+    done = run_here("evaluate.py", policies, "pvp", "-n", 5, *ALONE, "--untrained", "yaofeng", *world)
     assert done.returncode == 0, done.stderr
     assert f"playing {damaged.count(b'number')} episodes" in done.stdout.replace("\n", " ")
     assert f"{policies / JOURNAL} is damaged from line 3 on" in done.stderr

@@ -587,7 +587,7 @@ def test_what_does_not_fit_is_refused(analysed: Analysed, tmp_path: Path) -> Non
         run_here("explore.py", analysed.run, "--dump", other), str(other), str(analysed.dump), "another dump"
     )
     assert read_metadata(other).records
-    assert_refused(run("explore.py", tmp_path / "nowhere"), "nowhere", "does not exist")
+    assert_refused(run_here("explore.py", tmp_path / "nowhere"), "nowhere", "does not exist")
     assert_refused(run_here("explore.py", analysed.run, "-o", tmp_path / "page.txt"), "page.txt", ".html")
     assert_refused(run_here("explore.py", analysed.run, "--max-ticks", 1), "--max-ticks 1")
     damaged = tmp_path / "damaged"

@@ -71,7 +71,7 @@ def test_the_maps_can_be_chosen(folder: Path, tmp_path: Path) -> None:
 
 def test_the_analysis_takes_the_dump(folder: Path, tmp_path: Path) -> None:
     results = tmp_path / "analysis_results"
-    done = run(
+    done = run_here(
         "analyze_activations.py", folder / "activation_data" / "tiny", "--subsample", 2, "--projection", "pca",
         "--output-dir", results,
     )  # fmt: skip

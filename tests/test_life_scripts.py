@@ -75,7 +75,7 @@ def test_lives_of_the_longer_half_with_their_clusters(recording: Recording, clus
 
 
 def test_phases_of_a_real_run(recording: Recording, clusters: Path, tmp_path: Path) -> None:
-    done = run(
+    done = run_here(
         "cluster_life_phase.py", recording.dump, "--cluster-dir", clusters, "--n-bins", 5, "--min-lifespan", 20,
         "--permutations", 99, "--bootstraps", 100, "--output", tmp_path,
     )  # fmt: skip

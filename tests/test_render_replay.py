@@ -422,7 +422,7 @@ def test_bad_options_are_refused(recording: Recording, tmp_path: Path, options: 
 
 def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
     (tmp_path / "foreign.replay.lzma").write_text("hello")
-    assert_refused(run("render_replay.py", tmp_path / "foreign.replay.lzma"), "foreign.replay.lzma")
+    assert_refused(run_here("render_replay.py", tmp_path / "foreign.replay.lzma"), "foreign.replay.lzma")
     assert_refused(
         run_here("render_replay.py", tmp_path / "missing.replay.lzma"), "missing.replay.lzma", "does not exist"
     )

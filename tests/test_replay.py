@@ -140,5 +140,5 @@ def test_bad_input_is_one_line(policies: Path, small_world: EnvironmentSettings,
         options = [*world_options(small_world), "--train.seed", 9, *arguments]
         assert_refused(run_here("train.py", "--debug", "-m", "replay", *options), *parts)
     (tmp_path / "broken.safetensors").write_bytes((policies / "kit.safetensors").read_bytes()[:-9])
-    assert_refused(run("train.py", "--debug", "-m", "replay", "-p", tmp_path), "broken.safetensors")
+    assert_refused(run_here("train.py", "--debug", "-m", "replay", "-p", tmp_path), "broken.safetensors")
     assert not [*tmp_path.glob("*replay*"), *policies.glob("*seed_9*")]

@@ -18,7 +18,7 @@ from tests.shared import shared_folder
 from user_error import UserError
 
 STEPS = (0, 5000)
-TARGETS = "self_food,tick,displacement,is_moving,n_visible_npcs,remembered_water_distance,is_buying"
+TARGETS = "self_food,tick,is_moving,n_visible_npcs,is_buying"
 QUICK = "lstm_hidden,action_decoder,encoder_output,observation,untrained"
 MEMORIES = ("lstm_hidden", "action_decoder")
 
@@ -31,7 +31,7 @@ def dumps(small_world, task, maps, tmp_path_factory) -> list[Path]:
 @pytest.fixture(scope="module")
 def results(dumps: list[Path], tmp_path_factory) -> Path:
     def train_probes(output: Path) -> None:
-        done = run(
+        done = run_here(
             "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--inputs", QUICK,
             "--resamples", 200, "--output-dir", output,
         )  # fmt: skip
@@ -79,7 +79,7 @@ def test_scores_are_what_they_can_be(results: Path) -> None:
     inputs = set(QUICK.split(","))
     assert {row["input"] for row in scores} == inputs and {row["probe"] for row in scores} == {"linear", "mlp"}
     known = {(r["dump"], r["target"], r["probe"], r["input"]): r for r in scores if r["score"]}
-    assert len(known) == 2 * 6 * 2 * len(inputs)
+    assert len(known) == 2 * 4 * 2 * len(inputs)
     for row in known.values():
         assert float(row["score"]) <= 1 and (not row["low"] or float(row["low"]) <= float(row["score"]))
     for dump in ("tiny_0000000000", "tiny_0000005000"):
@@ -136,7 +136,7 @@ def test_given_parts_add_up(results: Path) -> None:
     for row in rows(results, "probe_given.tsv"):
         if row["value"]:
             parts.setdefault((row["dump"], row["target"], row["memory"]), {})[row["part"]] = float(row["value"])
-    assert len(parts) == 2 * 6 * len(MEMORIES)
+    assert len(parts) == 2 * 4 * len(MEMORIES)
     for (_, target, _), each in parts.items():
         assert each["only_memory"] + each["only_given"] + each["common"] == pytest.approx(each["both"], abs=1e-4)
         if target == "tick":
@@ -154,7 +154,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(dumps: list[Path], tmp_path: P
     assert_refused(
         run_here("train_probes.py", dumps[0], "--targets", "self_foot", *out), "no target 'self_foot'", "self_food"
     )
-    assert_refused(run("train_probes.py", tmp_path / "none", *out), "does not exist")
+    assert_refused(run_here("train_probes.py", tmp_path / "none", *out), "does not exist")
     assert not (tmp_path / "out").exists()
 
 
@@ -196,6 +196,10 @@ def test_what_a_dump_lacks_is_told(dumps: list[Path]) -> None:
     assert "untrained" not in {each.name for each in wanted_of(arguments(*dumps), metadata).inputs}
     with pytest.raises(UserError, match="lacks layers untrained_lstm_hidden, untrained_lstm_cell"):
         wanted_of(arguments(*dumps, inputs="lstm_hidden,untrained"), metadata)
+    del metadata.layers["lstm_cell"]  # as in a dump of a memory without cell states
+    named = {each.name: each.layers for each in wanted_of(arguments(*dumps), metadata).inputs}
+    assert named["untrained"] == ("untrained_lstm_hidden",) and "lstm_cell" not in named
+    metadata = read_metadata(dumps[0])
     with pytest.raises(UserError, match="holds none of lstm_hidden, lstm_cell, action_decoder"):
         wanted_of(arguments(*dumps, inputs="observation"), metadata)
     with pytest.raises(UserError, match="--given remembered_water_rows: it does not apply to every record"):

@@ -154,7 +154,7 @@ def test_other_settings_are_no_resumption(form: str, tmp_path: Path) -> None:
         raise KeyboardInterrupt
     for name, value in (("seed", 5), ("policy", "another"), ("layers", {"lstm_cell": 4})):
         other = dataclasses.replace(planted.metadata, **{name: value})
-        message = f"started with a different {name}"
+        message = rf"started with different settings \({name}\)"
         with pytest.raises(UserError, match=message), DumpWriter(tmp_path, other, resume=True):
             pytest.fail("the block must not run")
 

@@ -142,6 +142,7 @@ def test_pair_panels(dimensions: int) -> None:
     assert any(text.startswith("noise (") for text in written) == (labels is not None)
 
 
+@pytest.mark.slow
 def test_feature_scatter_draws_every_pair_and_says_what_it_leaves_out() -> None:
     metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
     features = feature_matrix(PLANTED.records, metadata, SIXTEEN_FEATURES)

@@ -47,8 +47,14 @@ def test_sums_equal_those_of_labels_that_are_shifted_one_by_one(seed: int) -> No
     np.testing.assert_array_equal(sums.informative, moving)
 
 
-@pytest.mark.parametrize("label_course", COURSES)
-@pytest.mark.parametrize("feature_course", COURSES)
+@pytest.mark.parametrize(
+    ("feature_course", "label_course"),
+    [
+        pytest.param(feature, label, marks=() if feature == label or label == "bursting" else pytest.mark.slow)
+        for feature in COURSES
+        for label in COURSES
+    ],
+)
 def test_independent_features_and_clusters_give_few_findings(feature_course: str, label_course: str) -> None:
     found, p = 0, []
     for run in range(RUNS):

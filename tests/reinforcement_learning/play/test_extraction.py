@@ -30,7 +30,7 @@ from user_error import UserError
 
 VIEW_RADIUS = 7
 EPISODES = 2
-LAYERS = layer_names(lstm_layers=1)
+LAYERS = layer_names(1)
 CPU = torch.device("cpu")
 
 Key = tuple[int, int, int]
@@ -129,6 +129,10 @@ def _accepted_actions(actions: dict) -> dict[str, float]:
 
 
 WITHHELD = {"mask_intrinsics": "strict", "relative_position": True}
+
+
+ONCE = pytest.mark.parametrize("contest", [WITHHELD], indirect=True, ids=["withheld"])
+"""For tests that take long and depend little on what is withheld."""
 
 
 @pytest.fixture(scope="module", params=[{}, WITHHELD], ids=["sees all", "withheld"])
@@ -296,6 +300,7 @@ def test_layers_are_what_they_are_called(records: Records, subject: Entrant) -> 
     np.testing.assert_array_equal(records.activations["action_decoder"], records.activations["lstm_hidden"])
 
 
+@ONCE
 def test_same_seed_same_dump_and_another_seed_another(contest: Contest, tmp_path: Path) -> None:
     plan = Plan(5, 12, seed=4, layers=("action_decoder",), format="parquet")
     for name, seed, processes in (("once", 4, 1), ("again", 4, 2), ("other", 5, 1)):
@@ -305,6 +310,7 @@ def test_same_seed_same_dump_and_another_seed_another(contest: Contest, tmp_path
     assert read_dump(tmp_path / "once").tick.max() == 11
 
 
+@ONCE
 def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tmp_path: Path) -> None:
     plan = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
@@ -323,6 +329,7 @@ def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tm
     assert read_metadata(stopped).files == read_metadata(whole).files
 
 
+@ONCE
 def test_policies_that_share_a_world_get_dumps_of_their_own(
     contest: Contest, small_world, task, maps, tmp_path: Path
 ) -> None:
