@@ -36,6 +36,7 @@ _FLAGS = "-O2 -g0 -ffp-contract=off"
 _OPTIONS = ("-3", "--inplace", "-X", "annotation_typing=False")
 _LONGEST_SECONDS = 1800
 _FAILED = "failed.txt"
+_SCRATCH = ".compiling."
 
 
 class NotCompiledError(Exception):
@@ -119,7 +120,9 @@ def _compile(folder: Path) -> None:
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         raise NotCompiledError("Python's header files are not installed (on Debian and Ubuntu: python3-dev)")
     _tell("compiling the game for this computer, once; this takes about a minute")
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+    for leftover in folder.parent.glob(f"{_SCRATCH}*"):  # of a process that was killed: whoever compiles has the lock
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder.parent) as scratch:
         package = Path(scratch) / _PACKAGE
         package.mkdir(parents=True)
         for parent in (package, *package.parents[:2]):
