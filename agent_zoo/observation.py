@@ -101,6 +101,11 @@ class PackedRows:
         """The agent that each row belongs to, (total rows,) int64."""
         return torch.repeat_interleave(torch.arange(len(self.counts), device=self.counts.device), self.counts)
 
+    @cached_property
+    def place(self) -> torch.Tensor:
+        """Position of each row among its agent's rows, (total rows,) int64."""
+        return torch.arange(len(self.values), device=self.values.device) - self.starts[self.owner]
+
     def take(self, agents: torch.Tensor) -> "PackedRows":
         """Return the rows of the given agents, (agents,) int64, in their order."""
         counts = self.counts[agents]
