@@ -1,8 +1,8 @@
 """What an intervention run leaves for its analysis: its arms, and a row for every life that was lived in them.
 
 An arm is one way of playing the same episodes: unedited, edited, or edited as a control. Arms of the same policy use
-the same maps, seats, tasks and random numbers, and the same agents are drawn by lot in all of them. So a life in one arm
-and the life of the same agent of the same episode in its twin are a pair.
+the same maps, seats, tasks and random numbers, and the same agents are drawn by lot in all of them. So a life in one
+arm and the life of the same agent of the same episode in its twin are a pair.
 """
 
 from collections.abc import Mapping, Sequence
