@@ -13,6 +13,7 @@ from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
+from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from user_error import UserError
@@ -34,8 +35,8 @@ def dumps(contest: Contest, tmp_path_factory) -> dict[str, Path]:
     (entrant,) = contest.entrants
     watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
     folder = tmp_path_factory.mktemp("dumps")
-    extract(contest, PLAN, [folder / "alone"], 1, lambda *_: None)
-    extract(replace(contest, entrants=(watched,)), PLAN, [folder / "watched"], 2, lambda *_: None)
+    extract(contest, PLAN, [folder / "alone"], Workers(1), lambda *_: None)
+    extract(replace(contest, entrants=(watched,)), PLAN, [folder / "watched"], Workers(2), lambda *_: None)
     return {name: folder / name for name in ("alone", "watched")}
 
 
