@@ -22,6 +22,7 @@ from analysis.features.observed import Observed
 from reinforcement_learning.play.contest import Contest, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of, record_group, write
+from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
@@ -309,6 +310,22 @@ def test_same_seed_same_dump_and_another_seed_another(contest: Contest, tmp_path
     once, again, other = (read_metadata(tmp_path / name).files for name in ("once", "again", "other"))
     assert len(once) == 5 and once == again != other
     assert read_dump(tmp_path / "once").tick.max() == 11
+
+
+@ONCE
+def test_a_group_that_is_played_again_is_neither_lost_nor_doubled(contest: Contest, tmp_path: Path) -> None:
+    """Its worker may be lost at any moment: in the first ticks, or between two episodes that end."""
+    plan = Plan(2, 6, seed=4, layers=("action_decoder",), format="parquet")
+    (group,) = groups(plan.seed, plan.episodes)
+    told = list(record_group(contest.pool(2), group, plan.layers, plan.fields, plan.most_ticks))
+    lost = [PlayedAgain("a worker was lost")]
+    seen: list[Recorded] = []
+    for name, stream in (("once", told), ("again", [*told[:3], *lost, *told[:-1], *lost, *told])):
+        with DumpWriter(tmp_path / name, metadata_of(contest, contest.entrants[0], plan)) as writer:
+            write(((group, each) for each in stream), [writer], seen.append)
+    once, again = (read_metadata(tmp_path / name) for name in ("once", "again"))
+    assert len(once.files) == 2 and once.files == again.files and once.episodes == again.episodes
+    assert (seen[-1].records, seen[-1].episodes) == (once.records, 2)
 
 
 @ONCE
