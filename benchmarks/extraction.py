@@ -4,19 +4,18 @@
     python -m benchmarks.extraction policies/start_kit_3M.safetensors --output extraction.json
 
 Each group of episodes is played twice: without recording, then recorded to parquet with the default fields. The result
-is the ratio of the two speeds per group, in processor time of one process. The speed of writing alone limits how many
-workers help, since one process writes for all of them. Then the dump is read and the 14 default features are computed,
-alternating with a plain loop over the records of the same dump as JSON. Four ways of reading are timed: what the
-features need, that and the activations, every tenth record of that, and all recorded data. These are wall-clock times
-of one process.
+is the ratio of the two speeds per group, in processor time of one process. Then the dump is read and the 14 default
+features are computed, alternating with a plain loop over the records of the same dump as JSON. Four ways of reading are
+timed: what the features need, that and the activations, every tenth record of that, and all recorded data. These are
+wall-clock times of one process.
 """
 
 import functools
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,7 +36,7 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.entrants import load_entrant
 from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
-from reinforcement_learning.play.recorder import Batch, Finished
+from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.versions import versions
 from user_error import UserError
@@ -85,8 +84,6 @@ class Result:
     Attributes:
         plain_speeds: agent-steps per processor second of playing, one per group of episodes.
         recorded_speeds: likewise of playing and recording.
-        writing_speeds: records per processor second of writing alone.
-        sent_bytes: of a record's arrays, as they travel from a worker to the process that writes.
         record_bytes: on disk, with one 256-d layer in float32 and the default fields.
         records: in the dump.
         reading: way of `WAYS_OF_READING` -> seconds to read the dump and compute the features, one per turn.
@@ -95,8 +92,6 @@ class Result:
 
     plain_speeds: list[float]
     recorded_speeds: list[float]
-    writing_speeds: list[float]
-    sent_bytes: float
     record_bytes: float
     records: int
     reading: dict[str, list[float]]
@@ -130,25 +125,16 @@ def measure(arguments: Arguments, scratch: Path) -> Result:
     contest = contest_of(arguments)
     plan = Plan(arguments.episodes, arguments.max_steps, 1, LAYERS, format="parquet")
     dump = scratch / "dump"
-    plain, costs = [], []
+    plain, recorded = [], []
     with DumpWriter(dump, metadata_of(contest, contest.entrants[0], plan)) as writer:
         for group in groups(plan.seed, plan.episodes):
             plain.append(playing_speed(contest, plan, group))
-            costs.append(recording_cost(contest, plan, group, writer))
+            recorded.append(recording_speed(contest, plan, group, writer))
     metadata = read_metadata(dump)
     size = sum(file.bytes for file in metadata.files.values())
     convert(dump, scratch / "json", "json", None, report=lambda share: None)
     reading, loop = reading_seconds(dump, scratch / "json", metadata, arguments)
-    return Result(
-        plain_speeds=plain,
-        recorded_speeds=[cost.records / cost.seconds for cost in costs],
-        writing_speeds=[cost.records / cost.writing_seconds for cost in costs],
-        sent_bytes=sum(cost.sent_bytes for cost in costs) / metadata.records,
-        record_bytes=size / metadata.records,
-        records=metadata.records,
-        reading=reading,
-        loop=loop,
-    )
+    return Result(plain, recorded, size / metadata.records, metadata.records, reading, loop)
 
 
 def reading_seconds(
@@ -196,53 +182,20 @@ def playing_speed(contest: Contest, plan: Plan, group: Group) -> float:
     return agent_steps / seconds
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What it took to record a group.
+def recording_speed(contest: Contest, plan: Plan, group: Group, writer: DumpWriter) -> float:
+    """Records per processor second of playing and recording the same group."""
+    pool, records = contest.pool(len(group.numbers)), 0
 
-    Attributes:
-        records: of the group.
-        seconds: of a processor, to play, record and write it.
-        writing_seconds: those of them that went into writing.
-        sent_bytes: of all arrays that were written.
-    """
-
-    records: int
-    seconds: float
-    writing_seconds: float
-    sent_bytes: int
-
-
-def recording_cost(contest: Contest, plan: Plan, group: Group, writer: DumpWriter) -> Cost:
-    """Play and record the same group."""
-    pool, records, sent_bytes, playing_seconds = contest.pool(len(group.numbers)), 0, 0, 0.0
-
-    def told() -> Iterator[tuple[Group, Batch | Finished]]:
-        nonlocal records, sent_bytes, playing_seconds
-        begun = time.process_time()
-        for each in record_group(pool, group, plan.layers, plan.fields, plan.most_ticks):
-            playing_seconds += time.process_time() - begun
-            if isinstance(each, Batch):
-                records += len(each.records)
-                sent_bytes += bytes_of(each.records)
-            yield group, each
-            begun = time.process_time()
-        playing_seconds += time.process_time() - begun
+    def count(recorded: Recorded) -> None:
+        nonlocal records
+        records = recorded.records
 
     start = time.process_time()
-    write(told(), [writer], lambda recorded: None)
+    told = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
+    write(((group, each) for each in told), [writer], count)
     seconds = time.process_time() - start
     pool.close()
-    return Cost(records, seconds, seconds - playing_seconds, sent_bytes)
-
-
-def bytes_of(value: object) -> int:
-    """Return the bytes of all arrays in records."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, Mapping):
-        return sum(map(bytes_of, value.values()))
-    return sum(bytes_of(getattr(value, part.name)) for part in fields(value))  # type: ignore[arg-type]
+    return records / seconds
 
 
 def seconds_the_second_time(work: Callable[[], object]) -> float:
@@ -310,10 +263,8 @@ def show(result: Result) -> None:
     rows = [
         ("agent-steps/s, playing", spread(result.plain_speeds, ".0f")),
         ("agent-steps/s, recording to parquet", spread(result.recorded_speeds, ".0f")),
-        ("records/s, writing alone", spread(result.writing_speeds, ".0f")),
         ("recording against playing", spread(result.ratios, ".2f")),
         ("bytes a record", f"{result.record_bytes:.0f}"),
-        ("bytes a record, from worker to writer", f"{result.sent_bytes:.0f}"),
         ("records", f"{result.records:,}"),
     ]
     command_line.print_table(("", "median (minimum to maximum) of groups of episodes"), rows)

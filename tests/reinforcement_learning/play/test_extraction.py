@@ -24,6 +24,7 @@ from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of, record_group, write
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
+from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import PolicySettings, Settings
@@ -317,8 +318,9 @@ def test_a_group_that_is_played_again_is_neither_lost_nor_doubled(contest: Conte
     """Its worker may be lost at any moment: in the first ticks, or between two episodes that end."""
     plan = Plan(2, 6, seed=4, layers=("action_decoder",), format="parquet")
     (group,) = groups(plan.seed, plan.episodes)
-    told = list(record_group(contest.pool(2), group, plan.layers, plan.fields, plan.most_ticks))
-    lost = [PlayedAgain("a worker was lost")]
+    told: list[Batch | Finished | PlayedAgain] = []
+    told += record_group(contest.pool(2), group, plan.layers, plan.fields, plan.most_ticks)
+    lost: list[Batch | Finished | PlayedAgain] = [PlayedAgain("a worker was lost")]
     seen: list[Recorded] = []
     for name, stream in (("once", told), ("again", [*told[:3], *lost, *told[:-1], *lost, *told])):
         with DumpWriter(tmp_path / name, metadata_of(contest, contest.entrants[0], plan)) as writer:
