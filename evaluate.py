@@ -104,6 +104,16 @@ def main() -> None:
         print(f"scores with intervals: python analysis/proc_eval_result.py {arguments.folder}")
 
 
+def refuse_hidden_parts(env: EnvironmentSettings) -> None:
+    """Refuse settings of what is shown to a policy, which trained policies bring with them."""
+    for name in ("mask_intrinsics", "relative_position", "view_radius"):
+        if getattr(env, name) != getattr(evaluation_world(), name):
+            raise UserError(
+                f"--env.{name.replace('_', '-')} applies to the agent of --untrained only: trained policies are shown "
+                "what they were shown in training; leave it out, or add --untrained"
+            )
+
+
 def check(arguments: Arguments) -> tuple[str, ...]:
     """Refuse invalid arguments before anything is loaded; return the names of the requested policies."""
     argument_checks.check(
@@ -115,6 +125,8 @@ def check(arguments: Arguments) -> tuple[str, ...]:
     )
     if arguments.untrained is not None:
         agent_zoo.check_name(arguments.untrained)
+    else:
+        refuse_hidden_parts(arguments.env)
     asked = split(arguments.policies)
     names = policy_names(arguments.folder, asked)
     if arguments.mode == "pve" and len(names) > 1 and not asked:

@@ -57,14 +57,15 @@ class Arguments:
     map_seed: int | None = None
     """Seed of the maps, 0 to 4294967295. By default one more than in training: maps that are new to the policy."""
     layers: str = "action_decoder"
-    """Comma-separated layers to record: encoder_output, lstm_hidden, lstm_cell, action_decoder, or `all`. With several
-    LSTM layers, lstm_hidden and lstm_cell are those of the last one; lstm_hidden_1 and lstm_cell_1 are those of the
-    first, and so on."""
+    """Comma-separated layers to record: encoder_output, lstm_hidden, lstm_cell, action_decoder, or `all`.
+    lstm_hidden is the hidden state of any memory (LSTM, GRU or moving averages); only an LSTM has an lstm_cell. With
+    several layers of memory, these are those of the last one; lstm_hidden_1 and lstm_cell_1 are those of the first, and
+    so on."""
     untrained_twin: bool = False
-    """Also record the LSTM states of an untrained network of the same architecture (weights drawn with --seed) on the
-    same observations: untrained_lstm_hidden, untrained_lstm_cell."""
+    """Also record the memory of an untrained network of the same architecture (weights drawn with --seed) on the
+    same observations: untrained_lstm_hidden, and of an LSTM untrained_lstm_cell."""
     shadow_networks: str = ""
-    """Likewise record the LSTM states of the policy's training checkpoints, as steps_NUMBER_lstm_hidden and _cell:
+    """Likewise record the memory of the policy's training checkpoints, as steps_NUMBER_lstm_hidden and _cell:
     comma-separated numbers of agent-steps, or `all`."""
     fields: str = ""
     """Comma-separated optional fields: Market, Task (its embedding), ActionTargets (the legal actions), Logits."""

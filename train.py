@@ -4,7 +4,7 @@
     python train.py -a neurips23_start_kit       # with the settings of config.yaml
     python train.py -n my_run --train.learning-rate 1e-4
     python train.py --resume runs/my_run         # continue an interrupted run
-    python train.py -m sweep --sweep-runs 20     # hyperparameter search with Weights & Biases, see sweep.yaml
+    python train.py -m sweep -n tuned --no-track --sweep-runs 20   # hyperparameter search, see sweep.yaml
     torchrun --nproc-per-node 4 train.py -n my_run   # four processes with one GPU each, see docs/scaling.md
     python train.py --list-tasks                 # list the tasks; -t NUMBER trains on one of them only
     python train.py -m replay -p policies        # record an episode of trained policies as a replay
@@ -20,6 +20,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -29,7 +30,14 @@ import agent_zoo
 import command_line
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
 from reinforcement_learning.settings import Settings, check_resumed, check_training, load_settings, read_run_settings
-from reinforcement_learning.training.sweep import check_sweep, read_sweep, run_sweep, trial_command, trial_settings
+from reinforcement_learning.training.sweep import (
+    check_sweep,
+    is_local,
+    read_sweep,
+    run_sweep,
+    trial_command,
+    trial_settings,
+)
 from user_error import UserError
 
 DEFAULT_AGENT = "neurips23_start_kit"
@@ -56,14 +64,18 @@ class Mode:
     """What to do; a sweep passes all other arguments on to its trials."""
 
     mode: Annotated[Literal["train", "sweep", "replay"], tyro.conf.arg(aliases=["-m"])] = "train"
-    """train: one training run; sweep: several runs with settings chosen by Weights & Biases; replay: no training, but a
-    replay of an episode in which all policies of --policies-dir share a world, or one policy chosen with --name."""
+    """train: one training run; sweep: a search for good settings, one training run per trial; replay: no training, but
+    a replay of an episode in which all policies of --policies-dir share a world, or one policy chosen with --name."""
     sweep_config: Path = Path("sweep.yaml")
-    """Search space of a new sweep, in the format of Weights & Biases."""
+    """Search space of a sweep, in the format of Weights & Biases. With --no-track or --wandb.mode offline, Optuna
+    chooses the values on this machine; otherwise the Weights & Biases server does."""
     sweep_id: str | None = None
-    """Join this sweep, [entity/project/]id, instead of starting a new one; its trials keep the sweep's arguments."""
+    """Join this sweep of Weights & Biases, [entity/project/]id, instead of starting a new one; its trials keep the
+    sweep's arguments."""
     sweep_runs: int = 10
-    """Number of trials to run here, one after the other, at least 1."""
+    """Number of trials to run now, one after the other, at least 1."""
+    sweeps_dir: Path = Path("sweeps")
+    """Parent folder of local sweeps. The sweep's own folder is named by --name; if it exists, the sweep continues."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +83,9 @@ class Arguments(Mode, Preset):
     """Arguments of train.py."""
 
     name: Annotated[str | None, tyro.conf.arg(aliases=["-n"])] = None
-    """Name of the policy and of the run; by default the agent and the current time."""
+    """Name of the policy and of the run, or of the local sweep; by default the agent and the current time."""
     recurrence: bool = True
-    """Give the policy an LSTM; --no-recurrence is the same as --policy.lstm-layers 0."""
+    """Give the policy a memory; --no-recurrence is the same as --policy.lstm-layers 0."""
     track: bool = True
     """Also log the metrics to Weights & Biases."""
     list_tasks: bool = False
@@ -131,28 +143,72 @@ def _check_resumed(before: Arguments, now: Arguments) -> None:
 
 def choose_name(arguments: Arguments) -> str:
     """Return the policy's name; refuse one that is not a valid file name or is taken."""
-    name = arguments.name or f"{arguments.agent}_{datetime.now(UTC):%Y%m%d_%H%M%S}"
-    if arguments.trial is not None:
-        name = f"{name}_{os.environ.get('WANDB_RUN_ID', 'trial')}"  # trials of one sweep share their arguments
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
+    name = arguments.name or default_name(arguments.agent)
+    if arguments.trial is not None and (wandb_run := os.environ.get("WANDB_RUN_ID")):
+        name = f"{name}_{wandb_run}"  # trials of one sweep on the server share their arguments
+    check_file_name(name)
     if not arguments.resume and (arguments.policies_dir / f"{name}{SUFFIX}").exists():
         raise UserError(f"{arguments.policies_dir / name}{SUFFIX} already exists: choose another name with -n")
     return name
 
 
+def check_file_name(name: str) -> None:
+    """Refuse a name of a policy, run or sweep that is not a valid file name."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
+
+
+def default_name(agent: str) -> str:
+    """Return the name of a policy or sweep that was given none: the agent and the current time."""
+    return f"{agent}_{datetime.now(UTC):%Y%m%d_%H%M%S}"
+
+
 def sweep(arguments: Arguments, command: Sequence[str]) -> None:
-    """Check the search space, start or join a sweep, and run trials."""
-    from activation_store.files import make_folder
+    """Check the search space, and run trials with values that Optuna or Weights & Biases chooses."""
     from reinforcement_learning.processes import number_of_processes
-    from reinforcement_learning.training.tracking import check_login
 
     if number_of_processes() > 1:
         raise UserError("-m sweep starts its trials one by one: start it without torchrun")
-    check_sweep(arguments.sweep_runs, arguments.track, arguments.settings.wandb)
+    local = is_local(arguments.track, arguments.settings.wandb)
+    check_sweep(arguments.sweep_runs, arguments.sweep_id, local)
+    _, shared = tyro.cli(Mode, args=command, return_unknown_args=True)
+    if local:
+        sweep_here(arguments, shared)
+    else:
+        sweep_with_wandb(arguments, shared)
+
+
+def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
+    """Start or continue a sweep whose values Optuna chooses on this machine, and show all its trials."""
+    from activation_store.files import locked_folder, make_folder
+    from reinforcement_learning.training.local_sweep import TrialCommands, run_local_sweep
+    from reinforcement_learning.training.search_space import read_search_space
+    from reinforcement_learning.training.sweep_folder import BEST_FILE, SweepFolder
+
+    name = arguments.name or default_name(arguments.agent)
+    check_file_name(name)
+    config = read_sweep(arguments.sweep_config, arguments.settings)
+    space = read_search_space(config, arguments.sweep_config)
+    commands = TrialCommands(sys.argv[0], shared, arguments.policies_dir, arguments.runs_dir, arguments.track)
+    make_folder(arguments.sweeps_dir / name)
+    with locked_folder(arguments.sweeps_dir / name):
+        folder = SweepFolder(arguments.sweeps_dir / name, space, arguments.agent, arguments.settings)
+        say = partial(print, flush=True)  # trials print in between
+        run_local_sweep(folder, arguments.sweep_runs, arguments.agent, arguments.settings, commands, say)
+    rows = [
+        (each.name, f"{each.metric:g}", *(str(value) for value in each.values.values())) for each in folder.finished
+    ]
+    command_line.print_table(("run", space.metric, *space.parameters), rows)
+    print(f"best settings: {folder.path / BEST_FILE}")
+
+
+def sweep_with_wandb(arguments: Arguments, shared: Sequence[str]) -> None:
+    """Start or join a sweep of Weights & Biases, and run trials."""
+    from activation_store.files import make_folder
+    from reinforcement_learning.training.tracking import check_login
+
     config = None
     if arguments.sweep_id is None:
-        _, shared = tyro.cli(Mode, args=command, return_unknown_args=True)
         config = read_sweep(arguments.sweep_config, arguments.settings) | trial_command(sys.argv[0], shared)
     check_login(arguments.settings.wandb)
     make_folder(arguments.runs_dir)
@@ -176,8 +232,12 @@ def train_one(arguments: Arguments) -> None:
     """Train one policy."""
     name = choose_name(arguments)
 
+    from reinforcement_learning.processes import end_with_parent
+    from reinforcement_learning.training.local_sweep import SWEEP_PROCESS
     from reinforcement_learning.training.training_run import TrainingRun, train_policy
 
+    if sweep_process := os.environ.get(SWEEP_PROCESS):
+        end_with_parent(int(sweep_process))
     train_policy(
         TrainingRun(
             name=name,

@@ -5,7 +5,8 @@
     python train_probes.py activation_data/NAME_* --emergence           # checkpoints of one training run
     python train_probes.py activation_data/NAME --given tick,self_row   # beyond what these targets explain
 
-Record dumps with --layers encoder_output,lstm_hidden,lstm_cell,action_decoder --untrained-twin and at least 8 episodes.
+Record dumps with --layers encoder_output,lstm_hidden,lstm_cell,action_decoder --untrained-twin and at least 8 episodes
+(without lstm_cell if the memory is not an LSTM).
 Figures, tables, probes.json and directions.safetensors are written to analysis_results/RUN/; see docs/probes.md.
 """
 

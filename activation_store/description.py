@@ -5,7 +5,7 @@ from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
 
 _ALWAYS = {
     "step": Column("int64", None, "ticks", "Environment steps since the extraction began."),
-    "env_id": Column("int64", None, "slot", "The slot whose LSTM state the agent used."),
+    "env_id": Column("int64", None, "slot", "The slot whose memory the agent used."),
     "agent_id": Column("int64", None, "id", "The agent's id in the game, from 1."),
     "episode": Column("int64", None, "number", "Number of the episode across all environments."),
     "tick": Column("int64", None, "ticks", "The game's tick within the episode."),

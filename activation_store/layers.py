@@ -1,8 +1,9 @@
 """The layers of a policy that can be recorded, edited and studied, each with one name used everywhere.
 
-A policy with several LSTM layers has a hidden and a cell state in each. Those of the last layer, which the action heads
-read from, are `lstm_hidden` and `lstm_cell` in every policy; the layers before it are numbered from the first:
-`lstm_hidden_1`, `lstm_cell_1`, `lstm_hidden_2` and so on.
+Each layer of a policy's memory has a hidden state, and a cell state too if the memory is an LSTM. Those of the last
+layer, which the action heads read from, are `lstm_hidden` and `lstm_cell` in every policy; the layers before it are
+numbered from the first: `lstm_hidden_1`, `lstm_cell_1`, `lstm_hidden_2` and so on. The hidden state is called
+`lstm_hidden` whatever the memory is made of, so that every stage works on every memory and compares them.
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,9 @@ ENCODER_OUTPUT = "encoder_output"
 LSTM_HIDDEN = "lstm_hidden"
 LSTM_CELL = "lstm_cell"
 ACTION_DECODER = "action_decoder"
+MemoryCell = Literal["lstm", "gru", "ema"]
+"""What a memory is made of: an LSTM, a gated recurrent unit, or leaky averages with learnt time constants."""
+
 UNTRAINED = "untrained"
 """Layers of other networks run on the same observations get a prefix, such as `untrained_lstm_hidden`."""
 
@@ -26,42 +30,51 @@ class Layer:
 
     Attributes:
         name: of the layer; of the last one if there are several.
-        of: whether each policy or each LSTM layer has one.
+        of: whether each policy or each layer of its memory has one.
         meaning: what its units are.
     """
 
     name: str
-    of: Literal["policy", "lstm layer"]
+    of: Literal["policy", "memory layer"]
     meaning: str
 
 
 LAYERS = (
-    Layer(ENCODER_OUTPUT, "policy", "the encoder's output for the observation; input of the first LSTM layer"),
-    Layer(LSTM_HIDDEN, "lstm layer", "hidden state after the tick"),
-    Layer(LSTM_CELL, "lstm layer", "cell state after the tick"),
+    Layer(ENCODER_OUTPUT, "policy", "the encoder's output for the observation; input of the memory's first layer"),
+    Layer(LSTM_HIDDEN, "memory layer", "hidden state after the tick"),
+    Layer(LSTM_CELL, "memory layer", "cell state after the tick; LSTM only"),
     Layer(ACTION_DECODER, "policy", "input of the action heads and the critic"),
 )
 """Every kind of layer, in the order in which a policy computes them."""
 
+STATES: dict[MemoryCell, tuple[str, ...]] = {
+    "lstm": (LSTM_HIDDEN, LSTM_CELL), "gru": (LSTM_HIDDEN,), "ema": (LSTM_HIDDEN,)
+}  # fmt: skip
+"""The states of each layer of a memory, by its cell."""
+
 _NAMES = {layer.name: layer for layer in LAYERS}
+_TITLES: dict[MemoryCell, str] = {"lstm": "LSTM", "gru": "GRU", "ema": "leaky-average"}
 
 
-def layer_names(lstm_layers: int) -> tuple[str, ...]:
-    """Return the names of all layers of a policy with this number of LSTM layers, 0 for a feed-forward policy."""
+def layer_names(memory_layers: int, cell: MemoryCell = "lstm") -> tuple[str, ...]:
+    """Return the names of all layers of a policy with this number of memory layers, 0 for a feed-forward policy."""
     names: list[str] = []
     for layer in LAYERS:
-        names += memory_names(layer.name, lstm_layers) if layer.of == "lstm layer" else (layer.name,)
+        if layer.of == "policy":
+            names.append(layer.name)
+        elif layer.name in STATES[cell]:
+            names += memory_names(layer.name, memory_layers)
     return tuple(names)
 
 
-def memory_names(kind: str, lstm_layers: int) -> tuple[str, ...]:
-    """Return the name of one kind of state in each LSTM layer, first to last.
+def memory_names(kind: str, memory_layers: int) -> tuple[str, ...]:
+    """Return the name of one kind of state in each layer of a memory, first to last.
 
     Args:
         kind: `LSTM_HIDDEN` or `LSTM_CELL`.
-        lstm_layers: of the policy.
+        memory_layers: of the policy.
     """
-    return (*(f"{kind}_{number}" for number in range(1, lstm_layers)), kind) if lstm_layers else ()
+    return (*(f"{kind}_{number}" for number in range(1, memory_layers)), kind) if memory_layers else ()
 
 
 def check_layers(names: Iterable[str]) -> None:
@@ -73,34 +86,36 @@ def check_layers(names: Iterable[str]) -> None:
     for name in names:
         if name not in _NAMES and not _is_numbered(name):
             raise UserError(
-                f"there is no layer {name!r}; there are: {', '.join(_NAMES)}, and in a policy with several LSTM layers "
-                f"{LSTM_HIDDEN}_1 and {LSTM_CELL}_1 of the first, and so on up to the last, whose names have no number"
+                f"there is no layer {name!r}; there are: {', '.join(_NAMES)}, and in a policy with several layers of "
+                f"memory {LSTM_HIDDEN}_1 and {LSTM_CELL}_1 of the first, and so on up to the last, whose names have no "
+                "number"
                 f"{did_you_mean(name, _NAMES)}"
             )
 
 
-def check_policy_layers(names: Iterable[str], lstm_layers: int) -> None:
+def check_policy_layers(names: Iterable[str], memory_layers: int, cell: MemoryCell = "lstm") -> None:
     """Refuse layers that a given policy does not have.
 
     Args:
         names: of layers.
-        lstm_layers: of the policy, 0 if it is feed-forward.
+        memory_layers: of the policy, 0 if it is feed-forward.
+        cell: of the memory.
 
     Raises:
         UserError: names the first one, and the layers that exist.
     """
     names = tuple(names)
     check_layers(names)
-    there = layer_names(lstm_layers)
+    there = layer_names(memory_layers, cell)
     for name in names:
         if name not in there:
-            has = {0: "is feed-forward and has no LSTM", 1: "has one LSTM layer"}.get(
-                lstm_layers, f"has {lstm_layers} LSTM layers"
+            has = {0: "is feed-forward and has no memory", 1: f"has one {_TITLES[cell]} layer"}.get(
+                memory_layers, f"has {memory_layers} {_TITLES[cell]} layers"
             )
             raise UserError(f"there is no layer {name} in this policy, which {has}; there are: {', '.join(there)}")
 
 
 def _is_numbered(name: str) -> bool:
     kind, _, number = name.rpartition("_")
-    of_lstm = kind in _NAMES and _NAMES[kind].of == "lstm layer"
-    return of_lstm and number.isascii() and number.isdecimal() and not number.startswith("0")
+    of_memory = kind in _NAMES and _NAMES[kind].of == "memory layer"
+    return of_memory and number.isascii() and number.isdecimal() and not number.startswith("0")

@@ -49,7 +49,7 @@ class Records:
 
     Attributes:
         step: ticks played since the recording of the episode began, (B,) int64.
-        env_id: the slot of its world that held the agent's LSTM state, (B,) int64.
+        env_id: the slot of its world that held the agent's memory, (B,) int64.
         agent_id: the agent's id in the game, from 1, (B,) int64.
         episode: number of the episode across all environments, (B,) int64.
         tick: the game's tick in this episode, (B,) int64.

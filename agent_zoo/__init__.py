@@ -1,6 +1,7 @@
 """The policies under study: one folder per agent, which exports `Policy`, `Recurrent` and `RewardWrapper`."""
 
 import importlib
+import inspect
 import pkgutil
 from types import ModuleType
 
@@ -38,3 +39,16 @@ def load(name: str) -> ModuleType:
     if missing:
         raise UserError(f"agent_zoo/{name} lacks {', '.join(missing)}: an agent exports {', '.join(REQUIRED_CLASSES)}")
     return module
+
+
+def check_cell(name: str, cell: str) -> None:
+    """Refuse a memory that an agent does not offer: any but the LSTM, if its `Recurrent` takes no `cell`.
+
+    Raises:
+        UserError: as `load`, or the agent cannot have that memory.
+    """
+    if cell != "lstm" and "cell" not in inspect.signature(load(name).Recurrent).parameters:
+        raise UserError(
+            f"--policy.cell {cell}: the agent {name} has an LSTM only, since its Recurrent takes no `cell`; "
+            "docs/custom_policy.md shows how to add it"
+        )

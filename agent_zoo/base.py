@@ -20,6 +20,8 @@ from activation_store.layers import (
     ENCODER_OUTPUT,
     LSTM_CELL,
     LSTM_HIDDEN,
+    STATES,
+    MemoryCell,
     check_policy_layers,
     layer_names,
     memory_names,
@@ -27,40 +29,10 @@ from activation_store.layers import (
 from agent_zoo.distribution import ActionDistribution
 from agent_zoo.hooks import Hook, Hooks
 from agent_zoo.layers import ActionDecoder, Candidates
-from agent_zoo.lstm_hooks import through_hooks
+from agent_zoo.memory import Memory, MemoryState
+from agent_zoo.memory_cells import CELLS
 from agent_zoo.observation import ObservationLayout, PackedObservation
 from agent_zoo.observation_masking import ObservationMask
-
-
-@dataclass(frozen=True)
-class LSTMState:
-    """The memory of B agents.
-
-    Attributes:
-        hidden: (layers, B, units).
-        cell: (layers, B, units).
-    """
-
-    hidden: torch.Tensor
-    cell: torch.Tensor
-
-    def to(self, device: torch.device) -> "LSTMState":
-        """Return the same memory on another device."""
-        return LSTMState(self.hidden.to(device), self.cell.to(device))
-
-    def take(self, agents: torch.Tensor) -> "LSTMState":
-        """Return the memory of the given agents, in their order."""
-        return LSTMState(self.hidden[:, agents], self.cell[:, agents])
-
-    def put(self, agents: torch.Tensor, state: "LSTMState") -> None:
-        """Overwrite the memory of the given agents in place."""
-        self.hidden[:, agents] = state.hidden
-        self.cell[:, agents] = state.cell
-
-    def clear(self, agents: torch.Tensor) -> None:
-        """Zero the memory of the given agents in place, as at the start of a life."""
-        self.hidden[:, agents] = 0
-        self.cell[:, agents] = 0
 
 
 @dataclass(frozen=True)
@@ -71,8 +43,8 @@ class SegmentOutputs:
         distribution: over the actions.
         value: (N,).
         encoder_output: input of the memory, (N, units).
-        hidden: input of the decode step, (N, units): the last LSTM layer's hidden state, or the encoder's output in a
-            feed-forward policy.
+        hidden: input of the decode step, (N, units): the hidden state of the memory's last layer, or the encoder's
+            output in a feed-forward policy.
     """
 
     distribution: ActionDistribution
@@ -109,39 +81,46 @@ class BasePolicy(nn.Module, ABC):
 
 
 class RecurrentPolicy(nn.Module):
-    """A policy with an LSTM between its encoder and its decoder; with zero layers, a feed-forward policy.
+    """A policy with a memory between its encoder and its decoder; with zero layers, a feed-forward policy.
 
     Attributes:
-        layers: of the LSTM, 0 for none.
+        layers: of the memory, 0 for none.
+        cell: of the memory; names its module in the weights, as in `lstm.weight_ih_l0`.
         mask: hides parts of its agents' observations.
     """
 
     mask: ObservationMask = ObservationMask()
 
-    def __init__(self, policy: BasePolicy, layers: int):
+    def __init__(self, policy: BasePolicy, layers: int, cell: MemoryCell = "lstm"):
         super().__init__()
         if layers < 0:
             raise ValueError(f"layers is {layers}")
+        if cell not in CELLS:
+            raise ValueError(f"cell is {cell!r}, not one of {', '.join(CELLS)}")
         self.policy = policy
         self.layers = layers
-        self.lstm = nn.LSTM(policy.hidden_size, policy.hidden_size, layers) if layers else None
+        self.cell = cell
+        if layers:
+            self.add_module(cell, CELLS[cell](policy.hidden_size, layers))
         self._hooks = Hooks()
-        for name, parameter in self.lstm.named_parameters() if self.lstm else ():
-            if name.startswith("weight"):
-                nn.init.orthogonal_(parameter)
-            else:
-                nn.init.zeros_(parameter)
+
+    @property
+    def memory(self) -> Memory | None:
+        """The recurrent module; None in a feed-forward policy."""
+        memory = getattr(self, self.cell) if self.layers else None
+        assert memory is None or isinstance(memory, Memory)
+        return memory
 
     @property
     def layer_units(self) -> dict[str, int]:
         """The number of units of each of the policy's layers by name, in the order of computation."""
-        return dict.fromkeys(layer_names(self.layers), self.policy.hidden_size)
+        return dict.fromkeys(layer_names(self.layers, self.cell), self.policy.hidden_size)
 
     def hooked(self, hooks: Mapping[str, Hook]) -> AbstractContextManager[None]:
         """Within the block, call a function with the tensor of each named layer whenever the policy computes it.
 
         A tensor returned by the function replaces the layer's in the rest of the tick and of the life. A replaced
-        `lstm_cell` also gives its layer a new hidden state. In `forward_segments`, hooks at states of the LSTM are
+        `lstm_cell` also gives its layer a new hidden state. In `forward_segments`, hooks at states of the memory are
         called once per tick, with the segments that include that tick.
 
         Args:
@@ -150,29 +129,34 @@ class RecurrentPolicy(nn.Module):
         Raises:
             UserError: the policy has no layer of that name.
         """
-        check_policy_layers(hooks, self.layers)
+        check_policy_layers(hooks, self.layers, self.cell)
         return self._hooks.attached(hooks)
 
-    def initial_state(self, agents: int) -> LSTMState:
+    def initial_state(self, agents: int) -> MemoryState:
         """Return an empty memory for `agents` agents; for a feed-forward policy it has no layers."""
-        shape = (self.layers, agents, self.policy.hidden_size)
         device = next(self.parameters()).device
-        return LSTMState(torch.zeros(shape, device=device), torch.zeros(shape, device=device))
+
+        def empty(state: str) -> torch.Tensor:
+            layers = self.layers if state in STATES[self.cell] else 0
+            return torch.zeros((layers, agents, self.policy.hidden_size), device=device)
+
+        return MemoryState(empty(LSTM_HIDDEN), empty(LSTM_CELL))
 
     def encode(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
         """Return the encoder's output, (B, hidden), and what the action heads choose among."""
         encoded, candidates = self.policy.encode_observations(observation)
         return self._hooks.through(ENCODER_OUTPUT, encoded), candidates
 
-    def remember(self, encoded: torch.Tensor, state: LSTMState) -> tuple[torch.Tensor, LSTMState]:
+    def remember(self, encoded: torch.Tensor, state: MemoryState) -> tuple[torch.Tensor, MemoryState]:
         """Return the input of the decode step, (B, hidden), and the memory after the tick."""
-        if self.lstm is None:
+        memory = self.memory
+        if memory is None:
             return encoded, state
-        output, after = self.lstm(encoded.unsqueeze(0), (state.hidden, state.cell))
+        output, after = memory.play(encoded.unsqueeze(0), state)
         if not self._memory_is_hooked():
-            return output.squeeze(0), LSTMState(*after)
-        after = through_hooks(self.lstm, self._hooks, encoded, (state.hidden, state.cell), after)
-        return after[0][-1], LSTMState(*after)
+            return output.squeeze(0), after
+        after = memory.through_hooks(self._hooks, encoded, state, after)
+        return after.hidden[-1], after
 
     def decode(
         self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
@@ -182,15 +166,15 @@ class RecurrentPolicy(nn.Module):
         return self.policy.decode_actions(read, candidates, observation)
 
     def forward(
-        self, observation: PackedObservation, state: LSTMState
-    ) -> tuple[ActionDistribution, torch.Tensor, LSTMState]:
+        self, observation: PackedObservation, state: MemoryState
+    ) -> tuple[ActionDistribution, torch.Tensor, MemoryState]:
         """Play one tick of B agents: distribution over actions, value (B,), and the memory afterwards."""
         encoded, candidates = self.encode(observation)
         hidden, after = self.remember(encoded, state)
         return *self.decode(hidden, candidates, observation), after
 
     def forward_segments(
-        self, observation: PackedObservation, lengths: torch.Tensor, state: LSTMState
+        self, observation: PackedObservation, lengths: torch.Tensor, state: MemoryState
     ) -> SegmentOutputs:
         """Replay S segments of consecutive ticks, each from its own starting memory.
 
@@ -204,9 +188,10 @@ class RecurrentPolicy(nn.Module):
         distribution, value = self.decode(hidden, candidates, observation)
         return SegmentOutputs(distribution, value, encoded, hidden)
 
-    def _remember_segments(self, encoded: torch.Tensor, lengths: torch.Tensor, state: LSTMState) -> torch.Tensor:
+    def _remember_segments(self, encoded: torch.Tensor, lengths: torch.Tensor, state: MemoryState) -> torch.Tensor:
         """The input of the decode step in every tick of every segment, (sum of lengths, hidden)."""
-        if self.lstm is None:
+        memory = self.memory
+        if memory is None:
             return encoded
         if self._memory_is_hooked():
             return self._remember_tick_by_tick(encoded, lengths.to(encoded.device), state)
@@ -214,27 +199,26 @@ class RecurrentPolicy(nn.Module):
         ticks, segments = int(lengths.max()), len(lengths)
         place = _places_in_grid(lengths).to(encoded.device)
         grid = encoded.new_zeros(ticks * segments, encoded.shape[1]).index_copy(0, place, encoded)
-        output, _ = self.lstm(grid.view(ticks, segments, -1), (state.hidden, state.cell))  # (ticks, S, hidden)
+        output, _ = memory.play(grid.view(ticks, segments, -1), state)  # (ticks, S, hidden)
         return output.flatten(0, 1).index_select(0, place)
 
-    def _remember_tick_by_tick(self, encoded: torch.Tensor, lengths: torch.Tensor, state: LSTMState) -> torch.Tensor:
+    def _remember_tick_by_tick(self, encoded: torch.Tensor, lengths: torch.Tensor, state: MemoryState) -> torch.Tensor:
         """As above, but slower: tick by tick, so that hooks see every tick's states."""
         starts = torch.cumsum(lengths, 0) - lengths
         rows, outputs = [], []
         for tick in range(int(lengths.max())):
             (lasting,) = (lengths > tick).nonzero(as_tuple=True)
             rows.append(starts[lasting] + tick)
-            before = LSTMState(state.hidden.index_select(1, lasting), state.cell.index_select(1, lasting))
+            before = MemoryState(state.hidden.index_select(1, lasting), state.cell.index_select(1, lasting))
             output, after = self.remember(encoded.index_select(0, rows[-1]), before)
             outputs.append(output)
-            state = LSTMState(
+            state = MemoryState(
                 state.hidden.index_copy(1, lasting, after.hidden), state.cell.index_copy(1, lasting, after.cell)
             )
         return torch.zeros_like(encoded).index_copy(0, torch.cat(rows), torch.cat(outputs))
 
     def _memory_is_hooked(self) -> bool:
-        names = (*memory_names(LSTM_HIDDEN, self.layers), *memory_names(LSTM_CELL, self.layers))
-        return self._hooks.any_at(names)
+        return any(self._hooks.any_at(memory_names(state, self.layers)) for state in STATES[self.cell])
 
 
 class BaseRewardWrapper(BaseParallelWrapper):

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import torch
 
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, check_policy_layers, memory_names
-from agent_zoo.base import LSTMState, RecurrentPolicy
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, STATES, check_policy_layers, memory_names
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.distribution import ActionDistribution
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import PackedObservation
 from user_error import UserError
 
@@ -50,13 +51,13 @@ def layer_units(policy: RecurrentPolicy, layers: Sequence[str]) -> dict[str, int
     """
     if tuple(layers) == ALL_LAYERS:
         return policy.layer_units
-    check_policy_layers(layers, policy.layers)
+    check_policy_layers(layers, policy.layers, policy.cell)
     return {layer: policy.layer_units[layer] for layer in layers}
 
 
 def run_with_layers(
-    policy: RecurrentPolicy, observation: PackedObservation, memory: LSTMState, layers: Sequence[str] = ALL_LAYERS
-) -> tuple[ActionDistribution, torch.Tensor, LSTMState, Captured]:
+    policy: RecurrentPolicy, observation: PackedObservation, memory: MemoryState, layers: Sequence[str] = ALL_LAYERS
+) -> tuple[ActionDistribution, torch.Tensor, MemoryState, Captured]:
     """Play one tick of B agents and return the activations of some layers.
 
     Args:
@@ -75,7 +76,8 @@ def run_with_layers(
     found: Captured = {}
 
     def keep(layer: str, tensor: torch.Tensor) -> torch.Tensor:
-        # A new tensor, from which the rest of the tick is computed: nn.LSTM's output does not depend on its states.
+        # A new tensor, from which the rest of the tick is computed: the outputs of nn.LSTM and nn.GRU do not depend on
+        # their states.
         found[layer] = tensor.view_as(tensor)
         return found[layer]
 
@@ -83,7 +85,7 @@ def run_with_layers(
         return *policy(observation, memory), found
 
 
-def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarray]) -> LSTMState:
+def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarray]) -> MemoryState:
     """Rebuild the memory of some agents after a recorded tick, which is also their memory before the next one.
 
     A float32 dump gives the exact memory, a float16 dump a rounded one. The first tick of a life starts from
@@ -91,7 +93,7 @@ def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarra
 
     Args:
         policy: the recorded one.
-        recorded: layer name -> (B, units), including all LSTM layers' hidden and cell states, as in
+        recorded: layer name -> (B, units), including all states of all the memory's layers, as in
             `Records.activations`.
 
     Raises:
@@ -99,7 +101,9 @@ def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarra
     """
     agents = len(next(iter(recorded.values()), ()))
     memory = policy.initial_state(agents)
-    for kind, states in ((LSTM_HIDDEN, memory.hidden), (LSTM_CELL, memory.cell)):
+    parts = {LSTM_HIDDEN: memory.hidden, LSTM_CELL: memory.cell}
+    for kind in STATES[policy.cell]:
+        states = parts[kind]  # (layers, B, units)
         for number, name in enumerate(memory_names(kind, policy.layers)):
             if name not in recorded:
                 raise UserError(

@@ -34,7 +34,8 @@ class CheckpointInfo:
     Attributes:
         agent: folder in agent_zoo/.
         policy_arguments: of the agent's `Policy`, without the layout.
-        recurrent_arguments: of the agent's `Recurrent`, without the policy.
+        recurrent_arguments: of the agent's `Recurrent`, without the policy; if there is no `cell`, the memory is an
+            LSTM.
         layout: of observations and actions.
         task: the curriculum, the encoder and the embedding's size, as in the settings, without the cache folder of
             embeddings.

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from pydantic import ConfigDict, Field
+from torch.nn import functional
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
 
@@ -107,6 +108,10 @@ class PackedRows:
         shift = torch.repeat_interleave(self.starts[agents] - first, counts)
         return PackedRows(self.values[torch.arange(len(shift), device=shift.device) + shift], counts)
 
+    def take_rows(self, kept: torch.Tensor) -> "PackedRows":
+        """Return some rows of each agent, (total rows,) bool."""
+        return PackedRows(self.values[kept], torch.bincount(self.owner[kept], minlength=len(self.counts)))
+
 
 @dataclass(frozen=True)
 class PackedObservation:
@@ -197,6 +202,13 @@ def legal_options(observation: PackedObservation, layout: ObservationLayout) -> 
     bit = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=observation.legal.device)
     bits = (observation.legal.unsqueeze(-1) & bit) != 0  # (B, bytes, 8)
     return bits.flatten(1)[:, : layout.mask_size]
+
+
+def packed_options(legal: torch.Tensor) -> torch.Tensor:
+    """Pack the legality of every option as `PackedObservation.legal` holds it: (B, mask size) bool -> (B, bytes)."""
+    bit = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=legal.device)
+    whole = functional.pad(legal, (0, -legal.shape[1] % 8))  # (B, bytes * 8)
+    return (whole.unflatten(1, (-1, 8)) * bit).sum(dim=2, dtype=torch.uint8)
 
 
 def _used_rows(table: np.ndarray) -> PackedRows:

@@ -1,4 +1,4 @@
-"""Which parts of an observation reach a policy: an agent's own vitals and position can be hidden from it.
+"""Which parts of an observation reach a policy: its agent's own vitals, its position and distant things can be hidden.
 
 To test whether a memory keeps track of a variable, the input must not reveal that variable.
 """
@@ -9,9 +9,13 @@ from typing import Any
 
 import torch
 
+from agent_zoo.narrow_view import FULL_RADIUS, game_rows, narrowed
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 
 POSITION = ("row", "col")
+SHOWN: Mapping[str, Any] = {"mask_intrinsics": "off", "relative_position": False, "view_radius": FULL_RADIUS}
+"""The settings of a world that say what a policy is shown of it, with their defaults."""
+
 _BODY = ("health", "food", "water")
 _HURT = ("damage", "attacker_id")
 # All agents spawn in an episode's first tick, so any entity's age, or tick of latest combat, reveals the tick.
@@ -27,12 +31,14 @@ class ObservationMask:
         everyone: columns set to 0 in all entity rows, including the agent's own.
         clock: whether the policy sees the tick; it is set to 0 otherwise.
         absolute: whether positions are those on the map; otherwise they are relative to the agent.
+        view_radius: how far the agent sees, in tiles in each direction.
     """
 
     own: tuple[str, ...] = ()
     everyone: tuple[str, ...] = ()
     clock: bool = True
     absolute: bool = True
+    view_radius: int = FULL_RADIUS
 
     @staticmethod
     def of(environment: Mapping[str, Any]) -> "ObservationMask":
@@ -41,15 +47,19 @@ class ObservationMask:
         Raises:
             ValueError: a setting has a value that no such setting has.
         """
-        masked, relative = environment.get("mask_intrinsics", "off"), environment.get("relative_position", False)
+        shown = {**SHOWN, **environment}
+        masked, relative, radius = (shown[name] for name in SHOWN)
         if masked not in ("off", "own", "strict") or not isinstance(relative, bool):
             raise ValueError(f"mask_intrinsics is {masked!r} and relative_position is {relative!r}")
+        if type(radius) is not int or not 1 <= radius <= FULL_RADIUS:
+            raise ValueError(f"view_radius is {radius!r}, not a whole number from 1 to {FULL_RADIUS}")
         strict = masked == "strict"
         return ObservationMask(
             own=() if masked == "off" else _BODY + _HURT * strict,
             everyone=_CLOCKS * strict,
             clock=not strict,
             absolute=not relative,
+            view_radius=radius,
         )
 
     @property
@@ -59,6 +69,8 @@ class ObservationMask:
 
     def apply(self, observation: PackedObservation, layout: ObservationLayout) -> PackedObservation:
         """Return an observation with the hidden parts removed; the original is not changed."""
+        if self.view_radius < FULL_RADIUS:
+            observation = narrowed(observation, layout, self.view_radius)
         if not self.withheld:
             return observation
         column = {name: place for place, name in enumerate(layout.entity_columns)}
@@ -76,3 +88,9 @@ class ObservationMask:
             centre = torch.zeros_like(centre)
         tick = observation.tick if self.clock else torch.zeros_like(observation.tick)
         return replace(observation, entity=PackedRows(values, entity.counts), centre=centre, tick=tick)
+
+    def game_rows(self, observation: PackedObservation, layout: ObservationLayout) -> torch.Tensor | None:
+        """Return the place in the game's table of each entity row that `apply` leaves; None if it leaves all."""
+        if self.view_radius >= FULL_RADIUS:
+            return None
+        return game_rows(observation, layout, self.view_radius)

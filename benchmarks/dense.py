@@ -204,7 +204,9 @@ def dense_recurrent(packed: RecurrentPolicy) -> RecurrentPolicy:
     """Return the direct implementation of the same network: equal outputs and gradients, on dense observations."""
     network: Any = DensePolicy(packed.policy)
     dense = RecurrentPolicy(network, layers=0)
-    dense.lstm, dense.layers = packed.lstm, packed.layers
+    dense.cell, dense.layers = packed.cell, packed.layers
+    if packed.memory:
+        dense.add_module(packed.cell, packed.memory)
     return dense
 
 

@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from pydantic.dataclasses import dataclass
 
 from activation_store.files import read_json
+from activation_store.layers import MemoryCell
 from reinforcement_learning.yaml_file import one_line, read_yaml, shown
 from user_error import UserError
 
@@ -107,6 +108,9 @@ class EnvironmentSettings(_OneLineErrors):
     and water; strict: also what reveals them indirectly: damage, attacker, tick, and all ages and combat ticks."""
     relative_position: bool = False
     """Show the policy positions relative to its agent instead of absolute positions."""
+    view_radius: Annotated[int, BeforeValidator(_number), Field(ge=1, le=7)] = 7
+    """How far the policy sees, in tiles in each direction, 1 to 7: farther tiles read void, and farther entities are
+    absent and cannot be chosen as targets. Attacks reach 3 tiles, so from 3 on no legal attack is lost."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
 
@@ -157,14 +161,17 @@ class RewardSettings(_OneLineErrors):
 
 @dataclass(frozen=True, config=_STRICT)
 class PolicySettings(_OneLineErrors):
-    """Size of the network."""
+    """Size of the network, and its memory."""
 
     section: ClassVar[str] = "policy"
 
     hidden_size: Positive = 256
-    """Number of units in each encoder's output, the LSTM and the input of the action heads."""
+    """Number of units in each encoder's output, the memory and the input of the action heads."""
     lstm_layers: Count = 1
-    """Number of LSTM layers; 0 gives a feed-forward policy."""
+    """Number of layers of the memory, whatever its cell; 0 gives a feed-forward policy."""
+    cell: MemoryCell = "lstm"
+    """Cell of the memory. lstm: long short-term memory; gru: gated recurrent unit; ema: exponential moving averages,
+    without gates, whose time constants are learnt and start between 2 and 128 ticks."""
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -1,6 +1,7 @@
 """The checkpoint info of an agent before its first step."""
 
 from dataclasses import asdict
+from typing import Any
 
 from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.observation import ObservationLayout
@@ -11,11 +12,14 @@ from reinforcement_learning.versions import versions
 def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) -> CheckpointInfo:
     """Return the info of an agent with these settings before its first step."""
     world = {name: value for name, value in asdict(settings.env).items() if name != "maps_dir"}
+    memory: dict[str, Any] = {"layers": settings.policy.lstm_layers}
+    if settings.policy.cell != "lstm":  # what a header without a cell means, as older ones have none
+        memory["cell"] = settings.policy.cell
     task = {name: value for name, value in asdict(settings.task).items() if name != "embeddings_dir"}
     return CheckpointInfo(
         agent=agent,
         policy_arguments={"hidden_size": settings.policy.hidden_size},
-        recurrent_arguments={"layers": settings.policy.lstm_layers},
+        recurrent_arguments=memory,
         layout=layout,
         task=task,
         environment=world,

@@ -46,8 +46,8 @@ class SequenceBatch:
         records: of all sequences, concatenated, each in order of ticks.
         lengths: ticks of each sequence, (S,) int64.
         first: index of each sequence's first record in its life, (S,) int64; 0 at spawn.
-        before: layer -> activations of the record before each sequence, (S, units) float32; zeros at spawn. For LSTM
-            layers, this is the memory at the start of the sequence.
+        before: layer -> activations of the record before each sequence, (S, units) float32; zeros at spawn. For
+            states of the memory, this is the memory at the start of the sequence.
     """
 
     records: Records

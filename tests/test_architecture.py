@@ -31,7 +31,7 @@ SCRIPTS_IN_ROOMS = {
 }
 """A stage script inside a package may import the same as top-level scripts."""
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
-HEAVY = {"torch", "nmmo", "pufferlib", "umap", "hdbscan", "numba", "sklearn", "scipy", "matplotlib", "wandb"}
+HEAVY = {"torch", "nmmo", "pufferlib", "umap", "hdbscan", "numba", "sklearn", "scipy", "matplotlib", "wandb", "optuna"}
 
 FILES = sorted(path.relative_to(ROOT) for path in modules().values())
 SCRIPTS = {path.stem for path in FILES if len(path.parts) == 1} - COMMON

@@ -213,6 +213,11 @@ def misfits(tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSe
     return folder
 
 
+@pytest.mark.parametrize("option", [("--env.view-radius", 3), ("--env.mask-intrinsics", "own")])
+def test_what_trained_policies_are_shown_cannot_be_changed(policies: Path, option: tuple[object, ...]) -> None:
+    assert_refused(run_here("evaluate.py", policies, "pvp", *option), str(option[0]), "--untrained only")
+
+
 def test_two_evaluations_do_not_write_to_one_folder(policies: Path, world: list[object]) -> None:
     with locked_folder(policies):
         assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 1, *world), "another process", str(policies))

@@ -1,4 +1,4 @@
-"""`train.py -m sweep`: everything that works without a Weights & Biases account, with that service's own agent."""
+"""`train.py -m sweep` with Weights & Biases: what works without an account, with its own agent."""
 
 import json
 from pathlib import Path
@@ -95,8 +95,8 @@ def test_overriding_leaves_everything_else() -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (("-m", "sweep", "--no-track"), ("--no-track",)),
-        (("-m", "sweep", *OFFLINE), ("--wandb.mode offline",)),
+        (("-m", "sweep", "--no-track", "--sweep-id", "a/b/c"), ("--sweep-id a/b/c", "--no-track", "-n")),
+        (("-m", "sweep", *OFFLINE, "--sweep-id", "a/b/c"), ("--sweep-id a/b/c", "--wandb.mode offline")),
         (("-m", "sweep", "--sweep-runs", "0"), ("--sweep-runs 0", "at least 1")),
         (("-m", "sweep", "--sweep-config", "nowhere.yaml"), ("nowhere.yaml does not exist", "--sweep-config")),
         (("--trial", "{"), ("--trial", "not valid JSON")),

@@ -57,7 +57,8 @@ def train_first(folder: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     assert "first.safetensors" in result.stdout
     assert result.stderr == ""
-    updates = [line for line in result.stdout.splitlines() if "agent-steps" in line]
+    # Slow machines also print a line of progress every 30 seconds.
+    updates = [line for line in result.stdout.splitlines() if "agent-steps" in line and "training:" not in line]
     assert len(updates) == 2 and all(len(line) < 300 for line in updates) and "\x1b" not in result.stdout
     for part in ("environment", "inference", "learning", "copying", "entropy", "ticks", "task", "died:", "a life:"):
         assert part in updates[-1], part
@@ -79,24 +80,24 @@ def test_leaves_a_policy_metrics_curves_settings_and_checkpoints(trained: Path) 
 
 
 @pytest.mark.parametrize(
-    ("agent", "layers"),
+    ("agent", "layers", "cell"),
     [
-        ("hybrid", 1),
-        pytest.param("neurips23_start_kit", 0, marks=pytest.mark.slow),
-        pytest.param("yaofeng", 2, marks=pytest.mark.slow),
-        pytest.param("takeru", 0, marks=pytest.mark.slow),
-        pytest.param("hybrid", 2, marks=pytest.mark.slow),
+        ("hybrid", 1, "lstm"),
+        pytest.param("neurips23_start_kit", 0, "lstm", marks=pytest.mark.slow),
+        pytest.param("yaofeng", 2, "lstm", marks=pytest.mark.slow),
+        pytest.param("takeru", 0, "lstm", marks=pytest.mark.slow),
+        pytest.param("hybrid", 2, "gru", marks=pytest.mark.slow),
     ],
 )
-def test_every_agent_trains_with_any_memory(trained: Path, tmp_path: Path, agent: str, layers: int) -> None:
-    how = ("-a", agent, "-n", "any", "--policy.lstm-layers", layers, "--env.num-maps", 2)
+def test_every_agent_trains_with_any_memory(trained: Path, tmp_path: Path, agent: str, layers: int, cell: str) -> None:
+    how = ("-a", agent, "-n", "any", "--policy.lstm-layers", layers, "--policy.cell", cell, "--env.num-maps", 2)
     result = run_here("train.py", *TWO_UPDATES, *how, *folders(tmp_path, trained / "maps"))
     assert result.returncode == 0, result.stdout + result.stderr
     policy, info = load_checkpoint(tmp_path / "policies" / "any.safetensors")
     assert info.agent == agent and info.steps >= 512 and len(metrics_of(tmp_path / "runs" / "any")) == 2
-    memory = {parameter for parameter, _ in policy.named_parameters() if parameter.startswith("lstm.")}
+    memory = {parameter for parameter, _ in policy.named_parameters() if not parameter.startswith("policy.")}
     assert memory == {
-        f"lstm.{kind}_{source}_l{layer}"
+        f"{cell}.{kind}_{source}_l{layer}"
         for layer in range(layers)
         for kind in ("weight", "bias")
         for source in ("ih", "hh")
@@ -283,6 +284,8 @@ def test_refuses_a_name_that_is_taken(trained: Path, tmp_path: Path) -> None:
         (("--train.gamma", "2"), ("train.gamma = 2.0", "less than or equal to 1")),
         (("--train.batch-size", "1000"), ("1000", "1024")),
         (("-n", "../escape"), ("cannot name a file",)),
+        (("--env.view-radius", "0"), ("env.view_radius = 0", "greater than or equal to 1")),
+        (("--env.view-radius", "8"), ("env.view_radius = 8", "less than or equal to 7")),
         (("--train.device", "cuda"), ("torch finds no GPU",)),
     ],
 )

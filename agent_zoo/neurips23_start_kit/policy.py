@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from activation_store.layers import MemoryCell
 from agent_zoo.base import BasePolicy, RecurrentPolicy
 from agent_zoo.layers import (
     Candidates,
@@ -77,5 +78,5 @@ class Policy(BasePolicy):
 class Recurrent(RecurrentPolicy):
     """One LSTM layer by default."""
 
-    def __init__(self, policy: Policy, layers: int = 1):
-        super().__init__(policy, layers)
+    def __init__(self, policy: Policy, layers: int = 1, cell: MemoryCell = "lstm"):
+        super().__init__(policy, layers, cell)

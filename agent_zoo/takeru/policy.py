@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from activation_store.layers import MemoryCell
 from agent_zoo.base import BasePolicy, RecurrentPolicy
 from agent_zoo.layers import (
     ENTITY_ID,
@@ -75,5 +76,5 @@ class Policy(BasePolicy):
 class Recurrent(RecurrentPolicy):
     """Feed-forward by default."""
 
-    def __init__(self, policy: Policy, layers: int = 0):
-        super().__init__(policy, layers)
+    def __init__(self, policy: Policy, layers: int = 0, cell: MemoryCell = "lstm"):
+        super().__init__(policy, layers, cell)

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from activation_store.layers import MemoryCell
 from agent_zoo.base import BasePolicy, RecurrentPolicy
 from agent_zoo.layers import (
     ENTITY_ID,
@@ -89,8 +90,8 @@ class Policy(BasePolicy):
 class Recurrent(RecurrentPolicy):
     """Two LSTM layers by default."""
 
-    def __init__(self, policy: Policy, layers: int = 2):
-        super().__init__(policy, layers)
+    def __init__(self, policy: Policy, layers: int = 2, cell: MemoryCell = "lstm"):
+        super().__init__(policy, layers, cell)
 
 
 class _Residual(nn.Module):

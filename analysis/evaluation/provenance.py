@@ -20,6 +20,7 @@ class Provenance:
     episodes: int
     environment: dict[str, Any]
     task: dict[str, Any]
+    agent_steps: int | None = None
 
 
 def read_provenance(content: object) -> Provenance:

@@ -21,6 +21,8 @@ EFFECT_MAP = "RdBu_r"
 _GREYS = {"#94a4a2", "#717581"}
 _COLOURS = [colour for colour in map(to_hex, matplotlib.color_sequences["petroff10"]) if colour not in _GREYS]
 _CATEGORY_COLOURS = [*_COLOURS[:5], _COLOURS[7]]  # the two oranges would be hard to tell apart in one bar
+CLUSTER_COLOURS = len(_COLOURS)
+"""Colours before they repeat with another marker."""
 _MARGIN = 0.08
 _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
 _RC = {

@@ -16,6 +16,7 @@ import orjson
 
 from activation_store.checked_json import CHECKSUM, entry_checksum, entry_fits
 from activation_store.files import read_json, write_bytes
+from agent_zoo.observation_masking import SHOWN
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group, groups
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.evaluation_journal import EvaluationJournal
@@ -86,6 +87,8 @@ def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, epis
     """Describe how an entrant's results are made, without folders, which do not affect them."""
     environment, task = asdict(contest.env), asdict(contest.task)
     del environment["maps_dir"], task["embeddings_dir"]
+    if environment["view_radius"] == SHOWN["view_radius"]:
+        del environment["view_radius"]  # as results from before there was a choice, which stay comparable
     opponents = [other.name for other in contest.entrants if other is not entrant]
     return Provenance(
         entrant.info.agent, entrant.info.steps, entrant.sha256, opponents, mode, seed, episodes, WORLDS_TOGETHER,

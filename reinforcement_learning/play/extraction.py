@@ -12,6 +12,7 @@ import numpy as np
 from activation_store.schema import ActionHead, DumpMetadata, Format, Precision
 from activation_store.writer import DumpWriter
 from agent_zoo.capture import layer_units
+from agent_zoo.observation_masking import SHOWN
 from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.play.contest import Contest, Group, groups
@@ -126,14 +127,20 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     task = {**asdict(contest.task), "embeddings_dir": str(contest.task.embeddings_dir)}
     others = [other.name for other in contest.entrants if other is not entrant]
     tasks = [spec.name for spec in curriculum(contest.task, contest.env)]
-    environment = {**asdict(contest.env), "maps_dir": str(contest.env.maps_dir), "task": task, "tasks": tasks}
+    shown = {name: entrant.info.environment.get(name, default) for name, default in SHOWN.items()}
+    world = {**asdict(contest.env), **shown, "maps_dir": str(contest.env.maps_dir)}  # each policy sees in its own way
+    environment = {**world, "task": task, "tasks": tasks}
     watching = {
         each.name: {"steps": each.info.steps, "seed": each.info.seed, "sha256": each.sha256}
         for each in entrant.shadow_networks
     }
     seen_layers = {
-        layer: each.policy.policy.hidden_size for each in entrant.shadow_networks for layer in shadow_layers(each.name)
+        layer: each.policy.policy.hidden_size
+        for each in entrant.shadow_networks
+        for layer in shadow_layers(each.name, each.policy)
     }
+    memory = {"cell": entrant.policy.cell, "layers": entrant.policy.layers}
+    told = {"opponents": others, "most_ticks": plan.most_ticks, "memory": memory, "shadow_networks": watching}
     return DumpMetadata(
         policy=entrant.name,
         agent=entrant.info.agent,
@@ -143,7 +150,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         entity_columns=layout.entity_columns,
         inventory_columns=layout.item_columns,
         action_heads=tuple(ActionHead(head.name, head.size, head.noop) for head in layout.heads),
-        environment={**environment, "opponents": others, "most_ticks": plan.most_ticks, "shadow_networks": watching},
+        environment={**environment, **told},
         combat_status_ticks=GameConfig.COMBAT_STATUS_DURATION,
         seed=plan.seed,
         format=plan.format,

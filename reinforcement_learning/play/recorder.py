@@ -115,6 +115,7 @@ class Recorder:
         full = self.pool.arrival.observations[slots]
         own = OwnRows(full, self.pool.layout)
         tile = full["Tile"].copy()  # (slots, tiles, 3)
+        tile[:, :, 2] = seen.material.numpy()
         if not self.pool.policies[choice.entrant].mask.absolute:
             tile[:, :, :2] -= own.position[:, None]
         log_probability = decision.distribution.log_probability(choice.action)

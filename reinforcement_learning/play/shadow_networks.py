@@ -9,14 +9,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, UNTRAINED
+from activation_store.layers import STATES, UNTRAINED
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_policy
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.stepper import Decision, remember
 from user_error import UserError
-
-MEMORY = (LSTM_HIDDEN, LSTM_CELL)
-"""The recorded layers of a shadow network."""
 
 
 class ShadowNetwork:
@@ -36,13 +34,13 @@ class ShadowNetwork:
         encoded, _ = self.policy.encode(decision.observation.to(device))  # (P, hidden)
         _, after = self.policy.remember(encoded, state)
         remember(self.memory, replace(decision, next_state=after))
-        values = (after.hidden[-1].cpu().numpy(), after.cell[-1].cpu().numpy())
-        return dict(zip(shadow_layers(self.name), values, strict=True))
+        last = [states[-1].cpu().numpy() for states in (after.hidden, after.cell) if len(states)]
+        return dict(zip(shadow_layers(self.name, self.policy), last, strict=True))
 
 
-def shadow_layers(name: str) -> tuple[str, ...]:
-    """Return the names of a shadow network's layers in a dump."""
-    return tuple(f"{name}_{layer}" for layer in MEMORY)
+def shadow_layers(name: str, policy: RecurrentPolicy) -> tuple[str, ...]:
+    """Return the names in a dump of a shadow network's layers, the states of its last layer."""
+    return tuple(f"{name}_{state}" for state in STATES[policy.cell])
 
 
 def untrained_twin(entrant: Entrant, seed: int) -> Entrant:
@@ -60,7 +58,7 @@ def with_shadow_networks(entrant: Entrant, shadow_networks: tuple[Entrant, ...])
         UserError: one of them has no memory to record, or a different layout of observations.
     """
     for each in shadow_networks:
-        if each.policy.lstm is None:
+        if not each.policy.layers:
             raise UserError(f"{each.name} cannot watch {entrant.name}: it is feed-forward and has no memory")
         if (each.info.layout, each.policy.mask) != (entrant.info.layout, entrant.policy.mask):
             raise UserError(f"{each.name} cannot watch {entrant.name}: it was trained to see another kind of world")

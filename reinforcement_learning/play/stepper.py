@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from agent_zoo.base import LSTMState, RecurrentPolicy
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.distribution import ActionDistribution
+from agent_zoo.memory import MemoryState
+from agent_zoo.narrow_view import options_in_game
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from reinforcement_learning.game.environment import Episode
 from reinforcement_learning.game.episode_journal import EpisodeJournal
@@ -29,6 +31,7 @@ class Decision:
         present: slots with an observation, in order, (P,) int64.
         acting: which slots choose an action, (slots,) bool.
         observation: of the present slots, after their policy's mask.
+        game_rows: index in the game's own table of each entity row of the observation; None if the mask kept all rows.
         state: the memory of the present slots before the tick.
         next_state: the memory of the present slots after the tick.
         distribution: over the present slots' actions.
@@ -38,8 +41,9 @@ class Decision:
     present: np.ndarray
     acting: np.ndarray
     observation: PackedObservation
-    state: LSTMState
-    next_state: LSTMState
+    game_rows: torch.Tensor | None
+    state: MemoryState
+    next_state: MemoryState
     distribution: ActionDistribution
     value: np.ndarray
 
@@ -48,9 +52,19 @@ class Decision:
         return self.distribution.sample(torch.from_numpy(noise[self.present]).to(self.state.hidden.device))
 
     def over_slots(self, chosen: torch.Tensor) -> np.ndarray:
-        """Spread the present slots' actions, (P, heads), over all slots, zeros elsewhere: (slots, heads) int64."""
+        """Translate the present slots' actions into the game's, and spread them over all slots.
+
+        Args:
+            chosen: among the options that the policy was shown, (P, heads) int64.
+
+        Returns:
+            The game's options, zeros in other slots, (slots, heads) int64.
+        """
+        chosen = chosen.cpu()
+        if self.game_rows is not None:
+            chosen = options_in_game(chosen, self.distribution.heads, self.observation.entity, self.game_rows)
         actions = np.zeros((len(self.acting), chosen.shape[1]), dtype=np.int64)
-        actions[self.present] = chosen.cpu().numpy()
+        actions[self.present] = chosen.numpy()
         return actions
 
 
@@ -149,7 +163,7 @@ def receive(worlds: Any) -> Arrival:
 
 @torch.no_grad()
 def decide(
-    policy: RecurrentPolicy, memory: LSTMState, arrival: Arrival, slots: np.ndarray, layout: ObservationLayout,
+    policy: RecurrentPolicy, memory: MemoryState, arrival: Arrival, slots: np.ndarray, layout: ObservationLayout,
     stopwatch: Stopwatch,
 ) -> Decision:  # fmt: skip
     """Run a policy on the observations of some slots without changing the memory.
@@ -164,14 +178,15 @@ def decide(
     """
     device = memory.hidden.device
     with stopwatch.time("copying"):
-        observation = policy.mask.apply(pack(arrival.observations[slots], layout), layout)
+        seen = pack(arrival.observations[slots], layout)
+        observation, game_rows = policy.mask.apply(seen, layout), policy.mask.game_rows(seen, layout)
     with stopwatch.time("inference"):
         state = memory.take(torch.from_numpy(slots).to(device))
         distribution, value, next_state = policy(observation.to(device), state)
-    return Decision(slots, arrival.acting, observation, state, next_state, distribution, value.cpu().numpy())
+    return Decision(slots, arrival.acting, observation, game_rows, state, next_state, distribution, value.cpu().numpy())
 
 
-def remember(memory: LSTMState, decision: Decision) -> None:
+def remember(memory: MemoryState, decision: Decision) -> None:
     """Store the memory after a decision, and clear the memory of all slots that are not acting."""
     device = memory.hidden.device
     memory.put(torch.from_numpy(decision.present).to(device), decision.next_state)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agent_zoo.base import LSTMState
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import PackedObservation
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.stepper import Arrival, Decision, Stepper
@@ -36,7 +36,7 @@ class Rollout:
     advantage: torch.Tensor
     order: torch.Tensor
     lengths: torch.Tensor
-    state: LSTMState
+    state: MemoryState
     lives: list[Life]
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class _Tape:
         self._observations: list[PackedObservation] = []
         self._actions: list[torch.Tensor] = []
         self._log_probabilities: list[torch.Tensor] = []
-        self._states: list[LSTMState] = []
+        self._states: list[MemoryState] = []
         self._segment_of: list[np.ndarray] = []
         self._value: list[np.ndarray] = []
         self._reward: list[np.ndarray] = []
@@ -130,7 +130,7 @@ class _Tape:
             advantage=torch.from_numpy(advantage[acting]),
             order=torch.argsort(segment_of, stable=True),
             lengths=torch.bincount(segment_of),
-            state=LSTMState(
+            state=MemoryState(
                 torch.cat([state.hidden for state in self._states], dim=1),
                 torch.cat([state.cell for state in self._states], dim=1),
             ),

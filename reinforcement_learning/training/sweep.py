@@ -1,4 +1,4 @@
-"""A Weights & Biases sweep: checks of its search space against our settings, and the agent that runs its trials.
+"""Search spaces of sweeps, checked against our settings, and sweeps whose values Weights & Biases chooses.
 
 Each trial is a separate process: `train.py` with the sweep's values as JSON after `--trial`.
 """
@@ -51,7 +51,12 @@ def trial_settings(settings: Settings, trial: str) -> Settings:
     return override(settings, values)
 
 
-def check_sweep(runs: int, track: bool, wandb: WandbSettings) -> None:
+def is_local(track: bool, wandb: WandbSettings) -> bool:
+    """Tell whether a sweep runs without the Weights & Biases server."""
+    return not track or wandb.mode == "offline"
+
+
+def check_sweep(runs: int, sweep_id: str | None, local: bool) -> None:
     """Refuse options that a sweep does not support.
 
     Raises:
@@ -59,16 +64,17 @@ def check_sweep(runs: int, track: bool, wandb: WandbSettings) -> None:
     """
     if runs < 1:
         raise UserError(f"--sweep-runs {runs} must be at least 1")
-    if not track or wandb.mode == "offline":
+    if local and sweep_id is not None:
         raise UserError(
-            "a sweep's values are chosen by the Weights & Biases server: leave out --no-track and --wandb.mode offline"
+            f"--sweep-id {sweep_id} is on the Weights & Biases server: leave out --no-track and --wandb.mode offline; "
+            "to continue a local sweep, name it with -n"
         )
 
 
 def read_sweep(path: Path, settings: Settings) -> dict[str, Any]:
     """Read a sweep's configuration, and check that each parameter is a setting and each value is allowed.
 
-    Weights & Biases checks the rest, such as the method.
+    Whoever chooses the values checks the rest, such as the method.
 
     Raises:
         UserError: as `read_yaml`; or the message names the file, the parameter and what is wrong with it.

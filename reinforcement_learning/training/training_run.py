@@ -58,6 +58,7 @@ def train_policy(run: TrainingRun) -> None:
     run = replace(run, settings=replace(run.settings, task=pin_language_model(run.settings.task)))
     device = pick_device(run.settings.train.device)
     agent_zoo.load(run.agent)
+    agent_zoo.check_cell(run.agent, run.settings.policy.cell)
     processes = join_processes(device)  # one, unless torchrun started several
     run = replace(run, name=leaders_text(run.name, processes), track=run.track and processes.leads)
     _check_services(run, processes)

@@ -14,7 +14,7 @@ import torch
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from agent_zoo.base import LSTMState
+from agent_zoo.memory import MemoryState
 from agent_zoo.tensors import as_arrays, as_tensors
 from reinforcement_learning.game.environment import NO_ACTIONS, EpisodeStart
 from reinforcement_learning.training.data_parallel import Processes
@@ -45,7 +45,7 @@ class TrainingState:
     updates: int
     policy: dict[str, torch.Tensor]
     optimizer: dict[str, torch.Tensor]
-    memory: LSTMState
+    memory: MemoryState
     minibatch_random: torch.Tensor
     worlds: list[EpisodeStart]
     curriculum: dict[str, np.ndarray]
@@ -58,7 +58,7 @@ class TrainingState:
 
         return replace(
             self,
-            memory=LSTMState(slots_joined(self.memory.hidden), slots_joined(self.memory.cell)),
+            memory=MemoryState(slots_joined(self.memory.hidden), slots_joined(self.memory.cell)),
             minibatch_random=processes.concatenate(self.minibatch_random),
             worlds=_worlds_joined(self.worlds, processes),
         )
@@ -77,7 +77,7 @@ class TrainingState:
         rank, size = processes.rank, processes.size
         return replace(
             self,
-            memory=LSTMState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
+            memory=MemoryState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
             # A copy: torch restores a generator from the start of a tensor's storage, not from the start of a view.
             minibatch_random=self.minibatch_random[rank : rank + 1].clone(),
             worlds=self.worlds[rank * len(self.worlds) // size : (rank + 1) * len(self.worlds) // size],
@@ -165,8 +165,8 @@ def _read_counters(path: Path, text: str) -> _Counters:
 
 def _state(counters: _Counters, tensors: dict[str, torch.Tensor]) -> TrainingState:
     """Put a state together; raises KeyError or ValueError where a tensor is missing or not what a state holds."""
-    memory = LSTMState(*(_checked(tensors, f"memory/{part}", torch.float32, 3) for part in ("hidden", "cell")))
-    if memory.hidden.shape != memory.cell.shape:
+    memory = MemoryState(*(_checked(tensors, f"memory/{part}", torch.float32, 3) for part in ("hidden", "cell")))
+    if memory.cell.shape[1:] != memory.hidden.shape[1:] or len(memory.cell) not in (0, len(memory.hidden)):
         raise ValueError("memory/hidden and memory/cell differ in shape")
     return TrainingState(
         steps=counters.steps,

@@ -20,7 +20,7 @@ _LETTERS_IN_A_TITLE, _LETTERS_IN_LEGEND = 38, 50
 _INK = "#1a1a1a"
 _WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
 _HIDDEN = "lstm_hidden"
-_LIKE_HIDDEN = {"-": "encoder output", ":": "that of the untrained LSTM", "-.": "that of an earlier checkpoint"}
+_LIKE_HIDDEN = {"-": "encoder output", ":": "that of the untrained network", "-.": "that of an earlier checkpoint"}
 """How a line looks -> what CKA compares the hidden state with."""
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN, UNTRAINED
@@ -39,8 +39,8 @@ def history(observations: int) -> Input:
 
 
 _MEMORIES = (
-    Input(LSTM_HIDDEN, "memory", "LSTM hidden", (LSTM_HIDDEN,)),
-    Input(LSTM_CELL, "memory", "LSTM cell", (LSTM_CELL,)),
+    Input(LSTM_HIDDEN, "memory", "hidden state", (LSTM_HIDDEN,)),
+    Input(LSTM_CELL, "memory", "cell state", (LSTM_CELL,)),
     Input(ACTION_DECODER, "memory", "decoder input", (ACTION_DECODER,)),
 )
 _PRESENT = (
@@ -50,7 +50,7 @@ _PRESENT = (
 _WITHOUT_TRAINING = (
     Input(TRACES, "baseline", "traces of observations"),
     Input(RESERVOIR, "baseline", "reservoir on encoder", (ENCODER_OUTPUT,)),
-    Input(UNTRAINED, "baseline", "untrained LSTM", (f"{UNTRAINED}_{LSTM_HIDDEN}", f"{UNTRAINED}_{LSTM_CELL}")),
+    Input(UNTRAINED, "baseline", "untrained memory", (f"{UNTRAINED}_{LSTM_HIDDEN}", f"{UNTRAINED}_{LSTM_CELL}")),
 )
 NAMES = tuple([each.name for each in (*_MEMORIES, *_PRESENT)] + [HISTORY] + [each.name for each in _WITHOUT_TRAINING])
 """What `--inputs` takes, in the order of tables."""
@@ -83,8 +83,18 @@ def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input,
 
 
 def recorded(inputs: Iterable[Input], metadata: DumpMetadata) -> tuple[Input, ...]:
-    """Return the inputs that a dump has the layers of."""
-    return tuple(each for each in inputs if set(each.layers) <= set(metadata.layers))
+    """Return the inputs that a dump has the layers of; an untrained memory may have hidden states only."""
+    there = set(metadata.layers)
+    fitted = (
+        replace(each, layers=each.layers[:1]) if each.name == UNTRAINED and not _has_cells(there) else each
+        for each in inputs
+    )
+    return tuple(each for each in fitted if set(each.layers) <= there)
+
+
+def _has_cells(layers: Iterable[str]) -> bool:
+    """Say whether layers of a dump are of memories with cell states."""
+    return any(layer == LSTM_CELL or layer.endswith(f"_{LSTM_CELL}") for layer in layers)
 
 
 def title_of(name: str) -> str:

@@ -45,7 +45,8 @@ def wanted_of(settings: ProbeSettings, metadata: DumpMetadata) -> Wanted:
     named = settings.input_names
     inputs = inputs_named(named, settings.histories)
     there = recorded(inputs, metadata)
-    lacking = [each for each in inputs if each not in there]
+    found = {each.name for each in there}
+    lacking = [each for each in inputs if each.name not in found]
     if lacking and named != ("all",):
         raise UserError(
             f"the dump of {metadata.policy} lacks layers {', '.join(lacking[0].layers)} for the input "

@@ -27,7 +27,7 @@ def test_what_no_policy_has_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "layers", "message"),
     [
-        ("lstm_hidden", 0, "no layer lstm_hidden in this policy, which is feed-forward and has no LSTM"),
+        ("lstm_hidden", 0, "no layer lstm_hidden in this policy, which is feed-forward and has no memory"),
         ("lstm_hidden_1", 1, "no layer lstm_hidden_1 in this policy, which has one LSTM layer"),
         ("lstm_cell_2", 2, "no layer lstm_cell_2 in this policy, which has 2 LSTM layers; there are: .*lstm_cell_1"),
         ("nonsense", 2, "no layer 'nonsense'"),

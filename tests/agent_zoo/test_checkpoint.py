@@ -143,6 +143,8 @@ def test_weights_of_another_architecture_are_refused(subject, path: Path) -> Non
     [
         (lambda header: header.update(environment=[1]), "'environment': Input should be an object"),
         (lambda header: header.update(environment={"mask_intrinsics": "some"}), "mask_intrinsics is 'some'"),
+        (lambda header: header.update(environment={"view_radius": 8}), "view_radius is 8"),
+        (lambda header: header.update(environment={"view_radius": True}), "view_radius is True"),
         (lambda header: header.update(agent="\ud800"), "has a damaged header"),
         (lambda header: header.update(task=DEEP), "has a damaged header"),
         (lambda header: header.update(steps=-1), "'steps'"),
@@ -154,6 +156,9 @@ def test_weights_of_another_architecture_are_refused(subject, path: Path) -> Non
         (lambda header: header["policy_arguments"].update(hidden_size=10**30), "another architecture"),
         (lambda header: header["recurrent_arguments"].update(layers=-1), "layers is -1"),
         (lambda header: header["recurrent_arguments"].update(layers=1_000_000), "another architecture"),
+        (lambda header: header["recurrent_arguments"].update(layers=0, cell="rnn"), "cell is 'rnn'"),
+        (lambda header: header["recurrent_arguments"].update(cell=["gru"]), "another architecture"),
+        (lambda header: header["recurrent_arguments"].update(cell="gru"), "another architecture"),
         (lambda header: header["layout"].update(materials=10**11), "'layout.materials'"),
         (lambda header: header["layout"].update(materials=60_000), "larger than the weights in the file"),
         (lambda header: header["layout"].update(tiles=9), "another architecture"),

@@ -9,7 +9,8 @@ from torch import nn
 
 import agent_zoo
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, layer_names, memory_names
-from agent_zoo.base import LSTMState, RecurrentPolicy
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from user_error import UserError
 
@@ -35,7 +36,7 @@ def build(agent: str, layers: int, layout: ObservationLayout) -> RecurrentPolicy
     torch.manual_seed(0)
     module = agent_zoo.load(agent)
     policy = module.Recurrent(module.Policy(layout, hidden_size=UNITS), layers).double()
-    for name, parameter in policy.lstm.named_parameters() if policy.lstm else ():
+    for name, parameter in policy.memory.named_parameters() if policy.memory else ():
         if name.startswith("bias"):
             nn.init.normal_(parameter)
     return policy
@@ -46,10 +47,10 @@ def observation(seen: np.ndarray, layout: ObservationLayout) -> PackedObservatio
     return pack(seen[:AGENTS], layout)
 
 
-def some_memory(policy: RecurrentPolicy, agents: int = AGENTS) -> LSTMState:
+def some_memory(policy: RecurrentPolicy, agents: int = AGENTS) -> MemoryState:
     generator = torch.Generator().manual_seed(7)
     shape = (policy.layers, agents, UNITS)
-    return LSTMState(*(torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2)))
+    return MemoryState(*(torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2)))
 
 
 def lstm_cell_of(policy: RecurrentPolicy, layer: int) -> nn.LSTMCell:

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_zoo.base import LSTMState
+from agent_zoo.memory import MemoryState
 from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.game.life import Life
@@ -43,7 +43,7 @@ def state() -> TrainingState:
         updates=3,
         policy={"critic.weight": torch.from_numpy(random.normal(size=(1, 4)).astype(np.float32))},
         optimizer={"0/exp_avg": torch.ones(1, 4), "0/step": torch.tensor(3.0)},
-        memory=LSTMState(torch.ones(1, 6, 4), torch.zeros(1, 6, 4)),
+        memory=MemoryState(torch.ones(1, 6, 4), torch.zeros(1, 6, 4)),
         minibatch_random=torch.arange(16, dtype=torch.uint8).reshape(1, 16),
         worlds=[EpisodeStart(7, 2, random.integers(5, size=(3, 2, 4)).astype(np.int16), np.ones(5)), EpisodeStart(8)],
         curriculum={"reached": np.arange(5.0)},

@@ -11,8 +11,9 @@ import torch
 from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.writer import DumpWriter
-from agent_zoo.base import LSTMState, RecurrentPolicy
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
@@ -47,10 +48,10 @@ class Played:
 
 @pytest.fixture(scope="module", params=[MASKED, TWO_LAYERS])
 def played(request, small_world, task, maps, tmp_path_factory) -> Played:
-    """Two episodes of a policy with a masked observation, or of one without a mask and with two LSTM layers."""
+    """Two episodes of a policy that sees little of itself and of the world, or of one without a mask, of two layers."""
     env, agent, layers = replace(small_world, num_npcs=64), "yaofeng", 2
     if request.param == MASKED:
-        env = replace(env, mask_intrinsics="strict", relative_position=True)
+        env = replace(env, mask_intrinsics="strict", relative_position=True, view_radius=4)
         agent, layers = "neurips23_start_kit", 1
     settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=layers))
     entrant = untrained_entrant(agent, settings, maps, seed=2)
@@ -140,7 +141,7 @@ def test_lives_played_again_as_segments_choose_the_same(played: Played) -> None:
 def test_windows_start_from_the_memory_before_them(played: Played) -> None:
     policy, inside = played.policy, 0
     for batch in windows(played.dump, 5, stride=3, batch=32, seed=0):
-        state = LSTMState(*(memory(batch, layer) for layer in ("lstm_hidden", "lstm_cell")))
+        state = MemoryState(*(memory(batch, layer) for layer in ("lstm_hidden", "lstm_cell")))
         with capture(policy, ["action_decoder"]) as captured:
             policy.forward_segments(again(played, batch.records), torch.from_numpy(batch.lengths), state)
         found = captured["action_decoder"].numpy()

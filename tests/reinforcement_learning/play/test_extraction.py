@@ -33,7 +33,7 @@ from user_error import UserError
 
 VIEW_RADIUS = 7
 EPISODES = 2
-LAYERS = layer_names(lstm_layers=1)
+LAYERS = layer_names(1)
 CPU = torch.device("cpu")
 
 Key = tuple[int, int, int]

@@ -20,13 +20,13 @@ from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.settings import PolicySettings, Settings
 
 TICKS = 24
-LAYERS = layer_names(lstm_layers=2)
 
 
-@pytest.fixture(scope="module")
-def contest(small_world, task, maps) -> Contest:
-    """yaofeng with two LSTM layers."""
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=2))
+@pytest.fixture(scope="module", params=["lstm", "gru", pytest.param("ema", marks=pytest.mark.slow)])
+def contest(request, small_world, task, maps) -> Contest:
+    """yaofeng with a memory of two layers."""
+    memory = PolicySettings(hidden_size=16, lstm_layers=2, cell=request.param)
+    settings = Settings(env=small_world, task=task, policy=memory)
     entrant = untrained_entrant("yaofeng", settings, maps, seed=0)
     return Contest((entrant,), small_world, task, maps, torch.device("cpu"))
 
@@ -56,7 +56,9 @@ def episode(contest: Contest, tmp_path_factory) -> tuple[Path, list[PackedObserv
 def test_memory_of_a_tick_goes_on_to_the_recorded_next_tick(contest: Contest, episode) -> None:
     folder, observations = episode
     policy, records = contest.entrants[0].policy, read_dump(folder)
-    assert read_metadata(folder).layers == dict.fromkeys(LAYERS, 16)
+    metadata = read_metadata(folder)
+    assert metadata.layers == dict.fromkeys(layer_names(2, policy.cell), 16)
+    assert metadata.environment["memory"] == {"cell": policy.cell, "layers": 2}
     assert set(records.tick.tolist()) == set(range(TICKS)) and len(observations) == TICKS
     for tick in range(1, TICKS):
         now = np.flatnonzero(records.tick == tick)  # in the order of the slots, as the agents decided
@@ -67,7 +69,7 @@ def test_memory_of_a_tick_goes_on_to_the_recorded_next_tick(contest: Contest, ep
         for name, recorded in layers_of(records, now).items():
             np.testing.assert_allclose(layers[name].numpy(), recorded, atol=1e-6, err_msg=f"{name}, tick {tick}")
         _, _, forgetful, _ = run_with_layers(policy, observations[tick], policy.initial_state(len(now)))
-        assert np.abs(forgetful.cell[0].numpy() - records.activations["lstm_cell_1"][now]).max() > 1e-3
+        assert np.abs(forgetful.hidden[0].numpy() - records.activations["lstm_hidden_1"][now]).max() > 1e-3
 
 
 def layers_of(records: Records, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -85,3 +85,16 @@ def test_who_cannot_watch_is_refused(contest: Contest, small_world, task, maps) 
     sees_all = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16))
     with pytest.raises(UserError, match=r"cannot watch .*: it was trained to see another kind of world"):
         with_shadow_networks(entrant, (untrained_entrant(AGENT, sees_all, maps, seed=0),))
+
+
+@pytest.mark.parametrize("cell", ["gru", pytest.param("ema", marks=pytest.mark.slow)])
+def test_a_memory_without_cell_states_watches_too(small_world, task, maps, tmp_path: Path, cell) -> None:
+    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, cell=cell))
+    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
+    watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
+    contest = Contest((watched,), small_world, task, maps, torch.device("cpu"))
+    extract(contest, Plan(1, 12, seed=4, layers=("lstm_hidden",), format="parquet"), [tmp_path / "dump"], 1, print)
+    found = read_dump(tmp_path / "dump").activations
+    assert set(found) == {"lstm_hidden", "itself_lstm_hidden", "untrained_lstm_hidden"}
+    np.testing.assert_allclose(found["itself_lstm_hidden"], found["lstm_hidden"], atol=1e-6)
+    assert np.abs(found["untrained_lstm_hidden"] - found["lstm_hidden"]).mean() > 1e-3

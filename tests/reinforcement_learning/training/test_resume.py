@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from activation_store.layers import MemoryCell
 from activation_store.tensor_file import read_tensors, write_tensors
-from agent_zoo.base import LSTMState
 from agent_zoo.checkpoint import load_checkpoint
+from agent_zoo.memory import MemoryState
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
 from reinforcement_learning.training.run_folder import RunFolder
@@ -103,7 +104,9 @@ def test_goes_on_bit_for_bit(play, straight, stopped: Path, tmp_path: Path) -> N
 
 def drop_memory(state: TrainingState) -> TrainingState:
     assert state.memory.hidden.abs().sum() > 0
-    return replace(state, memory=LSTMState(torch.zeros_like(state.memory.hidden), torch.zeros_like(state.memory.cell)))
+    return replace(
+        state, memory=MemoryState(torch.zeros_like(state.memory.hidden), torch.zeros_like(state.memory.cell))
+    )
 
 
 def drop_one_moment(name: str) -> Callable[[TrainingState], TrainingState]:
@@ -172,6 +175,29 @@ def test_an_automatic_curriculum_goes_on_too(play, automatic, tmp_path: Path, sa
     folder = shutil.copytree(stopped, tmp_path / "run")
     state = change(TrainingState.load(folder / "training_state.safetensors"))
     assert equal(play(folder, StopAfter(-1), state, settings), straight) == same
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("cell", "view_radius"), [("gru", 2), ("ema", 7)])
+def test_other_memories_and_a_narrow_view_go_on_too(
+    play, settings: Settings, tmp_path: Path, cell: MemoryCell, view_radius: int
+) -> None:
+    settings = replace(
+        settings,
+        env=replace(settings.env, view_radius=view_radius),
+        policy=PolicySettings(hidden_size=16, lstm_layers=2, cell=cell),
+        train=replace(settings.train, total_agent_steps=3 * 384),
+    )
+    straight = play(tmp_path / "straight", StopAfter(-1), settings=settings)
+    play(tmp_path / "stopped", StopAfter(1), settings=settings)
+    state = TrainingState.load(tmp_path / "stopped" / "training_state.safetensors")
+    assert state.updates == 1 and state.memory.cell.shape[0] == 0 and state.memory.hidden.abs().sum() > 0
+    untrained = load_checkpoint(min((tmp_path / "stopped" / "checkpoints").iterdir()))[0].state_dict()
+    names = [name for name in straight if name.startswith(f"{cell}.")]
+    assert names and not any(torch.equal(untrained[name], straight[name]) for name in names)
+    forgetful = shutil.copytree(tmp_path / "stopped", tmp_path / "forgetful")
+    assert equal(play(tmp_path / "stopped", StopAfter(-1), state, settings), straight)
+    assert not equal(play(forgetful, StopAfter(-1), drop_memory(state), settings), straight)
 
 
 def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:

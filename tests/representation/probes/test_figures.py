@@ -99,7 +99,7 @@ def test_advantages_are_sorted_and_the_title_counts_those_above_0() -> None:
 def test_increments_are_counted_by_their_q_over_the_run() -> None:
     one = report(1, 8)
     figure = probe_increment([one], "lstm_hidden", "linear")
-    assert "LSTM hidden adds to every baseline for" in figure.get_suptitle()
+    assert "hidden state adds to every baseline for" in figure.get_suptitle()
     better = sum((row.increment or 0) > 0 for row in one.increments)
     assert 0 < better < 8 and f"for {better} of 8 targets\n" in figure.get_suptitle()
     alone = replace(one, increments=tuple(replace(row, q_run=0.2) for row in one.increments))

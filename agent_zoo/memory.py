@@ -1,0 +1,111 @@
+"""What a memory is: the states that it keeps of each agent, and how it plays ticks."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from activation_store.layers import LSTM_HIDDEN, memory_names
+from agent_zoo.hooks import Hooks
+
+
+@dataclass(frozen=True)
+class MemoryState:
+    """The memory of B agents.
+
+    Attributes:
+        hidden: (layers, B, units).
+        cell: (layers, B, units); (0, B, units) in a memory without cell states.
+    """
+
+    hidden: torch.Tensor
+    cell: torch.Tensor
+
+    def to(self, device: torch.device) -> "MemoryState":
+        """Return the same memory on another device."""
+        return MemoryState(self.hidden.to(device), self.cell.to(device))
+
+    def take(self, agents: torch.Tensor) -> "MemoryState":
+        """Return the memory of the given agents, in their order."""
+        return MemoryState(self.hidden[:, agents], self.cell[:, agents])
+
+    def put(self, agents: torch.Tensor, state: "MemoryState") -> None:
+        """Overwrite the memory of the given agents in place."""
+        self.hidden[:, agents] = state.hidden
+        self.cell[:, agents] = state.cell
+
+    def clear(self, agents: torch.Tensor) -> None:
+        """Zero the memory of the given agents in place, as at the start of a life."""
+        self.hidden[:, agents] = 0
+        self.cell[:, agents] = 0
+
+
+class Memory(nn.Module, ABC):
+    """A recurrent module of one or more layers, each of which reads the hidden state of the layer before it."""
+
+    num_layers: int
+
+    @abstractmethod
+    def play(self, read: torch.Tensor, before: MemoryState) -> tuple[torch.Tensor, MemoryState]:
+        """Play T consecutive ticks of B agents.
+
+        Args:
+            read: what the first layer reads, (T, B, units).
+            before: memory before the first tick.
+
+        Returns:
+            The last layer's hidden state after each tick, (T, B, units), and the memory after the last tick.
+        """
+
+    @abstractmethod
+    def through_hooks(self, hooks: Hooks, read: torch.Tensor, before: MemoryState, after: MemoryState) -> MemoryState:
+        """Show hooks the states that one tick left, and carry what they replace through the rest of the tick.
+
+        A replaced hidden state is what the next layer reads. Agents that no hook changed keep their states bit for bit.
+
+        Args:
+            hooks: at the layers' names.
+            read: what the first layer read, (B, units).
+            before: memory before the tick.
+            after: memory after the tick, as `play` computed it.
+
+        Returns:
+            The memory after the tick.
+        """
+
+
+class HiddenMemory(Memory):
+    """A memory that keeps hidden states only."""
+
+    @abstractmethod
+    def play_layer(self, layer: int, read: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        """Return one layer's hidden state after a tick, (B, units), from what it reads and its state before."""
+
+    def through_hooks(self, hooks: Hooks, read: torch.Tensor, before: MemoryState, after: MemoryState) -> MemoryState:
+        """See `Memory.through_hooks`."""
+        hiddens = []
+        read_unhooked = read
+        for layer, name in enumerate(memory_names(LSTM_HIDDEN, self.num_layers)):
+            computed = hidden = after.hidden[layer]  # (B, units)
+            if read is not read_unhooked:
+                again = self.play_layer(layer, read, before.hidden[layer])
+                hidden = torch.where(changed_rows(read, read_unhooked), again, hidden)
+            hidden = hooks.through(name, hidden)
+            hiddens.append(hidden)
+            read, read_unhooked = hidden, computed
+        return MemoryState(torch.stack(hiddens), after.cell)
+
+
+def changed_rows(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
+    """Say which rows differ, (B, 1) bool; all of them where a gradient is to flow through the new ones."""
+    return (new != old).any(dim=1, keepdim=True) | new.requires_grad
+
+
+def initialize_recurrent(module: nn.Module) -> None:
+    """Give a memory orthogonal weights and no biases, in place."""
+    for name, parameter in module.named_parameters():
+        if "weight" in name:
+            nn.init.orthogonal_(parameter)
+        elif "bias" in name:
+            nn.init.zeros_(parameter)

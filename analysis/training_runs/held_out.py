@@ -1,0 +1,257 @@
+"""How a run's checkpoints score when evaluated, on the maps they were trained on and on maps they have not seen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from activation_store.files import sha256
+from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
+from analysis.evaluation.provenance import Provenance
+from analysis.evaluation.results import PolicyRun, find_result_files, read_results
+from analysis.evaluation.scores import PolicyResults
+from analysis.training_runs.groups import Group
+from analysis.training_runs.intervals import mean_over_seeds
+from analysis.training_runs.last_stretch import Level, level_of
+from analysis.training_runs.run import CHECKPOINTS_FOLDER, TrainingRun
+from user_error import UserError
+
+Maps = Literal["held-out", "training"]
+KINDS: tuple[Maps, ...] = get_args(Maps)
+
+MEASURES = ("ticks", "task_progress", "weighted_score")
+"""Mean ticks lived; progress at the 63 held-out tasks, 0 to 1; the same weighted by category, 0 to 100."""
+
+TRAINING_MEASURES = {"ticks": "lives/ticks", "task_progress": "lives/task_progress"}
+"""Metric of training that each measure stands beside, if there is one."""
+
+_PVE = "eval_pve_*.json"
+_SUFFIX = ".safetensors"
+_MAP_SETTINGS = ("map_seed", "map_size", "num_maps")
+_FOLDERS = "_dir"  # where maps lie says nothing about the game
+_ABOUT_A_BATCH = 1.1  # updates end with the tick that completes a batch
+
+Played = dict[tuple[TrainingRun, str, Maps], list[tuple[PolicyRun, Provenance]]]
+"""Results by run, SHA-256 of the checkpoint, and kind of maps: one for each seed of the evaluation."""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One checkpoint, evaluated in pve.
+
+    Attributes:
+        steps: agent-steps that it was trained for.
+        maps: whether the maps are those of its training.
+        scores: means over the evaluation's seeds in the order of `MEASURES`, (3,); the last two are NaN if no life had
+            one of the tasks.
+        other_rules: settings of the world, other than those of maps, that differ from the training's.
+        files: that hold the results.
+    """
+
+    run: TrainingRun
+    steps: int
+    maps: Maps
+    scores: np.ndarray
+    other_rules: tuple[str, ...]
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class EvaluationCurve:
+    """One measure of a group's checkpoints on one kind of maps. C checkpoints, S seeds.
+
+    Attributes:
+        steps: agent-steps, mean over seeds, (C,).
+        runs: a row for each run, (S, C), NaN where it lacks the checkpoint.
+        mean, low, high, seeds: over seeds, (C,).
+    """
+
+    group: str
+    measure: str
+    maps: Maps
+    steps: np.ndarray
+    runs: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    seeds: np.ndarray
+
+
+def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None) -> list[Evaluated]:
+    """Return all evaluated checkpoints of the runs; a checkpoint is recognised by its SHA-256.
+
+    Args:
+        runs: whose checkpoints are looked for.
+        folder: of results of evaluate.py; by default each run's own checkpoints, where there may be none.
+
+    Raises:
+        UserError: the given folder holds no results of any of the checkpoints, a result file is damaged, or checkpoints
+            were played under different rules.
+    """
+    sources = [folder] if folder else [_checkpoints(run) for run in runs if any(_checkpoints(run).glob(_PVE))]
+    if not sources:
+        return []
+    known: dict[str, list[TrainingRun]] = {}  # runs with the same seed and network start from the same checkpoint
+    for run in runs:
+        for path in sorted(_checkpoints(run).glob(f"*{_SUFFIX}")):
+            known.setdefault(sha256(path), []).append(run)
+    files = [file for source in sources for file in find_result_files((source,)) if file.match(_PVE)]
+    played: Played = {}
+    for result in (each for file in files for each in read_results(file)):
+        provenance = result.provenance
+        if provenance is None or provenance.checkpoint_sha256 is None:
+            continue
+        for run, maps in _maps_for(known.get(provenance.checkpoint_sha256, []), result, provenance):
+            played.setdefault((run, provenance.checkpoint_sha256, maps), []).append((result, provenance))
+    if folder and not played:
+        raise UserError(
+            f"{folder} holds no pve results of a checkpoint of these runs (recognised by their SHA-256): evaluate them "
+            f"with `python evaluate.py {_checkpoints(runs[0])} pve`"
+        )
+    _check_same_rules(played)
+    return [_evaluated(run, maps, results) for (run, _, maps), results in played.items()]
+
+
+def evaluation_curves(
+    evaluated: Sequence[Evaluated], groups: Sequence[Group], confidence: float
+) -> list[EvaluationCurve]:
+    """Return each group's scores against agent-steps, on held-out maps and on training maps where there are any."""
+    curves = []
+    for group in groups:
+        for maps in KINDS:
+            own = [each for each in evaluated if each.maps == maps and each.run in group.runs]
+            checkpoints = _same_checkpoints(own)
+            if not checkpoints:
+                continue
+            steps = np.array([np.mean([each.steps for each in column]) for column in checkpoints])
+            table = np.full((len(MEASURES), len(group.runs), len(checkpoints)), np.nan)
+            for place, column in enumerate(checkpoints):
+                for each in column:
+                    table[:, group.runs.index(each.run), place] = each.scores
+            curves += [
+                EvaluationCurve(group.name, measure, maps, steps, rows, *mean_over_seeds(rows, confidence))
+                for measure, rows in zip(MEASURES, table, strict=True)
+            ]
+    return curves
+
+
+def final_scores(curves: Sequence[EvaluationCurve], groups: Sequence[Group], confidence: float) -> list[Level]:
+    """Return each group's scores at the last checkpoint that was evaluated for every run of every group, if any."""
+    batch = max(float(run.settings.get("train.batch_size", 0)) for group in groups for run in group.runs)
+    levels: list[Level] = []
+    for maps in KINDS:
+        for measure in MEASURES:
+            own = [each for each in curves if (each.maps, each.measure) == (maps, measure)]
+            whole = [each.steps[np.isfinite(each.runs).all(axis=0)] for each in own]
+            shared = [
+                steps
+                for steps in (whole[0] if len(own) == len(groups) else ())
+                if all((np.abs(others - steps) <= _ABOUT_A_BATCH * batch).any() for others in whole)
+            ]
+            for group, curve in zip(groups, own if shared else (), strict=bool(shared)):
+                place = int(np.abs(curve.steps - shared[-1]).argmin())
+                name = f"{measure} on {maps} maps"
+                levels.append(level_of(group, name, float(curve.steps[place]), curve.runs[:, place], confidence))
+    return levels
+
+
+def generalisation_gaps(curves: Sequence[EvaluationCurve], confidence: float) -> list[EvaluationCurve]:
+    """Return scores on training maps minus scores on held-out maps, run by run, where a group has both."""
+    pairs = [
+        (training, held_out)
+        for training in curves
+        for held_out in curves
+        if (training.maps, held_out.maps) == ("training", "held-out")
+        and (training.group, training.measure) == (held_out.group, held_out.measure)
+        and np.array_equal(training.steps, held_out.steps)
+    ]
+    return [
+        EvaluationCurve(
+            training.group, training.measure, "training", training.steps, training.runs - held_out.runs,
+            *mean_over_seeds(training.runs - held_out.runs, confidence),
+        )
+        for training, held_out in pairs
+    ]  # fmt: skip
+
+
+def _checkpoints(run: TrainingRun) -> Path:
+    return run.folder / CHECKPOINTS_FOLDER
+
+
+def _maps_for(runs: Sequence[TrainingRun], result: PolicyRun, provenance: Provenance) -> list[tuple[TrainingRun, Maps]]:
+    """Say on which maps a checkpoint of these runs was played, leaving out runs for which it was on neither kind.
+
+    Maps of the same seed but another size or number resemble those of the training without being the same.
+    """
+    found: list[tuple[TrainingRun, Maps]] = []
+    for run in runs:
+        differing = [
+            name for name in _MAP_SETTINGS if provenance.environment.get(name) != run.settings.get(f"env.{name}")
+        ]
+        if not differing or "map_seed" in differing:
+            found.append((run, "held-out" if differing else "training"))
+    if runs and not found:
+        run = runs[0]
+        raise UserError(
+            f"{result.file} played a checkpoint of {run.name} on maps of its training's seed but of another size or "
+            f"number, which are neither those of the training nor unseen: use another --env.map-seed, or "
+            f"--env.map-size {run.settings.get('env.map_size')} --env.num-maps {run.settings.get('env.num_maps')}"
+        )
+    return found
+
+
+def _check_same_rules(played: Played) -> None:
+    first: dict[Maps, tuple[Path, dict[str, Any]]] = {}
+    for (_, _, maps), results in played.items():
+        left_out = _MAP_SETTINGS if maps == "training" else ()  # groups may have trained on different maps
+        for result, provenance in results:
+            rules = {"episodes": provenance.episodes} | _rules(provenance.environment, left_out)
+            file, before = first.setdefault(maps, (result.file, rules))
+            for name in sorted(before.keys() | rules.keys()):
+                if before.get(name) != rules.get(name):
+                    raise UserError(
+                        f"{file} and {result.file} played checkpoints on {maps} maps under different rules: {name} is "
+                        f"{before.get(name)!r} and {rules.get(name)!r}; evaluate both alike, or remove one of them"
+                    )
+
+
+def _rules(environment: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in environment.items() if name not in left_out and not name.endswith(_FOLDERS)}
+
+
+def _evaluated(run: TrainingRun, maps: Maps, played: Sequence[tuple[PolicyRun, Provenance]]) -> Evaluated:
+    runs = tuple(result for result, _ in played)
+    progress = PolicyResults(runs[0].policy, runs[0].mode, runs).task_progress  # (tasks,)
+    scores = np.mean([each.ticks.mean() for each in runs]), progress.mean(), progress @ TASK_WEIGHTS
+    provenance = played[0][1]
+    differing = tuple(
+        name
+        for name, value in sorted(_rules(provenance.environment, _MAP_SETTINGS).items())
+        if f"env.{name}" in run.settings and value != run.settings[f"env.{name}"]
+    )
+    return Evaluated(run, _steps(run, provenance), maps, np.array(scores), differing, tuple(each.file for each in runs))
+
+
+def _steps(run: TrainingRun, provenance: Provenance) -> int:
+    if provenance.agent_steps is None:
+        raise UserError(f"the results of a checkpoint of {run.name} do not say its agent-steps: evaluate it again")
+    return provenance.agent_steps
+
+
+def _same_checkpoints(evaluated: Sequence[Evaluated]) -> list[list[Evaluated]]:
+    """Put the checkpoints of several runs together that belong together: not further apart than one update.
+
+    Runs write a checkpoint after the update that reaches a share of the budget, so agent-steps differ by less than a
+    batch and a tick.
+    """
+    columns: list[list[Evaluated]] = []
+    for each in sorted(evaluated, key=lambda one: one.steps):
+        batch = float(each.run.settings.get("train.batch_size", 0))
+        near = columns and each.steps - columns[-1][0].steps <= _ABOUT_A_BATCH * batch
+        if near and all(other.run is not each.run for other in columns[-1]):
+            columns[-1].append(each)
+        else:
+            columns.append([each])
+    return columns

@@ -1,0 +1,99 @@
+"""A comparison as tab-separated tables, and as short tables for the terminal."""
+
+import math
+from collections.abc import Sequence
+
+from analysis.evaluation.tables import Cell, Table
+from analysis.training_runs.curves import Curve
+from analysis.training_runs.held_out import EvaluationCurve
+from analysis.training_runs.intervals import Difference
+from analysis.training_runs.last_stretch import Comparison, Level
+
+_MISSING = "n/a"
+
+
+def curve_table(curves: Sequence[Curve]) -> Table:
+    """Return one row for each point of each curve."""
+    rows: list[tuple[Cell, ...]] = [
+        (each.metric, each.group, float(steps), float(mean), float(low), float(high), int(seeds))
+        for each in curves
+        for steps, mean, low, high, seeds in zip(each.steps, each.mean, each.low, each.high, each.seeds, strict=True)
+    ]
+    return Table("curves", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
+
+
+def level_table(levels: Sequence[Level]) -> Table:
+    """Return one row for each metric and group: means over the last stretch, and scores of the last checkpoint."""
+    rows = [
+        (each.metric, each.group, each.agent_steps, each.mean, each.low, each.high, len(each.training_seeds))
+        for each in levels
+    ]
+    return Table("last_stretch", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return one row for each metric and pair of groups."""
+    rows: list[tuple[Cell, ...]] = [
+        (each.metric, each.group, each.other, *_numbers(found), _test(each), found.p, each.corrected_p)
+        for each in comparisons
+        for found in [each.difference]
+    ]
+    heads = "metric", "group", "other_group", "difference", "low", "high", "test", "p", "corrected_p"
+    return Table("differences", heads, tuple(rows))
+
+
+def evaluation_table(curves: Sequence[EvaluationCurve], gaps: Sequence[EvaluationCurve]) -> Table:
+    """Return one row for each evaluated checkpoint, measure and kind of maps, and for each gap between them."""
+    kinds = [(each, each.maps) for each in curves] + [(each, "training - held-out") for each in gaps]
+    rows: list[tuple[Cell, ...]] = [
+        (each.measure, each.group, kind, float(steps), float(mean), float(low), float(high), int(seeds))
+        for each, kind in kinds
+        for steps, mean, low, high, seeds in zip(each.steps, each.mean, each.low, each.high, each.seeds, strict=True)
+    ]
+    heads = "measure", "group", "maps", "agent_steps", "mean", "low", "high", "seeds"
+    return Table("evaluations", heads, tuple(rows))
+
+
+def levels_for_terminal(levels: Sequence[Level]) -> Table:
+    """Return the last stretch, with each interval beside its mean."""
+    rows = [
+        (each.metric, each.group, _readable(each.mean, each.low, each.high), len(each.training_seeds))
+        for each in levels
+    ]
+    return Table("last stretch", ("metric", "group", "mean (interval)", "seeds"), tuple(rows))
+
+
+def comparisons_for_terminal(comparisons: Sequence[Comparison]) -> Table:
+    """Return the differences, with each interval beside its number."""
+    rows = [
+        (
+            each.metric,
+            f"{each.group} - {each.other}",
+            _readable(*_numbers(each.difference)),
+            _test(each),
+            _p(each.corrected_p),
+        )
+        for each in comparisons
+    ]
+    return Table("differences", ("metric", "groups", "difference (interval)", "test", "corrected p"), tuple(rows))
+
+
+def _numbers(difference: Difference) -> tuple[float, float, float]:
+    return difference.value, difference.low, difference.high
+
+
+def _test(comparison: Comparison) -> str:
+    if not math.isfinite(comparison.difference.p):
+        return "none"
+    return "paired t" if comparison.paired else "Welch t"
+
+
+def _readable(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return _MISSING
+    interval = f"{low:.4g} to {high:.4g}" if math.isfinite(low) else _MISSING
+    return f"{value:.4g} ({interval})"
+
+
+def _p(p: float) -> str:
+    return f"{p:.3g}" if math.isfinite(p) else _MISSING

@@ -1,0 +1,145 @@
+"""Compare groups of training runs: learning curves with intervals over seeds, and what each group reached.
+
+    python compare_runs.py runs/A_1 runs/A_2 runs/A_3 runs/B_1 runs/B_2 runs/B_3    # groups A and B, three seeds each
+    python compare_runs.py runs/A_* runs/B_*
+    python compare_runs.py runs/tuned_* --group-by settings
+    python compare_runs.py runs/A_* --metrics lives/ticks,events/EAT_FOOD
+
+Checkpoints that evaluate.py has played are drawn too, on maps that they have and have not seen. Figures, tables and
+comparison.json are written to analysis_results/RUN/; see docs/training.md.
+"""
+
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+import argument_checks
+import command_line
+from argument_checks import at_least, split
+from user_error import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from analysis.runs.run_folder import RunFolder
+    from analysis.training_runs.comparison import ComparedRuns
+    from analysis.training_runs.groups import Group
+
+_LONGEST_NAME = 80
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of compare_runs.py."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of training runs that train.py wrote, such as runs/NAME; at least two."""
+    group_by: Literal["name", "settings"] = "name"
+    """Which runs are repetitions with different seeds. name: those with the same name before a number at its end, as in
+    A_1 and A_2 or A_seed1 and A_seed2; settings: those with the same agent and settings."""
+    metrics: str | None = None
+    """Comma-separated names of metrics in metrics.jsonl; by default return, ticks lived, tasks, entropy, losses."""
+    points: int = 50
+    """Number of points per curve, at least 1: each is a mean over an equal share of the agent-steps, so fewer points
+    give smoother curves. A run with fewer updates limits it."""
+    last: float = 0.1
+    """Share (above 0, up to 1) of the agent-steps reached by all runs that counts as the last stretch, for which groups
+    are compared in numbers."""
+    held_out: Path | None = None
+    """Folder of pve results of evaluate.py for checkpoints of these runs; by default the checkpoints/ folder of each
+    run, where there may be none."""
+    confidence: float = 0.95
+    """Confidence level of the intervals, above 0 and below 1."""
+    output_dir: Path = Path("analysis_results")
+    """Parent folder of the comparison's folder."""
+    name: str | None = None
+    """Name of the comparison's folder; by default the names of the groups."""
+
+
+def main() -> None:
+    """Parse, read, compare, write, and say what was found."""
+    arguments = command_line.parse(Arguments, __doc__)
+    check(arguments)
+
+    from analysis.runs.run_folder import RunFolder, refuse_existing_run
+    from analysis.training_runs.comparison import compare, input_hashes
+    from analysis.training_runs.groups import group_runs
+    from analysis.training_runs.metrics import chosen_metrics
+    from analysis.training_runs.run import read_run
+
+    runs = [read_run(folder) for folder in arguments.runs]
+    groups = group_runs(runs, arguments.group_by)
+    metrics = chosen_metrics(runs, split(arguments.metrics))
+    path = arguments.output_dir / (arguments.name or default_name(groups))
+    refuse_existing_run(path)
+    compared = compare(groups, metrics, arguments.points, arguments.last, arguments.confidence, arguments.held_out)
+    shown = {key: command_line_value(value) for key, value in vars(arguments).items()}
+    with RunFolder(path, {"arguments": shown, "input": input_hashes(compared)}) as folder:
+        write(compared, folder)
+    report(compared)
+    print(f"figures, tables and comparison.json: {path}")
+
+
+def check(arguments: Arguments) -> None:
+    """Refuse values that make no sense, before anything is read."""
+    if not arguments.runs:
+        raise UserError("name the folders of runs to compare, for example: python compare_runs.py runs/A_* runs/B_*")
+    argument_checks.check(
+        arguments,
+        points=at_least(arguments.points, 1),
+        last=(0 < arguments.last <= 1, "above 0, up to 1"),
+        confidence=(0 < arguments.confidence < 1, "above 0 and below 1, for example 0.95"),
+    )
+
+
+def default_name(groups: "Sequence[Group]") -> str:
+    """Return a folder's name after the groups."""
+    return "compare-" + re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(group.name for group in groups))[:_LONGEST_NAME]
+
+
+def command_line_value(value: object) -> object:
+    """Return an argument's value as JSON holds it."""
+    if isinstance(value, tuple):
+        return [str(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def write(compared: "ComparedRuns", folder: "RunFolder") -> None:
+    """Write tables, comparison.json and figures."""
+    from analysis.figures.generalisation import generalisation
+    from analysis.figures.learning_curves import learning_curves
+    from analysis.training_runs.comparison import COMPARISON_FILE, CURVES_FIGURE, GENERALISATION_FIGURE, as_json
+
+    for table in compared.tables:
+        folder.save_text(f"{table.name}.tsv", table.as_text())
+    folder.save_json(COMPARISON_FILE, as_json(compared))
+    folder.save_figure(CURVES_FIGURE, learning_curves(compared))
+    if compared.evaluations:
+        folder.save_figure(GENERALISATION_FIGURE, generalisation(compared))
+
+
+def report(compared: "ComparedRuns") -> None:
+    """Show what groups reached in the last stretch, how they differ, and what to know about it."""
+    from analysis.training_runs.comparison import evaluate_hint
+    from analysis.training_runs.tables import comparisons_for_terminal, levels_for_terminal
+
+    tables = [levels_for_terminal(compared.levels)]
+    if compared.comparisons:
+        tables.append(comparisons_for_terminal(compared.comparisons))
+    for table in tables:
+        print(f"{table.name}:")
+        command_line.print_table(table.heads, [tuple(map(str, row)) for row in table.rows])
+        print()
+    for note in compared.notes:
+        print(f"- {note}")
+    if not compared.evaluations:
+        print(f"- No evaluated checkpoints; to add held-out maps: {evaluate_hint(compared.groups[0].runs[0])}")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,48 @@
+"""The figures of compared runs draw in every case, warn of nothing, and keep all their text inside the picture."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from analysis.figures.generalisation import generalisation
+from analysis.figures.learning_curves import learning_curves
+from analysis.training_runs.comparison import compare
+from analysis.training_runs.groups import group_runs
+from analysis.training_runs.metrics import TITLES, chosen_metrics
+from analysis.training_runs.run import read_run
+from tests.analysis.figures.test_figures import texts
+from tests.planted_training_runs import plant_evaluation, plant_run
+
+LONG = "a_policy_with_a_rather_long_name_and_$dollars$_200M_and_more_of_it"
+
+
+@pytest.mark.parametrize(
+    ("groups", "seeds", "updates"), [(1, 3, 12), (2, 1, 1), pytest.param(9, 2, 12, marks=pytest.mark.slow)]
+)
+def test_curves_of_groups(tmp_path: Path, groups: int, seeds: int, updates: int) -> None:
+    names = [LONG, *(f"group {number}x" for number in range(1, groups))]
+    metrics = {
+        name: (lambda steps, place=place: place + steps / 1000)
+        for place, name in enumerate([*TITLES, "events/EAT_FOOD"])
+    }
+    paths = [
+        plant_run(tmp_path, f"{name}_{seed}", seed, metrics, updates=updates)
+        for name in names
+        for seed in range(1, seeds + 1)
+    ]
+    for path in paths:
+        plant_evaluation(path, 0, 0.2)
+    runs = [read_run(path) for path in paths]
+    compared = compare(group_runs(runs, "name"), [*chosen_metrics(runs, ()), "events/EAT_FOOD"], 50, 0.1, 0.9, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        curves, scores = (
+            [text.replace("\n", " ") for text in texts(figure)]
+            for figure in (learning_curves(compared), generalisation(compared))
+        )
+    assert any("90% Student's t intervals" in text for text in curves)
+    assert any("events/EAT_FOOD" in text for text in curves) and any("Ticks lived" in text for text in curves)
+    told = "1 seed, no interval" if seeds == 1 else f"{seeds} seeds"
+    assert sum(told in text for text in curves) == groups
+    assert "evaluated on held-out maps" in scores and "evaluated on the training's maps" not in scores

@@ -1,0 +1,258 @@
+"""Groups, curves and differences of planted training runs whose metrics are known."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.training_runs.comparison import compare
+from analysis.training_runs.curves import stretch_means
+from analysis.training_runs.groups import Group, group_runs
+from analysis.training_runs.intervals import difference, mean_over_seeds
+from analysis.training_runs.metrics import chosen_metrics
+from analysis.training_runs.run import TrainingRun, read_run
+from tests.planted_training_runs import plant_evaluation, plant_run
+from user_error import UserError
+
+
+def flat(value: float) -> dict:
+    return {"lives/ticks": lambda steps: value}
+
+
+def planted_groups(folder: Path, values: dict[str, list[float]], by: str = "name", **settings: object) -> list[Group]:
+    paths = [
+        plant_run(folder, f"{name}_{seed}", seed, flat(value), **settings)
+        for name, levels in values.items()
+        for seed, value in enumerate(levels, 1)
+    ]
+    return group_runs([read_run(path) for path in paths], by)  # type: ignore[arg-type]
+
+
+def test_a_stretch_weighs_each_update_with_its_agent_steps() -> None:
+    steps = np.array([100.0, 300.0, 400.0])
+    run = TrainingRun(Path("run"), {}, steps, {"loss/value": np.array([1.0, 2.0, np.nan])}, "")
+    means = stretch_means(run, "loss/value", np.array([0.0, 50.0, 200.0, 400.0]))
+    assert means == pytest.approx([1.0, (50 * 1 + 100 * 2) / 150, 2.0])  # the update without a value is passed over
+    assert np.isnan(stretch_means(run, "loss/value", np.array([310.0, 390.0]))).all()
+    assert np.isnan(stretch_means(run, "no such metric", np.array([0.0, 400.0]))).all()
+
+
+def test_student_intervals_over_seeds() -> None:
+    values = np.array([[1.0, 5.0, np.nan], [2.0, 7.0, 3.0], [6.0, np.nan, np.nan]])
+    mean, low, high, seeds = mean_over_seeds(values, 0.95)
+    assert mean == pytest.approx([3.0, 6.0, 3.0]) and seeds.tolist() == [3, 2, 1]
+    reach = [4.302653 * math.sqrt(7 / 3), 12.706205 * 1.0]  # t with 2 and 1 degrees of freedom, from tables
+    assert (high - mean)[:2] == pytest.approx(reach, rel=1e-6) and (mean - low)[:2] == pytest.approx(reach, rel=1e-6)
+    assert np.isnan([low[2], high[2]]).all()
+
+
+def test_welch_interval_of_unpaired_runs() -> None:
+    """Variances 7 and 1, three runs each: standard error sqrt(8/3), degrees of freedom 2 * 64 / 50."""
+    first, second = np.array([1.0, 2.0, 6.0]), np.array([9.0, 10.0, 11.0])
+    found = difference(first, second, False, 0.95)
+    freedom = (7 / 3 + 1 / 3) ** 2 / ((7 / 3) ** 2 / 2 + (1 / 3) ** 2 / 2)
+    assert freedom == pytest.approx(2.56)
+    from scipy import stats
+
+    reach = stats.t.ppf(0.975, freedom) * math.sqrt(8 / 3)
+    assert (found.value, found.low, found.high) == pytest.approx((-7, -7 - reach, -7 + reach))
+    assert found.p == pytest.approx(2 * stats.t.sf(7 / math.sqrt(8 / 3), freedom))
+    for few in (np.array([1.0]), np.array([]), np.array([2.0, 2.0])):
+        assert math.isnan(difference(few, np.array([3.0, 3.0]), False, 0.95).p)
+
+
+def test_student_interval_of_paired_runs() -> None:
+    """Differences -8, -9, -7: variance 1, standard error 1 / sqrt(3), and t = 4.302653 with two degrees of freedom."""
+    found = difference(np.array([1.0, 2.0, 6.0]), np.array([9.0, 11.0, 13.0]), True, 0.95)
+    reach = 4.302653 / math.sqrt(3)
+    assert (found.value, found.low, found.high) == pytest.approx((-8, -8 - reach, -8 + reach), rel=1e-6)
+    shifted = difference(np.array([1.0, 2.0]), np.array([4.0, 5.0]), True, 0.95)  # by the same in every run
+    assert shifted.value == -3 and math.isnan(shifted.low) and math.isnan(shifted.p)
+
+
+@pytest.mark.parametrize(("seeds", "paired"), [((1, 2, 3), True), ((1, 2, 4), False), ((1, 2, 3, 4), False)])
+def test_groups_are_paired_only_where_they_have_the_same_seeds(
+    tmp_path: Path, seeds: tuple[int, ...], paired: bool
+) -> None:
+    """The seed moves the metric far more than the groups differ, but for B it moves it alike."""
+    paths = [plant_run(tmp_path, f"A_{seed}", seed, flat(100.0 * seed)) for seed in (1, 2, 3)]
+    paths += [plant_run(tmp_path, f"B_{seed}", seed, flat(100.0 * seed + 5 + seed / 10)) for seed in seeds]
+    groups = group_runs([read_run(path) for path in reversed(paths)], "name")
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    (only,) = compared.comparisons
+    assert only.paired == paired and (only.difference.p < 0.01) == paired
+    differences = next(table for table in compared.tables if table.name == "differences")
+    assert dict(zip(differences.heads, differences.rows[0], strict=True))["test"] == (
+        "paired t" if paired else "Welch t"
+    )
+
+
+def test_runs_are_aligned_on_agent_steps_and_compared_where_all_have_been(tmp_path: Path) -> None:
+    """The metric is the agent-steps themselves: curves and last stretch must be the middle of each stretch."""
+    line = {"lives/ticks": float, "loss/value": lambda steps: 1.0}
+    plans = (("A_1", 1, 40, {}), ("A_2", 2, 20, {}), ("B_1", 1, 30, {"train__gamma": 0.5}))
+    paths = [
+        plant_run(tmp_path, name, seed, line, updates=updates, budget=40_000, **settings)
+        for name, seed, updates, settings in plans
+    ]
+    groups = group_runs([read_run(path) for path in paths], "name")
+    compared = compare(groups, ["lives/ticks"], points=4, last=0.1, confidence=0.95, held_out=None)
+    end = 20_002.0
+    assert [group.end for group in groups] == [end, 30_001.0] and compared.stretch == pytest.approx((0.9 * end, end))
+    a, b = compared.curves
+    assert a.steps == pytest.approx(end * np.array([0.25, 0.5, 0.75, 1])) and b.steps[-1] == 30_001
+    middles = end * np.array([1, 3, 5, 7]) / 8
+    assert np.abs(a.mean - middles - 500).max() < 10  # an update tells of the 1,000 agent-steps before its end
+    assert a.seeds.tolist() == [2] * 4 and np.isfinite(a.low).all() and np.isnan(b.low).all()
+    (only,) = compared.comparisons
+    assert abs(only.difference.value) < 10 and math.isnan(only.difference.p)
+    told = ("A_2 is unfinished: 20,002 of 40,000", "B has one seed", "train.gamma (A: 0.99, B: 0.5)")
+    for part in (*told, "18,002 to 20,002"):
+        assert any(part in note for note in compared.notes), part
+
+
+def test_planted_differences_are_found_and_corrected(tmp_path: Path) -> None:
+    levels = {"A": [10.0, 11.0, 12.0], "B": [20.5, 20.0, 22.5], "C": [10.5, 11.0, 11.5]}
+    groups = planted_groups(tmp_path, levels)
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert [each.mean for each in compared.levels] == pytest.approx([11, 21, 11])
+    found = {(each.group, each.other): each for each in compared.comparisons}
+    assert found["A", "B"].difference.value == pytest.approx(-10)
+    assert found["A", "B"].difference.high < 0 and found["A", "B"].corrected_p < 0.01
+    assert found["A", "C"].difference.low < 0 < found["A", "C"].difference.high and found["A", "C"].corrected_p > 0.5
+    p = sorted(each.difference.p for each in compared.comparisons)
+    corrected = sorted(each.corrected_p for each in compared.comparisons)
+    assert corrected[0] == pytest.approx(min(3 * p[0], 1.5 * p[1])) and corrected[2] == pytest.approx(p[2])
+
+
+@pytest.mark.parametrize(
+    ("names", "groups"),
+    [
+        (["A_1", "A_2", "B-s1", "B-s2"], ["A", "B"]),
+        (["A_seed1", "A_seed_2", "boss1", "boss2"], ["A", "boss"]),
+        (["lr_3e-4.1", "lr_3e-4.2", "kit_3M"], ["lr_3e-4", "kit_3M"]),
+    ],
+)
+def test_groups_by_name_leave_the_seed_out(tmp_path: Path, names: list[str], groups: list[str]) -> None:
+    runs = [read_run(plant_run(tmp_path, name, seed, flat(1))) for seed, name in enumerate(names)]
+    assert [group.name for group in group_runs(runs, "name")] == groups
+
+
+def test_groups_by_settings_are_named_after_what_sets_them_apart(tmp_path: Path) -> None:
+    paths = [
+        plant_run(tmp_path, "x_1", 1, flat(1), train__gamma=0.9),
+        plant_run(tmp_path, "y_5", 2, flat(1), train__gamma=0.9, env__maps_dir="elsewhere", train__device="cpu"),
+        plant_run(tmp_path, "z", 1, flat(1), train__gamma=0.5, agent="hybrid"),
+    ]
+    groups = group_runs([read_run(path) for path in paths], "settings")
+    assert [group.name for group in groups] == ["takeru, gamma=0.9", "hybrid, gamma=0.5"]
+    assert [len(group.runs) for group in groups] == [2, 1]
+
+
+def test_groups_that_are_no_repetitions_are_refused(tmp_path: Path) -> None:
+    first = plant_run(tmp_path, "A_1", 1, flat(1))
+    other_settings = plant_run(tmp_path, "A_2", 2, flat(1), train__learning_rate=0.5)
+    same_seed = plant_run(tmp_path, "A_3", 1, flat(1))
+    for folders, parts in (
+        ((first, other_settings), ("A_1", "A_2", "train.learning_rate (0.00015 and 0.5)", "--group-by settings")),
+        ((first, same_seed), ("A_1", "A_3", "train.seed 1", "different seeds")),
+        ((first,), ("one run only", "curves.png")),
+        ((first, first), ("given twice",)),
+    ):
+        with pytest.raises(UserError) as refused:
+            group_runs([read_run(folder) for folder in folders], "name")
+        for part in parts:
+            assert part in str(refused.value)
+
+
+def test_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    whole = plant_run(tmp_path, "A_1", 1, flat(1))
+    metrics = (whole / "metrics.jsonl").read_text()
+    for damage, part in (
+        ('{"agent_steps": 1\n', "not JSON"),
+        ("[1]\n", "not a JSON object"),
+        ('{"update": 1}\n', "lacks 'agent_steps'"),
+        (metrics + metrics, "does not grow"),
+        ("", "no update yet"),
+    ):
+        (whole / "metrics.jsonl").write_text(damage)
+        with pytest.raises(UserError, match=part):
+            read_run(whole)
+    (whole / "metrics.jsonl").write_text(metrics + '{"agent_steps": 99')  # a kill cut the line short
+    assert len(read_run(whole).steps) == 10
+    (whole / "metrics.jsonl").unlink()
+    with pytest.raises(UserError, match=r"has no metrics\.jsonl"):
+        read_run(whole)
+    with pytest.raises(UserError, match="does not exist"):
+        read_run(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="not the folder of a training run"):
+        read_run(tmp_path)
+
+
+def test_unknown_metrics_get_a_suggestion(tmp_path: Path) -> None:
+    runs = [read_run(plant_run(tmp_path, "A_1", 1, flat(1)))]
+    with pytest.raises(UserError, match="did you mean lives/ticks"):
+        chosen_metrics(runs, ["lives/tick"])
+    assert chosen_metrics(runs, []) == ["lives/ticks"]
+
+
+def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
+    """Planted: the policies of A are worse on unseen maps, by 0.2 in task progress after 10,000 agent-steps."""
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0, 1.0]})
+    for run in groups[0].runs:
+        for steps, unseen, seen in ((0, 0.1, 0.1), (10_000 + run.seed, 0.4, 0.6)):
+            plant_evaluation(run.folder, steps, unseen)
+            plant_evaluation(run.folder, steps, seen, seed=2, map_seed=0)
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    found = {(each.measure, each.maps): each for each in compared.evaluations}
+    progress = found["task_progress", "held-out"]
+    assert progress.steps == pytest.approx([0, 10_002]) and progress.runs.shape == (3, 2)
+    assert progress.mean == pytest.approx([0.1, 0.4], abs=0.02) and progress.seeds.tolist() == [3, 3]
+    assert found["weighted_score", "training"].mean == pytest.approx([10, 60], abs=5)
+    gap = next(each for each in compared.gaps if each.measure == "task_progress")
+    assert gap.low[1] <= 0.2 <= gap.high[1] and gap.low[1] > 0 and abs(gap.mean[0]) < 0.02
+    assert any("differ in: resilient_population" in note for note in compared.notes)
+
+    elsewhere = tmp_path / "results"
+    elsewhere.mkdir()
+    (elsewhere / "eval_pve_1.json").write_bytes((groups[0].runs[0].folder / "checkpoints/eval_pve_1.json").read_bytes())
+    only = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, elsewhere).evaluations
+    assert {each.maps for each in only} == {"held-out"} and all(each.seeds.tolist() == [1, 1] for each in only)
+    for checkpoint in (groups[0].runs[0].folder / "checkpoints").glob("*.safetensors"):
+        checkpoint.write_bytes(b"others")
+    with pytest.raises(UserError, match="no pve results of a checkpoint of these runs"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, elsewhere)
+
+
+def test_maps_that_are_neither_seen_nor_unseen_are_refused(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0]})
+    plant_evaluation(groups[0].runs[0].folder, 10_000, 0.5, map_seed=0, num_maps=16)
+    with pytest.raises(UserError, match=r"neither those of the training nor unseen.*--env\.num-maps 256"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+
+
+def test_evaluations_under_different_rules_or_damaged_ones_are_refused(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, {"A": [1.0], "B": [2.0]})
+    first, second = (group.runs[0].folder for group in groups)
+    plant_evaluation(first, 10_000, 0.5)
+    plant_evaluation(second, 10_000, 0.5, num_agents=7)
+    with pytest.raises(UserError, match="different rules: num_agents is 128 and 7") as refused:
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert str(first) in str(refused.value) and str(second) in str(refused.value)
+    results = second / "checkpoints" / "eval_pve_1.json"
+    results.write_bytes(results.read_bytes().replace(b'"num_agents":7', b'"num_agents":128'))
+    with pytest.raises(UserError, match="do not match their checksum"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+
+
+def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0], "B": [2.0, 2.0]})
+    for skill, group in zip((0.2, 0.6), groups, strict=True):
+        for run in group.runs:
+            plant_evaluation(run.folder, 5_000 + run.seed, skill)
+    plant_evaluation(groups[0].runs[0].folder, 10_000, 0.9)  # the others were not evaluated there
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    scores = {each.group: each for each in compared.levels if each.metric == "task_progress on held-out maps"}
+    assert [scores[name].agent_steps for name in "AB"] == [5_001.5, 5_001.5]
+    assert [scores[name].mean for name in "AB"] == pytest.approx([0.2, 0.6], abs=0.02)
