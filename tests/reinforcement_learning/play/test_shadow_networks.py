@@ -93,7 +93,9 @@ def test_a_memory_without_cell_states_watches_too(small_world, task, maps, tmp_p
     entrant = untrained_entrant(AGENT, settings, maps, seed=0)
     watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
     contest = Contest((watched,), small_world, task, maps, torch.device("cpu"))
-    extract(contest, Plan(1, 12, seed=4, layers=("lstm_hidden",), format="parquet"), [tmp_path / "dump"], 1, print)
+    extract(
+        contest, Plan(1, 12, seed=4, layers=("lstm_hidden",), format="parquet"), [tmp_path / "dump"], Workers(1), print
+    )
     found = read_dump(tmp_path / "dump").activations
     assert set(found) == {"lstm_hidden", "itself_lstm_hidden", "untrained_lstm_hidden"}
     np.testing.assert_allclose(found["itself_lstm_hidden"], found["lstm_hidden"], atol=1e-6)
