@@ -13,5 +13,6 @@ WORKDIR /toolkit
 COPY Makefile pyproject.toml README.md ./
 RUN make setup
 COPY . .
+RUN .venv/bin/python -m reinforcement_learning.compiled_game
 ENV PATH=/toolkit/.venv/bin:$PATH
 CMD ["bash"]

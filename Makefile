@@ -31,6 +31,10 @@ WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 check-python = @test -n "$(PYTHON)" || { \
 	echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
 
+# Without a compiler it prints a line, and the game runs as plain Python. An image gets the environment before the sources.
+COMPILED := reinforcement_learning/compiled_game.py
+compile-game = @test ! -e $(COMPILED) || $(RUN) -m $(subst /,.,$(COMPILED:.py=))
+
 DEMO := demo
 DEMO_POLICY := start_kit_3M
 DEMO_DUMP := $(DEMO)/activation_data/$(DEMO_POLICY)
@@ -43,11 +47,13 @@ setup-all: .venv/.ready-all
 .venv/.ready: pyproject.toml | $(filter .uv/%,$(UV))
 	$(check-python)
 	$(UV) sync --quiet --inexact --no-group dev --python "$(PYTHON)"
+	$(compile-game)
 	@touch $@
 
 .venv/.ready-all: pyproject.toml | $(filter .uv/%,$(UV))
 	$(check-python)
 	$(UV) sync --quiet --all-extras --python "$(PYTHON)"
+	$(compile-game)
 	@touch .venv/.ready $@
 
 .uv/bin/uv:

@@ -22,6 +22,7 @@ import agent_zoo
 import argument_checks
 import command_line
 from agent_zoo.checkpoint_files import policy_names
+from agent_zoo.shown_settings import SHOWN
 from argument_checks import at_least, seed_value, split
 from reinforcement_learning.game.plain_world import evaluation_world
 from reinforcement_learning.play.workers import Vectorization, chosen_device, chosen_workers
@@ -106,8 +107,8 @@ def main() -> None:
 
 def refuse_hidden_parts(env: EnvironmentSettings) -> None:
     """Refuse settings of what is shown to a policy, which trained policies bring with them."""
-    for name in ("mask_intrinsics", "relative_position", "view_radius"):
-        if getattr(env, name) != getattr(evaluation_world(), name):
+    for name, default in SHOWN.items():
+        if getattr(env, name) != default:
             raise UserError(
                 f"--env.{name.replace('_', '-')} applies to the agent of --untrained only: trained policies are shown "
                 "what they were shown in training; leave it out, or add --untrained"

@@ -214,7 +214,7 @@ def read_json(path: Path) -> object:
 
 
 def sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
-    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits; `report` is told the bytes read so far.
+    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits; `report` gets the number of bytes read so far.
 
     Raises:
         UserError: as `open_file`.

@@ -19,9 +19,6 @@ from agent_zoo.observation import (
     packed_options,
 )
 
-FULL_RADIUS = 7
-"""How far the game lets agents see, in tiles in each direction."""
-
 _VOID = 0
 
 
@@ -30,18 +27,17 @@ def narrowed(observation: PackedObservation, layout: ObservationLayout, radius: 
 
     Who can attack must, in the game. If all that could be attacked is out of view, doing nothing is legal again.
     """
-    places = game_rows(observation, layout, radius)
-    rows = observation.entity
-    shown = rows.take_rows(_within(observation, layout, radius))
+    within = _within(observation, layout, radius)
+    places = observation.entity.place[within]  # of the rows that are left, in the game's own table
+    shown = observation.entity.take_rows(within)
     side = layout.view_side
     apart = (torch.arange(side, device=observation.material.device) - side // 2).abs()
     far = torch.maximum(apart.unsqueeze(0), apart.unsqueeze(1)).flatten() > radius  # (tiles,)
     legal = list(legal_options(observation, layout).split([head.size for head in layout.heads], dim=1))
-    place = torch.arange(len(shown.values), device=places.device) - shown.starts[shown.owner]
     for number, head in enumerate(layout.heads):
         if head.candidates == "entity":
             left = torch.zeros_like(legal[number])  # (B, options)
-            left[shown.owner, place] = legal[number][shown.owner, places]
+            left[shown.owner, shown.place] = legal[number][shown.owner, places]
             left[:, -1] = legal[number][:, -1] | ~left.any(dim=1)
             legal[number] = left
     return replace(
@@ -54,9 +50,7 @@ def narrowed(observation: PackedObservation, layout: ObservationLayout, radius: 
 
 def game_rows(observation: PackedObservation, layout: ObservationLayout, radius: int) -> torch.Tensor:
     """Return the place in the game's own table, among its agent's rows, of each entity row that `narrowed` leaves."""
-    rows = observation.entity
-    place = torch.arange(len(rows.values), device=rows.values.device) - rows.starts[rows.owner]
-    return place[_within(observation, layout, radius)]
+    return observation.entity.place[_within(observation, layout, radius)]
 
 
 def options_in_game(

@@ -101,6 +101,11 @@ class PackedRows:
         """The agent that each row belongs to, (total rows,) int64."""
         return torch.repeat_interleave(torch.arange(len(self.counts), device=self.counts.device), self.counts)
 
+    @cached_property
+    def place(self) -> torch.Tensor:
+        """Position of each row among its agent's rows, (total rows,) int64."""
+        return torch.arange(len(self.values), device=self.values.device) - self.starts[self.owner]
+
     def take(self, agents: torch.Tensor) -> "PackedRows":
         """Return the rows of the given agents, (agents,) int64, in their order."""
         counts = self.counts[agents]
@@ -199,9 +204,12 @@ def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservati
 
 def legal_options(observation: PackedObservation, layout: ObservationLayout) -> torch.Tensor:
     """Unpack the legality of every option, (B, mask size) bool, with the heads concatenated."""
+    if observation.legal.device.type == "cpu":
+        bits = np.unpackbits(observation.legal.numpy(), axis=1, count=layout.mask_size)
+        return torch.from_numpy(bits).view(torch.bool)
     bit = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=observation.legal.device)
-    bits = (observation.legal.unsqueeze(-1) & bit) != 0  # (B, bytes, 8)
-    return bits.flatten(1)[:, : layout.mask_size]
+    flags = (observation.legal.unsqueeze(-1) & bit) != 0  # (B, bytes, 8)
+    return flags.flatten(1)[:, : layout.mask_size]
 
 
 def packed_options(legal: torch.Tensor) -> torch.Tensor:

@@ -9,13 +9,11 @@ from typing import Any
 
 import torch
 
-from agent_zoo.narrow_view import FULL_RADIUS, game_rows, narrowed
+from agent_zoo.narrow_view import game_rows, narrowed
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
+from agent_zoo.shown_settings import FULL_RADIUS, SHOWN
 
 POSITION = ("row", "col")
-SHOWN: Mapping[str, Any] = {"mask_intrinsics": "off", "relative_position": False, "view_radius": FULL_RADIUS}
-"""The settings of a world that say what a policy is shown of it, with their defaults."""
-
 _BODY = ("health", "food", "water")
 _HURT = ("damage", "attacker_id")
 # All agents spawn in an episode's first tick, so any entity's age, or tick of latest combat, reveals the tick.

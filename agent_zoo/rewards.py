@@ -12,7 +12,7 @@ from agent_zoo.base import BaseRewardWrapper
 NEW_EVENT_BONUS = 0.01
 NEW_EVENTS_PAID_A_TICK = 3
 _EVENT = EventState.State.attr_name_to_col
-_IDENTITY = (_EVENT["event"], _EVENT["type"], _EVENT["level"])
+_DOER_AND_IDENTITY = [_EVENT["ent_id"], _EVENT["event"], _EVENT["type"], _EVENT["level"]]
 _NPC_TYPE = EntityState.State.attr_name_to_col["npc_type"]
 _PASSIVE = 1
 _GIVING = (("Give", "InventoryItem"), ("Give", "Target"), ("GiveGold", "Target"))
@@ -38,10 +38,9 @@ class NewEvents:
         """Read the events of the tick just played."""
         realm = self.game.realm
         self._new = {}
-        for row in realm.event_log.get_data(tick=realm.tick):
-            agent = int(row[_EVENT["ent_id"]])
-            known = self._known.get(agent)
-            identity = tuple(int(row[column]) for column in _IDENTITY)
+        events = realm.event_log.get_data(tick=realm.tick)[:, _DOER_AND_IDENTITY].astype(int)
+        for agent, *kind in events.tolist():
+            known, identity = self._known.get(agent), tuple(kind)
             if known is not None and identity not in known:
                 known.add(identity)
                 self._new[agent] = self._new.get(agent, 0) + 1

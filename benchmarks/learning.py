@@ -5,7 +5,8 @@
 
 First, observations are recorded in the world of config.yaml. Then each network chooses actions for some of them and
 makes a PPO step on them, alternating with its dense twin with the same weights. The result is the ratio of their
-processor times.
+processor times. Beside it stands the floor: the time of the network's operations at the speed of plain matrix
+multiplication in the same process.
 """
 
 import copy
@@ -26,6 +27,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
+from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.measure import Comparison, Work, compare, spread
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
@@ -34,7 +36,7 @@ from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.ppo import minibatches, update
+from reinforcement_learning.training.ppo import make_optimizer, minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
 from user_error import UserError
@@ -65,6 +67,23 @@ class Memory:
     flat: float
 
 
+@dataclass(frozen=True)
+class Result:
+    """One kind of work of one agent.
+
+    Attributes:
+        comparison: of the packed with the dense network.
+        floor: of the packed network.
+    """
+
+    comparison: Comparison
+    floor: Floor
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dictionaries and lists."""
+        return {**self.comparison.to_json(), "floor": asdict(self.floor)}
+
+
 def main() -> None:
     """Parse, record, measure, print."""
     defaults = Arguments(settings=load_settings(Path("config.yaml"), RECORDER))
@@ -79,10 +98,7 @@ def main() -> None:
     results = {agent: measure(agent, rollout, arguments, maps) for agent in arguments.agents}
     show(memory, results)
     if arguments.output:
-        agents = {
-            agent: {work: comparison.to_json() for work, comparison in comparisons.items()}
-            for agent, comparisons in results.items()
-        }
+        agents = {agent: {work: result.to_json() for work, result in each.items()} for agent, each in results.items()}
         content = {"versions": versions(), "bytes_per_agent_step": asdict(memory), "agents": agents}
         write_json(arguments.output, content)
 
@@ -105,8 +121,8 @@ def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
     return rollout, Memory(packed=_bytes(rollout.observation) / len(rollout), flat=flat)
 
 
-def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> dict[str, Comparison]:
-    """Compare an agent's network with its dense twin at inference and at learning."""
+def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> dict[str, Result]:
+    """Compare an agent's network with its dense twin, and with its floor, at inference and at learning."""
     settings = load_settings(Path("config.yaml"), agent)
     settings = replace(arguments.settings, policy=settings.policy)
     subject = untrained_entrant(agent, settings, maps, seed=0)
@@ -114,23 +130,37 @@ def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> d
     parts = cut(rollout, packed, settings, arguments.samples)
     padded = [pad(part, subject.info.layout) for part in parts]
     return {
-        "inference": compare([inference(packed, part) for part in parts], [inference(dense, part) for part in padded]),
-        "learning": compare(
+        "inference": _result([inference(packed, part) for part in parts], [inference(dense, part) for part in padded]),
+        "learning": _result(
             [learning(packed, part, settings) for part in parts], [learning(dense, part, settings) for part in padded]
         ),
     }
 
 
-def show(memory: Memory, results: dict[str, dict[str, Comparison]]) -> None:
-    """Print speeds, ratios and memory."""
+def _result(packed: list[Work], dense: list[Work]) -> Result:
+    """Measure one kind of work in both ways, and its floor."""
+    comparison = compare(packed, dense)
+    return Result(
+        comparison, Floor(operations(packed[0]), matrix_speed(), seconds=1 / median(comparison.packed_speeds))
+    )
+
+
+def show(memory: Memory, results: dict[str, dict[str, Result]]) -> None:
+    """Print speeds, ratios, floors and memory."""
     table = Table(title="Agent-steps/s on one core, and speed-up: median (minimum to maximum)")
     for column in ("", "", "dense", "packed", "ratio"):
         table.add_column(column, justify="right")
-    for agent, comparisons in results.items():
-        for work, comparison in comparisons.items():
+    floors = Table(title="An agent-step of the packed network, in processor time")
+    for column in ("", "", *COLUMNS):
+        floors.add_column(column, justify="right")
+    for agent, each in results.items():
+        for work, result in each.items():
+            comparison = result.comparison
             speeds = (f"{median(each):.0f}" for each in (comparison.dense_speeds, comparison.packed_speeds))
             table.add_row(agent, work, *speeds, spread(comparison.ratios, ".1f"))
+            floors.add_row(agent, work, *result.floor.row())
     Console().print(table)
+    Console().print(floors)
     print(
         f"a rollout stores {memory.packed:.0f} bytes per agent-step's observation, of {memory.flat:.0f} "
         f"that PufferLib's flat one has: {memory.packed / memory.flat:.3f}"
@@ -181,7 +211,7 @@ def inference(policy: RecurrentPolicy, part: Rollout) -> Work:
 
 def learning(policy: RecurrentPolicy, part: Rollout, settings: Settings) -> Work:
     """Make one PPO step on a rollout that is one minibatch."""
-    optimizer = torch.optim.Adam(policy.parameters(), lr=settings.train.learning_rate, eps=1e-5)
+    optimizer = make_optimizer(policy, settings.train)
     one_minibatch = replace(
         settings.train,
         batch_size=settings.train.minibatch_rows * settings.train.bptt_horizon,

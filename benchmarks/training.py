@@ -1,11 +1,14 @@
-"""Speed of a whole training run of the start kit on this machine, and the time of each phase.
+"""Speed of a whole training run of the start kit on this machine, compared with the peer's stack.
 
-    python -m benchmarks.training                          # settings of config.yaml, about two minutes on two cores
+    python -m benchmarks.training                          # settings of config.yaml, some minutes on two cores
     python -m benchmarks.training --output training.json
 
-Rollouts are collected and learnt from as in train.py. For comparison, the dense network, which encodes every padding
-row, chooses actions for and learns from a minibatch of the same observations in the same process; the rest of its run
-would be the same.
+Rollouts are collected and learnt from as in train.py. The peer's stack is plain PettingZoo emulation and the dense
+network. After each tick, plain worlds repeat it with the same actions. The dense network, which encodes every padding
+row, chooses actions for and learns from minibatches of the same observations. All of this happens in one process.
+
+The floor is the time of the packed network's operations at the speed of plain matrix multiplication in the same
+process; the environment counts with its measured time.
 """
 
 import copy
@@ -13,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import torch
@@ -23,8 +27,11 @@ from rich.table import Table
 import command_line
 from activation_store.files import write_json
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
+from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.learning import cut, inference, learning, pad
+from benchmarks.peer import RepeatedWorlds, plain_worlds
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
@@ -32,7 +39,7 @@ from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.ppo import make_optimizer, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
 from user_error import UserError
@@ -40,6 +47,7 @@ from user_error import UserError
 AGENT = "neurips23_start_kit"
 PHASES = ("environment", "copying", "inference", "learning")
 HOUR_RUN = 10_000_000
+SAMPLES = 3  # minibatches on which the dense network is timed
 
 
 @dataclass(frozen=True)
@@ -72,65 +80,145 @@ def main() -> None:
     )
     if arguments.updates < 1:
         raise UserError("--updates must be at least 1")
-    packed, dense = measure(arguments)
-    show(packed, dense)
+    found = measure(arguments)
+    show(found)
     if arguments.output:
-        runs = {"packed": asdict(packed), "dense": asdict(dense)}
-        write_json(arguments.output, {"versions": versions(), "seconds_per_agent_step": runs})
+        runs = {name: run.phases for name, run in found.runs.items()}
+        floors = {phase: asdict(floor) for phase, floor in found.floors.items()}
+        write_json(arguments.output, {"versions": versions(), "seconds_per_agent_step": runs, "floors": floors})
 
 
-def measure(arguments: Arguments) -> tuple[Run, Run]:
-    """Train for some updates, and time the dense network on the same work."""
+@dataclass(frozen=True)
+class Measurement:
+    """Times of one training run, of the same work in other ways, and its floors.
+
+    Attributes:
+        own: the run as it is.
+        dense: the same worlds with the dense network.
+        peer: plain emulation and the dense network.
+        floors: of the phases of `own` that the network's arithmetic bounds.
+    """
+
+    own: Run
+    dense: Run
+    peer: Run
+    floors: dict[str, Floor]
+
+    @property
+    def floor(self) -> Run:
+        """The run if the network's arithmetic were all that its phases do."""
+        return Run({**self.own.phases, **{phase: floor.least_seconds for phase, floor in self.floors.items()}})
+
+    @property
+    def runs(self) -> dict[str, Run]:
+        """All of them by name."""
+        return {"own": self.own, "dense": self.dense, "peer": self.peer, "floor": self.floor}
+
+
+def measure(arguments: Arguments) -> Measurement:
+    """Train for some updates, and time the peer's stack on the same work."""
     settings, stopwatch = arguments.settings, Stopwatch()
     maps = ensure_maps(settings.env)
     subject = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed)
     dense = dense_recurrent(copy.deepcopy(subject.policy))
     starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
     worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
+    plain = plain_worlds(AGENT, settings, maps, like=worlds)
+    repeated = RepeatedWorlds(worlds, plain, starts)
     try:
-        stepper = Stepper(worlds, subject.policy, subject.info.layout, stopwatch, EpisodeJournal(starts))
+        stepper = Stepper(repeated, subject.policy, subject.info.layout, stopwatch, EpisodeJournal(starts))
         stepper.reset()
-        learn = _learner(subject.policy, stepper, settings)
+        learn = _learner(subject.policy, stepper, settings, on_tick=lambda _: repeated.repeat())
         learn()
         stopwatch.lap()
+        repeated.seconds = 0.0
         rollouts = [learn() for _ in range(arguments.updates)]
     finally:
         worlds.close()
+        plain.close()
     seconds, steps = stopwatch.lap(), sum(len(rollout) for rollout in rollouts)
-    packed = Run({phase: seconds[phase] / steps for phase in PHASES})
-    (part,) = cut(rollouts[-1], dense, settings, count=1)
-    padded = pad(part, subject.info.layout)
-    inferring = _seconds(*inference(dense, padded))
-    learnt = _seconds(*learning(dense, padded, settings)) * settings.train.update_epochs
-    return packed, Run({**packed.phases, "inference": inferring, "learning": learnt})
+    own = Run({phase: seconds[phase] / steps for phase in PHASES})
+    parts = cut(rollouts[-1], dense, settings, count=SAMPLES)
+    dense_run = Run({**own.phases, **_network_seconds(dense, parts, subject.info.layout, settings)})
+    return Measurement(
+        own=own,
+        dense=dense_run,
+        peer=Run({**dense_run.phases, "environment": repeated.seconds / steps}),
+        floors=_floors(subject.policy, parts[0], settings, own),
+    )
 
 
-def show(packed: Run, dense: Run) -> None:
-    """Print the time of each phase, speeds and their ratio."""
-    table = Table(title="Microseconds per agent-step, and share of the time")
-    for column in ("", "packed", "share", "dense", "share"):
+def show(found: Measurement) -> None:
+    """Print the time of each phase, speeds, ratios and floors."""
+    table = Table(title="Microseconds per agent-step, share of the time, and peer's time divided by own")
+    for column in ("", "own", "share", "floor", "dense", "share", "peer", "share", "ratio"):
         table.add_column(column, justify="right")
     for phase in PHASES:
-        row = [phase]
-        for run in (packed, dense):
-            row += [f"{run.phases[phase] * 1e6:.0f}", f"{run.phases[phase] * run.speed:.0%}"]
-        table.add_row(*row)
-    table.add_row("agent-steps/s", f"{packed.speed:.0f}", "", f"{dense.speed:.0f}", "")
-    hours = [HOUR_RUN / run.speed / 3600 for run in (packed, dense)]
-    table.add_row("hours for 10 million", f"{hours[0]:.1f}", "", f"{hours[1]:.1f}", "")
+        own, dense, peer = (_time_and_share(run, phase) for run in (found.own, found.dense, found.peer))
+        ratio = found.peer.phases[phase] / found.own.phases[phase]
+        table.add_row(phase, *own, f"{found.floor.phases[phase] * 1e6:.0f}", *dense, *peer, f"{ratio:.1f}")
+    for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
+        each = [number(run) for run in (found.own, found.floor, found.dense, found.peer)]
+        table.add_row(name, each[0], "", each[1], each[2], "", each[3])
+    least = Table(title="An agent-step of the packed network, wall-clock time, with all passes of learning")
+    for column in ("", *COLUMNS):
+        least.add_column(column, justify="right")
+    for phase, bound in found.floors.items():
+        least.add_row(phase, *bound.row())
     Console().print(table)
-    print(f"the whole run is {packed.speed / dense.speed:.1f} times as fast on packed rows")
+    Console().print(least)
+    print(
+        f"the whole run is {found.own.speed / found.peer.speed:.1f} times as fast as the peer's stack, and "
+        f"{found.own.speed / found.dense.speed:.1f} times as fast as with the dense network in the same worlds; "
+        f"at the floor it would be {found.floor.speed / found.peer.speed:.1f} times as fast as the peer's stack"
+    )
 
 
-def _learner(policy: RecurrentPolicy, stepper: Stepper, settings: Settings) -> Callable[[], Rollout]:
+def _network_seconds(
+    policy: RecurrentPolicy, parts: list[Rollout], layout: ObservationLayout, settings: Settings
+) -> dict[str, float]:
+    """Seconds per agent-step of a dense network's phases: the median over minibatches."""
+    padded = [pad(part, layout) for part in parts]
+    passes = settings.train.update_epochs
+    return {
+        "inference": median(_seconds(*inference(policy, part)) for part in padded),
+        "learning": median(_seconds(*learning(policy, part, settings)) for part in padded) * passes,
+    }
+
+
+def _floors(policy: RecurrentPolicy, part: Rollout, settings: Settings, own: Run) -> dict[str, Floor]:
+    """Return the floors of inference and learning."""
+    speed = matrix_speed(time.perf_counter)  # with all of torch's threads, as in the run
+    needed = {
+        "inference": operations(inference(policy, part)),
+        "learning": operations(learning(policy, part, settings)) * settings.train.update_epochs,
+    }
+    return {phase: Floor(count, speed, own.phases[phase]) for phase, count in needed.items()}
+
+
+def _time_and_share(run: Run, phase: str) -> tuple[str, str]:
+    return f"{run.phases[phase] * 1e6:.0f}", f"{run.phases[phase] * run.speed:.0%}"
+
+
+def _speed(run: Run) -> str:
+    return f"{run.speed:.0f}"
+
+
+def _hours(run: Run) -> str:
+    return f"{HOUR_RUN / run.speed / 3600:.1f}"
+
+
+def _learner(
+    policy: RecurrentPolicy, stepper: Stepper, settings: Settings, on_tick: Callable[[int], None]
+) -> Callable[[], Rollout]:
     """Return a function that collects one rollout and learns from it."""
     train = settings.train
-    optimizer = torch.optim.Adam(policy.parameters(), lr=train.learning_rate, eps=1e-5)
+    optimizer = make_optimizer(policy, train)
     shuffling = torch.Generator().manual_seed(1)
     collector = RolloutCollector(stepper, train.bptt_horizon, train.gamma, train.gae_lambda)
 
     def learn() -> Rollout:
-        rollout = collector.collect(train.batch_size, on_tick=lambda _: None)
+        rollout = collector.collect(train.batch_size, on_tick)
         with stepper.stopwatch.time("learning"):
             update(policy, optimizer, rollout, train, shuffling, on_minibatch=lambda: None)
         return rollout

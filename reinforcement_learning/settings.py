@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from activation_store.files import read_json
 from activation_store.layers import MemoryCell
+from agent_zoo.shown_settings import FULL_RADIUS
 from reinforcement_learning.yaml_file import one_line, read_yaml, shown
 from user_error import UserError
 
@@ -108,7 +109,7 @@ class EnvironmentSettings(_OneLineErrors):
     and water; strict: also what reveals them indirectly: damage, attacker, tick, and all ages and combat ticks."""
     relative_position: bool = False
     """Show the policy positions relative to its agent instead of absolute positions."""
-    view_radius: Annotated[int, BeforeValidator(_number), Field(ge=1, le=7)] = 7
+    view_radius: Annotated[int, BeforeValidator(_number), Field(ge=1, le=FULL_RADIUS)] = FULL_RADIUS
     """How far the policy sees, in tiles in each direction, 1 to 7: farther tiles read void, and farther entities are
     absent and cannot be chosen as targets. Attacks reach 3 tiles, so from 3 on no legal attack is lost."""
     maps_dir: Path = Path("maps")

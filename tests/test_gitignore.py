@@ -26,6 +26,7 @@ WRITTEN_BY_DEFAULT = (
     "analysis_results/NAME-sub10-c15/explorer.html",
     "analysis_results/NAME-probes/probes.json",
     "agent_plots/NAME-p75/lives.json",
+    "sweeps/NAME/trials.tsv",
     "task_embeddings/0123456789ab.safetensors",
     "demo/policies/demo_start_kit.safetensors",
 )
@@ -60,6 +61,7 @@ def test_every_default_folder_is_listed_here() -> None:
 
     import agent_life_visualization
     import cluster_life_phase
+    import compare_runs
     import evaluate
     import explore
     import extract_activations
@@ -72,7 +74,8 @@ def test_every_default_folder_is_listed_here() -> None:
     of_scripts = [
         each.Arguments
         for each in (
-            agent_life_visualization, cluster_life_phase, evaluate, explore, extract_activations, render_replay, train,
+            agent_life_visualization, cluster_life_phase, compare_runs, evaluate, explore, extract_activations,
+            render_replay, train,
         )
     ]  # fmt: skip
     kinds = [*of_scripts, AnalysisSettings, ProbeSettings, EnvironmentSettings, TaskSettings]

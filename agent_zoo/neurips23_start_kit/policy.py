@@ -8,15 +8,14 @@ from activation_store.layers import MemoryCell
 from agent_zoo.base import BasePolicy, RecurrentPolicy
 from agent_zoo.layers import (
     Candidates,
-    TileConvolution,
     entity_features,
     item_features,
     mean_over_table,
     own_rows,
     padding_row,
-    tile_encoder,
 )
 from agent_zoo.observation import ObservationLayout, PackedObservation
+from agent_zoo.tiles import TileConvolution, tile_encoder
 
 TILE_EMBEDDING = 32
 TILE_CHANNELS = (32, 8)

@@ -13,14 +13,13 @@ from agent_zoo.layers import (
     NPC_TYPE,
     Candidates,
     EmbeddedRowFeatures,
-    TileConvolution,
     item_features,
     mean_over_table,
     own_rows,
     padding_row,
-    tile_encoder,
 )
 from agent_zoo.observation import ObservationLayout, PackedObservation
+from agent_zoo.tiles import TileConvolution, tile_encoder
 
 MATERIAL_EMBEDDING = 32
 TILE_CHANNELS = (16, 8)

@@ -11,16 +11,14 @@ from agent_zoo.layers import (
     ENTITY_SCALES,
     Candidates,
     EmbeddedRowFeatures,
-    TileConvolution,
     initialize_orthogonally,
     item_features,
     mean_over_table,
     own_rows,
     padding_row,
-    scaled_places,
-    tile_encoder,
 )
 from agent_zoo.observation import ObservationLayout, PackedObservation
+from agent_zoo.tiles import TileConvolution, scaled_places, tile_encoder
 
 MATERIAL_EMBEDDING = 62  # 64 with the scaled row and column
 TILE_CHANNELS = (32, 8)

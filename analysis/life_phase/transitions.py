@@ -1,4 +1,4 @@
-"""How long clusters last, and what follows what, against chance. Noise is a state of its own; the lag is told."""
+"""How long clusters last, and what follows what, against chance. Noise is a state of its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from analysis.statistics.resampling import Bootstrap
 
 Progress = Callable[[float], None]
 LAGS = (1, 10, 100)
-"""Ticks apart at which persistence is told."""
+"""Lags, in ticks, at which persistence is reported."""
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,12 @@ def effect_intervals(
     """Resample lives, or whole episodes, with replacement and take the spread of Cohen's d over the resamples.
 
     Lives of one episode share a world. Where at least `ENOUGH_EPISODES` were recorded, whole episodes are drawn, and
-    the intervals speak for other worlds; with fewer that cannot be told, lives are drawn, and the intervals speak for
-    other lives in the worlds at hand. How many episodes agree in sign is counted beside them.
+    the intervals generalise to other worlds. With fewer episodes, lives are drawn, and the intervals generalise only to
+    other lives in these worlds. The number of episodes that agree in sign is counted as well.
 
-    An interval is the percentile interval, stretched about the estimate as Student's t with one degree of freedom less
-    than there are units that hold the cluster, or what it is held against where those are fewer, asks for: with few
-    units, plain percentiles are too narrow (Efron and Tibshirani 1993, section 12.4). Where fewer than 2 units of equal
+    An interval is the percentile interval, widened about the estimate by Student's t: with few units, plain percentiles
+    are too narrow (Efron and Tibshirani 1993, section 12.4). The degrees of freedom are one less than the number of
+    units that hold the cluster or, if fewer, the records it is compared with. Where fewer than 2 units of equal
     size would hold either side, there is no interval.
 
     Args:

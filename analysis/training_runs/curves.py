@@ -1,6 +1,6 @@
 """Learning curves of groups: every run on the same stretches of agent-steps, then means over seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,26 +9,41 @@ from analysis.training_runs.groups import Group
 from analysis.training_runs.intervals import mean_over_seeds
 from analysis.training_runs.run import TrainingRun
 
+Point = tuple[float, float, float, float, int]
+"""Agent-steps, mean, low, high, and number of seeds."""
+
 
 @dataclass(frozen=True)
-class Curve:
-    """One metric of one group. P points, S seeds.
+class SeedCurve:
+    """Something of one group against agent-steps. P points, S seeds.
 
     Attributes:
-        steps: agent-steps at the end of each stretch, (P,).
-        runs: mean of each run over each stretch, (S, P); NaN where it reported nothing.
+        steps: agent-steps of each point, (P,).
+        runs: a row for each run, (S, P); NaN where it has no value.
         mean, low, high: over seeds, (P,).
         seeds: with a value, (P,).
     """
 
     group: str
-    metric: str
     steps: np.ndarray
     runs: np.ndarray
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
     seeds: np.ndarray
+
+    @property
+    def points(self) -> Iterator[Point]:
+        """The points as plain numbers."""
+        for steps, mean, low, high, seeds in zip(self.steps, self.mean, self.low, self.high, self.seeds, strict=True):
+            yield float(steps), float(mean), float(low), float(high), int(seeds)
+
+
+@dataclass(frozen=True)
+class Curve(SeedCurve):
+    """A metric of training; each point is a mean over the stretch of agent-steps that ends there."""
+
+    metric: str
 
 
 def curves_of(groups: Sequence[Group], metrics: Sequence[str], points: int, confidence: float) -> list[Curve]:
@@ -38,7 +53,7 @@ def curves_of(groups: Sequence[Group], metrics: Sequence[str], points: int, conf
         edges = np.linspace(0.0, group.end, points + 1)
         for metric in metrics:
             runs = np.array([stretch_means(run, metric, edges) for run in group.runs])  # (S, P)
-            curves.append(Curve(group.name, metric, edges[1:], runs, *mean_over_seeds(runs, confidence)))
+            curves.append(Curve(group.name, edges[1:], runs, *mean_over_seeds(runs, confidence), metric=metric))
     return curves
 
 

@@ -12,6 +12,7 @@ from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
 from analysis.evaluation.provenance import Provenance
 from analysis.evaluation.results import PolicyRun, find_result_files, read_results
 from analysis.evaluation.scores import PolicyResults
+from analysis.training_runs.curves import SeedCurve
 from analysis.training_runs.groups import Group
 from analysis.training_runs.intervals import mean_over_seeds
 from analysis.training_runs.last_stretch import Level, level_of
@@ -59,24 +60,11 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class EvaluationCurve:
-    """One measure of a group's checkpoints on one kind of maps. C checkpoints, S seeds.
+class EvaluationCurve(SeedCurve):
+    """One measure of a group's checkpoints on one kind of maps; agent-steps are means over seeds."""
 
-    Attributes:
-        steps: agent-steps, mean over seeds, (C,).
-        runs: a row for each run, (S, C), NaN where it lacks the checkpoint.
-        mean, low, high, seeds: over seeds, (C,).
-    """
-
-    group: str
     measure: str
     maps: Maps
-    steps: np.ndarray
-    runs: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    seeds: np.ndarray
 
 
 def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None) -> list[Evaluated]:
@@ -131,7 +119,7 @@ def evaluation_curves(
                 for each in column:
                     table[:, group.runs.index(each.run), place] = each.scores
             curves += [
-                EvaluationCurve(group.name, measure, maps, steps, rows, *mean_over_seeds(rows, confidence))
+                EvaluationCurve(group.name, steps, rows, *mean_over_seeds(rows, confidence), measure=measure, maps=maps)
                 for measure, rows in zip(MEASURES, table, strict=True)
             ]
     return curves
@@ -169,8 +157,8 @@ def generalisation_gaps(curves: Sequence[EvaluationCurve], confidence: float) ->
     ]
     return [
         EvaluationCurve(
-            training.group, training.measure, "training", training.steps, training.runs - held_out.runs,
-            *mean_over_seeds(training.runs - held_out.runs, confidence),
+            training.group, training.steps, training.runs - held_out.runs,
+            *mean_over_seeds(training.runs - held_out.runs, confidence), measure=training.measure, maps="training",
         )
         for training, held_out in pairs
     ]  # fmt: skip

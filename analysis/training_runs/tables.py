@@ -14,11 +14,7 @@ _MISSING = "n/a"
 
 def curve_table(curves: Sequence[Curve]) -> Table:
     """Return one row for each point of each curve."""
-    rows: list[tuple[Cell, ...]] = [
-        (each.metric, each.group, float(steps), float(mean), float(low), float(high), int(seeds))
-        for each in curves
-        for steps, mean, low, high, seeds in zip(each.steps, each.mean, each.low, each.high, each.seeds, strict=True)
-    ]
+    rows: list[tuple[Cell, ...]] = [(each.metric, each.group, *point) for each in curves for point in each.points]
     return Table("curves", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
 
 
@@ -46,9 +42,7 @@ def evaluation_table(curves: Sequence[EvaluationCurve], gaps: Sequence[Evaluatio
     """Return one row for each evaluated checkpoint, measure and kind of maps, and for each gap between them."""
     kinds = [(each, each.maps) for each in curves] + [(each, "training - held-out") for each in gaps]
     rows: list[tuple[Cell, ...]] = [
-        (each.measure, each.group, kind, float(steps), float(mean), float(low), float(high), int(seeds))
-        for each, kind in kinds
-        for steps, mean, low, high, seeds in zip(each.steps, each.mean, each.low, each.high, each.seeds, strict=True)
+        (each.measure, each.group, kind, *point) for each, kind in kinds for point in each.points
     ]
     heads = "measure", "group", "maps", "agent_steps", "mean", "low", "high", "seeds"
     return Table("evaluations", heads, tuple(rows))

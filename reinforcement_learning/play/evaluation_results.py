@@ -16,7 +16,7 @@ import orjson
 
 from activation_store.checked_json import CHECKSUM, entry_checksum, entry_fits
 from activation_store.files import read_json, write_bytes
-from agent_zoo.observation_masking import SHOWN
+from agent_zoo.shown_settings import SHOWN
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group, groups
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.evaluation_journal import EvaluationJournal

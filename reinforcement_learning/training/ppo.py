@@ -74,6 +74,11 @@ AuxiliaryLoss = Callable[[SegmentOutputs, Rollout, Minibatch], NamedLoss]
 """Takes the policy's outputs for a minibatch's rows, in their order, the rollout, and the indices of these rows."""
 
 
+def make_optimizer(policy: RecurrentPolicy, settings: TrainSettings) -> torch.optim.Optimizer:
+    """Return Adam over a policy's parameters, with a single operator for each step."""
+    return torch.optim.Adam(policy.parameters(), lr=settings.learning_rate, eps=1e-5, fused=True)
+
+
 def update(
     policy: RecurrentPolicy,
     optimizer: torch.optim.Optimizer,

@@ -20,7 +20,7 @@ from reinforcement_learning.settings import Settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
 from reinforcement_learning.training.data_parallel import ALONE, Processes, join_records
-from reinforcement_learning.training.ppo import update
+from reinforcement_learning.training.ppo import make_optimizer, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder
 from reinforcement_learning.training.statistics import life_statistics
@@ -108,7 +108,7 @@ class _Training:
         device = pick_device(settings.train.device)
         self.policy: RecurrentPolicy = build_policy(self.info).to(device)
         processes.same_weights(self.policy)
-        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=settings.train.learning_rate, eps=1e-5)
+        self.optimizer = make_optimizer(self.policy, settings.train)
         self.stopwatch = Stopwatch()
         self.journal = journal
         self.stepper = Stepper(worlds, self.policy, self.info.layout, self.stopwatch, journal)

@@ -59,8 +59,8 @@ def digest(seen: Observed) -> np.ndarray:
 def whole_view(seen: Observed) -> np.ndarray:
     """Return the view in detail: materials and entities by distance and direction, and the task where it is recorded.
 
-    Materials and kinds of entities are counted in blocks of 3 x 3 tiles; the nine tiles around the agent are told one
-    by one: (B, columns) float32.
+    Materials and kinds of entities are counted in blocks of 3 x 3 tiles; the nine tiles around the agent have columns
+    of their own: (B, columns) float32.
     """
     parts = [_materials_in_blocks(seen), _materials_around(seen)]
     parts += [_entities_in_blocks(seen, who) for who in (seen.is_player, seen.is_npc)]

@@ -37,7 +37,11 @@ def planted(content: Explored, clusters: int) -> Explored:
     return replace(content, run=replace(run, summary=summary, clusters=replace(run.clusters, label=label)))
 
 
-@pytest.fixture(scope="module", params=COUNTS, ids=lambda count: f"{count} clusters")
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(count, marks=() if count == max(COUNTS) else pytest.mark.slow) for count in COUNTS],
+    ids=lambda count: f"{count} clusters",
+)
 def page(request: pytest.FixtureRequest, browser, content: Explored, tmp_path_factory) -> Iterator:
     file: Path = tmp_path_factory.mktemp("page") / "explorer.html"
     file.write_text(explorer_page(planted(content, request.param)))

@@ -76,6 +76,7 @@ def test_replays(replay: dict[str, Any], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: repr(bomb[:30]))
+@pytest.mark.slow
 def test_bombs_in_replays(tmp_path: Path, bomb: bytes) -> None:
     path = tmp_path / "bomb.replay.lzma"
     path.write_bytes(lzma.compress(bomb, format=lzma.FORMAT_ALONE, preset=1))

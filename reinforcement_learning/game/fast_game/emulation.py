@@ -1,12 +1,14 @@
 """PufferLib's emulation for a game that writes its observations itself."""
 
 import gc
+import itertools
 from typing import Any
 
 import numpy as np
 import pufferlib.emulation
 from pufferlib.exceptions import APIUsageError
 
+from reinforcement_learning.game.fast_game.actions import decode, padded
 from reinforcement_learning.game.fast_game.game import FastGame
 
 
@@ -20,11 +22,11 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
         self.game = game
         self._shown = np.ones(self.num_agents, dtype=bool)  # slots of the buffer that are not all zeros
         self._slot = {agent: slot for slot, agent in enumerate(self.possible_agents)}
-        self._heads: list[tuple[str, list[str], slice]] = []
-        column = 0
-        for action, arguments in self.env_single_action_space.items():
-            self._heads.append((action, list(arguments), slice(column, column + len(arguments))))
-            column += len(arguments)
+        columns = itertools.count()
+        self._heads = [
+            (action, [(argument, next(columns)) for argument in arguments])
+            for action, arguments in self.env_single_action_space.items()
+        ]
 
     def reset(self, seed: int | None = None) -> tuple[dict, dict]:
         """Start an episode."""
@@ -55,14 +57,12 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
             raise APIUsageError("reset() is needed before step()")
         if len(actions) != self.num_agents:
             raise APIUsageError(f"{len(actions)} rows of actions for {self.num_agents} agents")
-        rows = actions.tolist()
-        chosen = {agent: self._decode(rows[self._slot[agent]]) for agent in sorted(self.agents)}
+        chosen = decode(self._heads, actions.tolist(), self._slot, sorted(self.agents))
         seen, rewards, died, cut_off, info = self.env.step(chosen)
         self._clear_unseen([self._slot[agent] for agent in seen])
         self.all_done = all(died.values())
         rewards, died, cut_off = (
-            {agent: values.get(agent, absent) for agent in self._slot}
-            for values, absent in ((rewards, 0), (died, True), (cut_off, False))
+            padded(values, self._slot, absent) for values, absent in ((rewards, 0), (died, True), (cut_off, False))
         )
         if self.buf is not None:
             self.buf.rewards[:] = list(rewards.values())
@@ -75,10 +75,6 @@ class FastEmulation(pufferlib.emulation.PettingZooPufferEnv):
         """Release the world."""
         gc.unfreeze()
         super().close()
-
-    def _decode(self, row: list[int]) -> dict[str, dict[str, int]]:
-        """Return one agent's choices by name, as PufferLib's `nativize` does value by value."""
-        return {action: dict(zip(arguments, row[part], strict=True)) for action, arguments, part in self._heads}
 
     def _clear_unseen(self, seen: list[int]) -> None:
         """Zero the slots of agents that were observed in the last tick but no longer are."""

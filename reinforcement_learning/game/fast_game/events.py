@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 from nmmo.core.realm import Realm
-from nmmo.datastore.numpy_datastore import NumpyTable
 from nmmo.lib.event_log import EventLogger, EventState
+
+from reinforcement_learning.game.fast_game.state import Cells, CellTable
 
 _COLUMN = EventState.State.attr_name_to_col
 _FIRST_ROWS = 1024
 
 
-class _EventTable(NumpyTable):
+class _EventTable(CellTable):
     """A table whose rows are allocated in the game's order and never freed."""
 
     def reset(self) -> None:
@@ -27,6 +28,25 @@ class _EventTable(NumpyTable):
             self._expand(self._max_rows * 2)
         self.next_row += 1
         return self.next_row - 1
+
+
+def write_event(cells: Cells, row: int, tick: int, code: int, entity: int, details: tuple) -> None:
+    """Write one row of the table of events.
+
+    Args:
+        cells: of the table.
+        row: to write.
+        tick: in which the event happens.
+        code: of the event.
+        entity: number of the entity that it happens to.
+        details: type, level, number, gold and target, as far as the event has them, otherwise 0; () for none.
+    """
+    cells.data[row, 0] = 1
+    cells.data[row, 1] = entity
+    cells.data[row, 2] = tick
+    cells.data[row, 3] = code
+    for column, value in enumerate(details):
+        cells.data[row, 4 + column] = value
 
 
 class _Cell:
@@ -63,10 +83,9 @@ class FastEventLog(EventLogger):
     @classmethod
     def take_over(cls, realm: Realm) -> None:
         """Replace a world's event log with this class."""
-        realm.datastore._tables["Event"] = _EventTable(EventState.State.num_attributes, _FIRST_ROWS)
         log: Any = realm.event_log
         log.__class__ = cls
-        log.table = realm.datastore.table("Event")
+        log.table = _EventTable.take_over(realm, "Event", EventState.State.num_attributes, _FIRST_ROWS)
         log._event = _Event(log)
         log.reset()
 
@@ -99,7 +118,12 @@ class FastEventLog(EventLogger):
             self._last_tick = tick
         self._noted = self.table.next_row
 
+    def note(self, code: int, entity: int, details: tuple = ()) -> None:
+        """Record an event as `record` does, without its checks; arguments as in `write_event`."""
+        table = self.table
+        write_event(table.cells, table.add_row(), self.realm.tick + 1, code, entity, details)
+
     def _create_event(self, entity: Any, event_code: int) -> _Event:
         self.row = self.table.add_row()
-        self.table._data[self.row, :4] = (1, entity.ent_id, self.realm.tick + 1, event_code)
+        write_event(self.table.cells, self.row, self.realm.tick + 1, event_code, entity.ent_id, ())
         return self._event

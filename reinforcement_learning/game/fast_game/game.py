@@ -1,6 +1,5 @@
 """Neural MMO's environment with its slowest parts replaced."""
 
-from collections import defaultdict
 from typing import Any
 
 import nmmo
@@ -10,7 +9,7 @@ from nmmo.core.observation import Observation
 from reinforcement_learning.game.fast_game.actions import executable
 from reinforcement_learning.game.fast_game.observations import FastObservation, ObservationWriter
 from reinforcement_learning.game.fast_game.realm import take_over
-from reinforcement_learning.game.fast_game.tasks import FastGameStateGenerator, rewards_of, triggers
+from reinforcement_learning.game.fast_game.tasks import FastGameStateGenerator, Watch, all_rewards
 
 
 class FastGame(nmmo.Env):
@@ -26,14 +25,14 @@ class FastGame(nmmo.Env):
         take_over(self.realm)
         self.writer = ObservationWriter(config, pufferlib.emulation.dtype_from_space(self._obs_space))
         self.obs = {agent: FastObservation(config, agent, self.writer) for agent in self.possible_agents}
-        self._triggers: list[set] = []  # of each task
+        self._watches: list[Watch] = []  # over each task
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start an episode."""
         self.writer.start_episode()
         observations, infos = super().reset(seed=seed, options=options)
         self._gamestate_generator = FastGameStateGenerator(self._gamestate_generator)
-        self._triggers = [triggers(task) for task in self.tasks]
+        self._watches = [Watch(task) for task in self.tasks]
         return observations, infos
 
     def _validate_actions(self, actions: dict[int, dict]) -> dict[int, dict]:
@@ -54,16 +53,9 @@ class FastGame(nmmo.Env):
         happened = self.realm.event_log.index_new()
         self.game_state = self._gamestate_generator.generate(self.realm, self.obs)
         current = set(self._current_agents)
-        rewards: dict[int, float] = defaultdict(int)
-        for task, awaited in zip(self.tasks, self._triggers, strict=True):
-            if current.isdisjoint(task.assignee):
-                task.close()
-                continue
-            for agent, reward in rewards_of(task, self.game_state, awaited, happened).items():
-                if agent in current:
-                    rewards[agent] += reward
-        for agent, player in self.realm.players.items():
-            if player.status.frozen:
+        rewards = all_rewards(self._watches, self.game_state, happened, current)
+        for agent, player in self.realm.players.entities.items():
+            if player.body.freeze._val > 0:
                 rewards[agent] = 0
         if self.game.assign_dead_reward:
             for agent in self._dead_this_tick:

@@ -5,7 +5,6 @@ pass over the tables serves all agents, and only rows in use are written or clea
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,11 +61,6 @@ class Rows:
     def of(self, agent: int) -> np.ndarray:
         """Return one agent's rows."""
         return self.values[self.starts[agent] : self.starts[agent + 1]]
-
-    def lists(self, column: int) -> list[list[int]]:
-        """Return one column of each agent's rows."""
-        values, starts = self.values[:, column].tolist(), self.starts.tolist()
-        return [values[first:behind] for first, behind in pairwise(starts)]
 
 
 class _Table:
@@ -170,10 +164,6 @@ class ObservationWriter:
         self._allow_gold(slots, own)
         self._allow_purchases(slots, own)
 
-    def ids(self) -> tuple[list[list[int]], list[list[int]], list[int]]:
-        """Return the ids of entities seen and of items owned by each living agent, and of items for sale."""
-        return self.seen.lists(_ENTITY["id"]), self.owned.lists(_ITEM["id"]), self.listed[:, _ITEM["id"]].tolist()
-
     def _write_tiles(self, slots: np.ndarray, row: np.ndarray, column: np.ndarray, tile_map: np.ndarray) -> None:
         side = self.config.PLAYER_VISION_DIAMETER
         windows = np.lib.stride_tricks.as_strided(
@@ -187,8 +177,9 @@ class ObservationWriter:
 
     def _visible(self, entities: np.ndarray, row: np.ndarray, column: np.ndarray) -> Rows:
         radius = self.config.PLAYER_VISION_RADIUS
-        near = np.abs(entities[:, _ENTITY["row"]] - row[:, None]) <= radius  # (n, table rows)
-        near &= np.abs(entities[:, _ENTITY["col"]] - column[:, None]) <= radius
+        # As unsigned numbers, distances below -radius become large.
+        near = (entities[:, _ENTITY["row"]] - (row - radius)[:, None]).view(np.uint16) <= 2 * radius  # (n, table rows)
+        near &= (entities[:, _ENTITY["col"]] - (column - radius)[:, None]).view(np.uint16) <= 2 * radius
         agent, found = near.nonzero()
         return Rows.group(entities[found], agent, len(row))
 

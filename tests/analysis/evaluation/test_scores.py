@@ -110,6 +110,7 @@ def test_intervals_that_took_lives_for_independent_would_not() -> None:
 
 
 @pytest.mark.parametrize(("between", "most"), [(0.15, 0.99), (0.0, 1.0)], ids=["seeds differ", "seeds are alike"])
+@pytest.mark.slow
 def test_intervals_of_several_seeds_cover_the_truth_at_least_as_often(between: float, most: float) -> None:
     rng = np.random.default_rng(3)
     covered = 0

@@ -115,6 +115,7 @@ def test_the_first_records_of_all_lives_mark_a_time_and_no_life() -> None:
 @pytest.mark.parametrize(("label_course", "row_course"), [
     ("smooth", "smooth"), ("drifting", "drifting"), ("bursting", "wandering"), ("smooth", "life_levels"),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_clusters_that_know_nothing_are_rarely_flagged(label_course: str, row_course: str) -> None:
     flags, p = 0, []
     for run in range(30):

@@ -46,6 +46,7 @@ def true_effects(episodes: int, world: float, bursts: float = 1.0) -> tuple[floa
     [(60, 1, 0.0, "life"), (150, 2, 0.0, "life"), (100, 5, 0.0, "episode"), (100, 5, 0.7, "episode"),
      (160, 16, 0.7, "episode")],
 )  # fmt: skip
+@pytest.mark.slow
 def test_intervals_cover_planted_effects_at_their_nominal_rate(
     lives: int, episodes: int, world: float, unit: str
 ) -> None:

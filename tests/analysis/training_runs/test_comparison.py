@@ -6,12 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.training_runs import run as run_files
 from analysis.training_runs.comparison import compare
 from analysis.training_runs.curves import stretch_means
 from analysis.training_runs.groups import Group, group_runs
 from analysis.training_runs.intervals import difference, mean_over_seeds
 from analysis.training_runs.metrics import chosen_metrics
 from analysis.training_runs.run import TrainingRun, read_run
+from reinforcement_learning.settings import RUN_SETTINGS_FILE
+from reinforcement_learning.training import run_folder
 from tests.planted_training_runs import plant_evaluation, plant_run
 from user_error import UserError
 
@@ -256,3 +259,10 @@ def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_pa
     scores = {each.group: each for each in compared.levels if each.metric == "task_progress on held-out maps"}
     assert [scores[name].agent_steps for name in "AB"] == [5_001.5, 5_001.5]
     assert [scores[name].mean for name in "AB"] == pytest.approx([0.2, 0.6], abs=0.02)
+
+
+def test_files_are_called_as_training_calls_them() -> None:
+    """The rooms do not import each other, so both name the files of a run."""
+    assert run_files.SETTINGS_FILE == RUN_SETTINGS_FILE
+    assert run_files.METRICS_FILE == run_folder.METRICS_FILE
+    assert run_files.CHECKPOINTS_FOLDER == run_folder.CHECKPOINTS_FOLDER

@@ -19,7 +19,10 @@ def test_the_drive_is_the_papers() -> None:
     assert drive(np.array([0.5, 1.0, 0.8])) == pytest.approx((0.5**4 + 0.2**4) ** 0.5)
 
 
-@pytest.mark.parametrize("agent", agent_zoo.names())
+@pytest.mark.parametrize(
+    "agent",
+    [pytest.param(name, marks=() if name == "neurips23_start_kit" else pytest.mark.slow) for name in agent_zoo.names()],
+)
 def test_agents_are_paid_for_their_bodies(small_world, task, maps, agent: str) -> None:
     """The same game with three rewards: the agent's own, for the body alone, and both."""
     settings = [

@@ -9,7 +9,7 @@ from nmmo.entity.entity import Entity, Resources
 from nmmo.entity.player import Player
 from nmmo.lib.event_log import EventLogger
 
-from reinforcement_learning.game.environment import make_environment, observation_layout
+from reinforcement_learning.game.environment import make_environment, make_plain_environment, observation_layout
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
 from tests.conftest import AGENT, random_legal_actions
 
@@ -20,6 +20,13 @@ VICTIM, ATTACKER = 1, 2
 def game(small_world, task, maps):
     """A world whose agents can be attacked from the start."""
     return make_environment(AGENT, replace(small_world, spawn_immunity=0), task, maps)
+
+
+@pytest.fixture
+def original_game(small_world, task, maps):
+    """The same world played by the game's own code, whose functions can be watched; the faster game's lives are equal
+    to it (`test_fast_game.py`)."""
+    return make_plain_environment(AGENT, replace(small_world, spawn_immunity=0), task, maps)
 
 
 def step(world, actions: np.ndarray) -> list[Life]:
@@ -82,8 +89,8 @@ class Witness:
         monkeypatch.setattr(EventLogger, "record", watched_record)
 
 
-def test_every_life_of_some_episodes_is_told_as_the_engine_played_it(game, monkeypatch) -> None:
-    witness = Witness(monkeypatch)
+def test_every_life_of_some_episodes_is_told_as_the_engine_played_it(original_game, monkeypatch) -> None:
+    witness, game = Witness(monkeypatch), original_game
     random = np.random.default_rng(1)
     layout = observation_layout(game)
     causes: Counter[str] = Counter()

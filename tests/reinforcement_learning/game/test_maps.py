@@ -160,6 +160,7 @@ def test_leftovers_of_killed_runs_are_removed(settings: EnvironmentSettings) -> 
     assert {path.name for path in folder.iterdir()} == {"map1", "map2", "map3", "maps.json"}
 
 
+@pytest.mark.slow
 def test_two_processes_make_them_once(settings: EnvironmentSettings) -> None:
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         folders = list(pool.map(ensure_maps, [settings, settings]))

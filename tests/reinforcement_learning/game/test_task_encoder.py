@@ -46,6 +46,7 @@ def test_structural_embeddings_are_apart_and_of_unit_length() -> None:
     assert likeness[related].mean() > 0.3 > 0.1 > abs(likeness[~related].mean())
 
 
+@pytest.mark.slow
 def test_structural_embeddings_are_equal_in_another_process() -> None:
     here = hashlib.sha256(b"".join(encode_task(spec, 128).tobytes() for spec in all_tasks())).hexdigest()
     command = [sys.executable, "-c", DIGEST_OF_ALL]

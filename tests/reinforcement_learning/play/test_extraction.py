@@ -304,6 +304,7 @@ def test_layers_are_what_they_are_called(records: Records, subject: Entrant) -> 
 
 
 @ONCE
+@pytest.mark.slow
 def test_same_seed_same_dump_and_another_seed_another(contest: Contest, tmp_path: Path) -> None:
     plan = Plan(5, 12, seed=4, layers=("action_decoder",), format="parquet")
     for name, seed, processes in (("once", 4, 1), ("again", 4, 2), ("other", 5, 1)):

@@ -132,6 +132,7 @@ def test_numbers_differ_from_tick_to_tick_and_between_worlds(run: list[Tick]) ->
     assert len(np.unique(noise)) == noise.size
 
 
+@pytest.mark.slow
 def test_an_episode_is_the_same_alone_and_beside_others_in_any_order(make_pool: MakePool, pool: PolicyPool) -> None:
     second, third = pool.play(SEED, NUMBERS)
     assert pool.play(SEED, (NUMBERS[1], 0))[0] == third

@@ -88,6 +88,7 @@ def _share_of_north(policy, rollout: Rollout) -> float:
     return float(distribution.log_probabilities[index].exp()[:, 0].mean())
 
 
+@pytest.mark.slow
 def test_the_same_update_is_the_same_bit_for_bit(policy, rollout: Rollout) -> None:
     first, second = (updated(policy, rollout)[0] for _ in range(2))
     assert same_weights(first, second)

@@ -139,7 +139,9 @@ DROPPED = {
 }
 
 
-@pytest.mark.parametrize("part", DROPPED)
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=() if part in ("memory", "actions") else pytest.mark.slow) for part in DROPPED]
+)
 def test_every_part_of_the_state_is_needed(play, straight, stopped: Path, tmp_path: Path, part: str) -> None:
     folder = shutil.copytree(stopped, tmp_path / "run")
     state = TrainingState.load(folder / "training_state.safetensors")
@@ -169,6 +171,7 @@ def automatic(play, settings: Settings, tmp_path_factory: pytest.TempPathFactory
         (False, drop_episode_weights),
     ],
 )
+@pytest.mark.slow
 def test_an_automatic_curriculum_goes_on_too(play, automatic, tmp_path: Path, same: bool, change) -> None:
     """Rewards depend on the tasks drawn, so the weights show whether the curriculum was resumed."""
     settings, straight, stopped = automatic

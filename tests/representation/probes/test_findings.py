@@ -120,6 +120,7 @@ def test_read_outs_predict_from_raw_activations(data: ProbeData, probed: Probed)
     assert 1 - ((predicted - truth) ** 2).sum() / ((truth - truth.mean()) ** 2).sum() > 0.9
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_scores(data: ProbeData, probed: Probed) -> None:
     inputs = INPUTS[:1]
     again = probe(data, TARGETS, inputs, PROBES, 0, lambda share: None)

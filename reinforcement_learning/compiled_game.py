@@ -1,0 +1,179 @@
+"""The game's hottest modules, compiled by Cython for this computer when they are first used.
+
+    python -m reinforcement_learning.compiled_game    # compile now, and say where the result is kept
+
+Each module of `fast_game/` that has a `.pxd` file beside it, with the types of its variables, is compiled. Without a
+compiler, or with `NMMO_COMPILED_GAME=0`, the same files run as plain Python and give the same results more slowly.
+
+The compiled modules are kept in the user's cache folder, in a folder named after a hash of all that they depend on, so
+one of another version of Python, Neural MMO or this project is never loaded. Neither is one that other users could
+have written.
+"""
+
+import hashlib
+import multiprocessing
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from filelock import FileLock
+
+from user_error import one_line
+
+SWITCH = "NMMO_COMPILED_GAME"
+_SOURCES = Path(__file__).parent / "game" / "fast_game"
+_PACKAGE = Path("reinforcement_learning", "game", "fast_game")
+_SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+# Without -ffp-contract, some processors would round differently than Python does.
+_FLAGS = "-O2 -g0 -ffp-contract=off"
+_OPTIONS = ("-3", "--inplace", "-X", "annotation_typing=False")
+_LONGEST_SECONDS = 1800
+_FAILED = "failed.txt"
+_SCRATCH = ".compiling."
+
+
+class NotCompiledError(Exception):
+    """The game cannot be compiled, or its compiled modules cannot be trusted; the message says why."""
+
+
+# `RuntimeError`: there is no home folder, or the file system has no locks (`NotImplementedError`).
+_EXPECTED = (NotCompiledError, OSError, RuntimeError, subprocess.TimeoutExpired)
+
+
+def compiled_modules() -> list[str]:
+    """Return the folder of the compiled modules, compiling them first if need be; [] if plain Python is to be used.
+
+    The first process that needs them compiles them while others wait.
+    """
+    if os.environ.get(SWITCH) == "0":
+        return []
+    try:
+        return [str(_ensure(_cache(), retry=False))]
+    except _EXPECTED as error:
+        _tell(f"the game runs as plain Python, which is slower: {error}")
+        return []
+
+
+def _ensure(cache: Path, retry: bool) -> Path:
+    """Return the folder of the compiled modules in a cache folder, which is made if it does not exist.
+
+    Args:
+        cache: folder of all versions.
+        retry: whether to try again if compiling failed before.
+    """
+    folder = cache / _key()
+    if retry or not folder.exists():
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_private(cache)
+        with FileLock(cache / "lock"):
+            if retry and (folder / _FAILED).exists():
+                shutil.rmtree(folder)
+            if not folder.exists():
+                _compile(folder)
+    failed = folder / _FAILED
+    if failed.exists():
+        raise NotCompiledError(f"compiling it failed ({failed}); `python -m {_name()}` tries again")
+    for path in (folder, *folder.iterdir()):
+        _check_private(path)
+    return folder
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache").resolve() / "nmmo-interpretability" / "compiled_game"
+
+
+def _key() -> str:
+    """Return a hash of all that the compiled modules depend on."""
+    parts = [sys.version, _SUFFIX, platform.machine(), version("nmmo"), _cython_version(), _FLAGS, *_OPTIONS]
+    digest = hashlib.sha256("\0".join(parts).encode())
+    for path in _files():
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _cython_version() -> str:
+    try:
+        return version("cython")
+    except PackageNotFoundError:
+        raise NotCompiledError("Cython is not installed; `make setup` installs it") from None
+
+
+def _files() -> list[Path]:
+    """Return the sources of the compiled modules, and their types."""
+    types = sorted(_SOURCES.glob("*.pxd"))
+    return [*types, *(path.with_suffix(".py") for path in types)]
+
+
+def _compile(folder: Path) -> None:
+    """Compile all modules into a new folder; on failure it holds the compiler's output instead."""
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        raise NotCompiledError(f"there is no C compiler ({compiler})")
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        raise NotCompiledError("Python's header files are not installed (on Debian and Ubuntu: python3-dev)")
+    _tell("compiling the game for this computer, once; this takes about a minute")
+    for leftover in folder.parent.glob(f"{_SCRATCH}*"):  # of a process that was killed: whoever compiles has the lock
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder.parent) as scratch:
+        package = Path(scratch) / _PACKAGE
+        package.mkdir(parents=True)
+        for parent in (package, *package.parents[:2]):
+            (parent / "__init__.py").touch()
+        for path in _files():
+            shutil.copy(path, package)
+        sources = [str(_PACKAGE / path.name) for path in _files() if path.suffix == ".py"]
+        jobs = str(os.cpu_count() or 1)
+        run = subprocess.run(
+            [sys.executable, "-m", "Cython.Build.Cythonize", *_OPTIONS, "-j", jobs, *sources],
+            cwd=scratch, env={**os.environ, "CFLAGS": _FLAGS}, capture_output=True, text=True, errors="replace",
+            timeout=_LONGEST_SECONDS, check=False,
+        )  # fmt: skip
+        result = Path(scratch) / "result"
+        result.mkdir(mode=0o700)
+        modules = list(package.glob(f"*{_SUFFIX}"))
+        if run.returncode or len(modules) < len(sources):
+            (result / _FAILED).write_text(run.stdout + run.stderr)
+        else:
+            for module in modules:
+                shutil.move(module, result)
+                (result / module.name).chmod(0o700)
+        result.rename(folder)
+
+
+def _check_private(path: Path) -> None:
+    """Raise `NotCompiledError` if another user could have written a file, or could replace it."""
+    for place in (path, *path.resolve().parents):
+        found = place.lstat()
+        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX  # others cannot replace what is in it
+        if found.st_uid not in (0, os.getuid()) or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky):
+            raise NotCompiledError(f"other users can write to {place}, so compiled code is not loaded from there")
+
+
+def _tell(line: str) -> None:
+    """Print one line, in the main process only."""
+    if multiprocessing.parent_process() is None:
+        print(one_line(line), file=sys.stderr)
+
+
+def _name() -> str:
+    return "reinforcement_learning.compiled_game"
+
+
+def main() -> None:
+    """Compile if need be, and print one line about the result."""
+    try:
+        print(f"the compiled game is kept in {_ensure(_cache(), retry=True)}")
+    except _EXPECTED as error:
+        _tell(f"the game will run as plain Python, which is slower: {error}")
+
+
+if __name__ == "__main__":
+    main()
