@@ -168,5 +168,6 @@ def test_what_goes_wrong_in_every_worker_is_one_line(cluster, contest, job, word
 
 @pytest.mark.slow
 def test_more_workers_than_cores_are_refused(cluster) -> None:
-    with pytest.raises(UserError, match=r"too few cores \(1\) for 9 worker processes"):
+    """A node that was just lost may still count."""
+    with pytest.raises(UserError, match=r"too few cores \(\d\) for 9 worker processes"):
         processes_of(on_ray(cluster, 9))
