@@ -11,7 +11,7 @@ from analysis.interventions.controls import RANDOM, PerEpisode, controls_of, edi
 from analysis.interventions.effects import effect_per_episode
 from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
 from analysis.interventions.pairs import Pairs
-from analysis.statistics.inference import false_discovery
+from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
 Shape = Literal["rises with every dose", "falls with every dose", "rises and falls", "no clear shape"]
@@ -47,6 +47,11 @@ class DoseResponse:
     random_slope: Estimate
     slope_difference: Estimate
     shape: Shape
+
+    @property
+    def found(self) -> bool:
+        """Whether the slope survives correction, and its interval excludes 0."""
+        return self.q <= LEVEL and excludes_zero(self.slope)
 
 
 def dose_responses(

@@ -12,19 +12,20 @@ DEATH = "died_of/"
 MOVED = "moved/"
 KL, VALUE_CHANGE, OFF_MANIFOLD, EDITED_TICKS = "kl", "value_change", "off_manifold", "edited_ticks"
 
-_TITLES = {
-    "ticks": "ticks lived",
-    "reward": "reward, total",
-    "task_progress": "task progress, 0 to 1",
-    "meals": "meals per 100 ticks",
-    "drinks": "drinks per 100 ticks",
-    "towards_food": "moves towards food, share",
-    "damage_dealt": "damage dealt per 100 ticks",
-    "damage_taken": "damage taken per 100 ticks",
-    KL: "KL, all heads, nats",
-    VALUE_CHANGE: "change of the value",
-    OFF_MANIFOLD: "distance from recorded states, ratio",
-    EDITED_TICKS: "edited ticks",
+_SHARE, _PER_100_TICKS, _NATS, _SPREADS = "share", "per 100 ticks", "nats", "spreads"
+_WORDS = {
+    "ticks": ("ticks lived", ""),
+    "reward": ("reward", "total"),
+    "task_progress": ("task progress", "0 to 1"),
+    "meals": ("meals", _PER_100_TICKS),
+    "drinks": ("drinks", _PER_100_TICKS),
+    "towards_food": ("moves towards food", _SHARE),
+    "damage_dealt": ("damage dealt", _PER_100_TICKS),
+    "damage_taken": ("damage taken", _PER_100_TICKS),
+    KL: ("KL, all heads", _NATS),
+    VALUE_CHANGE: ("change of the value", ""),
+    OFF_MANIFOLD: ("distance from recorded states", "unedited = 1"),
+    EDITED_TICKS: ("edited ticks", ""),
 }
 _GROUPS = ("life", "needs", "fights", "death", "other")
 _GROUP_OF = {
@@ -35,17 +36,14 @@ _GROUP_OF = {
 
 
 def title(outcome: str) -> str:
-    """Return what an outcome is called in figures and text, with its unit; unknown ones keep their name."""
-    if outcome.startswith(DEATH):
-        return f"died: {outcome.removeprefix(DEATH).replace('_', ' ')}, share"
-    if outcome.startswith(KL_OF_HEAD):
-        return f"KL of {outcome.removeprefix(KL_OF_HEAD)}, nats"
-    if outcome.startswith(GAIN):
-        head, _, option = outcome.removeprefix(GAIN).partition("/")
-        return f"probability of {head} {option}"
-    if outcome.startswith(MOVED):
-        return f"change along {outcome.removeprefix(MOVED)}, spreads"
-    return _TITLES.get(outcome, outcome)
+    """Return what an outcome is called in figures and text; unknown ones keep their name."""
+    return _words(outcome)[0]
+
+
+def title_with_unit(outcome: str) -> str:
+    """Return the title of an outcome, with its unit in brackets if it has one."""
+    name, unit = _words(outcome)
+    return f"{name} ({unit})" if unit else name
 
 
 def group(outcome: str) -> str:
@@ -55,7 +53,7 @@ def group(outcome: str) -> str:
 
 def in_groups(outcomes: Sequence[str]) -> list[str]:
     """Return outcomes group by group; within a group, known ones first."""
-    known = list(_TITLES)
+    known = list(_WORDS)
     return sorted(
         outcomes,
         key=lambda name: (_GROUPS.index(group(name)), known.index(name) if name in known else len(known), name),
@@ -73,3 +71,17 @@ def split_outcomes(table: LivesTable, arms: Sequence[Arm]) -> tuple[list[str], l
     in_behaviour = [name for name, finite in known.items() if finite[unedited].any()]
     at_once = [name for name, finite in known.items() if finite.any() and name not in in_behaviour]
     return in_groups(in_behaviour), at_once
+
+
+def _words(outcome: str) -> tuple[str, str]:
+    """Return an outcome's title and unit."""
+    _, _, rest = outcome.partition("/")
+    if outcome.startswith(DEATH):
+        return f"died: {rest.replace('_', ' ')}", _SHARE
+    if outcome.startswith(KL_OF_HEAD):
+        return f"KL of {rest}", _NATS
+    if outcome.startswith(GAIN):
+        return f"probability of {rest.replace('/', ' ')}", "change"
+    if outcome.startswith(MOVED):
+        return f"change along {rest}", _SPREADS
+    return _WORDS.get(outcome, (outcome, ""))

@@ -1,4 +1,4 @@
-"""The randomisation test over who was edited: were the agents that were drawn to be edited affected more than others?"""
+"""The randomisation test over who was edited: did the agents drawn by lot change more than others?"""
 
 from collections.abc import Sequence
 

@@ -4,10 +4,20 @@ import math
 from collections.abc import Iterable, Iterator
 
 from analysis.interventions.at_once import AtOnce
-from analysis.interventions.controls import CONTROLS, Against
+from analysis.interventions.controls import RANDOM, Against
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect
-from analysis.interventions.outcomes import EDITED_TICKS, GAIN, KL, KL_OF_HEAD, MOVED, OFF_MANIFOLD, VALUE_CHANGE, title
+from analysis.interventions.outcomes import (
+    EDITED_TICKS,
+    GAIN,
+    KL,
+    KL_OF_HEAD,
+    MOVED,
+    OFF_MANIFOLD,
+    VALUE_CHANGE,
+    title,
+    title_with_unit,
+)
 from analysis.interventions.study import Study
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
@@ -25,7 +35,7 @@ def summary_lines(study: Study) -> list[str]:
         lines += _effects([effect for effect in study.effects if effect.arm == arm])
         lines += _spillovers(study, arm)
     if study.dose_responses:
-        lines += ["", "Slopes, per unit of dose:", *map(_slope, _worth_telling(study.dose_responses))]
+        lines += ["", "Slopes over doses:", *_slopes(study.dose_responses)]
     if study.notes:
         lines += ["", "Notes:", *(f"- {note}" for note in study.notes)]
     return lines
@@ -40,11 +50,11 @@ def number(value: float, sign: bool = True) -> str:
     return f"{value:{'+' if sign and value else ''}.{min(max(0, digits), 6)}f}"
 
 
-def with_interval(estimate: Estimate, sign: bool = True) -> str:
-    """Write an estimate and its interval, for example "-14.2 (-22.1 to -6.3)"."""
-    if not math.isfinite(estimate.low):
-        return f"{number(estimate.value, sign)} (no interval)"
-    return f"{number(estimate.value, sign)} ({number(estimate.low, sign)} to {number(estimate.high, sign)})"
+def with_interval(name: str, estimate: Estimate, *more: str, sign: bool = True) -> str:
+    """Write an estimate, its interval and more about it, for example "ticks lived -14.2 (-22.1 to -6.3; q 0.003)"."""
+    known = math.isfinite(estimate.low)
+    interval = f"{number(estimate.low, sign)} to {number(estimate.high, sign)}" if known else "no interval"
+    return f"{name} {number(estimate.value, sign)} ({'; '.join([interval, *more])})"
 
 
 def p_text(p: float) -> str:
@@ -55,8 +65,8 @@ def p_text(p: float) -> str:
 def _about(study: Study) -> list[str]:
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
     return [
-        f"{episodes} in each arm, {study.lives:,} lives in {len(study.arms)} arms; {study.edited:.0%} of agents edited.",
-        f"Effects are differences of edited agents from themselves in the unedited twin, with "
+        f"{episodes} in each arm, {len(study.arms)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
+        "Effects are differences of edited agents from themselves in the unedited twin, with "
         f"{100 * study.settings.confidence:g}% intervals over episodes. They count if q is at most {LEVEL:g} and they "
         "exceed every kind of control.",
     ]
@@ -82,16 +92,17 @@ def _effects(effects: list[Effect]) -> Iterator[str]:
         for effect in by_verdict.pop(verdict, []):
             yield f"  {verdict}: {_found(effect)}"
     for verdict, others in by_verdict.items():
-        yield f"  {verdict}: {', '.join(title(effect.outcome) for effect in others)}"
+        yield f"  {verdict}: {'; '.join(title(effect.outcome) for effect in others)}"
 
 
 def _found(effect: Effect) -> str:
-    told = f"{title(effect.outcome)} {with_interval(effect.effect)}"
-    return f"{told[:-1]}; q {p_text(effect.q)}{_controls(effect.against)})"
+    return with_interval(
+        title_with_unit(effect.outcome), effect.effect, f"q {p_text(effect.q)}", *_controls(effect.against, sign=True)
+    )
 
 
-def _controls(against: Iterable[Against], sign: bool = True) -> str:
-    return "".join(f"; {each.control} {number(each.effect.value, sign)}" for each in against)
+def _controls(against: Iterable[Against], sign: bool) -> list[str]:
+    return [f"{each.control} {number(each.effect.value, sign)}" for each in against]
 
 
 def _at_once(levels: list[AtOnce]) -> Iterator[str]:
@@ -99,15 +110,15 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
     for outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD, EDITED_TICKS):
         if each := named.get(outcome):
             sign = outcome == VALUE_CHANGE
-            told = f"{title(outcome)} {with_interval(each.level, sign)}"
-            yield f"  at once: {told[:-1]}{_controls(each.against, sign)})"
+            told = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
+            yield f"  at once: {told}"
     heads = sorted((each for each in levels if each.outcome.startswith(KL_OF_HEAD)), key=_size)
     if heads:
         parts = (f"{each.outcome.removeprefix(KL_OF_HEAD)} {number(each.level.value, False)}" for each in heads)
         yield f"  at once: KL by head, nats: {', '.join(parts)}"
     options = sorted((each for each in levels if each.outcome.startswith(GAIN)), key=_size)
-    for verb, sign in (("more", 1), ("less", -1)):
-        chosen = [each for each in options if sign * each.level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]
+    for verb, direction in (("more", 1), ("less", -1)):
+        chosen = [each for each in options if direction * each.level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]
         if chosen:
             parts = (
                 f"{each.outcome.removeprefix(GAIN).replace('/', ' ')} {number(each.level.value)}" for each in chosen
@@ -129,21 +140,19 @@ def _spillovers(study: Study, arm: str) -> Iterator[str]:
         return
     found = [each for each in own if each.found]
     for each in found:
-        yield f"  unedited neighbours: {title(each.outcome)} {with_interval(each.effect)[:-1]}; q {p_text(each.q)})"
+        told = with_interval(title_with_unit(each.outcome), each.effect, f"q {p_text(each.q)}")
+        yield f"  unedited neighbours: {told}"
     if not found:
         yield f"  unedited neighbours: no effect found in {len(own)} outcomes"
 
 
-def _worth_telling(responses: Iterable[DoseResponse]) -> list[DoseResponse]:
-    """Return slopes in behaviour with a test, and those at once that sum an edit up."""
-    return [
-        each
-        for each in responses
-        if math.isfinite(each.p) and (not each.at_once or each.outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD))
-    ]
-
-
-def _slope(response: DoseResponse) -> str:
-    random = f"; {CONTROLS[0]} {number(response.random_slope.value)}" if response.random else ""
-    told = with_interval(response.slope)
-    return f"  {title(response.outcome)} {told[:-1]}; q {p_text(response.q)}{random}), {response.shape}"
+def _slopes(responses: Iterable[DoseResponse]) -> Iterator[str]:
+    """Yield slopes in behaviour, and of outcomes at once that sum an edit up."""
+    shown = [each for each in responses if not each.at_once or each.outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD)]
+    for each in shown:
+        if each.found:
+            random = [f"{RANDOM} {number(each.random_slope.value)}"] if each.random else []
+            name = f"{title_with_unit(each.outcome)}, per unit of dose"
+            yield f"  {with_interval(name, each.slope, f'q {p_text(each.q)}', *random)}; {each.shape}"
+    if rest := [title(each.outcome) for each in shown if not each.found]:
+        yield f"  no slope found: {'; '.join(rest)}"
