@@ -11,6 +11,7 @@ from analysis.interventions.controls import RANDOM, PerEpisode, controls_of, edi
 from analysis.interventions.effects import effect_per_episode
 from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
 from analysis.interventions.pairs import Pairs
+from analysis.interventions.randomisation import Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
@@ -29,7 +30,8 @@ class DoseResponse:
         effects: at each dose.
         random: the same of random directions at the doses at which they were played, NaN elsewhere; empty without any.
         slope: mean over episodes of the least squares slope, per unit of dose.
-        p: of that slope, by flipping the signs of episodes.
+        test: how `p` was found.
+        p: two-sided, of no slope; NaN if nothing changes with the dose.
         q: corrected for all slopes of the run, separately at once and in behaviour.
         random_slope: the same slope of random directions, over the same doses; NaN unless they were played at all.
         slope_difference: slope of the edit minus that of random directions, paired by episode.
@@ -42,6 +44,7 @@ class DoseResponse:
     effects: tuple[Estimate, ...]
     random: tuple[Estimate, ...]
     slope: Estimate
+    test: Test
     p: float
     q: float
     random_slope: Estimate
@@ -65,7 +68,11 @@ def dose_responses(
         return []
     found = []
     for names, per_episode, flag in ((in_behaviour, effect_per_episode, False), (at_once, level_per_episode, True)):
-        family = [_response(series, everything, name, per_episode(name), flag, over) for name in names]
+        p_values = np.full(len(names), np.nan) if flag else _randomisation_p(series, names, over)
+        family = [
+            _response(series, everything, name, per_episode(name), flag, float(p), over)
+            for name, p in zip(names, p_values, strict=True)
+        ]
         corrected = false_discovery(np.array([each.p for each in family]))
         found += [replace(each, q=float(q)) for each, q in zip(family, corrected, strict=True)]
     return found
@@ -77,6 +84,7 @@ def _response(
     outcome: str,
     per_episode: PerEpisode,
     at_once: bool,
+    p: float,
     over: OverEpisodes,
 ) -> DoseResponse:
     doses = np.array([edit.arm.dose for edit in series], dtype=np.float64)  # (D,)
@@ -88,6 +96,9 @@ def _response(
         if theirs is not None:
             random[:, place] = theirs
     slopes, random_slopes = _slopes(doses, values), _slopes(doses, random)
+    test: Test = "randomisation over who was edited"
+    if not np.isfinite(p):
+        test, p = "sign flips over episodes", over.sign_flip_p(slopes)
     return DoseResponse(
         outcome=outcome,
         at_once=at_once,
@@ -95,7 +106,8 @@ def _response(
         effects=tuple(over.estimate(column) for column in values.T),
         random=tuple(over.estimate(column) for column in random.T) if np.isfinite(random).any() else (),
         slope=over.estimate(slopes),
-        p=over.sign_flip_p(slopes),
+        test=test if np.isfinite(p) else "none",
+        p=p,
         q=np.nan,
         random_slope=over.estimate(random_slopes),
         slope_difference=over.estimate(slopes - random_slopes),
@@ -103,10 +115,23 @@ def _response(
     )
 
 
+def _randomisation_p(series: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> np.ndarray:
+    """Return p-values of slopes over doses by redrawing who was edited, (O,); NaN where everyone was, or no one varies.
+
+    Each life has a slope of its own, since the same agents of the same episodes live at every dose.
+    """
+    first = series[0]
+    if any(edit.arm.twin != first.arm.twin for edit in series):
+        return np.full(len(outcomes), np.nan)
+    doses = np.array([edit.arm.dose for edit in series], dtype=np.float64)
+    differences = np.stack([edit.differences(outcomes) for edit in series], axis=2)  # (L, O, D)
+    return randomisation_test(first, _slopes(doses, differences), over.settings)[1]
+
+
 def _slopes(doses: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the least squares slope of each episode that has a value at every dose, (D,) and (E, D) -> (E,)."""
+    """Return the least squares slope over doses, (D,) and (..., D) -> (...); NaN where a value is missing."""
     centred = doses - doses.mean()
-    return values @ centred / (centred @ centred)  # NaN where a dose is missing
+    return values @ centred / (centred @ centred)
 
 
 def _shape(values: np.ndarray, over: OverEpisodes) -> Shape:

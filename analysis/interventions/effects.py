@@ -9,12 +9,11 @@ import numpy as np
 from analysis.interventions.controls import CONTROLS, Against, PerEpisode, compare, controls_of, edits
 from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
 from analysis.interventions.pairs import Pairs
-from analysis.interventions.randomisation import randomisation_test
+from analysis.interventions.randomisation import Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
 Verdict = Literal["effect", "no more than controls", "no controls", "not found", "pairing is broken"]
-Test = Literal["randomisation over who was edited", "sign flips over episodes", "none"]
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def effect_per_episode(outcome: str) -> PerEpisode:
 
 def _effects(edit: Pairs, everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[Effect]:
     controls = controls_of(edit, everything)
-    contrasts, p_values = randomisation_test(edit, outcomes, over.settings)
+    contrasts, p_values = randomisation_test(edit, edit.differences(outcomes), over.settings)
     return [
         _effect(edit, outcome, float(contrast), float(p), controls, over)
         for outcome, contrast, p in zip(outcomes, contrasts, p_values, strict=True)

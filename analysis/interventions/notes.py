@@ -1,7 +1,7 @@
 """What a reader must know beside the effects of an intervention run."""
 
 from collections.abc import Sequence
-from math import ceil, log2
+from math import ceil
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from analysis.interventions.controls import CONTROLS, controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect, Spillover
 from analysis.interventions.outcomes import OFF_MANIFOLD, title
-from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.inference import LEVEL
 
@@ -32,7 +32,7 @@ def notes_on(
     """Return notes on episodes, tests, controls, missing values and unusual states; empty if all is well."""
     return [
         *_on_episodes(everything, effects, over),
-        *_on_sign_flips(everything, effects, spilled, responses, over),
+        *_on_sign_flips(everything, effects, spilled, responses),
         *_on_controls(everything),
         *_on_missing_values(effects),
         *_on_unusual_states(levels),
@@ -63,7 +63,6 @@ def _on_sign_flips(
     effects: Sequence[Effect],
     spilled: Sequence[Spillover],
     responses: Sequence[DoseResponse],
-    over: OverEpisodes,
 ) -> list[str]:
     notes = []
     episodes = min(len(edit.episodes) for edit in edits(everything))
@@ -73,18 +72,17 @@ def _on_sign_flips(
             "Some outcomes have no unedited lives to compare with, so they are tested by flipping the signs of "
             "episodes, which cannot tell the effect of an edit on an agent from that of its edited neighbours."
         )
-    slopes = [each for each in responses if not each.at_once]
+    slopes = [each for each in responses if each.test == "sign flips over episodes" and not each.at_once]
     for what, p_values in (
         ("effects", [each.p for each in flipped]),
         ("effects on neighbours", [each.p for each in spilled]),
         ("slopes", [each.p for each in slopes]),
     ):
         tests = int(np.isfinite(p_values).sum())
-        if tests and over.smallest_sign_flip_p(episodes) * tests > LEVEL:
-            needed = ceil(1 + log2(tests / LEVEL))
+        if tests and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
             notes.append(
                 f"With {episodes} episodes, one of {tests} possible {what} alone cannot survive correction, since it "
-                f"is tested by flipping the signs of episodes; with {needed} it could."
+                f"is tested by flipping the signs of episodes; with {COUNTED_UP_TO + 1} it could."
             )
     return notes
 

@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from analysis.statistics.inference import Inference, student_stretch
-from analysis.statistics.permutation_p import counted_p
+from analysis.statistics.permutation_p import ratio_p
 from analysis.statistics.resampling import Estimate
 
 _ROUNDING = 1e-12
 _EXACT_UP_TO = 12  # episodes: 4,096 ways to flip them
+
+COUNTED_UP_TO = 6
+"""Episodes up to which sign flips are so few that no p-value can be below 2 / their number."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +49,16 @@ class OverEpisodes:
         """Return the two-sided p-value of a mean over episodes of 0, (E,); episodes that are NaN are left out.
 
         If episodes are as likely to have a value as its negative, flipping signs changes nothing (Fisher 1935, "The
-        design of experiments", section 21). With few episodes all flips are tried, with many a random sample. NaN with
-        fewer than two episodes, or where nothing differs from 0.
+        design of experiments", section 21). With few episodes all flips are tried, with many a random sample; from 7
+        episodes on, p-values too small to be counted follow Student's tail (`ratio_p`). NaN with fewer than two
+        episodes, or where nothing differs from 0.
         """
         known = values[np.isfinite(values)]
         if len(known) < 2 or not known.any():
             return np.nan
-        sums = np.abs(_flips(len(known), self.settings) @ known)
-        if len(known) <= _EXACT_UP_TO:  # they include the signs as they are
-            return float((sums >= abs(known.sum()) * (1 - 1e-9)).mean())
-        return float(counted_p(np.abs(known.sum()), sums))
-
-    def smallest_sign_flip_p(self, episodes: int) -> float:
-        """Return the smallest p-value that so many episodes can reach."""
-        return 2.0 ** (1 - episodes) if episodes <= _EXACT_UP_TO else 1 / (1 + self.settings.permutations)
+        size, count = np.sqrt((known**2).sum()), np.array([len(known)])
+        null = np.abs(_flips(len(known), self.settings) @ known)[:, None] / size
+        return float(ratio_p(np.abs(known.sum(keepdims=True)) / size, null, count, count)[0])
 
     def _weights(self, episodes: int) -> np.ndarray:
         """Return the weight of each episode in each resample, (R, E); each row sums to 1."""
@@ -76,8 +75,8 @@ def excludes_zero(estimate: Estimate) -> bool:
 
 
 def _flips(episodes: int, settings: Inference) -> np.ndarray:
-    """Return signs of episodes, +1 or -1, (flips, episodes)."""
+    """Return signs of episodes, +1 or -1, (flips, episodes); if all, without the one that flips nothing."""
     if episodes <= _EXACT_UP_TO:
-        return 1.0 - 2.0 * ((np.arange(2**episodes)[:, None] >> np.arange(episodes)) & 1)
+        return 1.0 - 2.0 * ((np.arange(1, 2**episodes)[:, None] >> np.arange(episodes)) & 1)
     rng = np.random.default_rng([settings.seed, episodes, 1])
     return rng.choice([-1.0, 1.0], (settings.permutations, episodes))

@@ -34,6 +34,10 @@ class Pairs:
         """Return the arm minus the twin for each life, (L,); NaN where the outcome is missing in one of them."""
         return self.values[outcome] - self.twin[outcome]
 
+    def differences(self, outcomes: Sequence[str]) -> np.ndarray:
+        """Return `difference` for several outcomes, (L, O)."""
+        return np.stack([self.difference(name) for name in outcomes], axis=1)
+
     def episode_means(self, lives: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Return the mean of a number over the chosen lives of each episode, (L,) and (L,) bool -> (E,).
 

@@ -1,6 +1,7 @@
 """The randomisation test over who was edited: did the agents drawn by lot change more than others?"""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -10,26 +11,29 @@ from analysis.statistics.permutation_p import counted_p
 
 _FLOOR = 1e-12
 
+Test = Literal["randomisation over who was edited", "sign flips over episodes", "none"]
+"""Ways to find a p-value: the first where both edited and unedited lives are known, the second elsewhere."""
 
-def randomisation_test(pairs: Pairs, outcomes: Sequence[str], settings: Inference) -> tuple[np.ndarray, np.ndarray]:
-    """Test each outcome of an arm by redrawing who was edited, within each episode, as the lot drew it.
 
-    The statistic is the contrast, the mean over episodes of (mean difference from the twin of edited agents - the same
-    of unedited agents), divided by its standard error. The division matters: an edit that merely changes the course of
-    lives spreads the differences of edited agents without moving their mean. The plain contrast would then be called
-    significant too often if fewer agents are edited than not (Chung and Romano 2013, Annals of Statistics 41, 484-507).
+def randomisation_test(pairs: Pairs, differences: np.ndarray, settings: Inference) -> tuple[np.ndarray, np.ndarray]:
+    """Test O differences of lives from their twins by redrawing who was edited, within each episode.
+
+    The statistic is the mean over episodes of the contrast, (mean difference from the twin of edited agents - the same
+    of unedited agents), divided by its standard error over episodes. The division matters: an edit that merely changes
+    the course of lives spreads the differences of edited agents, perhaps of all in an episode alike, without moving
+    their mean. The plain contrast would then be called significant too often (Chung and Romano 2013, Annals of
+    Statistics 41, 484-507); so would one divided by a standard error over lives.
 
     Args:
-        pairs: of the arm.
-        outcomes: names, O of them.
+        pairs: say who was edited, and in which episode.
+        differences: of the same lives, (L, O); NaN where there is none.
         settings: number of permutations, and their seed.
 
     Returns:
         Contrasts and two-sided p-values, (O,) each. Both are NaN where no episode has lives of both groups; p is NaN
-        where no life differs from its twin at all.
+        where no life has a difference other than 0.
     """
-    differences = np.stack([pairs.difference(name) for name in outcomes], axis=1)  # (L, O)
-    contrast, p = np.full((2, len(outcomes)), np.nan)
+    contrast, p = np.full((2, differences.shape[1]), np.nan)
     known = np.isfinite(differences)
     masks, group = np.unique(known, axis=1, return_inverse=True)  # (L, masks), (O,)
     for place, mask in enumerate(masks.T):
@@ -61,37 +65,21 @@ def _statistics(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the contrasts, (K,), and |contrast / standard error| of the lot as drawn and permuted, (M + 1, K).
 
-    The standard error uses the spread of each group within episodes, or the spread of contrasts over episodes if no
-    episode has two edited, or no episode two unedited lives.
+    With a single episode there is no standard error, and the contrast itself is the statistic.
     """
-    outcomes = episodes[0][1].shape[1]
-    total, squares = np.zeros((2, permutations + 1, outcomes))
-    within = np.zeros((2, permutations + 1, outcomes))
-    freedom, share = np.zeros(2), np.zeros(2)
-    scale = np.zeros(outcomes)
+    total, squares = np.zeros((2, permutations + 1, episodes[0][1].shape[1]))
     for edited, values in episodes:
         labels = _redrawn(edited, permutations, rng)  # (M + 1, n)
-        counts = np.array([edited.sum(), (~edited).sum()])
-        centred = values - values.mean(axis=0)
-        scale += (centred**2).mean(axis=0)
-        sums, powers = labels @ centred, labels @ centred**2  # of the edited; sums of the others are the negatives
-        contrast = sums * (1 / counts).sum()
+        sums = labels @ (values - values.mean(axis=0))  # of the edited; those of the others are the negatives
+        contrast = sums * (1 / edited.sum() + 1 / (~edited).sum())
         total += contrast
         squares += contrast**2
-        within[0] += powers - sums**2 / counts[0]
-        within[1] += (centred**2).sum(axis=0) - powers - sums**2 / counts[1]
-        freedom += counts - 1
-        share += 1 / counts
     count = len(episodes)
     mean = total / count
-    if freedom.all():
-        variance = (within * (share / freedom)[:, None, None]).sum(axis=0) / count**2
-    elif count > 1:
-        variance = (squares / count - mean**2) / (count - 1)
-    else:
-        variance = np.ones_like(mean)
-    floor = _FLOOR * scale / count + np.finfo(float).tiny
-    return mean[0], np.abs(mean) / np.sqrt(np.maximum(variance, floor))
+    if count == 1:
+        return mean[0], np.abs(mean)
+    variance = (squares / count - mean**2) / (count - 1)
+    return mean[0], np.abs(mean) / np.sqrt(np.maximum(variance, _FLOOR * squares / count + np.finfo(float).tiny))
 
 
 def _redrawn(edited: np.ndarray, permutations: int, rng: np.random.Generator) -> np.ndarray:

@@ -44,7 +44,7 @@ def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
         row_slope = None, None, each.outcome, *_cells(each.slope), None, None, None, None, None
         random = each.random_slope.value, *_cells(each.slope_difference), None
         others = nothing[len(random) :]
-        yield "slope", *row_slope, "sign flips over episodes", each.p, each.q, each.shape, *random, *others
+        yield "slope", *row_slope, each.test, each.p, each.q, each.shape, *random, *others
 
 
 def _controls(against: tuple[Against, ...]) -> tuple[Cell, ...]:
