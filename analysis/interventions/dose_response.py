@@ -56,6 +56,12 @@ class DoseResponse:
         """Whether the slope survives correction, and its interval excludes 0."""
         return self.q <= LEVEL and excludes_zero(self.slope)
 
+    @property
+    def beyond_random(self) -> bool:
+        """Whether the slope exceeds that of random directions for sure; True if they were not played."""
+        same_way = np.sign(self.slope_difference.value) == np.sign(self.slope.value)
+        return not self.random or bool(excludes_zero(self.slope_difference) and same_way)
+
 
 def dose_responses(
     everything: Sequence[Pairs], in_behaviour: Sequence[str], at_once: Sequence[str], over: OverEpisodes

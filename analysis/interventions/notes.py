@@ -115,8 +115,10 @@ def _on_missing_values(effects: Sequence[Effect]) -> list[str]:
 
 def _on_unusual_states(levels: Sequence[AtOnce]) -> list[str]:
     unusual = [each for each in levels if each.outcome == OFF_MANIFOLD and each.level.value > FAR_OFF]
+    if not unusual:
+        return []
+    told = "; ".join(f"{each.level.value:.1f} times, {each.arm}" for each in unusual)
     return [
-        f"{each.arm}: edited states lie {each.level.value:.1f} times as far from recorded states as unedited ones. The "
-        "policy may never have been in such states, so its behaviour in them says little about how it works."
-        for each in unusual
+        f"Edited states lie further from recorded states than unedited ones: {told}. The policy may never have been in "
+        "such states, so its behaviour in them says little about how it works."
     ]

@@ -15,6 +15,7 @@ KL, VALUE_CHANGE, OFF_MANIFOLD, EDITED_TICKS = "kl", "value_change", "off_manifo
 _SHARE, _PER_100_TICKS, _NATS, _SPREADS = "share", "per 100 ticks", "nats", "spreads"
 _WORDS = {
     "ticks": ("ticks lived", ""),
+    "level": ("highest level of skills", ""),
     "reward": ("reward", "total"),
     "task_progress": ("task progress", "0 to 1"),
     "meals": ("meals", _PER_100_TICKS),
@@ -29,7 +30,7 @@ _WORDS = {
 }
 _GROUPS = ("life", "needs", "fights", "death", "other")
 _GROUP_OF = {
-    **dict.fromkeys(("ticks", "reward", "task_progress"), "life"),
+    **dict.fromkeys(("ticks", "level", "reward", "task_progress"), "life"),
     **dict.fromkeys(("meals", "drinks", "towards_food"), "needs"),
     **dict.fromkeys(("damage_dealt", "damage_taken"), "fights"),
 }

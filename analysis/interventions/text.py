@@ -153,6 +153,7 @@ def _slopes(responses: Iterable[DoseResponse]) -> Iterator[str]:
         if each.found:
             random = [f"{RANDOM} {number(each.random_slope.value)}"] if each.random else []
             name = f"{title_with_unit(each.outcome)}, per unit of dose"
-            yield f"  {with_interval(name, each.slope, f'q {p_text(each.q)}', *random)}; {each.shape}"
+            verdict = "" if each.beyond_random else f"no more than {RANDOM}: "
+            yield f"  {verdict}{with_interval(name, each.slope, f'q {p_text(each.q)}', *random)}; {each.shape}"
     if rest := [title(each.outcome) for each in shown if not each.found]:
         yield f"  no slope found: {'; '.join(rest)}"

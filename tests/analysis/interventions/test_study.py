@@ -7,6 +7,7 @@ import pytest
 
 from activation_store.interventions import LivesTable
 from analysis.interventions.study import Study, study_effects
+from analysis.interventions.text import summary_lines
 from analysis.statistics.inference import Inference
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, SAME, TWIN, UNTRAINED, Planted, plant
 from user_error import UserError
@@ -169,9 +170,9 @@ def test_few_episodes_and_few_draws_are_warned_of() -> None:
 
 
 def test_far_states_are_noted() -> None:
-    notes = study(Planted(doses=(1.0, 3.0))).notes
-    assert sum("dose +3: edited states lie 1.9 times as far" in note for note in notes) == 1
-    assert not any("dose +1: edited states" in note for note in notes)
+    (note,) = [note for note in study(Planted(doses=(1.0, 3.0))).notes if note.startswith("Edited states lie further")]
+    assert "ones: 1.9 times, steer is_starving, dose +3. The" in note
+    assert not any(note.startswith("Edited states") for note in study(Planted()).notes)
 
 
 def test_a_run_without_edits_is_refused() -> None:
@@ -204,6 +205,14 @@ def test_a_curved_dose_response_is_not_called_monotone() -> None:
     found = study(replace(LARGE, doses=(-3.0, -1.0, 1.0, 3.0), kinds=()))
     kl = next(each for each in found.dose_responses if each.outcome == "kl")
     assert kl.shape == "rises and falls" and kl.random == () and np.isnan(kl.random_slope.value)
+
+
+def test_a_slope_that_random_directions_have_too_is_said_to_be_no_more() -> None:
+    slopes = {EDIT: {"ticks": -10.0, "meals": -0.4}, RANDOM: {"ticks": -10.0}}
+    found = study(replace(LARGE, per_dose=slopes, doses=(-2.0, 1.0, 2.0), kinds=(RANDOM,)))
+    ticks, meals = (each for each in found.dose_responses if each.outcome in ("ticks", "meals"))
+    assert ticks.found and not ticks.beyond_random and meals.found and meals.beyond_random
+    assert any(line.startswith("  no more than random directions: ticks lived") for line in summary_lines(found))
 
 
 def test_slope_by_hand_and_no_slope_of_one_dose() -> None:
