@@ -1,0 +1,53 @@
+"""Write everything that an intervention run shows into its folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from activation_store.files import write_json, write_text
+from activation_store.interventions import Arm, LivesTable
+from analysis.interventions.study import study_effects
+from analysis.interventions.tables import effects_table
+from analysis.interventions.text import summary_lines
+from analysis.runs.run_folder import write_figure
+from analysis.statistics.inference import Inference
+
+EFFECTS_FILE, TABLE_FILE = "effects.json", "effects.tsv"
+EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
+OUTPUTS = (EFFECTS_FILE, TABLE_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE)
+"""Names of all files that may be written."""
+
+
+def write_effects(folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int) -> list[str]:
+    """Measure effects, write effects.json, effects.tsv and figures, and return the summary's lines.
+
+    dose_response.png is written with at least two doses, kl_by_head.png if the KL of heads was recorded; figures of an
+    earlier call that this one does not have are removed.
+
+    Args:
+        folder: of the run.
+        table: of its lives.
+        arms: of the run.
+        draws: permutations of each test, and resamples of each interval; 9,999 allow for about 500 tests.
+        seed: of these draws.
+
+    Raises:
+        UserError: as `study_effects`, or a file cannot be written.
+    """
+    from analysis.figures.intervention_doses import dose_response
+    from analysis.figures.intervention_effects import effects_figure, kl_by_head
+
+    study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed))
+    figures = {
+        EFFECTS_FIGURE: effects_figure(study),
+        DOSES_FIGURE: dose_response(study),
+        KL_FIGURE: kl_by_head(study),
+    }
+    lines = summary_lines(study)
+    write_json(folder / EFFECTS_FILE, {"summary": lines, **vars(study)})
+    write_text(folder / TABLE_FILE, effects_table(study).as_text())
+    for name, figure in figures.items():
+        if figure is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            write_figure(folder / name, figure)
+    return lines
