@@ -8,6 +8,7 @@ import pytest
 
 from activation_store.directions import write_directions
 from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
+from analysis.intervention_outputs import report_run
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
 from reinforcement_learning.interventions.start import play
 from reinforcement_learning.play.workers import Workers
@@ -86,6 +87,31 @@ def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: 
     np.testing.assert_array_equal(whole.edited, lives.edited)
     for name, values in lives.outcomes.items():
         np.testing.assert_array_equal(whole.outcomes[name], values, err_msg=name)
+
+
+def test_the_report_says_what_happened_and_proves_its_files(
+    options: RunOptions, lives: LivesTable, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(options.folder, folder)
+    lines = report_run(folder, draws=99)
+    assert any("no edit equals its twin exactly" in line for line in lines)
+    assert report_run(folder, draws=99) == lines
+    assert {"effects.json", "effects.tsv", "effects.png", "dose_response.png", "kl_by_head.png"} <= {
+        path.name for path in folder.iterdir()
+    }
+    lives_file = folder / LIVES_FILE
+    lives_file.write_bytes(lives_file.read_bytes() + b" ")
+    with pytest.raises(UserError, match="SHA-256"):
+        report_run(folder, draws=99)
+
+
+def test_a_run_without_its_end_is_not_reported(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(options.folder, folder)
+    (folder / LIVES_FILE).unlink()
+    with pytest.raises(UserError, match="--resume"):
+        report_run(folder)
 
 
 @pytest.mark.parametrize(
