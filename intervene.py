@@ -81,7 +81,7 @@ def parse(arguments: list[str]) -> RunOptions:
 
 def report(folder: Path) -> None:
     """Compute effects from what a run played, draw them, and print them."""
-    from analysis.interventions.outputs import write_report
+    from analysis.intervention_outputs import write_report
 
     print("\n".join(write_report(folder)))
 

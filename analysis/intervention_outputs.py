@@ -4,17 +4,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from activation_store.files import write_json, write_text
-from activation_store.interventions import Arm, LivesTable
+from activation_store.interventions import LIVES_FILE, Arm, LivesTable, read_lives
+from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
 from analysis.interventions.tables import effects_table
 from analysis.interventions.text import summary_lines
-from analysis.runs.run_folder import write_figure
+from analysis.runs.run_folder import RUN_FILE, write_figure
 from analysis.statistics.inference import Inference
 
 EFFECTS_FILE, TABLE_FILE = "effects.json", "effects.tsv"
 EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
 OUTPUTS = (EFFECTS_FILE, TABLE_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE)
 """Names of all files that may be written."""
+
+_DRAWS = 9999
+
+
+def write_report(folder: Path) -> list[str]:
+    """Write the effects of a run that was played into its folder, as `write_effects`, and return the summary's lines.
+
+    Raises:
+        UserError: run.json or the lives are missing or damaged, or as `write_effects`.
+    """
+    run = read_run_file(folder / RUN_FILE)
+    return write_effects(folder, read_lives(folder / LIVES_FILE), run.arms, _DRAWS, run.seed)
 
 
 def write_effects(folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int) -> list[str]:
