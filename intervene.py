@@ -81,9 +81,10 @@ def parse(arguments: list[str]) -> RunOptions:
 
 def report(folder: Path) -> None:
     """Compute effects from what a run played, draw them, and print them."""
-    from analysis.intervention_outputs import write_report
+    from analysis.intervention_outputs import report_run
 
-    print("\n".join(write_report(folder)))
+    print("\n".join(report_run(folder)))
+    print(f"effects, tables and figures: {folder}")
 
 
 if __name__ == "__main__":

@@ -3,31 +3,49 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from activation_store.files import write_json, write_text
+from activation_store.files import sha256, write_json, write_text
 from activation_store.interventions import LIVES_FILE, Arm, LivesTable, read_lives
 from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
 from analysis.interventions.tables import effects_table
 from analysis.interventions.text import summary_lines
-from analysis.runs.run_folder import RUN_FILE, write_figure
+from analysis.runs.finished_files import open_finished
+from analysis.runs.run_folder import DONE_FILE, RUN_FILE, write_figure
 from analysis.statistics.inference import Inference
+from user_error import UserError
 
 EFFECTS_FILE, TABLE_FILE = "effects.json", "effects.tsv"
 EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
 OUTPUTS = (EFFECTS_FILE, TABLE_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE)
 """Names of all files that may be written."""
+DRAWS = 9_999
+"""Permutations of each test, and resamples of each interval."""
 
-_DRAWS = 9999
 
+def report_run(folder: Path, draws: int = DRAWS) -> list[str]:
+    """Measure the effects of a run that has been played, write them with their figures, and mark the run as done.
 
-def write_report(folder: Path) -> list[str]:
-    """Write the effects of a run that was played into its folder, as `write_effects`, and return the summary's lines.
+    Args:
+        folder: of the run.
+        draws: as in `write_effects`.
+
+    Returns:
+        The summary's lines.
 
     Raises:
-        UserError: run.json or the lives are missing or damaged, or as `write_effects`.
+        UserError: the run was not played to its end, or a file is damaged.
     """
+    if not (folder / LIVES_FILE).exists():
+        state = "has not been played to its end: continue it with --resume" if folder.exists() else "does not exist"
+        raise UserError(f"{folder} {state}")
+    if (folder / DONE_FILE).exists():
+        open_finished(folder).read(LIVES_FILE)  # refuses one that was changed
     run = read_run_file(folder / RUN_FILE)
-    return write_effects(folder, read_lives(folder / LIVES_FILE), run.arms, _DRAWS, run.seed)
+    lines = write_effects(folder, read_lives(folder / LIVES_FILE), run.arms, draws, run.seed)
+    files = [folder / name for name in (RUN_FILE, LIVES_FILE, *OUTPUTS) if (folder / name).exists()]
+    done = {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in files}
+    write_json(folder / DONE_FILE, {"files": done})
+    return lines
 
 
 def write_effects(folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int) -> list[str]:

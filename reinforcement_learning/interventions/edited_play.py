@@ -51,6 +51,11 @@ class ArmPlan:
     directions: tuple[Direction, ...] = ()
 
     @property
+    def reported(self) -> tuple[str, ...]:
+        """Layers whose edited states are compared with unedited ones."""
+        return tuple(dict.fromkeys([*self.distances, *(each.layer for each in self.directions)]))
+
+    @property
     def edits(self) -> bool:
         """Whether anything is edited."""
         return bool(self.states or self.memories)
@@ -145,17 +150,13 @@ class _EditedGame:
     ) -> None:
         """Compare with what the same agents would do in this tick without the edit."""
         seen = choice.decision.observation.take(rows).to(unedited.hidden.device)
-        layers = {each.layer for each in self.plan.directions} | set(self.plan.distances)
-        with capture(self.policy, sorted(layers)) as states_before:
+        with capture(self.policy, self.plan.reported) as states:
             distribution, value, _ = self.policy(seen, unedited)
-        before = Outputs(distribution, value)
-        # The edited outputs are computed again for these agents alone, so that both are rounded alike.
-        states_after: dict[str, torch.Tensor] = {}
-        with self.policy.hooked(tick.for_edited_alone(states_after, layers)):
-            distribution, value, _ = self.policy(seen, choice.decision.state.take(rows))
-        numbers = at_once(before, Outputs(distribution, value))
-        numbers |= _read_outs_moved(self.plan.directions, states_before, states_after)
-        far = [self.plan.distances[layer].measure(states_after[layer].cpu().numpy()) for layer in self.plan.distances]
+        decision = choice.decision
+        edited = Outputs(decision.distribution.take(rows.to(value.device)), torch.from_numpy(decision.value)[rows])
+        numbers = at_once(Outputs(distribution, value.cpu()), edited)
+        numbers |= _read_outs_moved(self.plan.directions, states, tick.edited)
+        far = [self.plan.distances[layer].measure(tick.edited[layer].cpu().numpy()) for layer in self.plan.distances]
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
         self.outcomes.add(slots, numbers)
@@ -173,13 +174,20 @@ def _read_outs_moved(
 
 
 class _Tick:
-    """The hooks of one tick."""
+    """The hooks of one tick.
+
+    Attributes:
+        before: memory of the acting agents before the tick; to be set before the policy runs.
+        watched: states of the watched layers, (acting agents, units) each.
+        edited: states of the edited agents after the edit, by layer, (E, units) each.
+    """
 
     def __init__(self, policy: RecurrentPolicy, plan: ArmPlan, rows: torch.Tensor):
         """Edit the given rows of the acting agents, (E,) int64."""
         self.plan, self.rows = plan, rows
         self.before: MemoryState
         self.watched: dict[str, np.ndarray] = {}
+        self.edited: dict[str, torch.Tensor] = {}
         self._place = {
             name: (kind, number)
             for kind in (LSTM_HIDDEN, LSTM_CELL)
@@ -188,29 +196,19 @@ class _Tick:
 
     def hooks(self) -> dict[str, Hook]:
         """Return the hooks of a tick of all acting agents."""
-        layers = dict.fromkeys([*(each.layer for each in self.plan.states), *self.plan.watched])
+        layers = dict.fromkeys([*(each.layer for each in self.plan.states), *self.plan.watched, *self.plan.reported])
         return {layer: self._hook(layer) for layer in layers}
-
-    def for_edited_alone(self, into: dict[str, torch.Tensor], layers: set[str]) -> dict[str, Hook]:
-        """Return the hooks of a tick of the edited agents alone, which also keep the edited states of some layers."""
-
-        def hook(layer: str) -> Hook:
-            def edit(states: torch.Tensor) -> torch.Tensor:
-                into[layer] = self._edited(layer, states, self._before(layer, self.rows))
-                return into[layer]
-
-            return edit
-
-        return {layer: hook(layer) for layer in {*layers, *(each.layer for each in self.plan.states)}}
 
     def _hook(self, layer: str) -> Hook:
         def edit(states: torch.Tensor) -> torch.Tensor | None:
             if layer in self.plan.watched:
                 self.watched[layer] = states.cpu().numpy()
-            if not len(self.rows) or layer not in {each.layer for each in self.plan.states}:
+            if not len(self.rows):
                 return None
             rows = self.rows.to(states.device)
-            return states.index_copy(0, rows, self._edited(layer, states[rows], self._before(layer, rows)))
+            self.edited[layer] = self._edited(layer, states[rows], self._before(layer, rows))
+            is_edited = any(each.layer == layer for each in self.plan.states)
+            return states.index_copy(0, rows, self.edited[layer]) if is_edited else None
 
         return edit
 

@@ -15,7 +15,7 @@ from activation_store.files import write_json
 from activation_store.interventions import write_lives
 from analysis.figures.intervention_doses import dose_response
 from analysis.figures.intervention_effects import effects_figure, kl_by_head
-from analysis.intervention_outputs import OUTPUTS, write_effects, write_report
+from analysis.intervention_outputs import OUTPUTS, report_run, write_effects
 from analysis.interventions.outcomes import title, title_with_unit
 from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
@@ -95,12 +95,21 @@ def test_figures_that_no_longer_exist_are_removed(tmp_path: Path) -> None:
     assert left == {"effects.json", "effects.tsv", "effects.png"}
 
 
-def test_a_played_run_is_reported_from_its_folder(tmp_path: Path) -> None:
+def test_a_played_run_is_reported_from_its_folder_again_and_again(tmp_path: Path) -> None:
     table, arms = plant(Planted(agents=4, edited=2, kinds=()))
-    write_lives(tmp_path / "lives.parquet", table)
     write_json(tmp_path / "run.json", with_checksum({"seed": 3, "arms": arms, "policy": "NAME"}))
-    assert write_report(tmp_path)[0].startswith("8 episodes in each arm, 2 arms, 64 lives")
+    with pytest.raises(UserError, match="has not been played to its end"):
+        report_run(tmp_path)
+    write_lives(tmp_path / "lives.parquet", table)
+    lines = report_run(tmp_path, draws=99)
+    assert lines[0].startswith("8 episodes in each arm, 2 arms, 64 lives")
     assert json.loads((tmp_path / "effects.json").read_text())["settings"]["seed"] == 3
+    done = json.loads((tmp_path / "DONE.json").read_text())
+    assert {"run.json", "lives.parquet", "effects.json", "effects.tsv", "effects.png"} < set(done["files"])
+    assert report_run(tmp_path, draws=99) == lines
+    write_lives(tmp_path / "lives.parquet", replace(table, agent=table.agent + 1))
+    with pytest.raises(UserError, match=r"lives\.parquet"):
+        report_run(tmp_path, draws=99)
 
 
 GOOD = {"seed": 3, "arms": Planted().arms()}

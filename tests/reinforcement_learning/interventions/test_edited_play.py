@@ -24,6 +24,7 @@ from tests.reinforcement_learning.interventions.directions import unit
 UNITS = 16
 DRIVER, IDLE = 3, 5
 GROUP = Group(4, (0, 1))
+ROUNDING = 1e-6
 NORTH = "gain/Move.Direction/North"
 
 
@@ -81,14 +82,14 @@ def test_a_planted_cause_moves_its_action_more_with_every_dose(pool: PolicyPool)
 
 def test_a_planted_cause_moves_nothing_else(pool: PolicyPool) -> None:
     edited = lives(pool, steer(unit(DRIVER, UNITS), 0.9))
-    moved = {name for name, values in edited.outcomes.items() if name.startswith("kl") and np.nansum(values) > 1e-9}
+    moved = {name for name, values in edited.outcomes.items() if name.startswith("kl") and np.nanmax(values) > ROUNDING}
     assert moved == {"kl", "kl/Move.Direction"}
 
 
 def test_an_idle_direction_moves_nothing_at_once(pool: PolicyPool) -> None:
     """Within the tick; a later one may differ, since hidden states feed the next."""
     edited = lives(pool, steer(unit(IDLE, UNITS), 0.9), when=When(3, 4))
-    assert np.nansum(edited.outcomes["kl"]) == 0
+    assert np.nanmax(edited.outcomes["kl"]) < ROUNDING
     assert set(edited.outcomes["edited_ticks"][edited.edited]) == {1.0}
 
 
@@ -97,7 +98,7 @@ def test_a_call_without_an_edit_leaves_every_life_as_it_was(pool: PolicyPool, tw
         found = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, **plan)).rows).of_arm("edit")
         for name, values in twin.outcomes.items():
             np.testing.assert_array_equal(found.outcomes[name], values, err_msg=name)
-        assert np.nansum(np.abs(found.outcomes["kl"])) == np.nansum(np.abs(found.outcomes["value_change"])) == 0
+        assert max(np.nanmax(np.abs(found.outcomes[name])) for name in ("kl", "value_change")) < ROUNDING
 
 
 def test_only_edited_agents_are_measured_and_only_edited_ticks_count(pool: PolicyPool) -> None:
@@ -129,7 +130,7 @@ def test_a_random_direction_has_no_effect_at_once_unless_it_points_at_the_cause(
     along = np.zeros(UNITS)
     along[IDLE] = 1
     edited = lives(pool, AsFarAs(original, along), when=When(3, 4))
-    assert np.nansum(edited.outcomes["kl"]) == 0
+    assert np.nanmax(edited.outcomes["kl"]) < ROUNDING
 
 
 def test_an_emptied_memory_begins_every_tick_like_the_first(pool: PolicyPool) -> None:
