@@ -2,14 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import orjson
-from pydantic import TypeAdapter, ValidationError
-
-from activation_store.checked_json import read_small_json, without_checksum
 from activation_store.files import sha256, write_json, write_text
 from activation_store.interventions import LIVES_FILE, Arm, LivesTable, read_lives
+from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
 from analysis.interventions.tables import effects_table
 from analysis.interventions.text import summary_lines
@@ -44,14 +40,8 @@ def report_run(folder: Path, draws: int = DRAWS) -> list[str]:
         raise UserError(f"{folder} {state}")
     if (folder / DONE_FILE).exists():
         open_finished(folder).read(LIVES_FILE)  # refuses one that was changed
-    run: Any = read_small_json(folder / RUN_FILE)
-    try:
-        run = without_checksum(run, str(folder / RUN_FILE))
-        arms = TypeAdapter(tuple[Arm, ...]).validate_json(orjson.dumps(run["arms"]))
-        seed = int(run["seed"])
-    except (ValidationError, KeyError, TypeError, AttributeError):
-        raise UserError(f"{folder / RUN_FILE} is damaged or of another version: play the run again") from None
-    lines = write_effects(folder, read_lives(folder / LIVES_FILE), arms, draws, seed)
+    run = read_run_file(folder / RUN_FILE)
+    lines = write_effects(folder, read_lives(folder / LIVES_FILE), run.arms, draws, run.seed)
     files = [folder / name for name in (RUN_FILE, LIVES_FILE, *OUTPUTS) if (folder / name).exists()]
     done = {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in files}
     write_json(folder / DONE_FILE, {"files": done})

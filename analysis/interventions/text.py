@@ -23,6 +23,7 @@ from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 
 _OPTIONS_SHOWN = 3
+_HEADS_SHOWN = 5
 _SMALLEST_GAIN = 0.005
 _FEWEST_DIGITS = 3
 
@@ -112,10 +113,10 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
             sign = outcome == VALUE_CHANGE
             told = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
             yield f"  at once: {told}"
-    heads = sorted((each for each in levels if each.outcome.startswith(KL_OF_HEAD)), key=_size)
+    heads = sorted((each for each in levels if each.outcome.startswith(KL_OF_HEAD)), key=_size)[:_HEADS_SHOWN]
     if heads:
         parts = (f"{each.outcome.removeprefix(KL_OF_HEAD)} {number(each.level.value, False)}" for each in heads)
-        yield f"  at once: KL by head, nats: {', '.join(parts)}"
+        yield f"  at once: largest KL by head, nats: {', '.join(parts)}"
     options = sorted((each for each in levels if each.outcome.startswith(GAIN)), key=_size)
     for verb, direction in (("more", 1), ("less", -1)):
         chosen = [each for each in options if direction * each.level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]

@@ -7,16 +7,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from activation_store.checked_json import with_checksum
+from activation_store.files import write_json
+from activation_store.interventions import write_lives
 from analysis.figures.intervention_doses import dose_response
 from analysis.figures.intervention_effects import effects_figure, kl_by_head
-from analysis.intervention_outputs import OUTPUTS, write_effects
+from analysis.intervention_outputs import OUTPUTS, report_run, write_effects
 from analysis.interventions.outcomes import title, title_with_unit
+from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
-from analysis.interventions.text import number
+from analysis.interventions.text import number, summary_lines
 from analysis.statistics.inference import Inference
 from tests.analysis.figures.test_figures import texts
+from tests.fuzz import budget, damaged_json, read_or_refuse, resigned
 from tests.planted_interventions import EDIT, RANDOM, Planted, plant
+from user_error import UserError
 
 PLANTED = Planted({EDIT: {"ticks": -25.0}, RANDOM: {"meals": -0.6}}, doses=(1.0, 2.0), agents=32, edited=16)
 
@@ -66,13 +74,11 @@ def test_summary_says_what_counts(run: tuple[Path, list[str]]) -> None:
     assert "; q 0.0" in line and "; random directions " in line and "; untrained policy " in line
     assert "not found: reward; task progress; meals" in text
     assert "ticks lived, per unit of dose -2" in text and "falls with every dose" in text
-    assert "more probable: Move Stay +0.0" in text and "KL by head, nats: Move 0.0" in text
+    assert "more probable: Move Stay +0.0" in text and "largest KL by head, nats: Move 0.0" in text
 
 
 def test_summary_shouts_when_pairing_is_broken() -> None:
     table, arms = plant(PLANTED)
-    from analysis.interventions.text import summary_lines
-
     rows = table.arm == "no edit"
     broken = replace(table, outcomes={**table.outcomes, "ticks": table.outcomes["ticks"] + rows})
     lines = summary_lines(study_effects(broken, arms, Inference(permutations=99, bootstraps=99)))
@@ -87,6 +93,54 @@ def test_figures_that_no_longer_exist_are_removed(tmp_path: Path) -> None:
     write_effects(tmp_path, replace(table, outcomes=in_behaviour), arms, draws=99, seed=1)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"effects.json", "effects.tsv", "effects.png"}
+
+
+def test_a_played_run_is_reported_from_its_folder_again_and_again(tmp_path: Path) -> None:
+    table, arms = plant(Planted(agents=4, edited=2, kinds=()))
+    write_json(tmp_path / "run.json", with_checksum({"seed": 3, "arms": arms, "policy": "NAME"}))
+    with pytest.raises(UserError, match="has not been played to its end"):
+        report_run(tmp_path)
+    write_lives(tmp_path / "lives.parquet", table)
+    lines = report_run(tmp_path, draws=99)
+    assert lines[0].startswith("8 episodes in each arm, 2 arms, 64 lives")
+    assert json.loads((tmp_path / "effects.json").read_text())["settings"]["seed"] == 3
+    done = json.loads((tmp_path / "DONE.json").read_text())
+    assert {"run.json", "lives.parquet", "effects.json", "effects.tsv", "effects.png"} < set(done["files"])
+    assert report_run(tmp_path, draws=99) == lines
+    write_lives(tmp_path / "lives.parquet", replace(table, agent=table.agent + 1))
+    with pytest.raises(UserError, match=r"lives\.parquet"):
+        report_run(tmp_path, draws=99)
+
+
+GOOD = {"seed": 3, "arms": Planted().arms()}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "lists no arms"),
+        ({"arguments": {}}, "lists no arms"),
+        (GOOD, "does not match its own checksum"),
+        (with_checksum({**GOOD, "arms": 5}), "damaged: 'arms'"),
+        (with_checksum({**GOOD, "arms": []}) | {"seed": 4}, "does not match its own checksum"),
+        (with_checksum({**GOOD, "seed": -1}), "the seed -1 is negative"),
+        (with_checksum({**GOOD, "arms": [{"name": "edit"}]}), "damaged: 'arms.0.kind'"),
+        (with_checksum({**GOOD, "arms": Planted().arms()[1:]}), "needs an unedited arm"),
+    ],
+)
+def test_a_file_of_no_intervention_run_is_refused(tmp_path: Path, content: object, message: str) -> None:
+    write_json(tmp_path / "run.json", content)
+    with pytest.raises(UserError, match=message):
+        read_run_file(tmp_path / "run.json")
+
+
+@budget(150)
+@given(data=st.data())
+def test_damaged_run_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("run") / "run.json"
+    text = damaged_json(data, with_checksum(GOOD))
+    path.write_bytes(resigned(text) if data.draw(st.booleans(), label="signed again") else text)
+    read_or_refuse(lambda: read_run_file(path), path)
 
 
 LONG = "steer a_direction_with_a_rather_long_name_and_$dollars$_in_it at the second layer of the memory"

@@ -1,0 +1,48 @@
+"""Read which arms an intervention run played, from its run.json."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from activation_store.checked_json import read_small_json, without_checksum
+from activation_store.interventions import Arm
+from analysis.interventions.pairs import check_arms
+from user_error import UserError
+
+
+@dataclass(frozen=True)
+class PlayedRun:
+    """What the analysis needs of run.json: the seed of the run, from 0, and its arms."""
+
+    __pydantic_config__ = ConfigDict(strict=True)
+
+    seed: int
+    arms: tuple[Arm, ...]
+
+
+def read_run_file(path: Path) -> PlayedRun:
+    """Read run.json; parts that the analysis does not need are ignored.
+
+    Raises:
+        UserError: it is missing, damaged or edited, is no intervention run's, or its arms cannot be analysed together.
+    """
+    content = read_small_json(path)
+    if not isinstance(content, dict) or not {"seed", "arms"} <= set(content):
+        raise UserError(f"{path} is not the run.json of an intervention run: it lists no arms")
+    checked = without_checksum(content, str(path))
+    try:
+        needed = orjson.dumps({"seed": checked["seed"], "arms": checked["arms"]})
+        run = TypeAdapter(PlayedRun).validate_json(needed)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path} is damaged: {place[:80]!r}: {first['msg'][:200]}") from None
+    if run.seed < 0:
+        raise UserError(f"{path} is damaged: the seed {run.seed} is negative")
+    try:
+        check_arms(run.arms)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return run
