@@ -1,13 +1,14 @@
 """All probes of one dump: every input and target, linear and not, control tasks, and memories beside baselines."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from representation.probes.beside import fit_ridge_beside
 from representation.probes.controls import shifted_within_lives
 from representation.probes.dataset import ProbeData
+from representation.probes.given import SCALE, smooth_basis
 from representation.probes.inputs import Input
 from representation.probes.ridge import Fitted, ReadOuts, fit_ridge
 from representation.probes.scores import Losses, average_precision, losses
@@ -37,6 +38,8 @@ class Probed:
         together: (probe, memory, baseline) -> likewise of probes that read both.
         read_outs: memory -> linear read-outs of all targets, in the order of the targets.
         reasons: why a target was not probed, None where it was.
+        known: (probe, baseline) -> likewise of probes that also read the given variables; empty if there are none.
+        known_together: (probe, memory, baseline) -> likewise of probes that read all three.
     """
 
     losses: dict[tuple[str, str], Losses]
@@ -45,6 +48,8 @@ class Probed:
     together: dict[tuple[str, str, str], Losses]
     read_outs: dict[str, ReadOuts]
     reasons: tuple[str | None, ...]
+    known: dict[tuple[str, str], Losses] = field(default_factory=dict)
+    known_together: dict[tuple[str, str, str], Losses] = field(default_factory=dict)
 
     @property
     def usable(self) -> np.ndarray:
@@ -79,7 +84,10 @@ def probe(
     own = [each for each in inputs if twins[each.name] == each.name]
     memories = [each.name for each in own if each.kind == "memory"]
     jobs: list[tuple[Callable[..., None], str, Input]] = [(_probe_one, kind, each) for each in own for kind in probes]
-    jobs += [(_probe_beside, kind, each) for each in own if each.kind == "baseline" and memories for kind in probes]
+    baselines = [each for each in own if each.kind == "baseline" and memories]
+    jobs += [(_probe_beside, kind, each) for each in baselines for kind in probes]
+    if data.given.shape[1]:
+        jobs += [(_probe_known, kind, each) for each in baselines for kind in probes]
     for done, (work, kind, each) in enumerate(jobs):
         report(done / len(jobs))
         work(task, kind, each, memories, found)
@@ -106,11 +114,21 @@ def _probe_beside(task: "Task", kind: str, baseline: Input, memories: Sequence[s
         found.together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
 
 
+def _probe_known(task: "Task", kind: str, baseline: Input, memories: Sequence[str], found: Probed) -> None:
+    """Probe a baseline and the given variables, alone and together with each memory."""
+    alone, beside = (task.linear, task.linear_beside) if kind == LINEAR else (task.networks, task.networks_beside)
+    found.known[kind, baseline.name] = task.losses(alone(baseline.name, False, True).real, task.data.targets)
+    for memory, predicted in beside(baseline.name, memories, True):
+        found.known_together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
+
+
 def _repeat_for_twins(found: Probed, twins: dict[str, str]) -> None:
     """Give inputs that hold the very same numbers as another one the same results."""
     for name, twin in twins.items():
         if name != twin:
-            tables: tuple[dict, ...] = (found.losses, found.precision, found.controls, found.together)
+            tables: tuple[dict, ...] = (
+                found.losses, found.precision, found.controls, found.together, found.known_together,
+            )  # fmt: skip
             for table in tables:
                 table |= {(kind, name, *rest): table[kind, at, *rest] for kind, at, *rest in list(table) if at == twin}
             if twin in found.read_outs:
@@ -162,11 +180,12 @@ class Predictions:
 
 
 class Task:
-    """What is the same for all inputs of a dump: its targets, their controls, and how its records are split."""
+    """What is the same for all inputs of a dump: targets, controls, given variables, and how records are split."""
 
     def __init__(self, data: ProbeData, fold: np.ndarray, yes_or_no: np.ndarray, usable: np.ndarray, seed: int):
         """Take the folds of records, (B,), and which targets are yes-or-no, and usable, (T,) bool each."""
         self.data, self.fold, self.yes_or_no, self.seed = data, fold, yes_or_no, seed
+        self.given = smooth_basis(data.given)  # (B, G)
         self.alike = [
             (rows, columns[usable[columns]])
             for rows, columns in alike(np.isfinite(data.targets))
@@ -184,9 +203,18 @@ class Task:
             found[here] = shifted_within_lives(self.data.targets[here], lives, self.seed)
         return found
 
-    def linear(self, name: str, with_control: bool) -> Predictions:
+    def _input(self, name: str, known: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return an input, (B, C), and the scales of its columns to choose from, (K, C); known: with those given."""
+        x = self.data.inputs[name]
+        bands = self.data.bands.get(name, np.ones((1, x.shape[1])))
+        if not known:
+            return x, bands
+        scales = np.full((len(bands), self.given.shape[1]), SCALE)
+        return np.concatenate([x, self.given], axis=1), np.concatenate([bands, scales], axis=1)
+
+    def linear(self, name: str, with_control: bool, known: bool = False) -> Predictions:
         """Fit and cross-validate linear probes of an input: ridge or, for yes-or-no targets, logistic regressions."""
-        x, targets, bands = self.data.inputs[name], self.data.targets, self.data.bands.get(name)
+        targets, (x, bands) = self.data.targets, self._input(name, known)
         real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
         weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
         for rows, columns in self.alike:
@@ -201,30 +229,35 @@ class Task:
             weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
         return Predictions(real, control, ReadOuts(weight, bias))
 
-    def linear_beside(self, baseline: str, memories: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
+    def linear_beside(
+        self, baseline: str, memories: Sequence[str], known: bool = False
+    ) -> Iterator[tuple[str, np.ndarray]]:
         """Fit and cross-validate linear probes of a baseline and a memory; yield each memory's predictions, (B, T)."""
-        targets = self.data.targets
+        targets, (every_column, bands) = self.data.targets, self._input(baseline, known)
         real = {name: np.full(targets.shape, np.nan) for name in memories}
         for rows, columns in self.alike:
-            x = _rows(self.data.inputs[baseline], rows)
+            x = _rows(every_column, rows)
             others = {name: _rows(self.data.inputs[name], rows) for name in memories}
             here, ranked = np.ix_(rows, columns), self.yes_or_no[columns]
-            for name, fitted in fit_ridge_beside(x, others, targets[here], self.fold[rows]).items():
+            # The last scales are of all columns, whatever else there is to choose from.
+            for name, fitted in fit_ridge_beside(x, others, targets[here], self.fold[rows], bands[-1]).items():
                 both = np.concatenate([x, others[name]], axis=1)
                 found = classified(both, targets[here], self.fold[rows], ranked, fitted)
                 real[name][here] = found.predicted
         yield from real.items()
 
-    def networks(self, name: str, with_control: bool) -> Predictions:
+    def networks(self, name: str, with_control: bool, known: bool = False) -> Predictions:
         """Train and cross-validate networks; those of controls share nothing with the others."""
         some = (self.data.targets, self.controls)[: 1 + with_control]
-        found = [self._networks(self.data.inputs[name], y) for y in some]
+        found = [self._networks(self._input(name, known)[0], y) for y in some]
         return Predictions(found[0], found[-1])
 
-    def networks_beside(self, baseline: str, memories: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
+    def networks_beside(
+        self, baseline: str, memories: Sequence[str], known: bool = False
+    ) -> Iterator[tuple[str, np.ndarray]]:
         """Train and cross-validate networks of a baseline and a memory; yield each memory's predictions, (B, T)."""
         for name in memories:
-            both = np.concatenate([self.data.inputs[baseline], self.data.inputs[name]], axis=1)
+            both = np.concatenate([self._input(baseline, known)[0], self.data.inputs[name]], axis=1)
             yield name, self._networks(both, self.data.targets)
 
     def _networks(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -1,0 +1,166 @@
+"""How far ahead a memory knows: scores and increments against the number of ticks ahead."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from analysis.figures.style import cluster_colour, new_figure, style, title, wrapped
+from representation.probes.figure_effects import LEVEL
+from representation.probes.inputs import title_of
+from representation.probes.report import EVERY_BASELINE, DumpReport, IncrementRow, ScoreRow
+
+_DUMPS_AT_MOST = 6
+_COLUMNS = 4
+_LETTERS_IN_LEGEND = 60
+_INK = "#1a1a1a"
+_LOWEST = -0.5
+_APART = 0.06
+"""Shift of each line beside the one before, as a share of the ticks ahead, so that intervals do not hide each other."""
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A number with its interval at one horizon; found: whether an increment survived the correction."""
+
+    ticks: int
+    value: float
+    low: float
+    high: float
+    found: bool = True
+
+
+def has_horizons(reports: Sequence[DumpReport]) -> bool:
+    """Say whether targets at several horizons were probed in any dump."""
+    return any(len(places) > 1 for report in reports for places in _curves(report).values())
+
+
+def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
+    """Draw the memory's and the best baseline's scores by horizon, and below them the memory's increments.
+
+    One pair of panels for each curve, such as rows and columns of displacement; a colour for each dump. Of many dumps
+    the last six are drawn.
+    """
+    shown = [each for each in reports if has_horizons([each])][-_DUMPS_AT_MOST:]
+    curves = list(dict.fromkeys(curve for each in shown for curve, places in _curves(each).items() if len(places) > 1))
+    given = any(each.increments_given for each in shown)
+    with style():
+        figure = new_figure(3 + 3.6 * min(len(curves), _COLUMNS), 6.6)
+        grid = figure.subplots(2, len(curves), squeeze=False, sharex="col", sharey="row")
+        for column, curve in zip(grid.T, curves, strict=True):
+            for number, report in enumerate(shown):
+                _draw_scores(column[0], report, curve, memory, probe, number)
+                _draw_increments(column[1], report, curve, memory, probe, number)
+            measure = _measure(shown, curve)
+            column[0].set_title(curve)
+            _label(column, sorted({ticks for each in shown for ticks in _curves(each).get(curve, {})}))
+            if column is grid.T[0] or len(curves) == 1:
+                column[0].set_ylabel(f"score ({measure})")
+                column[1].set_ylabel(f"increment ({measure})")
+        text = (
+            f"{probe} probes on held-out worlds. Increment: over the baseline to which {title_of(memory)} adds least "
+            f"certainly. Lines: 95% intervals over worlds. Filled: above 0, false discovery rate {LEVEL:.0%} over the "
+            "run. Lives that end before the horizon are left out."
+        )
+        figure.suptitle(title(f"How far ahead {title_of(memory)} knows where the agent goes", text, 110))
+        figure.legend(handles=_legend(shown, memory, given), loc="outside lower center", ncols=2)
+    return figure
+
+
+def _curves(report: DumpReport) -> dict[str, dict[int, str]]:
+    """Return curve -> ticks ahead -> target, of the targets that were probed."""
+    found: dict[str, dict[int, str]] = {}
+    for target in report.targets:
+        if target["curve"] is not None and target["reason"] is None:
+            found.setdefault(target["curve"], {})[target["ticks_ahead"]] = target["name"]
+    return found
+
+
+def _measure(reports: Sequence[DumpReport], curve: str) -> str:
+    return next(t["measure"] for each in reports for t in each.targets if t["curve"] == curve)
+
+
+def _draw_scores(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, number: int) -> None:
+    rows: dict[str, list[ScoreRow]] = {}
+    for row in report.scores:
+        if row.probe == probe and row.score is not None:
+            rows.setdefault(row.target, []).append(row)
+    own, best = [], []
+    for ticks, target in sorted(_curves(report).get(curve, {}).items()):
+        own += [_point(ticks, r.score, r) for r in rows.get(target, []) if r.input == memory]
+        baselines = [row for row in rows.get(target, []) if row.kind == "baseline"]
+        if baselines:
+            row = max(baselines, key=lambda row: row.score or -np.inf)
+            best.append(_point(ticks, row.score, row))
+    _draw_line(axes, own, number, "-", "o", 0)
+    _draw_line(axes, best, number, "--", "^", 1)
+
+
+def _draw_increments(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, number: int) -> None:
+    for place, (line, marker, rows) in enumerate(
+        (("-", "o", report.increments), (":", "s", report.increments_given))
+    ):  # fmt: skip
+        points = _increments(rows, _curves(report).get(curve, {}), memory, probe)
+        _draw_line(axes, points, number, line, marker, place)
+    axes.axhline(0, color=_INK, linewidth=0.6)
+
+
+def _increments(rows: Iterable[IncrementRow], places: dict[int, str], memory: str, probe: str) -> list[_Point]:
+    wanted = {
+        row.target: row for row in rows
+        if (row.memory, row.probe, row.baseline) == (memory, probe, EVERY_BASELINE) and row.increment is not None
+    }  # fmt: skip
+    return [
+        _point(
+            ticks, row.increment, row, found=(row.increment or 0) > 0 and row.q_run is not None and row.q_run < LEVEL
+        )
+        for ticks, target in sorted(places.items())
+        if (row := wanted.get(target)) is not None
+    ]
+
+
+def _point(ticks: int, value: float | None, row: ScoreRow | IncrementRow, found: bool = True) -> _Point:
+    numbers = [float("nan") if each is None else each for each in (value, row.low, row.high)]
+    return _Point(ticks, *numbers, found)
+
+
+def _draw_line(axes: Axes, points: Sequence[_Point], number: int, line: str, marker: str, place: int) -> None:
+    if not points:
+        return
+    colour, shift = cluster_colour(number), (1 + _APART) ** (2 * number + place)
+    ticks = np.array([each.ticks for each in points]) * shift
+    value, low, high = np.array([[each.value, each.low, each.high] for each in points]).T
+    value, low, high = (np.maximum(each, _LOWEST) for each in (value, low, high))
+    axes.plot(ticks, value, line, color=colour, linewidth=1.3)
+    axes.vlines(ticks, low, high, color=colour, linewidth=1.2)
+    for tick, each, point in zip(ticks, value, points, strict=True):
+        face = colour if point.found else "white"
+        axes.plot(tick, each, marker, markersize=5, markeredgecolor=colour, markerfacecolor=face)
+
+
+def _label(column: Sequence[Axes], horizons: Sequence[int]) -> None:
+    for axes in column:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(horizons))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks(horizons, [str(each) for each in horizons])
+        axes.grid(axis="y", linewidth=0.5, color="#dddddd")
+        axes.set_axisbelow(True)
+    column[-1].set_xlabel("ticks ahead")
+
+
+def _legend(shown: Sequence[DumpReport], memory: str, given: bool) -> list[Line2D]:
+    looks = [(title_of(memory), "-", "o"), ("strongest baseline", "--", "^")]
+    if given:
+        looks.append(("increment once the given variables are known", ":", "s"))
+    return [
+        *(
+            Line2D([], [], color=cluster_colour(i), linewidth=3, label=wrapped(each.name, _LETTERS_IN_LEGEND))
+            for i, each in enumerate(shown)
+        ),
+        *(Line2D([], [], color=_INK, linestyle=line, marker=marker, label=label) for label, line, marker in looks),
+    ]
