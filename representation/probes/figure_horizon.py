@@ -15,7 +15,8 @@ from representation.probes.inputs import title_of
 from representation.probes.report import EVERY_BASELINE, DumpReport, IncrementRow, ScoreRow
 
 _DUMPS_AT_MOST = 6
-_COLUMNS = 4
+_NARROWEST, _INCHES_A_CURVE, _HEIGHT = 8.0, 4.2, 6.6
+_LETTERS_AN_INCH = 12
 _LETTERS_IN_LEGEND = 60
 _INK = "#1a1a1a"
 _LOWEST = -0.5
@@ -49,7 +50,8 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
     curves = list(dict.fromkeys(curve for each in shown for curve, places in _curves(each).items() if len(places) > 1))
     given = any(each.increments_given for each in shown)
     with style():
-        figure = new_figure(3 + 3.6 * min(len(curves), _COLUMNS), 6.6)
+        width = max(_NARROWEST, 1 + _INCHES_A_CURVE * len(curves))
+        figure = new_figure(width, _HEIGHT)
         grid = figure.subplots(2, len(curves), squeeze=False, sharex="col", sharey="row")
         for column, curve in zip(grid.T, curves, strict=True):
             for number, report in enumerate(shown):
@@ -66,7 +68,9 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
             f"certainly. Lines: 95% intervals over worlds. Filled: above 0, false discovery rate {LEVEL:.0%} over the "
             "run. Lives that end before the horizon are left out."
         )
-        figure.suptitle(title(f"How far ahead {title_of(memory)} knows where the agent goes", text, 110))
+        figure.suptitle(
+            title(f"How far ahead {title_of(memory)} knows where the agent goes", text, int(_LETTERS_AN_INCH * width))
+        )
         figure.legend(handles=_legend(shown, memory, given), loc="outside lower center", ncols=2)
     return figure
 
@@ -125,7 +129,7 @@ def _increments(rows: Iterable[IncrementRow], places: dict[int, str], memory: st
 
 def _point(ticks: int, value: float | None, row: ScoreRow | IncrementRow, found: bool = True) -> _Point:
     numbers = [float("nan") if each is None else each for each in (value, row.low, row.high)]
-    return _Point(ticks, *numbers, found)
+    return _Point(ticks, *numbers, found=found)
 
 
 def _draw_line(axes: Axes, points: Sequence[_Point], number: int, line: str, marker: str, place: int) -> None:

@@ -140,8 +140,8 @@ def _way(axis: str, side: str) -> Target:
     return Target(
         f"next_target_{axis}s",
         "tiles",
-        f"Tiles {side} to the entity that the agent next chooses to attack, after this tick, as both stand now; unknown "
-        "if there is none in the rest of its recorded life, or if it is not in view now.",
+        f"Tiles {side} to the entity that the agent next chooses to attack, after this tick, as both stand now; "
+        "unknown if there is none in the rest of its recorded life, or if it is not in view now.",
         _way_to_next_target(axis),
     )
 

@@ -115,9 +115,10 @@ def _statements(report: DumpReport, memory: str) -> list[str]:
         statements.append(f"Once the given variables are known, it adds to every baseline for {counts[2]}")
     unknown = [1 - target["records"] / report.records for target in report.targets if not target["reason"]]
     if partly := [share for share in unknown if share > 0]:
+        low, high = share_text(min(partly)), share_text(max(partly))
         statements.append(
-            f"For {len(partly)} targets, {share_text(min(partly))} to {share_text(max(partly))} of the records are left "
-            "out: there, the target does not apply or its future was not recorded (probe_scores.tsv has the numbers)"
+            f"For {len(partly)} targets, {low} to {high} of the records are left out: there, the target does not apply "
+            "or its future was not recorded (probe_scores.tsv has the numbers)"
         )
     return statements
 

@@ -244,7 +244,8 @@ def _score_rows(
         for (probe, name), each in found.scores.items():
             estimates = (each, found.precision[probe, name])
             numbers = (_known(values[i]) for e in estimates for values in (e.value, e.low, e.high))
-            yield ScoreRow(dump, target.name, measure(target), probe, name, kinds[name], *numbers, records[i])
+            about = (dump, target.name, measure(target), probe, name, kinds[name])
+            yield ScoreRow(*about, *numbers, records=records[i])
 
 
 def _advantage_rows(dump: str, targets: Sequence[Target], found: Findings) -> Iterator[AdvantageRow]:

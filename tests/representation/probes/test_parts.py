@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler
 from analysis.lives import Lives
 from representation.probes import mlp
 from representation.probes.beside import fit_ridge_beside
-from representation.probes.commonality import smooth_basis
 from representation.probes.controls import shifted_within_lives
+from representation.probes.given import smooth_basis
 from representation.probes.inference import Resamples
 from representation.probes.inputs import inputs_named
 from representation.probes.mlp import fit_mlp
