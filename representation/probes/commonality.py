@@ -13,10 +13,10 @@ import numpy as np
 from representation.probes.dataset import ProbeData
 from representation.probes.given import smooth_basis
 from representation.probes.inference import Estimates, Resamples
-from representation.probes.probing import alike, mean_of_the_rest
 from representation.probes.ridge import fit_ridge
 from representation.probes.scores import Losses, losses
 from representation.probes.splits import folds_of_worlds
+from representation.probes.task import alike, mean_of_the_rest
 
 _SMALLEST_SCORE = 0.01
 """R squared of the memory below which there is nothing of which a share could remain."""

@@ -64,13 +64,12 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
                 column[0].set_ylabel(f"score ({measure})")
                 column[1].set_ylabel(f"increment ({measure})")
         text = (
-            f"{probe} probes on held-out worlds. Increment: over the baseline to which {title_of(memory)} adds least "
-            f"certainly. Lines: 95% intervals over worlds. Filled: above 0, false discovery rate {LEVEL:.0%} over the "
-            "run. Lives that end before the horizon are left out."
+            f"{probe} probes on held-out worlds. Increment: over the baseline to which the {title_of(memory)} adds "
+            f"least certainly; filled: above 0, false discovery rate {LEVEL:.0%} over the run. Upright lines: 95% "
+            "intervals over worlds. Lives that end before the horizon are left out."
         )
-        figure.suptitle(
-            title(f"How far ahead {title_of(memory)} knows where the agent goes", text, int(_LETTERS_AN_INCH * width))
-        )
+        heading = f"How far ahead the {title_of(memory)} knows where the agent goes"
+        figure.suptitle(title(heading, text, int(_LETTERS_AN_INCH * width)))
         figure.legend(handles=_legend(shown, memory, given), loc="outside lower center", ncols=2)
     return figure
 
@@ -128,8 +127,8 @@ def _increments(rows: Iterable[IncrementRow], places: dict[int, str], memory: st
 
 
 def _point(ticks: int, value: float | None, row: ScoreRow | IncrementRow, found: bool = True) -> _Point:
-    numbers = [float("nan") if each is None else each for each in (value, row.low, row.high)]
-    return _Point(ticks, *numbers, found=found)
+    known, low, high = (float("nan") if each is None else each for each in (value, row.low, row.high))
+    return _Point(ticks, known, low, high, found)
 
 
 def _draw_line(axes: Axes, points: Sequence[_Point], number: int, line: str, marker: str, place: int) -> None:

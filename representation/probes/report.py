@@ -38,13 +38,13 @@ class ScoreRow:
     probe: str
     input: str
     kind: str
+    records: int
     score: float | None
     low: float | None
     high: float | None
     average_precision: float | None
     average_precision_low: float | None
     average_precision_high: float | None
-    records: int
 
 
 @dataclass(frozen=True)
@@ -244,8 +244,7 @@ def _score_rows(
         for (probe, name), each in found.scores.items():
             estimates = (each, found.precision[probe, name])
             numbers = (_known(values[i]) for e in estimates for values in (e.value, e.low, e.high))
-            about = (dump, target.name, measure(target), probe, name, kinds[name])
-            yield ScoreRow(*about, *numbers, records=records[i])
+            yield ScoreRow(dump, target.name, measure(target), probe, name, kinds[name], records[i], *numbers)
 
 
 def _advantage_rows(dump: str, targets: Sequence[Target], found: Findings) -> Iterator[AdvantageRow]:
