@@ -20,8 +20,8 @@ _LETTERS_AN_INCH = 12
 _LETTERS_IN_LEGEND = 60
 _INK = "#1a1a1a"
 _LOWEST = -0.5
-_APART = 0.06
-"""Shift of each line beside the one before, as a share of the ticks ahead, so that intervals do not hide each other."""
+_SPREAD = 1.4
+"""Largest ratio of places at which the lines draw the same horizon, side by side so that no interval hides another."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,19 @@ class _Point:
     low: float
     high: float
     found: bool = True
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How one of several dumps is drawn, with two lines in each panel."""
+
+    colour: str
+    number: int
+    dumps: int
+
+    def shift(self, place: int) -> float:
+        """Return what the horizons are multiplied by to draw the dump's first or second line."""
+        return _SPREAD ** ((2 * self.number + place + 0.5) / (2 * self.dumps) - 0.5)
 
 
 def has_horizons(reports: Sequence[DumpReport]) -> bool:
@@ -55,14 +68,13 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
         grid = figure.subplots(2, len(curves), squeeze=False, sharex="col", sharey="row")
         for column, curve in zip(grid.T, curves, strict=True):
             for number, report in enumerate(shown):
-                _draw_scores(column[0], report, curve, memory, probe, number)
-                _draw_increments(column[1], report, curve, memory, probe, number)
-            measure = _measure(shown, curve)
+                look = _Look(cluster_colour(number), number, len(shown))
+                _draw_scores(column[0], report, curve, memory, probe, look)
+                _draw_increments(column[1], report, curve, memory, probe, look)
             column[0].set_title(curve)
             _label(column, sorted({ticks for each in shown for ticks in _curves(each).get(curve, {})}))
-            if column is grid.T[0] or len(curves) == 1:
-                column[0].set_ylabel(f"score ({measure})")
-                column[1].set_ylabel(f"increment ({measure})")
+        for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):
+            axes.set_ylabel(f"{what} ({_measure(shown, curves[0])})")
         text = (
             f"{probe} probes on held-out worlds. Increment: over the baseline to which the {title_of(memory)} adds "
             f"least certainly; filled: above 0, false discovery rate {LEVEL:.0%} over the run. Upright lines: 95% "
@@ -87,7 +99,7 @@ def _measure(reports: Sequence[DumpReport], curve: str) -> str:
     return next(t["measure"] for each in reports for t in each.targets if t["curve"] == curve)
 
 
-def _draw_scores(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, number: int) -> None:
+def _draw_scores(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, look: _Look) -> None:
     rows: dict[str, list[ScoreRow]] = {}
     for row in report.scores:
         if row.probe == probe and row.score is not None:
@@ -97,19 +109,16 @@ def _draw_scores(axes: Axes, report: DumpReport, curve: str, memory: str, probe:
         own += [_point(ticks, r.score, r) for r in rows.get(target, []) if r.input == memory]
         baselines = [row for row in rows.get(target, []) if row.kind == "baseline"]
         if baselines:
-            row = max(baselines, key=lambda row: row.score or -np.inf)
+            row = max(baselines, key=lambda row: -np.inf if row.score is None else row.score)
             best.append(_point(ticks, row.score, row))
-    _draw_line(axes, own, number, "-", "o", 0)
-    _draw_line(axes, best, number, "--", "^", 1)
+    _draw_line(axes, own, look, "-", "o", 0)
+    _draw_line(axes, best, look, "--", "^", 1)
 
 
-def _draw_increments(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, number: int) -> None:
-    for place, (line, marker, rows) in enumerate(
-        (("-", "o", report.increments), (":", "s", report.increments_given))
-    ):  # fmt: skip
-        points = _increments(rows, _curves(report).get(curve, {}), memory, probe)
-        _draw_line(axes, points, number, line, marker, place)
-    axes.axhline(0, color=_INK, linewidth=0.6)
+def _draw_increments(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, look: _Look) -> None:
+    places = _curves(report).get(curve, {})
+    _draw_line(axes, _increments(report.increments, places, memory, probe), look, "-", "o", 0)
+    _draw_line(axes, _increments(report.increments_given, places, memory, probe), look, ":", "s", 1)
 
 
 def _increments(rows: Iterable[IncrementRow], places: dict[int, str], memory: str, probe: str) -> list[_Point]:
@@ -117,13 +126,13 @@ def _increments(rows: Iterable[IncrementRow], places: dict[int, str], memory: st
         row.target: row for row in rows
         if (row.memory, row.probe, row.baseline) == (memory, probe, EVERY_BASELINE) and row.increment is not None
     }  # fmt: skip
-    return [
-        _point(
-            ticks, row.increment, row, found=(row.increment or 0) > 0 and row.q_run is not None and row.q_run < LEVEL
-        )
-        for ticks, target in sorted(places.items())
-        if (row := wanted.get(target)) is not None
-    ]
+    points = []
+    for ticks, target in sorted(places.items()):
+        if target in wanted:
+            row = wanted[target]
+            found = (row.increment or 0) > 0 and row.q_run is not None and row.q_run < LEVEL
+            points.append(_point(ticks, row.increment, row, found))
+    return points
 
 
 def _point(ticks: int, value: float | None, row: ScoreRow | IncrementRow, found: bool = True) -> _Point:
@@ -131,11 +140,11 @@ def _point(ticks: int, value: float | None, row: ScoreRow | IncrementRow, found:
     return _Point(ticks, known, low, high, found)
 
 
-def _draw_line(axes: Axes, points: Sequence[_Point], number: int, line: str, marker: str, place: int) -> None:
+def _draw_line(axes: Axes, points: Sequence[_Point], look: _Look, line: str, marker: str, place: int) -> None:
     if not points:
         return
-    colour, shift = cluster_colour(number), (1 + _APART) ** (2 * number + place)
-    ticks = np.array([each.ticks for each in points]) * shift
+    colour = look.colour
+    ticks = np.array([each.ticks for each in points]) * look.shift(place)
     value, low, high = np.array([[each.value, each.low, each.high] for each in points]).T
     value, low, high = (np.maximum(each, _LOWEST) for each in (value, low, high))
     axes.plot(ticks, value, line, color=colour, linewidth=1.3)
@@ -151,13 +160,14 @@ def _label(column: Sequence[Axes], horizons: Sequence[int]) -> None:
         axes.xaxis.set_major_locator(FixedLocator(horizons))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(horizons, [str(each) for each in horizons])
+        axes.axhline(0, color=_INK, linewidth=0.6)
         axes.grid(axis="y", linewidth=0.5, color="#dddddd")
         axes.set_axisbelow(True)
     column[-1].set_xlabel("ticks ahead")
 
 
 def _legend(shown: Sequence[DumpReport], memory: str, given: bool) -> list[Line2D]:
-    looks = [(title_of(memory), "-", "o"), ("strongest baseline", "--", "^")]
+    looks = [(f"score and increment of the {title_of(memory)}", "-", "o"), ("score of the best baseline", "--", "^")]
     if given:
         looks.append(("increment once the given variables are known", ":", "s"))
     return [

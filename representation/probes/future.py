@@ -68,7 +68,7 @@ def _displacement(axis: str, ticks: int) -> Target:
         "tiles",
         f"Tiles {side} of where the agent stands that it is {ticks} ticks later; unknown if it has no record then.",
         compute,
-        Horizon(f"{axis}s", ticks),
+        Horizon(f"displacement in {axis}s", ticks),
     )
 
 

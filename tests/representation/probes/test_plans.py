@@ -118,7 +118,9 @@ def report(dump: Path, data: ProbeData, probed: Probed, found: Findings) -> Dump
 def test_the_report_counts_records_and_names_horizons(report: DumpReport, data: ProbeData) -> None:
     told = {each["name"]: each for each in report.targets}
     assert told["rows_in_10_ticks"]["records"] == EPISODES * AGENTS * (TICKS - 10)
-    assert (told["rows_in_10_ticks"]["curve"], told["rows_in_10_ticks"]["ticks_ahead"]) == ("rows", 10)
+    assert (told["rows_in_10_ticks"]["curve"], told["rows_in_10_ticks"]["ticks_ahead"]) == (
+        "displacement in rows", 10,
+    )  # fmt: skip
     assert told["next_direction_is_north"]["curve"] is None
     assert {row.records for row in report.scores if row.target == "rows_in_2_ticks"} == {data.targets.shape[0] - 72}
     given = [row for row in report.increments_given if row.baseline == "every" and row.memory == PLAN]
@@ -134,7 +136,10 @@ def test_the_horizon_is_drawn_for_targets_at_several(report: DumpReport) -> None
     assert has_horizons([report])
     figure = probe_horizon([report], PLAN, LINEAR)
     inside(figure)
-    assert [axes.get_title() for axes in figure.axes] == ["rows", ""]  # columns were probed at one horizon only
+    assert [axes.get_title() for axes in figure.axes] == [
+        "displacement in rows",
+        "",
+    ]  # columns were probed at one horizon only
     assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == ["2", "10"]
     scores = {(row.target, row.input): row.score for row in report.scores}
     names = ("rows_in_2_ticks", "rows_in_10_ticks")
