@@ -16,11 +16,11 @@ from representation.probes.report import EVERY_BASELINE, DumpReport, IncrementRo
 
 _DUMPS_AT_MOST = 6
 _NARROWEST, _INCHES_A_CURVE, _HEIGHT = 8.0, 4.2, 6.6
-_LETTERS_AN_INCH = 12
+_LETTERS_AN_INCH = 11
 _LETTERS_IN_LEGEND = 60
 _INK = "#1a1a1a"
 _LOWEST = -0.5
-_SPREAD = 1.4
+_SPREAD, _FEWEST_PLACES = 1.4, 6
 """Largest ratio of places at which the lines draw the same horizon, side by side so that no interval hides another."""
 
 
@@ -45,7 +45,8 @@ class _Look:
 
     def shift(self, place: int) -> float:
         """Return what the horizons are multiplied by to draw the dump's first or second line."""
-        return _SPREAD ** ((2 * self.number + place + 0.5) / (2 * self.dumps) - 0.5)
+        apart = 1 / max(2 * self.dumps, _FEWEST_PLACES)
+        return _SPREAD ** (apart * (2 * self.number + place + 0.5 - self.dumps))
 
 
 def has_horizons(reports: Sequence[DumpReport]) -> bool:
@@ -78,7 +79,7 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
         text = (
             f"{probe} probes on held-out worlds. Increment: over the baseline to which the {title_of(memory)} adds "
             f"least certainly; filled: above 0, false discovery rate {LEVEL:.0%} over the run. Upright lines: 95% "
-            "intervals over worlds. Lives that end before the horizon are left out."
+            "intervals over worlds. Records whose life ends before the horizon are left out."
         )
         heading = f"How far ahead the {title_of(memory)} knows where the agent goes"
         figure.suptitle(title(heading, text, int(_LETTERS_AN_INCH * width)))
