@@ -47,11 +47,10 @@ def dump(tmp_path_factory) -> Path:
         rows = np.concatenate([place[:, 0], np.full(AHEAD, place[-1, 0])])
         plan.append(rows[AHEAD : AHEAD + TICKS] - rows[:TICKS])
         action.append(np.eye(5)[moves])
-    noise = rng.normal(size=(EPISODES * AGENTS * TICKS, 6))
-    hidden, cell = noise.copy(), noise[::-1] * 0.1
-    hidden[:, 3] = np.concatenate(plan) + 0.3 * noise[:, 3]
-    cell[:, :5] += np.concatenate(action)
-    records, metadata = hand_made(lives, {PLAN: hidden, ACTION: cell, "encoder_output": noise[:, ::-1]})
+    hidden, cell, encoded = rng.normal(size=(3, EPISODES * AGENTS * TICKS, 6))
+    hidden[:, 3] = np.concatenate(plan) + 0.3 * hidden[:, 3]
+    cell = 0.1 * cell + np.concatenate([np.concatenate(action), np.zeros((len(cell), 1))], axis=1)
+    records, metadata = hand_made(lives, {PLAN: hidden, ACTION: cell, "encoder_output": encoded})
     return write_hand_made(tmp_path_factory.mktemp("plans") / "planner", records, metadata)
 
 
@@ -93,7 +92,7 @@ def test_the_mere_present_action_looks_like_a_plan_until_it_is_known(found: Find
 
 def test_networks_also_know_what_is_given(dump: Path) -> None:
     some = inputs_named([ACTION, "encoder_output"], [2])
-    fewer = read_probe_data(dump, Wanted(some, TARGETS[:1], targets_named(["action"]), Subsample(2)))
+    fewer = read_probe_data(dump, Wanted(some, TARGETS[:1], targets_named(["action"]), Subsample(3)))
     found = probe(fewer, TARGETS[:1], some, [MLP], 0, lambda share: None)
     alone, both = found.known[MLP, "encoder_output"], found.known_together[MLP, ACTION, "encoder_output"]
     assert alone.score[0] > 0.3 > found.losses[MLP, "encoder_output"].score[0] + 0.2
@@ -136,10 +135,8 @@ def test_the_horizon_is_drawn_for_targets_at_several(report: DumpReport) -> None
     assert has_horizons([report])
     figure = probe_horizon([report], PLAN, LINEAR)
     inside(figure)
-    assert [axes.get_title() for axes in figure.axes] == [
-        "displacement in rows",
-        "",
-    ]  # columns were probed at one horizon only
+    # Columns were probed at one horizon only.
+    assert [axes.get_title() for axes in figure.axes] == ["displacement in rows", ""]
     assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == ["2", "10"]
     scores = {(row.target, row.input): row.score for row in report.scores}
     names = ("rows_in_2_ticks", "rows_in_10_ticks")
