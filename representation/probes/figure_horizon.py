@@ -1,6 +1,6 @@
 """How far ahead a memory knows: scores and increments against the number of ticks ahead."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,8 +77,8 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
         for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):
             axes.set_ylabel(f"{what} ({_measure(shown, curves[0])})")
         text = (
-            f"{probe} probes on held-out worlds. Increment: over the baseline to which the {title_of(memory)} adds "
-            f"least certainly; filled: above 0, false discovery rate {LEVEL:.0%} over the run. Upright lines: 95% "
+            f"{probe} probes on held-out worlds. Increment: over the baseline that scores best; filled: the "
+            f"{title_of(memory)} adds to every baseline, false discovery rate {LEVEL:.0%} over the run. Upright lines: 95% "
             "intervals over worlds. Records whose life ends before the horizon are left out."
         )
         heading = f"How far ahead the {title_of(memory)} knows where the agent goes"
@@ -100,38 +100,43 @@ def _measure(reports: Sequence[DumpReport], curve: str) -> str:
     return next(t["measure"] for each in reports for t in each.targets if t["curve"] == curve)
 
 
-def _draw_scores(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, look: _Look) -> None:
-    rows: dict[str, list[ScoreRow]] = {}
+def _best_baselines(report: DumpReport, probe: str) -> dict[str, ScoreRow]:
+    """Return target -> the score of the baseline that predicts it best."""
+    found: dict[str, ScoreRow] = {}
     for row in report.scores:
-        if row.probe == probe and row.score is not None:
-            rows.setdefault(row.target, []).append(row)
-    own, best = [], []
-    for ticks, target in sorted(_curves(report).get(curve, {}).items()):
-        own += [_point(ticks, r.score, r) for r in rows.get(target, []) if r.input == memory]
-        baselines = [row for row in rows.get(target, []) if row.kind == "baseline"]
-        if baselines:
-            row = max(baselines, key=lambda row: -np.inf if row.score is None else row.score)
-            best.append(_point(ticks, row.score, row))
-    _draw_line(axes, own, look, "-", "o", 0)
-    _draw_line(axes, best, look, "--", "^", 1)
+        if row.probe == probe and row.kind == "baseline" and row.score is not None:
+            best = found.get(row.target)
+            if best is None or best.score is None or row.score > best.score:
+                found[row.target] = row
+    return found
+
+
+def _draw_scores(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, look: _Look) -> None:
+    own = {row.target: row for row in report.scores if (row.input, row.probe) == (memory, probe)}
+    best = _best_baselines(report, probe)
+    places = sorted(_curves(report).get(curve, {}).items())
+    for rows, line, marker, place in ((own, "-", "o", 0), (best, "--", "^", 1)):
+        points = [_point(ticks, rows[each].score, rows[each]) for ticks, each in places if each in rows]
+        _draw_line(axes, points, look, line, marker, place)
 
 
 def _draw_increments(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, look: _Look) -> None:
+    best = _best_baselines(report, probe)
     places = _curves(report).get(curve, {})
-    _draw_line(axes, _increments(report.increments, places, memory, probe), look, "-", "o", 0)
-    _draw_line(axes, _increments(report.increments_given, places, memory, probe), look, ":", "s", 1)
+    for rows, line, marker, place in ((report.increments, "-", "o", 0), (report.increments_given, ":", "s", 1)):
+        own = [row for row in rows if (row.memory, row.probe) == (memory, probe)]
+        _draw_line(axes, _increments(own, places, best), look, line, marker, place)
 
 
-def _increments(rows: Iterable[IncrementRow], places: dict[int, str], memory: str, probe: str) -> list[_Point]:
-    wanted = {
-        row.target: row for row in rows
-        if (row.memory, row.probe, row.baseline) == (memory, probe, EVERY_BASELINE) and row.increment is not None
-    }  # fmt: skip
+def _increments(rows: Sequence[IncrementRow], places: dict[int, str], best: dict[str, ScoreRow]) -> list[_Point]:
+    """Return the increments over the best baselines, found where the memory adds to every baseline."""
+    known = {(row.target, row.baseline): row for row in rows if row.increment is not None}
     points = []
     for ticks, target in sorted(places.items()):
-        if target in wanted:
-            row = wanted[target]
-            found = (row.increment or 0) > 0 and row.q_run is not None and row.q_run < LEVEL
+        row = known.get((target, best[target].input)) if target in best else None
+        every = known.get((target, EVERY_BASELINE))
+        if row is not None and every is not None:
+            found = (every.increment or 0) > 0 and every.q_run is not None and every.q_run < LEVEL
             points.append(_point(ticks, row.increment, row, found))
     return points
 
