@@ -78,8 +78,8 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
             axes.set_ylabel(f"{what} ({_measure(shown, curves[0])})")
         text = (
             f"{probe} probes on held-out worlds. Increment: over the baseline that scores best; filled: the "
-            f"{title_of(memory)} adds to every baseline, false discovery rate {LEVEL:.0%} over the run. Upright lines: 95% "
-            "intervals over worlds. Records whose life ends before the horizon are left out."
+            f"{title_of(memory)} adds to every baseline, false discovery rate {LEVEL:.0%} over the run. Upright lines: "
+            "95% intervals over worlds. Records whose life ends before the horizon are left out."
         )
         heading = f"How far ahead the {title_of(memory)} knows where the agent goes"
         figure.suptitle(title(heading, text, int(_LETTERS_AN_INCH * width)))
