@@ -109,6 +109,7 @@ def test_death_is_known_where_the_recording_tells() -> None:
 
 
 def test_every_future_is_described_and_may_be_unknown() -> None:
+    assert (len(FUTURE), len(targets_named(["action"]))) == (26, 17)  # as --help says
     assert set(FUTURE) <= set(NOT_EVERYWHERE) and targets_named(["future"]) == tuple(FUTURE.values())
     assert all("nknown" in target.definition for target in FUTURE.values())
     curves = {target.horizon for target in FUTURE.values() if target.horizon}
