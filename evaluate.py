@@ -25,6 +25,7 @@ from agent_zoo.checkpoint_files import policy_names
 from agent_zoo.shown_settings import SHOWN
 from argument_checks import at_least, seed_value, split
 from reinforcement_learning.game.plain_world import evaluation_world
+from reinforcement_learning.play.workers import Vectorization, chosen_device, chosen_workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from user_error import UserError
 
@@ -55,10 +56,16 @@ class Arguments:
     then written to task_NUMBER_eval_... and do not count towards scores."""
     untrained: str | None = None
     """Add an untrained agent of this folder in agent_zoo/ as a baseline; in pve it plays alone, after the others."""
+    vectorization: Vectorization = "multiprocessing"
+    """multiprocessing: play in worker processes on this machine; ray: in worker processes on a Ray cluster, one core
+    each. The results are the same."""
+    ray_address: str = "local"
+    """Cluster for ray: local starts one on this machine for the run; auto uses the one that this machine belongs to;
+    HOST:PORT is the address of a head node."""
     num_envs: int = 0
-    """Worlds that run in parallel, four per process; 0 uses one process per core."""
+    """Worlds that run in parallel, four per process; 0 uses one process per core of the machine or cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the networks run; auto uses a GPU if there is one."""
+    """Where the networks run; auto uses a GPU if there is one, except on Ray, which plays on CPUs."""
     embeddings_dir: Path = Path("task_embeddings")
     """Cache folder for task embeddings computed by language models."""
     env: EnvironmentSettings = field(default_factory=evaluation_world)
@@ -68,9 +75,14 @@ def main() -> None:
     """Parse, play the missing episodes, and show the results."""
     arguments = command_line.parse(Arguments, __doc__)
     asked = check(arguments)
+    workers = chosen_workers(arguments.vectorization, arguments.ray_address, worlds=arguments.num_envs)
+    device = chosen_device(arguments.device, arguments.vectorization)
 
     from activation_store.files import locked_folder, make_folder
     from reinforcement_learning.play.evaluation import Evaluation, contests, evaluate
+    from reinforcement_learning.play.parallel_play import processes_of
+
+    processes_of(workers)  # refuses a cluster that does not answer or is too small
 
     evaluation = Evaluation(
         folder=arguments.folder,
@@ -81,8 +93,8 @@ def main() -> None:
         task=TaskSettings(curriculum="evaluation", only=arguments.task, embeddings_dir=arguments.embeddings_dir),
         seeds=range(arguments.seed, arguments.seed + arguments.repeats),
         episodes=arguments.episodes or EPISODES[arguments.mode],
-        worlds=arguments.num_envs,
-        device=arguments.device,
+        workers=workers,
+        device=device,
     )
     planned = contests(evaluation)
     make_folder(arguments.folder)  # refuses one that cannot be written to

@@ -25,6 +25,7 @@ import command_line
 from activation_store.layers import check_layers
 from agent_zoo.checkpoint_files import list_checkpoints, policy_names
 from argument_checks import at_least, did_you_mean, seed_value, split
+from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -75,12 +76,18 @@ class Arguments:
     metadata state the error."""
     resume: bool = False
     """Continue unfinished dumps of the same plan; the result is the same as without the interruption."""
+    vectorization: Vectorization = "multiprocessing"
+    """multiprocessing: play in worker processes on this machine; ray: in worker processes on a Ray cluster, one core
+    each. This process writes the dump, which is the same."""
+    ray_address: str = "local"
+    """Cluster for ray: local starts one on this machine for the run; auto uses the one that this machine belongs to;
+    HOST:PORT is the address of a head node."""
     num_envs: int = 0
     """Worlds that run in parallel, four per process; 0 lets --workers decide."""
     workers: int = 0
-    """Worker processes, with four worlds each; 0 uses one per core."""
+    """Worker processes, with four worlds each; 0 uses one per core of the machine or cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where the networks run; auto uses a GPU if there is one."""
+    """Where the networks run; auto uses a GPU if there is one, except on Ray, which plays on CPUs."""
     curriculum: Annotated[str | None, tyro.conf.arg(aliases=["-c"])] = None
     """Tasks given to agents: training, evaluation, survival or a YAML file; by default those the policy trained on."""
     task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
@@ -103,12 +110,14 @@ def main() -> None:
     """Parse, and list, test or extract."""
     arguments = command_line.parse(Arguments, __doc__)
     check(arguments)
+    workers = chosen_workers(arguments.vectorization, arguments.ray_address, arguments.workers, arguments.num_envs)
+    device = chosen_device(arguments.device, arguments.vectorization)
     if arguments.list:
         list_policies(arguments.policies_dir)
     elif arguments.smoke_test:
-        smoke_test(arguments)
+        smoke_test(arguments, workers, device)
     else:
-        extract_policies(arguments)
+        extract_policies(arguments, workers, device)
 
 
 def check(arguments: Arguments) -> None:
@@ -127,8 +136,6 @@ def check(arguments: Arguments) -> None:
             all(map(_is_steps, split(arguments.shadow_networks))), "comma-separated numbers of agent-steps, or all",
         ),
     )  # fmt: skip
-    if arguments.num_envs and arguments.workers:
-        raise UserError("--num-envs and --workers both set the number of processes: give only one of them")
     if split(arguments.layers) != ("all",):
         check_layers(split(arguments.layers))
     for name in split(arguments.fields):
@@ -165,7 +172,7 @@ def list_policies(folder: Path) -> None:
     command_line.print_table(("policy", "agent", "agent-steps", "seed", "task embedding"), rows)
 
 
-def smoke_test(arguments: Arguments) -> None:
+def smoke_test(arguments: Arguments, workers: Workers, device: str) -> None:
     """Record an untrained policy in a temporary folder and read it back."""
     from activation_store.reader import read_dump
     from agent_zoo.capture import ALL_LAYERS
@@ -174,21 +181,22 @@ def smoke_test(arguments: Arguments) -> None:
 
     with tempfile.TemporaryDirectory() as scratch:
         dump = Path(scratch) / "smoke_test"
-        contest = smoke_test_contest(arguments.seed, Path(scratch) / "maps", arguments.device)
+        contest = smoke_test_contest(arguments.seed, Path(scratch) / "maps", device)
         plan = Plan(1, SMOKE_TEST_TICKS, arguments.seed, ALL_LAYERS, format=arguments.format)
-        extract(contest, plan, [dump], 1, on_records=lambda recorded, episodes: None)
+        extract(contest, plan, [dump], workers, on_records=lambda recorded, episodes: None)
         records = read_dump(dump)
     print(f"smoke test passed: {len(records)} records of {len(records.activations)} layers written and read back")
 
 
-def extract_policies(arguments: Arguments) -> None:
+def extract_policies(arguments: Arguments, workers: Workers, device: str) -> None:
     """Play episodes with trained policies and write a dump of each."""
     from activation_store.writer import refuse_existing_dump
     from reinforcement_learning.play.extraction import Plan, extract
-    from reinforcement_learning.play.parallel_play import processes_for
+    from reinforcement_learning.play.parallel_play import processes_of
     from reinforcement_learning.play.subjects import Subjects, contests, expected_size
     from reinforcement_learning.play.terminal import extraction_progress
 
+    processes_of(workers)  # refuses a cluster that does not answer or is too small
     subjects = Subjects(
         names=split(arguments.policies),
         share_world=arguments.mode == "pvp",
@@ -207,15 +215,14 @@ def extract_policies(arguments: Arguments) -> None:
         arguments.episodes, arguments.max_steps, arguments.seed, split(arguments.layers), split(arguments.fields),
         arguments.format, arguments.precision,
     )  # fmt: skip
-    planned = contests(subjects, plan, arguments.device)
+    planned = contests(subjects, plan, device)
     places = [[arguments.output / entrant.name for entrant in contest.entrants] for contest in planned]
     for folder in chain(*places):
         refuse_existing_dump(folder, arguments.resume)
     for contest, folders in zip(planned, places, strict=True):
         print(expected_size(contest, plan, arguments.output))
         with extraction_progress() as on_records:
-            processes = arguments.workers or processes_for(arguments.num_envs)
-            extract(contest, plan, folders, processes, on_records, resume=arguments.resume)
+            extract(contest, plan, folders, workers, on_records, resume=arguments.resume)
         for folder in folders:
             print(f"dump: {folder}")
 

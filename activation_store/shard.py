@@ -28,6 +28,11 @@ class ShardWriter:
         self._file = HashedFile(self._stack.enter_context(atomic_file(path)))
         self._format = (ParquetShard if metadata.format == "parquet" else JsonShard)(self._file, metadata)
 
+    @property
+    def records(self) -> int:
+        """The number of records written so far."""
+        return self._records
+
     def write(self, records: Records) -> None:
         """Append records of this episode.
 

@@ -18,7 +18,7 @@ from safetensors.numpy import load, save
 from activation_store.files import read_bytes, write_bytes
 from user_error import UserError
 
-Kind = Literal["policy", "training state", "directions", "task embeddings"]
+Kind = Literal["policy", "training state", "directions", "task embeddings", "state moments"]
 
 _HEADER_KEY = "nmmo_interpretability"
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80")
@@ -28,6 +28,7 @@ _CALLED = {
     "training state": "a training state",
     "directions": "a file of directions",
     "task embeddings": "a cache of task embeddings",
+    "state moments": "a file of moments of hidden states",
 }
 _KEYS_OF_OLDER: dict[str, set[str]] = {
     "policy": {"agent", "layout"},

@@ -1,7 +1,7 @@
 """Write a dump of activations: one shard per episode, the metadata last."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -178,6 +178,14 @@ class DumpWriter:
         stored = [*self._journal.stored, StoredEpisode(episode, description, proof, errors)]
         self._journal = replace(self._journal, stored=sorted(stored, key=lambda one: one.episode))
         self._journal.write(self._folder)
+
+    def drop_unfinished(self, episodes: Iterable[int]) -> int:
+        """Remove what was written of these episodes, except of stored ones; return the number of records removed."""
+        self._check_open()
+        dropped = [shard for episode in episodes if (shard := self._shards.pop(episode, None))]
+        for shard in dropped:
+            shard.give_up()
+        return sum(shard.records for shard in dropped)
 
     def close(self, episodes: Sequence[dict[str, Any]] = ()) -> None:
         """Finish the dump and every unfinished episode; `episodes` describes those, identified by their `episode`.

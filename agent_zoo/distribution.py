@@ -80,6 +80,18 @@ class ActionDistribution:
     only: torch.Tensor
     choices: Sequence[Choices]
 
+    def take(self, agents: torch.Tensor) -> "ActionDistribution":
+        """Return the distributions of the given agents, (A,) int64 without repetitions, in their order."""
+        place = self.only.new_full((len(self.only),), -1).index_copy(
+            0, agents, torch.arange(len(agents), device=self.only.device)
+        )
+        taken = []
+        for choices in self.choices:
+            (kept,) = (place[choices.agent] >= 0).nonzero(as_tuple=True)
+            option = None if choices.option is None else choices.option[kept]
+            taken.append(Choices(place[choices.agent[kept]], choices.head[kept], choices.logits[kept], option))
+        return ActionDistribution(self.heads, self.only[agents], taken)
+
     @property
     def log_probabilities(self) -> list[torch.Tensor]:
         """For each head (B, size) float, over all of the environment's options; about `ILLEGAL` for illegal ones."""

@@ -24,6 +24,7 @@ from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096
 RUN_SETTINGS_FILE = "settings.json"
+RAY_ADDRESSES = "local, auto or HOST:PORT"
 # These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
 CHANGEABLE_WHEN_RESUMED = (
     "env.maps_dir", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps", "train.device",
@@ -43,9 +44,14 @@ def _number(value: object) -> object:
     return value
 
 
+def is_ray_address(text: str) -> bool:
+    """Return whether a text names a Ray cluster: local, auto or HOST:PORT."""
+    return bool(re.fullmatch(r"local|auto|[^\s:/]+:[0-9]+", text))
+
+
 def _ray_address(value: object) -> object:
-    if not re.fullmatch(r"local|auto|[^\s:/]+:[0-9]+", str(value)):
-        raise ValueError("must be local, auto or HOST:PORT")
+    if not is_ray_address(str(value)):
+        raise ValueError(f"must be {RAY_ADDRESSES}")
     return value
 
 

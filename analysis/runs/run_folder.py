@@ -74,8 +74,13 @@ class RunFolder:
 
     def save_figure(self, name: str, figure: "Figure") -> None:
         """Write a figure as PNG."""
-        with atomic_file(self.path / name) as file:
-            figure.savefig(file, format="png", dpi=_DOTS_AN_INCH)
+        write_figure(self.path / name, figure)
+
+
+def write_figure(path: Path, figure: "Figure") -> None:
+    """Write a figure as PNG, whole or not at all."""
+    with atomic_file(path) as file:
+        figure.savefig(file, format="png", dpi=_DOTS_AN_INCH)
 
 
 def refuse_existing_run(path: Path) -> None:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse, stats
+from scipy import sparse
 
 from analysis.lives import Lives
 from analysis.statistics.cluster_members import members
-from analysis.statistics.inference import Inference
+from analysis.statistics.inference import Inference, student_stretch
 
 ENOUGH_EPISODES = 4
 """From so many episodes on, episodes are resampled whole; of fewer, their lives are."""
@@ -179,7 +179,7 @@ def _interval(
     if effective < _FEWEST_UNITS:
         return ends[0], ends[1]
     tail = (1 - settings.confidence) / 2
-    stretch = stats.t.isf(tail, effective - 1) / stats.norm.isf(tail) * np.sqrt(effective / (effective - 1))
+    stretch = student_stretch(effective, settings.confidence)
     if told.any():
         ends[:, told] = np.nanquantile(np.where(usable, resampled, np.nan)[:, told], [tail, 1 - tail], axis=0)
     ends[:, told] = estimate[told] + stretch * (ends[:, told] - estimate[told])

@@ -84,20 +84,24 @@ def withheld_columns(mask: ObservationMask) -> dict[str, Column]:
 
 
 class OwnRows:
-    """Each agent's own row among the entities that it sees, before masking."""
+    """Each agent's own row among the entities that it sees, before masking.
+
+    Attributes:
+        values: (B, columns) int16.
+    """
 
     def __init__(self, observations: np.ndarray, layout: ObservationLayout):
         """Find the rows in the game's padded observations, (B,) structured."""
         self._column = {name: place for place, name in enumerate(layout.entity_columns)}
         entities = observations["Entity"]  # (B, rows, columns)
         row = np.argmax(entities[:, :, 0] == observations["AgentId"].reshape(-1, 1), axis=1)
-        self._values = entities[np.arange(len(entities)), row]
+        self.values = entities[np.arange(len(entities)), row]
 
     @property
     def position(self) -> np.ndarray:
         """Rows and columns on the map, (B, 2) int16."""
-        return self._values[:, [self._column[name] for name in POSITION]]
+        return self.values[:, [self._column[name] for name in POSITION]]
 
     def withheld(self, mask: ObservationMask) -> dict[str, np.ndarray]:
         """Return the columns described by `withheld_columns`: column name -> (B,) int16."""
-        return {name: self._values[:, self._column[name.removeprefix(TRUTH)]] for name in withheld_columns(mask)}
+        return {name: self.values[:, self._column[name.removeprefix(TRUTH)]] for name in withheld_columns(mask)}

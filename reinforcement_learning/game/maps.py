@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 from filelock import FileLock
 
-from activation_store.files import make_folder, sync_folder, write_json
+from activation_store.files import make_folder, read_bytes, sync_folder, write_bytes, write_json
 from reinforcement_learning.processes import end_with_parent, usable_cores
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import LARGEST_NUM_MAPS, EnvironmentSettings
@@ -52,6 +52,21 @@ def ensure_maps(
             _generate(settings, folder, needed, progress)
             sync_folder(folder)
     return folder
+
+
+def read_maps(folder: Path, numbers: Iterable[int]) -> dict[str, bytes]:
+    """Return the files of some maps of a finished folder, path within it -> content, for another machine."""
+    names = [f"map{number}/{name}" for number in sorted(set(numbers)) for name in _MAP_FILES]
+    return {name: read_bytes(folder / name) for name in names}
+
+
+def write_maps(folder: Path, files: dict[str, bytes]) -> None:
+    """Write what `read_maps` returned to another folder, except for maps that it already holds."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            write_bytes(path, content)
 
 
 def _describe(settings: EnvironmentSettings) -> dict[str, object]:

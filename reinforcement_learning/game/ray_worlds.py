@@ -4,9 +4,6 @@ PufferLib 1.0.1 has a backend for Ray, but it gives every worker the seeds of al
 lets Ray put all workers on one machine.
 """
 
-import logging
-import os
-import signal
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,64 +12,17 @@ from typing import Any
 import numpy as np
 
 from reinforcement_learning.game.serial_worlds import serial_worlds
+from reinforcement_learning.ray_cluster import cores, free_cores
 from user_error import UserError
 
-_CONNECT_SECONDS = 10
 _START_SECONDS = 300
-
-
-def connect(address: str) -> None:
-    """Connect this process to Ray until it ends, unless it is already connected.
-
-    Args:
-        address: `local`, `auto` or HOST:PORT, as in `RolloutSettings.ray_address`.
-
-    Raises:
-        UserError: Ray is not installed, or no cluster answers there.
-    """
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no usage reports to Ray's developers; read when a cluster starts
-    try:
-        import ray
-    except ImportError:
-        raise UserError(
-            "rollout.vectorization ray needs the package ray: install the extra of that name "
-            "(uv sync --extra ray), or use another vectorization"
-        ) from None
-    if ray.is_initialized():
-        return
-    _check_port(address)
-    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
-    on_terminate = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"no Ray cluster can be used at {address!r}: {' '.join(str(error).split())} (if the cluster asks for a "
-            "token, set RAY_AUTH_MODE=token here too)"
-        ) from None
-    finally:
-        if signal.getsignal(signal.SIGTERM) is not on_terminate:  # Ray's handler would end the process at once
-            signal.signal(signal.SIGTERM, on_terminate)
-
-
-def cores() -> int:
-    """Return the number of cores of the whole cluster, including busy ones."""
-    import ray
-
-    return int(ray.cluster_resources().get("CPU", 0))
-
-
-def _free_cores() -> int:
-    import ray
-
-    return int(ray.available_resources().get("CPU", 0))
 
 
 class RayWorlds:
     """Worlds in Ray workers, each of which reserves a core; workers are spread over machines if possible."""
 
     def __init__(self, creators: Sequence[Callable[[], Any]], num_workers: int, maps: Path):
-        """Start the workers and build their worlds; call `connect` first.
+        """Start the workers and build their worlds; call `ray_cluster.connect` first.
 
         Args:
             creators: each builds one world; their code and files must be available on all machines.
@@ -151,7 +101,7 @@ class RayWorlds:
             except ray.exceptions.GetTimeoutError:
                 raise UserError(
                     f"Ray worker {number} did not start within {seconds:.0f} s; of the cluster's {cores()} cores "
-                    f"{_free_cores()} are free: wait for other jobs, or use fewer --rollout.num-workers"
+                    f"{free_cores()} are free: wait for other jobs, or use fewer --rollout.num-workers"
                 ) from None
             except ray.exceptions.RayError as error:
                 raise UserError(
@@ -180,17 +130,3 @@ class _Worker:
     def step(self, actions: np.ndarray) -> tuple:
         self.worlds.send(actions)
         return self.worlds.recv()
-
-
-def _check_port(address: str) -> None:
-    """Refuse an address at which nothing listens; Ray itself would keep trying, and logging, for a minute."""
-    host, _, port = address.rpartition(":")
-    if not host:
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
-    except OSError as error:
-        raise UserError(
-            f"no Ray cluster answers at {address} ({error.strerror or error}): give rollout.ray_address as HOST:PORT "
-            "of a head node that runs (`ray start --head` prints it)"
-        ) from None

@@ -105,7 +105,7 @@ def connect_workers(rollout: RolloutSettings) -> None:
         UserError: Ray is not installed, or no cluster answers.
     """
     if rollout.vectorization == "ray":
-        from reinforcement_learning.game.ray_worlds import connect
+        from reinforcement_learning.ray_cluster import connect
 
         connect(rollout.ray_address)
 
@@ -127,7 +127,8 @@ def _make_in_worker(parent: int, create: Callable[[], World]) -> World:
 
 
 def _on_ray(creators: Sequence[Callable[[], World]], rollout: RolloutSettings, maps: Path) -> Any:
-    from reinforcement_learning.game.ray_worlds import RayWorlds, cores
+    from reinforcement_learning.game.ray_worlds import RayWorlds
+    from reinforcement_learning.ray_cluster import cores
 
     connect_workers(rollout)
     workers = rollout.num_workers or _workers_that_fit(rollout.num_envs, cores() // number_of_processes())

@@ -1,10 +1,11 @@
 """Which policies play together in which world, and which episodes are played in parallel."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from nmmo.task.task_spec import TaskSpec
 
 from reinforcement_learning.game.environment import map_of_episode
 from reinforcement_learning.game.vectorization import first_episodes
@@ -33,13 +34,13 @@ class Contest:
     maps: Path
     device: torch.device
 
-    def pool(self, worlds: int) -> PolicyPool:
-        """Build worlds to play in.
+    def pool(self, worlds: int, specs: Sequence[TaskSpec] | None = None) -> PolicyPool:
+        """Build worlds to play in; `specs` as in `PolicyPool`.
 
         Raises:
             UserError: an entrant does not fit the world.
         """
-        return PolicyPool(self.entrants, self.env, self.task, self.maps, self.device, worlds)
+        return PolicyPool(self.entrants, self.env, self.task, self.maps, self.device, worlds, specs)
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,13 @@ class Group:
 
 def maps_of(env: EnvironmentSettings, seeds: Iterable[int], episodes: int) -> set[int]:
     """Return the numbers of the maps used by the first `episodes` episodes of each seed."""
-    firsts = [first_episodes(seed, 1)[0].first_seed for seed in seeds]
-    return {map_of_episode(env, first, number) for first in firsts for number in range(episodes)}
+    return set().union(*(maps_of_group(env, Group(seed, tuple(range(episodes)))) for seed in seeds))
+
+
+def maps_of_group(env: EnvironmentSettings, group: Group) -> set[int]:
+    """Return the numbers of the maps used by a group of episodes."""
+    (first,) = first_episodes(group.seed, 1)
+    return {map_of_episode(env, first.first_seed, number) for number in group.numbers}
 
 
 def groups(seed: int, episodes: int) -> list[Group]:

@@ -13,8 +13,10 @@ from reinforcement_learning.play.admission import Admitted, admit_all, admit_fit
 from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import Entrant, load_entrants, shared_tasks, untrained_entrant
 from reinforcement_learning.play.evaluation_results import SeedResults, play_to_the_end
-from reinforcement_learning.play.parallel_play import play_groups, processes_for
+from reinforcement_learning.play.jobs import PlayedAgain
+from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.terminal import evaluation_progress
+from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 from reinforcement_learning.terminal import counted_progress
 from user_error import UserError, one_line
@@ -35,7 +37,7 @@ class Evaluation:
         task: settings of the tasks.
         seeds: to play.
         episodes: of each seed.
-        worlds: that run in parallel, four per process; 0 uses one process per core.
+        workers: where to play.
         device: where the networks run: auto, cpu or cuda.
     """
 
@@ -47,7 +49,7 @@ class Evaluation:
     task: TaskSettings
     seeds: range
     episodes: int
-    worlds: int
+    workers: Workers
     device: str
 
 
@@ -105,7 +107,10 @@ def evaluate(asked: Evaluation, contest: Contest) -> list[SeedResults]:
         by_seed = {each.seed: each for each in seeds}
         who = ", ".join(entrant.name for entrant in contest.entrants)
         with evaluation_progress(who, sum(len(group.numbers) for group in missing)) as on_episodes:
-            for group, played in play_groups(contest, missing, play_to_the_end, processes_for(asked.worlds)):
+            for group, played in play_groups(contest, missing, play_to_the_end, asked.workers):
+                if isinstance(played, PlayedAgain):  # a group tells its lives once, at its end: nothing to take back
+                    print(played.reason, file=sys.stderr)
+                    continue
                 by_seed[group.seed].add(played)
                 on_episodes(played)
     return seeds

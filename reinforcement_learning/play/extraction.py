@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,11 +17,13 @@ from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.entrants import Entrant
+from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished, Recorder, optional_columns
 from reinforcement_learning.play.recording_progress import Recorded, Tally
 from reinforcement_learning.play.shadow_networks import shadow_layers
+from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.versions import versions
 
 
@@ -48,7 +51,7 @@ class Plan:
 
 
 def extract(
-    contest: Contest, plan: Plan, folders: Sequence[Path], processes: int,
+    contest: Contest, plan: Plan, folders: Sequence[Path], workers: Workers,
     on_records: Callable[[Recorded, int], None], *, resume: bool = False,
 ) -> None:  # fmt: skip
     """Play, and write a dump for each entrant.
@@ -57,7 +60,7 @@ def extract(
         contest: policies and world.
         plan: what to record.
         folders: of the dumps, one per entrant; they must not hold one yet.
-        processes: at most.
+        workers: where to play.
         on_records: called at intervals with what is recorded and the number of episodes to play, without stored ones.
         resume: continue unfinished dumps of the same plan.
 
@@ -75,7 +78,7 @@ def extract(
         wanted = [group for group in groups(plan.seed, plan.episodes) if not _stored(group, writers)]
         if wanted:
             played = sum(len(group.numbers) for group in wanted)
-            told = play_groups(contest, wanted, job, processes)
+            told = play_groups(contest, wanted, job, workers)
             write(told, writers, lambda recorded: on_records(recorded, played))
 
 
@@ -87,11 +90,14 @@ def record_group(
 
 
 def write(
-    told: Iterable[tuple[Group, Batch | Finished]],
+    told: Iterable[tuple[Group, Batch | Finished | PlayedAgain]],
     writers: Sequence[DumpWriter],
     on_records: Callable[[Recorded], None],
 ) -> None:  # fmt: skip
-    """Write what was recorded; an episode is stored in all dumps once it has finished."""
+    """Write what was recorded; an episode is stored in all dumps once it has finished.
+
+    If a group is played again, its stored episodes are kept and its unfinished ones are written anew.
+    """
     tally, stored_size = Tally(), _stored_size(writers)
     already = [set(writer.stored) for writer in writers]
     for group, each in told:
@@ -102,6 +108,10 @@ def write(
             if len(new):
                 writers[each.entrant].write(new)
             tally.add_records(group, len(each.records), len(new))
+        elif isinstance(each, PlayedAgain):
+            print(each.reason, file=sys.stderr)
+            tally.start_over(group, sum(writer.drop_unfinished(group.numbers) for writer in writers))
+            already = [set(writer.stored) for writer in writers]
         else:
             for writer, stored in zip(writers, already, strict=True):
                 if each.number not in stored:

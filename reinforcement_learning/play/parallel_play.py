@@ -1,148 +1,60 @@
-"""Play groups of episodes in several processes, and pass on their results as they arrive."""
+"""Play groups of episodes in several processes, here or on a Ray cluster, and pass on their results as they arrive."""
 
-import multiprocessing
-import signal
-import traceback
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
 
-import torch
-from safetensors.torch import load, save
-
-from agent_zoo.checkpoint import CheckpointInfo, build_policy
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
-from reinforcement_learning.play.entrants import Entrant
-from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.play.jobs import Job, PackedContest, PlayedAgain, Told
+from reinforcement_learning.play.local_play import play_in_processes
+from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.processes import usable_cores
 from user_error import UserError
 
-Told = TypeVar("Told")
-Job = Callable[[PolicyPool, Group], Iterable[Told]]
 
+def processes_of(workers: Workers) -> int:
+    """Return the number of processes; connects to the Ray cluster if they run on one.
 
-def processes_for(worlds: int) -> int:
-    """Return how many processes it takes to run that many worlds; 0 worlds: one process for each core."""
-    return max(1, worlds // WORLDS_TOGETHER) if worlds else usable_cores()
+    Raises:
+        UserError: Ray is not installed, no cluster answers, or it has too few cores.
+    """
+    wanted = workers.processes
+    if workers.worlds:
+        wanted = max(1, workers.worlds // WORLDS_TOGETHER)
+    if workers.ray_address is None:
+        return wanted or usable_cores()
+    from reinforcement_learning.ray_cluster import connect, cores
+
+    connect(workers.ray_address)
+    if cores() < max(1, wanted):
+        raise UserError(
+            f"the Ray cluster has too few cores ({cores()}) for {max(1, wanted)} worker processes with four worlds "
+            "each: ask for fewer, or leave the number out to use every core"
+        )
+    return wanted or cores()
 
 
 def play_groups(
-    contest: Contest, wanted: Sequence[Group], job: Job[Told], processes: int
-) -> Iterator[tuple[Group, Told]]:
+    contest: Contest, wanted: Sequence[Group], job: Job[Told], workers: Workers
+) -> Iterator[tuple[Group, Told | PlayedAgain]]:
     """Run a job for each group of episodes in several processes, and yield its results, in order within a group.
 
     Each process computes with one thread, so that results do not depend on the number of processes. A process waits
     until its result is taken, so memory stays constant; closing the iterator ends the processes.
 
+    On Ray, a group whose worker is lost is played again by another one: `PlayedAgain` follows what it has told so far,
+    and then all of its results.
+
     Args:
         contest: policies and world.
         wanted: groups to play.
         job: a module-level function, called for each group.
-        processes: at most.
+        workers: where to play.
 
     Raises:
-        UserError: as raised by the job; or a process was killed.
+        UserError: as raised by the job and by `processes_of`; or a process was killed, on Ray repeatedly.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    bare, parcels = replace(contest, entrants=()), [_Parcel.of(entrant) for entrant in contest.entrants]
-    waiting, playing, workers = deque(wanted), dict[Connection, Group](), []
-    try:
-        for _ in range(min(processes, len(wanted))):
-            ours, theirs = context.Pipe()
-            workers.append(context.Process(target=_work, args=(theirs, bare, parcels, job), daemon=True))
-            workers[-1].start()
-            theirs.close()  # only the worker holds it now, so that its death is noticed
-            playing[ours] = waiting.popleft()
-            ours.send(playing[ours])
-        while playing:
-            for connection in wait(list(playing)):
-                assert isinstance(connection, Connection)
-                message = _heard_from(connection)
-                if isinstance(message, _Told):
-                    yield playing[connection], message.content
-                elif waiting:
-                    playing[connection] = waiting.popleft()
-                    connection.send(playing[connection])
-                else:
-                    del playing[connection]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.join()
+    processes, packed = min(processes_of(workers), len(wanted)), PackedContest.of(contest)
+    if workers.ray_address is None:
+        return play_in_processes(packed, wanted, job, processes)
+    from reinforcement_learning.play.ray_play import play_on_ray
 
-
-@dataclass(frozen=True)
-class _Told:
-    """A result of a job."""
-
-    content: Any
-
-
-@dataclass(frozen=True)
-class _Done:
-    """A job is done or has failed: `error` says why, in one line if the user can fix it."""
-
-    error: str | None = None
-    for_user: bool = False
-
-
-@dataclass(frozen=True)
-class _Parcel:
-    """An entrant for transfer to another process: sent directly, its tensors would use too many open files."""
-
-    name: str
-    info: CheckpointInfo
-    sha256: str | None
-    weights: bytes
-    shadow_networks: "tuple[_Parcel, ...]"
-
-    @staticmethod
-    def of(entrant: Entrant) -> "_Parcel":
-        shadow_networks = tuple(map(_Parcel.of, entrant.shadow_networks))
-        return _Parcel(entrant.name, entrant.info, entrant.sha256, save(entrant.policy.state_dict()), shadow_networks)
-
-    def unpack(self) -> Entrant:
-        policy = build_policy(self.info)
-        policy.load_state_dict(load(self.weights))
-        shadow_networks = tuple(parcel.unpack() for parcel in self.shadow_networks)
-        return Entrant(self.name, policy.eval(), self.info, self.sha256, shadow_networks)
-
-
-def _heard_from(connection: Connection) -> _Told | _Done:
-    """Return a worker's next message, or raise its error."""
-    try:
-        message = connection.recv()
-    except (EOFError, ConnectionResetError):
-        raise UserError(
-            "a worker process was killed, usually because memory ran out: finished episodes are kept; repeat the "
-            "command with fewer --num-envs"
-        ) from None
-    if isinstance(message, _Done) and message.error is not None:
-        raise UserError(message.error) if message.for_user else RuntimeError(f"in a worker process:\n{message.error}")
-    return message
-
-
-def _work(connection: Connection, bare: Contest, parcels: Sequence[_Parcel], job: Job) -> None:
-    """Run the job for each group received, with one pool per size of group."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    contest = replace(bare, entrants=tuple(parcel.unpack() for parcel in parcels))
-    pools: dict[int, PolicyPool] = {}
-    while True:
-        try:
-            group = connection.recv()
-        except EOFError:  # nothing is left to play
-            return
-        try:
-            worlds = len(group.numbers)
-            pool = pools[worlds] = pools.get(worlds) or contest.pool(worlds)
-            for told in job(pool, group):
-                connection.send(_Told(told))
-            connection.send(_Done())
-        except UserError as error:
-            connection.send(_Done(str(error), for_user=True))
-        except Exception:  # the parent raises it with this traceback, which would be lost if the worker just ended
-            connection.send(_Done(traceback.format_exc()))
+    return play_on_ray(packed, wanted, job, processes)

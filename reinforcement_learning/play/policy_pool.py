@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pufferlib.vector
 import torch
+from nmmo.task.task_spec import TaskSpec
 
 from reinforcement_learning.game.environment import EpisodeStart, World, observation_layout
 from reinforcement_learning.game.episode_journal import Moment
@@ -89,7 +90,7 @@ class PolicyPool:
 
     def __init__(
         self, entrants: Sequence[Entrant], env: EnvironmentSettings, task: TaskSettings, maps: Path,
-        device: torch.device, worlds: int,
+        device: torch.device, worlds: int, specs: Sequence[TaskSpec] | None = None,
     ):  # fmt: skip
         """Build the worlds.
 
@@ -100,6 +101,7 @@ class PolicyPool:
             maps: a finished folder from `ensure_maps`.
             device: where the networks run.
             worlds: number of episodes to play in parallel.
+            specs: the result of `offered_tasks` for these settings, if already computed.
 
         Raises:
             UserError: an entrant does not fit the world; the message names what differs.
@@ -107,7 +109,7 @@ class PolicyPool:
         self.entrants = entrants
         self.device = device
         self.kinds = list(dict.fromkeys(entrant.kind for entrant in entrants))
-        specs = offered_tasks(task, env)
+        specs = offered_tasks(task, env) if specs is None else specs
         self.tasks = [spec.name for spec in specs]
         self.shared = [make_shared_world(self.kinds, env, task, maps, specs) for _ in range(worlds)]
         self.layout = observation_layout(self.shared[0].world)

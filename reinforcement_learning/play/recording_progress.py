@@ -48,6 +48,11 @@ class Tally:
         """Count an episode of a group that has ended."""
         self._finished[group] += 1
 
+    def start_over(self, group: Group, dropped: int) -> None:
+        """Forget a group that is played again; `dropped` of its records are no longer written."""
+        del self._records[group], self._finished[group]
+        self._written -= dropped
+
     def recorded(self, stored_records: int, stored_bytes: int) -> Recorded:
         """Return the current state, given the records and bytes of the stored episodes."""
         ended = [group for group, finished in self._finished.items() if finished == len(group.numbers)]

@@ -22,8 +22,11 @@ from analysis.features.observed import Observed
 from reinforcement_learning.play.contest import Contest, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of, record_group, write
+from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
+from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.recording_progress import Recorded
+from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from user_error import UserError
@@ -305,17 +308,34 @@ def test_layers_are_what_they_are_called(records: Records, subject: Entrant) -> 
 def test_same_seed_same_dump_and_another_seed_another(contest: Contest, tmp_path: Path) -> None:
     plan = Plan(5, 12, seed=4, layers=("action_decoder",), format="parquet")
     for name, seed, processes in (("once", 4, 1), ("again", 4, 2), ("other", 5, 1)):
-        extract(contest, replace(plan, seed=seed), [tmp_path / name], processes, lambda *_: None)
+        extract(contest, replace(plan, seed=seed), [tmp_path / name], Workers(processes), lambda *_: None)
     once, again, other = (read_metadata(tmp_path / name).files for name in ("once", "again", "other"))
     assert len(once) == 5 and once == again != other
     assert read_dump(tmp_path / "once").tick.max() == 11
 
 
 @ONCE
+def test_a_group_that_is_played_again_is_neither_lost_nor_doubled(contest: Contest, tmp_path: Path) -> None:
+    """Its worker may be lost at any moment: in the first ticks, or between two episodes that end."""
+    plan = Plan(2, 6, seed=4, layers=("action_decoder",), format="parquet")
+    (group,) = groups(plan.seed, plan.episodes)
+    told: list[Batch | Finished | PlayedAgain] = []
+    told += record_group(contest.pool(2), group, plan.layers, plan.fields, plan.most_ticks)
+    lost: list[Batch | Finished | PlayedAgain] = [PlayedAgain("a worker was lost")]
+    seen: list[Recorded] = []
+    for name, stream in (("once", told), ("again", [*told[:3], *lost, *told[:-1], *lost, *told])):
+        with DumpWriter(tmp_path / name, metadata_of(contest, contest.entrants[0], plan)) as writer:
+            write(((group, each) for each in stream), [writer], seen.append)
+    once, again = (read_metadata(tmp_path / name) for name in ("once", "again"))
+    assert len(once.files) == 2 and once.files == again.files and once.episodes == again.episodes
+    assert (seen[-1].records, seen[-1].episodes) == (once.records, 2)
+
+
+@ONCE
 def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tmp_path: Path) -> None:
     plan = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    extract(contest, plan, [whole], 1, lambda *_: None)
+    extract(contest, plan, [whole], Workers(1), lambda *_: None)
 
     def stop(recorded: Recorded, episodes: int) -> None:
         assert episodes == 6
@@ -323,10 +343,10 @@ def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tm
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        extract(contest, plan, [stopped], 1, stop)
+        extract(contest, plan, [stopped], Workers(1), stop)
     with pytest.raises(UserError, match="unfinished"):
-        extract(contest, plan, [stopped], 1, lambda *_: None)
-    extract(contest, plan, [stopped], 1, lambda *_: None, resume=True)
+        extract(contest, plan, [stopped], Workers(1), lambda *_: None)
+    extract(contest, plan, [stopped], Workers(1), lambda *_: None, resume=True)
     assert read_metadata(stopped).files == read_metadata(whole).files
 
 
@@ -373,5 +393,5 @@ def test_a_layer_that_a_policy_lacks_is_refused_and_nothing_is_left(small_world,
     settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
     reflex = Contest((untrained_entrant("takeru", settings, maps, seed=0),), small_world, task, maps, CPU)
     with pytest.raises(UserError, match="no layer lstm_hidden in this policy, which is feed-forward"):
-        extract(reflex, replace(PLAN, layers=("lstm_hidden",)), [tmp_path / "dump"], 1, lambda *_: None)
+        extract(reflex, replace(PLAN, layers=("lstm_hidden",)), [tmp_path / "dump"], Workers(1), lambda *_: None)
     assert list(tmp_path.iterdir()) == []

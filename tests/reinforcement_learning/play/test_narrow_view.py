@@ -17,6 +17,7 @@ from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.evaluation_results import provenance_of
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of
 from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, RolloutSettings, Settings
 from reinforcement_learning.stopwatch import Stopwatch
 from tests.conftest import AGENT
@@ -68,7 +69,7 @@ def dump(env: EnvironmentSettings, entrant: Entrant, task, maps, tmp_path_factor
     folder = tmp_path_factory.mktemp("dumps") / "near"
     contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
     plan = Plan(1, TICKS, seed=3, layers=("action_decoder",), fields=("ActionTargets",), format="parquet")
-    extract(contest, plan, [folder], 1, lambda *_: None)
+    extract(contest, plan, [folder], Workers(1), lambda *_: None)
     return folder
 
 

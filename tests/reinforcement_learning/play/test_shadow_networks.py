@@ -13,6 +13,7 @@ from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
+from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from user_error import UserError
@@ -34,8 +35,8 @@ def dumps(contest: Contest, tmp_path_factory) -> dict[str, Path]:
     (entrant,) = contest.entrants
     watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
     folder = tmp_path_factory.mktemp("dumps")
-    extract(contest, PLAN, [folder / "alone"], 1, lambda *_: None)
-    extract(replace(contest, entrants=(watched,)), PLAN, [folder / "watched"], 2, lambda *_: None)
+    extract(contest, PLAN, [folder / "alone"], Workers(1), lambda *_: None)
+    extract(replace(contest, entrants=(watched,)), PLAN, [folder / "watched"], Workers(2), lambda *_: None)
     return {name: folder / name for name in ("alone", "watched")}
 
 
@@ -92,7 +93,9 @@ def test_a_memory_without_cell_states_watches_too(small_world, task, maps, tmp_p
     entrant = untrained_entrant(AGENT, settings, maps, seed=0)
     watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
     contest = Contest((watched,), small_world, task, maps, torch.device("cpu"))
-    extract(contest, Plan(1, 12, seed=4, layers=("lstm_hidden",), format="parquet"), [tmp_path / "dump"], 1, print)
+    extract(
+        contest, Plan(1, 12, seed=4, layers=("lstm_hidden",), format="parquet"), [tmp_path / "dump"], Workers(1), print
+    )
     found = read_dump(tmp_path / "dump").activations
     assert set(found) == {"lstm_hidden", "itself_lstm_hidden", "untrained_lstm_hidden"}
     np.testing.assert_allclose(found["itself_lstm_hidden"], found["lstm_hidden"], atol=1e-6)

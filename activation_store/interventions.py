@@ -1,0 +1,126 @@
+"""What an intervention run leaves for its analysis: its arms, and a row for every life that was lived in them.
+
+An arm is one way of playing the same episodes: unedited, edited, or edited as a control. Arms of the same policy use
+the same maps, seats, tasks and random numbers, and the same agents are drawn by lot in all of them. So a life in one
+arm and the life of the same agent of the same episode in its twin are a pair.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ConfigDict
+
+from activation_store.files import atomic_path
+from user_error import UserError
+
+LIVES_FILE = "lives.parquet"
+"""Name of the file of lives in an intervention run's folder."""
+
+ArmKind = Literal["unedited", "edit", "no edit", "random direction", "same variance"]
+"""unedited: the twin of the other arms. edit: what is studied. The others are controls: `no edit` calls the edit but
+keeps its input; `random direction` changes the state as far as the edit does, in a random direction; `same variance`
+is the same edit along a direction in which recorded states vary as much."""
+
+KEYS = ("arm", "episode", "agent", "edited")
+"""Columns of every file of lives; all others are outcomes."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way of playing the episodes.
+
+    Attributes:
+        name: unique in its run.
+        kind: see `ArmKind`.
+        policy: whose agents are edited: the trained policy, or one of the same architecture with random weights.
+        dose: of the edit; None if the edit has none.
+        twin: name of the unedited arm that its lives are compared with; its own name in an unedited arm.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
+    name: str
+    kind: ArmKind
+    policy: Literal["trained", "untrained"]
+    dose: float | None
+    twin: str
+
+
+@dataclass(frozen=True, eq=False)
+class LivesTable:
+    """One row for every life, of L lives.
+
+    Attributes:
+        arm: name of the arm, (L,) str.
+        episode: number of the episode, (L,) int64.
+        agent: the game's number of the agent, (L,) int64.
+        edited: whether the agent was drawn by lot to be edited, also in unedited arms, (L,) bool.
+        outcomes: by name, (L,) float64 each; NaN where an outcome does not exist for a life.
+    """
+
+    arm: np.ndarray
+    episode: np.ndarray
+    agent: np.ndarray
+    edited: np.ndarray
+    outcomes: Mapping[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.arm)
+
+    @staticmethod
+    def of_rows(rows: Sequence[Mapping[str, object]]) -> "LivesTable":
+        """Build the table from rows that each hold the columns of `KEYS` and outcomes; missing ones become NaN."""
+        names = dict.fromkeys(name for row in rows for name in row if name not in KEYS)
+        return LivesTable(
+            arm=np.array([row["arm"] for row in rows], dtype=np.str_),
+            episode=np.array([row["episode"] for row in rows], dtype=np.int64),
+            agent=np.array([row["agent"] for row in rows], dtype=np.int64),
+            edited=np.array([row["edited"] for row in rows], dtype=bool),
+            outcomes={name: np.array([row.get(name, np.nan) for row in rows], dtype=np.float64) for name in names},
+        )
+
+    def of_arm(self, name: str) -> "LivesTable":
+        """Return the lives of one arm, ordered by episode and agent."""
+        rows = np.flatnonzero(self.arm == name)
+        rows = rows[np.lexsort((self.agent[rows], self.episode[rows]))]
+        return LivesTable(
+            self.arm[rows], self.episode[rows], self.agent[rows], self.edited[rows],
+            {name: values[rows] for name, values in self.outcomes.items()},
+        )  # fmt: skip
+
+
+def write_lives(path: Path, table: LivesTable) -> None:
+    """Write a table of lives atomically."""
+    columns = {"arm": table.arm, "episode": table.episode, "agent": table.agent, "edited": table.edited}
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.table({**columns, **table.outcomes}), temporary)
+
+
+def read_lives(path: Path) -> LivesTable:
+    """Read a table of lives.
+
+    Raises:
+        UserError: the file is missing, damaged, or lacks a column.
+    """
+    try:
+        read = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UserError(f"{path} cannot be read as a table of lives ({str(error).splitlines()[0]})") from None
+    columns = {name: read[name].to_numpy(zero_copy_only=False) for name in read.column_names}
+    if missing := [name for name in KEYS if name not in columns]:
+        raise UserError(f"{path} is no table of lives: it lacks the column {missing[0]}")
+    try:
+        return LivesTable(
+            arm=columns["arm"].astype(np.str_),
+            episode=columns["episode"].astype(np.int64),
+            agent=columns["agent"].astype(np.int64),
+            edited=columns["edited"].astype(bool),
+            outcomes={name: column.astype(np.float64) for name, column in columns.items() if name not in KEYS},
+        )
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is no table of lives: {error}") from None

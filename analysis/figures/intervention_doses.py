@@ -1,0 +1,88 @@
+"""Effects of an edit against its dose, beside random directions at the same doses, a panel for each outcome."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.figures.intervention_looks import EDIT, LOOKS, handles, legend_below, limits, zero_line
+from analysis.figures.style import few_ticks, new_figure, style, title, wrapped
+from analysis.interventions.controls import RANDOM
+from analysis.interventions.outcomes import KL, OFF_MANIFOLD, VALUE_CHANGE, title_with_unit
+from analysis.interventions.text import number, p_text
+from analysis.statistics.resampling import Estimate
+
+if TYPE_CHECKING:
+    from analysis.interventions.dose_response import DoseResponse
+    from analysis.interventions.study import Study
+
+_AT_ONCE = (KL, VALUE_CHANGE, OFF_MANIFOLD)
+_MOST_PANELS = 20
+_COLUMNS = 4
+_PANEL_WIDTH, _PANEL_HEIGHT, _INCHES_AROUND = 3.1, 2.25, 1.4
+_LETTERS_IN_PANEL, _LETTERS_A_COLUMN = 40, 31
+_BAND = 0.18
+
+
+def dose_response(study: "Study") -> Figure | None:
+    """Draw outcomes in behaviour, and those at once that sum an edit up, against the dose; None without doses.
+
+    Of many outcomes, those with the smallest p-values are drawn.
+    """
+    shown, left_out = _chosen([each for each in study.dose_responses if not each.at_once or each.outcome in _AT_ONCE])
+    if not shown:
+        return None
+    columns = min(_COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
+    with style():
+        figure = new_figure(max(2, columns) * _PANEL_WIDTH, rows * _PANEL_HEIGHT + _INCHES_AROUND)
+        panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for axes, response in zip(panels, shown, strict=False):
+            _draw(axes, response)
+        for axes in panels[len(shown) :]:
+            axes.set_axis_off()
+        figure.suptitle(title("Effects against the dose", _about(study, left_out), _LETTERS_A_COLUMN * max(2, columns)))
+        legend_below(figure, handles([EDIT, *([RANDOM] if any(each.random for each in shown) else [])]))
+    return figure
+
+
+def _chosen(responses: Sequence["DoseResponse"]) -> tuple[list["DoseResponse"], int]:
+    """Return the outcomes to draw, in their order, and how many are left out."""
+    ranked = sorted(responses, key=lambda each: (not each.at_once, np.nan_to_num(each.p, nan=2.0)))[:_MOST_PANELS]
+    kept = {each.outcome for each in ranked}
+    return [each for each in responses if each.outcome in kept], len(responses) - len(ranked)
+
+
+def _draw(axes: Axes, response: "DoseResponse") -> None:
+    zero_line(axes, vertical=False)
+    if response.random:
+        _draw_series(axes, response.doses, response.random, RANDOM)
+    _draw_series(axes, response.doses, response.effects, EDIT)
+    axes.set_ylim(*limits([*response.effects, *response.random]))
+    axes.set_title(
+        wrapped(title_with_unit(response.outcome), _LETTERS_IN_PANEL)
+        + f"\nslope {number(response.slope.value)}, q {p_text(response.q)}",
+        fontsize=9,
+    )
+    axes.set_xticks(response.doses) if len(response.doses) <= 6 else axes.xaxis.set_major_locator(few_ticks())
+    axes.set_xlabel("dose")
+
+
+def _draw_series(axes: Axes, doses: Sequence[float], estimates: Sequence[Estimate], name: str) -> None:
+    look = LOOKS[name]
+    values, low, high = (np.array([getattr(each, end) for each in estimates]) for end in ("value", "low", "high"))
+    known = np.isfinite(low)
+    places = np.array(doses)
+    axes.fill_between(places[known], low[known], high[known], color=look["color"], alpha=_BAND, linewidth=0)
+    axes.plot(places, values, linewidth=1.6, **look)
+
+
+def _about(study: "Study", left_out: int) -> str:
+    more = f" {left_out} outcomes with larger p-values are not drawn; see effects.tsv." if left_out else ""
+    confidence = f"{100 * study.settings.confidence:g}%"
+    return (
+        f"Means over {study.episodes} episodes with {confidence} intervals. KL, change of the value and distance are "
+        f"those of the edited state; all others are differences from the unedited twin.{more}"
+    )

@@ -1,0 +1,94 @@
+"""Write everything that an intervention run shows into its folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from activation_store.checked_json import read_small_json, without_checksum
+from activation_store.files import sha256, write_json, write_text
+from activation_store.interventions import LIVES_FILE, Arm, LivesTable, read_lives
+from analysis.interventions.study import study_effects
+from analysis.interventions.tables import effects_table
+from analysis.interventions.text import summary_lines
+from analysis.runs.finished_files import open_finished
+from analysis.runs.run_folder import DONE_FILE, RUN_FILE, write_figure
+from analysis.statistics.inference import Inference
+from user_error import UserError
+
+EFFECTS_FILE, TABLE_FILE = "effects.json", "effects.tsv"
+EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
+OUTPUTS = (EFFECTS_FILE, TABLE_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE)
+"""Names of all files that may be written."""
+DRAWS = 9_999
+"""Permutations of each test, and resamples of each interval."""
+
+
+def report_run(folder: Path, draws: int = DRAWS) -> list[str]:
+    """Measure the effects of a run that has been played, write them with their figures, and mark the run as done.
+
+    Args:
+        folder: of the run.
+        draws: as in `write_effects`.
+
+    Returns:
+        The summary's lines.
+
+    Raises:
+        UserError: the run was not played to its end, or a file is damaged.
+    """
+    if not (folder / LIVES_FILE).exists():
+        state = "has not been played to its end: continue it with --resume" if folder.exists() else "does not exist"
+        raise UserError(f"{folder} {state}")
+    if (folder / DONE_FILE).exists():
+        open_finished(folder).read(LIVES_FILE)  # refuses one that was changed
+    run: Any = read_small_json(folder / RUN_FILE)
+    try:
+        run = without_checksum(run, str(folder / RUN_FILE))
+        arms = TypeAdapter(tuple[Arm, ...]).validate_json(orjson.dumps(run["arms"]))
+        seed = int(run["seed"])
+    except (ValidationError, KeyError, TypeError, AttributeError):
+        raise UserError(f"{folder / RUN_FILE} is damaged or of another version: play the run again") from None
+    lines = write_effects(folder, read_lives(folder / LIVES_FILE), arms, draws, seed)
+    files = [folder / name for name in (RUN_FILE, LIVES_FILE, *OUTPUTS) if (folder / name).exists()]
+    done = {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in files}
+    write_json(folder / DONE_FILE, {"files": done})
+    return lines
+
+
+def write_effects(folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int) -> list[str]:
+    """Measure effects, write effects.json, effects.tsv and figures, and return the summary's lines.
+
+    dose_response.png is written with at least two doses, kl_by_head.png if the KL of heads was recorded; figures of an
+    earlier call that this one does not have are removed.
+
+    Args:
+        folder: of the run.
+        table: of its lives.
+        arms: of the run.
+        draws: permutations of each test, and resamples of each interval; 9,999 allow for about 500 tests.
+        seed: of these draws.
+
+    Raises:
+        UserError: as `study_effects`, or a file cannot be written.
+    """
+    from analysis.figures.intervention_doses import dose_response
+    from analysis.figures.intervention_effects import effects_figure, kl_by_head
+
+    study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed))
+    figures = {
+        EFFECTS_FIGURE: effects_figure(study),
+        DOSES_FIGURE: dose_response(study),
+        KL_FIGURE: kl_by_head(study),
+    }
+    lines = summary_lines(study)
+    write_json(folder / EFFECTS_FILE, {"summary": lines, **vars(study)})
+    write_text(folder / TABLE_FILE, effects_table(study).as_text())
+    for name, figure in figures.items():
+        if figure is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            write_figure(folder / name, figure)
+    return lines

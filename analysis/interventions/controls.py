@@ -1,0 +1,84 @@
+"""Controls: what the same edit does in random directions, along directions of the same variance, or untrained."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
+from analysis.interventions.pairs import Pairs
+from analysis.statistics.resampling import Estimate
+
+RANDOM, SAME_VARIANCE, UNTRAINED = "random directions", "same variance", "untrained policy"
+CONTROLS = (RANDOM, SAME_VARIANCE, UNTRAINED)
+
+PerEpisode = Callable[[Pairs], np.ndarray]
+"""Returns a number for each episode of an arm, (E,); NaN where there is none."""
+
+
+@dataclass(frozen=True)
+class Against:
+    """An edit compared with one kind of control at the same dose, in one outcome.
+
+    Attributes:
+        control: one of `CONTROLS`.
+        arms: names of the control arms; their mean is the control.
+        effect: of the control itself.
+        difference: effect of the edit minus that of the control, paired by episode.
+        p: of that difference, by flipping the signs of episodes.
+    """
+
+    control: str
+    arms: tuple[str, ...]
+    effect: Estimate
+    difference: Estimate
+    p: float
+
+    def agrees(self, sign: float) -> bool:
+        """Return whether the edit differs from the control for sure, in the direction of `sign`."""
+        return excludes_zero(self.difference) and np.sign(self.difference.value) == sign
+
+
+def edits(everything: Sequence[Pairs]) -> list[Pairs]:
+    """Return the arms that are studied: edits of the trained policy."""
+    return [pairs for pairs in everything if pairs.arm.kind == "edit" and pairs.arm.policy == "trained"]
+
+
+def controls_of(edit: Pairs, everything: Sequence[Pairs]) -> dict[str, list[Pairs]]:
+    """Return the control arms of an edit by kind: those with the same dose. A kind that was not played is empty."""
+    same_dose = [pairs for pairs in everything if pairs.arm.dose == edit.arm.dose]
+    trained = [pairs for pairs in same_dose if pairs.arm.policy == "trained"]
+    return {
+        RANDOM: [pairs for pairs in trained if pairs.arm.kind == "random direction"],
+        SAME_VARIANCE: [pairs for pairs in trained if pairs.arm.kind == "same variance"],
+        UNTRAINED: [pairs for pairs in same_dose if pairs.arm.policy == "untrained" and pairs.arm.kind == "edit"],
+    }
+
+
+def compare(
+    edit: Pairs, controls: dict[str, list[Pairs]], per_episode: PerEpisode, over: OverEpisodes
+) -> tuple[Against, ...]:
+    """Compare an edit with each kind of control; kinds without a number in any episode of the edit are left out."""
+    effect = per_episode(edit)
+    found = []
+    for control, arms in controls.items():
+        theirs = mean_over_arms([on_episodes_of(edit, arm, per_episode(arm)) for arm in arms])
+        if theirs is None or not np.isfinite(effect - theirs).any():
+            continue
+        difference = effect - theirs
+        names = tuple(arm.arm.name for arm in arms)
+        found.append(
+            Against(control, names, over.estimate(theirs), over.estimate(difference), over.sign_flip_p(difference))
+        )
+    return tuple(found)
+
+
+def on_episodes_of(edit: Pairs, arm: Pairs, values: np.ndarray) -> np.ndarray:
+    """Return an arm's numbers, (its episodes,), in the episodes of an edit, (E,); NaN where it did not play one."""
+    places = np.searchsorted(arm.episodes, edit.episodes).clip(max=len(arm.episodes) - 1)
+    return np.where(arm.episodes[places] == edit.episodes, values[places], np.nan)
+
+
+def mean_over_arms(values: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Return the mean over control arms in each episode, (E,) each; NaN where one has no number. None without arms."""
+    return np.mean(values, axis=0) if values else None

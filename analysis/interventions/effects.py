@@ -1,0 +1,189 @@
+"""Effects of edits on how agents live: on those that were edited, and on their unedited neighbours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from analysis.interventions.controls import CONTROLS, Against, PerEpisode, compare, controls_of, edits
+from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
+from analysis.interventions.pairs import Pairs
+from analysis.interventions.randomisation import Test, randomisation_test
+from analysis.statistics.inference import LEVEL, false_discovery
+from analysis.statistics.resampling import Estimate
+
+Verdict = Literal["effect", "no more than controls", "no controls", "not found", "pairing is broken"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect of one edit on one outcome in behaviour.
+
+    Attributes:
+        arm, dose, outcome: which.
+        effect: mean over episodes of the mean difference of edited agents from themselves in the twin.
+        twin: mean over episodes of the edited agents' outcome in the twin.
+        spread: standard deviation over lives in the twin; NaN if it is 0.
+        contrast: mean over episodes of the edited agents' mean difference minus that of the unedited.
+        episodes: with a value.
+        pairs: edited lives with a value in both arms.
+        left_out: edited lives without a value in one of them.
+        test: how `p` was found.
+        p: two-sided, of no effect; NaN if nothing differs from the twin.
+        q: corrected for all edits and outcomes of the run (Benjamini and Hochberg 1995).
+        against: each kind of control.
+        without: kinds of control that were not played at this dose, or have no value.
+        verdict: see `_verdict`.
+    """
+
+    arm: str
+    dose: float | None
+    outcome: str
+    effect: Estimate
+    twin: float
+    spread: float
+    contrast: float
+    episodes: int
+    pairs: int
+    left_out: int
+    test: Test
+    p: float
+    q: float
+    against: tuple[Against, ...]
+    without: tuple[str, ...]
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Spillover:
+    """The effect of editing others on one outcome of agents that were not edited.
+
+    Attributes:
+        arm, dose, outcome: which.
+        effect: mean over episodes of the mean difference of unedited agents from themselves in the twin.
+        episodes: with a value.
+        pairs: unedited lives with a value in both arms.
+        left_out: unedited lives without a value in one of them.
+        p: two-sided, by flipping the signs of episodes.
+        q: corrected for all edits and outcomes of the run.
+    """
+
+    arm: str
+    dose: float | None
+    outcome: str
+    effect: Estimate
+    episodes: int
+    pairs: int
+    left_out: int
+    p: float
+    q: float
+
+    @property
+    def found(self) -> bool:
+        """Whether the effect survives correction, and its interval excludes 0."""
+        return self.q <= LEVEL and excludes_zero(self.effect)
+
+
+def effects_of_edits(
+    everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes, pairing_works: bool
+) -> list[Effect]:
+    """Measure, test and judge every edit of the trained policy in every outcome in behaviour."""
+    found = [effect for edit in edits(everything) for effect in _effects(edit, everything, outcomes, over)]
+    corrected = false_discovery(np.array([each.p for each in found]))
+    found = [replace(each, q=float(q)) for each, q in zip(found, corrected, strict=True)]
+    return [replace(each, verdict=_verdict(each) if pairing_works else "pairing is broken") for each in found]
+
+
+def spillovers(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[Spillover]:
+    """Measure and test what every edit of the trained policy does to unedited agents; empty if there are none."""
+    found = [
+        _spillover(edit, outcome, over)
+        for edit in edits(everything)
+        if not edit.everyone_edited
+        for outcome in outcomes
+    ]
+    corrected = false_discovery(np.array([each.p for each in found]))
+    return [replace(each, q=float(q)) for each, q in zip(found, corrected, strict=True)]
+
+
+def effect_per_episode(outcome: str) -> PerEpisode:
+    """Return the function that gives an arm's mean difference of edited agents from the twin, for each episode."""
+    return lambda pairs: pairs.episode_means(pairs.difference(outcome), pairs.edited)
+
+
+def _effects(edit: Pairs, everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[Effect]:
+    controls = controls_of(edit, everything)
+    contrasts, p_values = randomisation_test(edit, edit.differences(outcomes), over.settings)
+    return [
+        _effect(edit, outcome, float(contrast), float(p), controls, over)
+        for outcome, contrast, p in zip(outcomes, contrasts, p_values, strict=True)
+    ]
+
+
+def _effect(
+    edit: Pairs, outcome: str, contrast: float, p: float, controls: dict[str, list[Pairs]], over: OverEpisodes
+) -> Effect:
+    per_episode = effect_per_episode(outcome)
+    values, lives = per_episode(edit), np.isfinite(edit.difference(outcome)[edit.edited])
+    test: Test = "randomisation over who was edited"
+    if not np.isfinite(contrast):
+        test, p = "sign flips over episodes", over.sign_flip_p(values)
+    against = compare(edit, controls, per_episode, over)
+    spread = _spread(edit.twin[outcome])
+    return Effect(
+        arm=edit.arm.name,
+        dose=edit.arm.dose,
+        outcome=outcome,
+        effect=over.estimate(values),
+        twin=over.estimate(edit.episode_means(edit.twin[outcome], edit.edited)).value,
+        spread=spread,
+        contrast=contrast,
+        episodes=int(np.isfinite(values).sum()),
+        pairs=int(lives.sum()),
+        left_out=int((~lives).sum()),
+        test=test if np.isfinite(p) else "none",
+        p=p,
+        q=np.nan,
+        against=against,
+        without=tuple(kind for kind in CONTROLS if kind not in {each.control for each in against}),
+        verdict="not found",
+    )
+
+
+def _verdict(effect: Effect) -> Verdict:
+    """Judge an effect: it counts only beyond chance, and only beyond every kind of control that was played.
+
+    not found: q is above `LEVEL`, or the interval of the effect includes 0, or edited and unedited agents changed in
+    such a way that their contrast points the other way. no controls: it would be found, but nothing was played to
+    compare it with. no more than controls: the interval of the difference to some kind of control includes 0 or lies
+    on the other side of it.
+    """
+    sign = np.sign(effect.effect.value)
+    opposed = np.isfinite(effect.contrast) and np.sign(effect.contrast) != sign
+    if not effect.q <= LEVEL or not excludes_zero(effect.effect) or opposed:
+        return "not found"
+    if not effect.against:
+        return "no controls"
+    return "effect" if all(each.agrees(sign) for each in effect.against) else "no more than controls"
+
+
+def _spillover(edit: Pairs, outcome: str, over: OverEpisodes) -> Spillover:
+    difference = edit.difference(outcome)
+    values, lives = edit.episode_means(difference, ~edit.edited), np.isfinite(difference[~edit.edited])
+    return Spillover(
+        arm=edit.arm.name,
+        dose=edit.arm.dose,
+        outcome=outcome,
+        effect=over.estimate(values),
+        episodes=int(np.isfinite(values).sum()),
+        pairs=int(lives.sum()),
+        left_out=int((~lives).sum()),
+        p=over.sign_flip_p(values),
+        q=np.nan,
+    )
+
+
+def _spread(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.std(ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else np.nan

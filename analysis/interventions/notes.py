@@ -1,0 +1,124 @@
+"""What a reader must know beside the effects of an intervention run."""
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+
+from analysis.interventions.at_once import AtOnce
+from analysis.interventions.controls import CONTROLS, controls_of, edits
+from analysis.interventions.dose_response import DoseResponse
+from analysis.interventions.effects import Effect, Spillover
+from analysis.interventions.outcomes import OFF_MANIFOLD, title
+from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
+from analysis.interventions.pairs import Pairs
+from analysis.statistics.inference import LEVEL
+
+FEWEST_EPISODES = 5
+"""Episodes below which a warning is given: intervals over fewer are very wide, or rest on few distinct resamples."""
+
+FAR_OFF = 1.5
+"""Times as far from recorded states as unedited ones: from here on, edited states are called unusual."""
+
+
+def notes_on(
+    everything: Sequence[Pairs],
+    effects: Sequence[Effect],
+    spilled: Sequence[Spillover],
+    levels: Sequence[AtOnce],
+    responses: Sequence[DoseResponse],
+    over: OverEpisodes,
+) -> list[str]:
+    """Return notes on episodes, tests, controls, missing values and unusual states; empty if all is well."""
+    return [
+        *_on_episodes(everything, effects, over),
+        *_on_sign_flips(everything, effects, spilled, responses),
+        *_on_controls(everything),
+        *_on_missing_values(effects),
+        *_on_unusual_states(levels),
+    ]
+
+
+def _on_episodes(everything: Sequence[Pairs], effects: Sequence[Effect], over: OverEpisodes) -> list[str]:
+    notes = []
+    episodes = min(len(edit.episodes) for edit in edits(everything))
+    if episodes < FEWEST_EPISODES:
+        count = "1 episode" if episodes == 1 else f"{episodes} episodes"
+        notes.append(
+            f"Only {count}: intervals need at least 2, and are rough below {FEWEST_EPISODES}. Play more episodes "
+            "before you rely on these results."
+        )
+    tests = sum(np.isfinite(each.p) for each in effects)
+    if tests and tests / (1 + over.settings.permutations) > LEVEL:
+        needed = ceil(tests / LEVEL)
+        notes.append(
+            f"{over.settings.permutations} permutations are too few for {tests} tests: a single effect cannot reach q "
+            f"{LEVEL:g}. Use at least {needed}."
+        )
+    return notes
+
+
+def _on_sign_flips(
+    everything: Sequence[Pairs],
+    effects: Sequence[Effect],
+    spilled: Sequence[Spillover],
+    responses: Sequence[DoseResponse],
+) -> list[str]:
+    notes = []
+    episodes = min(len(edit.episodes) for edit in edits(everything))
+    flipped = [each for each in effects if each.test == "sign flips over episodes"]
+    if flipped:
+        notes.append(
+            "Some outcomes have no unedited lives to compare with, so they are tested by flipping the signs of "
+            "episodes, which cannot tell the effect of an edit on an agent from that of its edited neighbours."
+        )
+    slopes = [each for each in responses if each.test == "sign flips over episodes" and not each.at_once]
+    for what, p_values in (
+        ("effects", [each.p for each in flipped]),
+        ("effects on neighbours", [each.p for each in spilled]),
+        ("slopes", [each.p for each in slopes]),
+    ):
+        tests = int(np.isfinite(p_values).sum())
+        if tests and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
+            notes.append(
+                f"With {episodes} episodes, one of {tests} possible {what} alone cannot survive correction, since it "
+                f"is tested by flipping the signs of episodes; with {COUNTED_UP_TO + 1} it could."
+            )
+    return notes
+
+
+def _on_controls(everything: Sequence[Pairs]) -> list[str]:
+    played = {edit.arm.name: controls_of(edit, everything) for edit in edits(everything)}
+    notes = []
+    for kind in CONTROLS:
+        without = [name for name, controls in played.items() if not controls[kind]]
+        if len(without) == len(played):
+            notes.append(f"No control: {kind}. Effects could not be compared with it.")
+        elif without:
+            notes.append(f"No control of the same dose: {kind} (for {', '.join(without)}).")
+    if not any(pairs.arm.kind == "no edit" for pairs in everything):
+        notes.append("No arm without an edit was played, so it was not checked that such an arm equals its twin.")
+    return notes
+
+
+def _on_missing_values(effects: Sequence[Effect]) -> list[str]:
+    counted: dict[str, tuple[int, int]] = {}
+    for each in effects:
+        left_out, lives = counted.get(each.outcome, (0, 0))
+        counted[each.outcome] = left_out + each.left_out, lives + each.left_out + each.pairs
+    return [
+        f"{title(outcome)}: {left_out:,} of {lives:,} pairs of lives were left out, for want of a value in one of them."
+        for outcome, (left_out, lives) in counted.items()
+        if left_out
+    ]
+
+
+def _on_unusual_states(levels: Sequence[AtOnce]) -> list[str]:
+    unusual = [each for each in levels if each.outcome == OFF_MANIFOLD and each.level.value > FAR_OFF]
+    if not unusual:
+        return []
+    told = "; ".join(f"{each.level.value:.1f} times, {each.arm}" for each in unusual)
+    return [
+        f"Edited states lie further from recorded states than unedited ones: {told}. The policy may never have been in "
+        "such states, so its behaviour in them says little about how it works."
+    ]

@@ -1,0 +1,84 @@
+"""Everything that an intervention run shows, computed from its lives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from activation_store.interventions import Arm, LivesTable
+from analysis.interventions.at_once import AtOnce, outcomes_at_once
+from analysis.interventions.controls import edits
+from analysis.interventions.dose_response import DoseResponse, dose_responses
+from analysis.interventions.effects import Effect, Spillover, effects_of_edits, spillovers
+from analysis.interventions.no_edit import broken_pairing
+from analysis.interventions.notes import notes_on
+from analysis.interventions.outcomes import split_outcomes
+from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.pairs import paired
+from analysis.statistics.inference import Inference
+from user_error import UserError
+
+
+@dataclass(frozen=True)
+class Study:
+    """What an intervention run shows.
+
+    Attributes:
+        arms: of the run.
+        episodes: of the edits of the trained policy.
+        lives: number of rows.
+        edited: share of lives that were drawn to be edited, 0 to 1.
+        settings: of all intervals and tests.
+        effects: on edited agents' behaviour.
+        at_once: in the edited state.
+        spillovers: on unedited agents' behaviour.
+        dose_responses: slopes over doses.
+        broken: outcome in which each arm that edits nothing differs from its twin, by arm; empty if pairing works.
+        checked: names of the arms that edit nothing.
+        notes: what a reader must know beside the numbers.
+    """
+
+    arms: tuple[Arm, ...]
+    episodes: int
+    lives: int
+    edited: float
+    settings: Inference
+    effects: tuple[Effect, ...]
+    at_once: tuple[AtOnce, ...]
+    spillovers: tuple[Spillover, ...]
+    dose_responses: tuple[DoseResponse, ...]
+    broken: dict[str, str]
+    checked: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -> Study:
+    """Measure the effects of all edits of the trained policy, against their twins and against controls.
+
+    Raises:
+        UserError: lives cannot be paired (see `paired`), or nothing was edited.
+    """
+    everything = paired(table, arms)
+    if not edits(everything):
+        raise UserError("there is no arm with an edit of the trained policy, so there is nothing to measure")
+    in_behaviour, at_once = split_outcomes(table, arms)
+    if not in_behaviour:
+        raise UserError("no outcome has a value in an unedited arm, so there is nothing to compare with")
+    over = OverEpisodes(settings)
+    broken = broken_pairing(everything, in_behaviour, at_once)
+    effects = effects_of_edits(everything, in_behaviour, over, not broken)
+    spilled = spillovers(everything, in_behaviour, over)
+    levels = outcomes_at_once(everything, at_once, over)
+    responses = dose_responses(everything, in_behaviour, at_once, over)
+    return Study(
+        arms=tuple(arms),
+        episodes=len(edits(everything)[0].episodes),
+        lives=len(table),
+        edited=float(table.edited.mean()),
+        settings=settings,
+        effects=tuple(effects),
+        at_once=tuple(levels),
+        spillovers=tuple(spilled),
+        dose_responses=tuple(responses),
+        broken=broken,
+        checked=tuple(pairs.arm.name for pairs in everything if pairs.arm.kind == "no edit"),
+        notes=tuple(notes_on(everything, effects, spilled, levels, responses, over)),
+    )

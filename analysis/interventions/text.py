@@ -1,0 +1,159 @@
+"""What an intervention run shows, in a few lines for the terminal."""
+
+import math
+from collections.abc import Iterable, Iterator
+
+from analysis.interventions.at_once import AtOnce
+from analysis.interventions.controls import RANDOM, Against
+from analysis.interventions.dose_response import DoseResponse
+from analysis.interventions.effects import Effect
+from analysis.interventions.outcomes import (
+    EDITED_TICKS,
+    GAIN,
+    KL,
+    KL_OF_HEAD,
+    MOVED,
+    OFF_MANIFOLD,
+    VALUE_CHANGE,
+    title,
+    title_with_unit,
+)
+from analysis.interventions.study import Study
+from analysis.statistics.inference import LEVEL
+from analysis.statistics.resampling import Estimate
+
+_OPTIONS_SHOWN = 3
+_SMALLEST_GAIN = 0.005
+_FEWEST_DIGITS = 3
+
+
+def summary_lines(study: Study) -> list[str]:
+    """Return the summary: effects that count, those that do not, what happens at once, neighbours, doses, notes."""
+    lines = [*_about(study), *_on_pairing(study)]
+    for arm in dict.fromkeys(effect.arm for effect in study.effects):
+        lines += ["", f"{arm}", *_at_once([each for each in study.at_once if each.arm == arm])]
+        lines += _effects([effect for effect in study.effects if effect.arm == arm])
+        lines += _spillovers(study, arm)
+    if study.dose_responses:
+        lines += ["", "Slopes over doses:", *_slopes(study.dose_responses)]
+    if study.notes:
+        lines += ["", "Notes:", *(f"- {note}" for note in study.notes)]
+    return lines
+
+
+def number(value: float, sign: bool = True) -> str:
+    """Write a number with about three digits, by default with its sign; NaN as "n/a"."""
+    if not math.isfinite(value):
+        return "n/a"
+    digits = _FEWEST_DIGITS - 1 - math.floor(math.log10(abs(value))) if value else 0
+    value = round(value, max(0, digits)) + 0.0
+    return f"{value:{'+' if sign and value else ''}.{min(max(0, digits), 6)}f}"
+
+
+def with_interval(name: str, estimate: Estimate, *more: str, sign: bool = True) -> str:
+    """Write an estimate, its interval and more about it, for example "ticks lived -14.2 (-22.1 to -6.3; q 0.003)"."""
+    known = math.isfinite(estimate.low)
+    interval = f"{number(estimate.low, sign)} to {number(estimate.high, sign)}" if known else "no interval"
+    return f"{name} {number(estimate.value, sign)} ({'; '.join([interval, *more])})"
+
+
+def p_text(p: float) -> str:
+    """Write a p- or q-value."""
+    return "n/a" if not math.isfinite(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _about(study: Study) -> list[str]:
+    episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
+    return [
+        f"{episodes} in each arm, {len(study.arms)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
+        "Effects are differences of edited agents from themselves in the unedited twin, with "
+        f"{100 * study.settings.confidence:g}% intervals over episodes. They count if q is at most {LEVEL:g} and they "
+        "exceed every kind of control.",
+    ]
+
+
+def _on_pairing(study: Study) -> list[str]:
+    if study.broken:
+        arm, outcome = next(iter(study.broken.items()))
+        return [
+            f"PAIRING IS BROKEN: the arm {arm!r} edits nothing, yet differs from its twin in {title(outcome)}. "
+            "No result below can be trusted."
+        ]
+    return [f"Check passed: {', '.join(study.checked)} equals its twin exactly."] if study.checked else []
+
+
+def _effects(effects: list[Effect]) -> Iterator[str]:
+    by_verdict: dict[str, list[Effect]] = {}
+    for effect in effects:
+        by_verdict.setdefault(effect.verdict, []).append(effect)
+    for effect in by_verdict.pop("effect", []):
+        yield f"  {_found(effect)}"
+    for verdict in ("no more than controls", "no controls"):
+        for effect in by_verdict.pop(verdict, []):
+            yield f"  {verdict}: {_found(effect)}"
+    for verdict, others in by_verdict.items():
+        yield f"  {verdict}: {'; '.join(title(effect.outcome) for effect in others)}"
+
+
+def _found(effect: Effect) -> str:
+    return with_interval(
+        title_with_unit(effect.outcome), effect.effect, f"q {p_text(effect.q)}", *_controls(effect.against, sign=True)
+    )
+
+
+def _controls(against: Iterable[Against], sign: bool) -> list[str]:
+    return [f"{each.control} {number(each.effect.value, sign)}" for each in against]
+
+
+def _at_once(levels: list[AtOnce]) -> Iterator[str]:
+    named = {each.outcome: each for each in levels}
+    for outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD, EDITED_TICKS):
+        if each := named.get(outcome):
+            sign = outcome == VALUE_CHANGE
+            told = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
+            yield f"  at once: {told}"
+    heads = sorted((each for each in levels if each.outcome.startswith(KL_OF_HEAD)), key=_size)
+    if heads:
+        parts = (f"{each.outcome.removeprefix(KL_OF_HEAD)} {number(each.level.value, False)}" for each in heads)
+        yield f"  at once: KL by head, nats: {', '.join(parts)}"
+    options = sorted((each for each in levels if each.outcome.startswith(GAIN)), key=_size)
+    for verb, direction in (("more", 1), ("less", -1)):
+        chosen = [each for each in options if direction * each.level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]
+        if chosen:
+            parts = (
+                f"{each.outcome.removeprefix(GAIN).replace('/', ' ')} {number(each.level.value)}" for each in chosen
+            )
+            yield f"  at once: {verb} probable: {', '.join(parts)}"
+    moved = sorted((each for each in levels if each.outcome.startswith(MOVED)), key=_size)[:_OPTIONS_SHOWN]
+    if moved:
+        parts = (f"{each.outcome.removeprefix(MOVED)} {number(each.level.value)}" for each in moved)
+        yield f"  at once: largest changes along other directions, in spreads: {', '.join(parts)}"
+
+
+def _size(level: AtOnce) -> float:
+    return -abs(level.level.value) if math.isfinite(level.level.value) else math.inf
+
+
+def _spillovers(study: Study, arm: str) -> Iterator[str]:
+    own = [each for each in study.spillovers if each.arm == arm]
+    if not own:
+        return
+    found = [each for each in own if each.found]
+    for each in found:
+        told = with_interval(title_with_unit(each.outcome), each.effect, f"q {p_text(each.q)}")
+        yield f"  unedited neighbours: {told}"
+    if not found:
+        yield f"  unedited neighbours: no effect found in {len(own)} outcomes"
+
+
+def _slopes(responses: Iterable[DoseResponse]) -> Iterator[str]:
+    """Yield slopes in behaviour, and of outcomes at once that sum an edit up."""
+    shown = [each for each in responses if not each.at_once or each.outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD)]
+    for each in shown:
+        if each.found:
+            random = [f"{RANDOM} {number(each.random_slope.value)}"] if each.random else []
+            name = f"{title_with_unit(each.outcome)}, per unit of dose"
+            verdict = "" if each.beyond_random else f"no more than {RANDOM}: "
+            yield f"  {verdict}{with_interval(name, each.slope, f'q {p_text(each.q)}', *random)}; {each.shape}"
+    if rest := [title(each.outcome) for each in shown if not each.found]:
+        yield f"  no slope found: {'; '.join(rest)}"

@@ -1,0 +1,91 @@
+"""Edit the hidden states of agents in the running game, and measure what that changes.
+
+    python intervene.py -p start_kit_3M --edit clear                        # the memory emptied before every tick
+    python intervene.py -p masked_3M --directions RUN/directions.safetensors --edit collapse --direction self_food
+    python intervene.py -p NAME --directions FILE --edit steer --direction is_starving --dose -4,-2,-1,0,1,2,4
+    python intervene.py -p NAME --directions FILE --edit swap --from component_3 --to component_1 --change
+    python intervene.py -p NAME --directions FILE --edit collapse --direction tick --while 'self_food < 30'
+    python intervene.py report interventions/RUN                            # tables and figures again
+
+Some agents of each world are drawn by lot and edited; the others share the world. The same episodes are played without
+the edit, with random edits of the same size, and with an untrained network. See docs/interventions.md.
+"""
+
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+import argument_checks
+import command_line
+from agent_zoo.checkpoint_files import policy_names
+from argument_checks import at_least, seed_value
+from reinforcement_learning.interventions.request import EditOptions, RunOptions, separate_edits
+from reinforcement_learning.play.workers import chosen_workers
+from user_error import UserError
+
+
+@dataclass(frozen=True)
+class ReportArguments:
+    """Arguments of `intervene.py report`."""
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """Folder of a finished run."""
+
+
+def main() -> None:
+    """Parse, and play a run or report one."""
+    if sys.argv[1:2] == ["report"]:
+        report(command_line.parse(ReportArguments, __doc__, args=sys.argv[2:]).folder)
+        return
+    options = parse(sys.argv[1:])
+    workers = chosen_workers(options.vectorization, options.ray_address, options.workers)
+
+    from reinforcement_learning.interventions.start import play
+
+    play(options, workers)
+    report(options.folder)
+
+
+def parse(arguments: list[str]) -> RunOptions:
+    """Parse the command line, and refuse what cannot be played before anything heavy is loaded."""
+    first, further = separate_edits(arguments)
+    options = command_line.parse(RunOptions, __doc__, args=first)
+    more = tuple(command_line.parse(EditOptions, __doc__, args=block) for block in further)
+    options = replace(options, further=more)
+    if options.policy is None:
+        raise UserError(
+            f"-p names no policy; {options.policies_dir} holds {', '.join(policy_names(options.policies_dir))}"
+        )
+    policy_names(options.policies_dir, (options.policy,))
+    argument_checks.check(
+        options,
+        episodes=at_least(options.episodes, 2),
+        seed=seed_value(options.seed),
+        share=(0 < options.share <= 1, "above 0 and at most 1"),
+        controls=at_least(options.controls, 0),
+        workers=at_least(options.workers, 0),
+    )
+    for each in options.edits:
+        each.check()
+    if sum(bool(each.doses) for each in options.edits) > 1:
+        raise UserError("only one edit can have several --dose: give the others in a run of their own")
+    if any(each.names for each in options.edits) and options.directions is None:
+        raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
+    return options
+
+
+def report(folder: Path) -> None:
+    """Compute effects from what a run played, draw them, and print them."""
+    from analysis.intervention_outputs import report_run
+
+    print("\n".join(report_run(folder)))
+    print(f"effects, tables and figures: {folder}")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

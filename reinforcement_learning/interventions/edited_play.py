@@ -1,0 +1,227 @@
+"""Play episodes in which drawn agents are edited, and measure what that does at once and over their lives."""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from activation_store.directions import Direction
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.capture import capture
+from agent_zoo.hooks import Hook
+from agent_zoo.memory import MemoryState
+from reinforcement_learning.game.ground_truth import OwnRows
+from reinforcement_learning.interventions.at_once import Outputs, at_once
+from reinforcement_learning.interventions.drawn_agents import drawn_agents
+from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
+from reinforcement_learning.interventions.memory_edits import MemoryEdit
+from reinforcement_learning.interventions.state_edits import StateEdit
+from reinforcement_learning.interventions.state_moments import Distances, StateMoments
+from reinforcement_learning.interventions.when import When
+from reinforcement_learning.play.contest import Group
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+
+
+@dataclass(frozen=True, eq=False)
+class ArmPlan:
+    """How the agents of one arm are edited.
+
+    Attributes:
+        name: of the arm.
+        drawn: number of agents in each world that are drawn by lot.
+        when: the ticks in which they are edited.
+        states: edits of layers, applied in this order.
+        memories: edits of the memory between ticks, applied in this order.
+        watched: layers whose unedited states are summed up; of unedited arms.
+        distances: of edited states from unedited ones, by layer.
+        directions: whose read-outs are compared before and after the edit.
+    """
+
+    name: str
+    drawn: int
+    when: When = field(default_factory=When)
+    states: tuple[StateEdit, ...] = ()
+    memories: tuple[MemoryEdit, ...] = ()
+    watched: tuple[str, ...] = ()
+    distances: Mapping[str, Distances] = field(default_factory=dict)
+    directions: tuple[Direction, ...] = ()
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """Layers whose edited states are compared with unedited ones."""
+        return tuple(dict.fromkeys([*self.distances, *(each.layer for each in self.directions)]))
+
+    @property
+    def edits(self) -> bool:
+        """Whether anything is edited."""
+        return bool(self.states or self.memories)
+
+
+@dataclass(frozen=True)
+class PlayedGroup:
+    """What a group of episodes leaves.
+
+    Attributes:
+        rows: one for each life, as in `activation_store.interventions`.
+        moments: of the watched layers.
+    """
+
+    rows: list[dict[str, Any]]
+    moments: dict[str, StateMoments]
+
+
+def play_arm(pool: PolicyPool, group: Group, plan: ArmPlan) -> Iterator[PlayedGroup]:
+    """Play a group of episodes of one arm, to their end."""
+    yield _EditedGame(pool, group, plan).play()
+
+
+class _EditedGame:
+    """One group of episodes."""
+
+    def __init__(self, pool: PolicyPool, group: Group, plan: ArmPlan):
+        self.pool, self.group = pool, group
+        self.plan = copy.deepcopy(plan)  # memory edits keep memories
+        self.policy: RecurrentPolicy = pool.policies[0]
+        self.columns = pool.layout.entity_columns
+        pool.start(group.seed, group.numbers)
+        lots = [drawn_agents(group.seed, number, pool.agents, plan.drawn) for number in group.numbers]
+        self.drawn = np.concatenate(lots)  # (slots,)
+        self.age = np.zeros(pool.slots, dtype=np.int64)  # ticks in which each slot was edited so far
+        self.outcomes = LifeOutcomes(pool)
+        self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
+
+    def play(self) -> PlayedGroup:
+        """Play to the end."""
+        while not self.pool.is_over:
+            self._tick()
+        rows = [
+            self._row(world, number, life)
+            for world, (number, episode) in enumerate(zip(self.group.numbers, self.pool.finished(), strict=True))
+            for life in episode.lives[0]
+        ]
+        return PlayedGroup(rows, self.moments)
+
+    def _row(self, world: int, number: int, life: Any) -> dict[str, Any]:
+        slot = world * self.pool.agents + self.pool.shared[world].agents.index(life.agent_id)
+        keys = {"arm": self.plan.name, "episode": number, "agent": life.agent_id, "edited": bool(self.drawn[slot])}
+        return {**keys, **self.outcomes.row(slot, life)}
+
+    def _tick(self) -> None:
+        slots = np.flatnonzero(self.pool.arrival.acting)
+        self.outcomes.before_tick(slots)
+        rows = self._edited_rows(slots)
+        tick = _Tick(self.policy, self.plan, rows)
+        memory = self.pool.memories[0]
+        device = memory.hidden.device
+        edited = torch.from_numpy(slots[rows.cpu().numpy()])
+        unedited = memory.take(edited.to(device))
+        if len(rows):
+            begun = unedited
+            for each in self.plan.memories:
+                begun = each.begin(begun, torch.from_numpy(self.age[edited.numpy()]), edited)
+            if self.plan.memories:
+                memory.put(edited.to(device), begun)
+        tick.before = memory.take(torch.from_numpy(slots).to(device))
+        with self.policy.hooked(tick.hooks()):
+            (choice,) = self.pool.decide()
+        if len(rows) and self.plan.edits:
+            self._measure(choice, rows, edited.numpy(), unedited, tick)
+            self.age[edited.numpy()] += 1
+        for layer, states in tick.watched.items():
+            self.moments[layer] += StateMoments.of(states)
+        self.pool.advance([choice])
+
+    def _edited_rows(self, slots: np.ndarray) -> torch.Tensor:
+        """Which of the acting agents are edited in this tick, (E,) int64."""
+        now = self.drawn[slots]
+        if now.any() and self.plan.edits:
+            full = self.pool.arrival.observations[slots]
+            own = OwnRows(full, self.pool.layout).values
+            now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
+        return torch.from_numpy(np.flatnonzero(now))
+
+    @torch.no_grad()
+    def _measure(
+        self, choice: EntrantActions, rows: torch.Tensor, slots: np.ndarray, unedited: MemoryState, tick: "_Tick"
+    ) -> None:
+        """Compare with what the same agents would do in this tick without the edit."""
+        seen = choice.decision.observation.take(rows).to(unedited.hidden.device)
+        with capture(self.policy, self.plan.reported) as states:
+            distribution, value, _ = self.policy(seen, unedited)
+        decision = choice.decision
+        edited = Outputs(decision.distribution.take(rows.to(value.device)), torch.from_numpy(decision.value)[rows])
+        numbers = at_once(Outputs(distribution, value.cpu()), edited)
+        numbers |= _read_outs_moved(self.plan.directions, states, tick.edited)
+        far = [self.plan.distances[layer].measure(tick.edited[layer].cpu().numpy()) for layer in self.plan.distances]
+        if far:
+            numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
+        self.outcomes.add(slots, numbers)
+
+
+def _read_outs_moved(
+    directions: Sequence[Direction], before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """How far the edit moved the read-out of each direction, in its standard deviations, (B,) each."""
+    moved = {}
+    for each in directions:
+        change = (after[each.layer] - before[each.layer]).double() @ torch.from_numpy(each.weight.astype(np.float64))
+        moved[f"moved/{each.name}"] = change / (each.spread or 1.0)
+    return moved
+
+
+class _Tick:
+    """The hooks of one tick.
+
+    Attributes:
+        before: memory of the acting agents before the tick; to be set before the policy runs.
+        watched: states of the watched layers, (acting agents, units) each.
+        edited: states of the edited agents after the edit, by layer, (E, units) each.
+    """
+
+    def __init__(self, policy: RecurrentPolicy, plan: ArmPlan, rows: torch.Tensor):
+        """Edit the given rows of the acting agents, (E,) int64."""
+        self.plan, self.rows = plan, rows
+        self.before: MemoryState
+        self.watched: dict[str, np.ndarray] = {}
+        self.edited: dict[str, torch.Tensor] = {}
+        self._place = {
+            name: (kind, number)
+            for kind in (LSTM_HIDDEN, LSTM_CELL)
+            for number, name in enumerate(memory_names(kind, policy.layers))
+        }
+
+    def hooks(self) -> dict[str, Hook]:
+        """Return the hooks of a tick of all acting agents."""
+        layers = dict.fromkeys([*(each.layer for each in self.plan.states), *self.plan.watched, *self.plan.reported])
+        return {layer: self._hook(layer) for layer in layers}
+
+    def _hook(self, layer: str) -> Hook:
+        def edit(states: torch.Tensor) -> torch.Tensor | None:
+            if layer in self.plan.watched:
+                self.watched[layer] = states.cpu().numpy()
+            if not len(self.rows):
+                return None
+            rows = self.rows.to(states.device)
+            self.edited[layer] = self._edited(layer, states[rows], self._before(layer, rows))
+            is_edited = any(each.layer == layer for each in self.plan.states)
+            return states.index_copy(0, rows, self.edited[layer]) if is_edited else None
+
+        return edit
+
+    def _edited(self, layer: str, states: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
+        for each in self.plan.states:
+            if each.layer == layer:
+                states = each.edited(before, states)
+        return states
+
+    def _before(self, layer: str, rows: torch.Tensor) -> torch.Tensor | None:
+        """The layer's states before the tick, of some acting agents; None for layers outside the memory."""
+        if layer not in self._place:
+            return None
+        kind, number = self._place[layer]
+        states = self.before.hidden if kind == LSTM_HIDDEN else self.before.cell
+        return states[number, rows.to(states.device)]

@@ -1,0 +1,236 @@
+"""What an intervention run does: its edits, who is edited and when, and the arms that answer what the edits do."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from activation_store.directions import Direction
+from activation_store.interventions import Arm
+from reinforcement_learning.interventions.edited_play import ArmPlan
+from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
+from reinforcement_learning.interventions.state_edits import (
+    AsFarAs,
+    EditOf,
+    StateEdit,
+    Untouched,
+    are_orthogonal,
+    collapse,
+    steer,
+    swap,
+)
+from reinforcement_learning.interventions.state_moments import Distances, StateMoments
+from reinforcement_learning.interventions.when import When
+from user_error import UserError
+
+StateEditKind = Literal["collapse", "steer", "swap"]
+MemoryEditKind = Literal["clear", "freeze"]
+UNEDITED = "unedited"
+UNTRAINED_UNEDITED = "untrained, unedited"
+
+
+@dataclass(frozen=True, eq=False)
+class RequestedEdit:
+    """One edit of a run.
+
+    Attributes:
+        kind: what is done.
+        directions: along which the state is edited: any number for collapse, one for steer, origin and target for
+            swap, none for edits of the memory.
+        of: whether the state is edited or its change per tick.
+        every: of clear: ticks from one emptying to the next.
+    """
+
+    kind: StateEditKind | MemoryEditKind
+    directions: tuple[Direction, ...] = ()
+    of: EditOf = "state"
+    every: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """The settings of an intervention run.
+
+    Attributes:
+        edits: applied together, in this order.
+        doses: of the edit that steers, in standard deviations of its read-out; empty if none does.
+        when: the ticks in which agents are edited.
+        drawn: number of agents in each world that are edited.
+        controls: arms of each kind of random control, for every dose.
+        seed: of the random directions.
+        reported: directions whose read-outs are compared before and after the edit.
+    """
+
+    edits: tuple[RequestedEdit, ...]
+    doses: tuple[float, ...]
+    when: When
+    drawn: int
+    controls: int
+    seed: int
+    reported: tuple[Direction, ...] = ()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Layers whose states are edited."""
+        return tuple(dict.fromkeys(each.layer for edit in self.edits for each in edit.directions))
+
+    @property
+    def moves_states(self) -> bool:
+        """Whether all edits are along directions, so that other directions can take their place."""
+        return all(edit.directions for edit in self.edits)
+
+    def arms(self) -> list[Arm]:
+        """Return all arms; the unedited ones come first."""
+        arms = [
+            Arm(UNEDITED, "unedited", "trained", None, UNEDITED),
+            Arm(UNTRAINED_UNEDITED, "unedited", "untrained", None, UNTRAINED_UNEDITED),
+            Arm("no edit", "no edit", "trained", None, UNEDITED),
+        ]
+        for dose in self.doses or (None,):
+            said = "" if dose is None else f", dose {dose:+g}"
+            arms.append(Arm(f"edit{said}", "edit", "trained", dose, UNEDITED))
+            arms.append(Arm(f"untrained, edit{said}", "edit", "untrained", dose, UNTRAINED_UNEDITED))
+            for number in range(1, self.controls + 1):
+                arms.append(Arm(f"random direction {number}{said}", "random direction", "trained", dose, UNEDITED))
+                if self.moves_states:
+                    arms.append(Arm(f"same variance {number}{said}", "same variance", "trained", dose, UNEDITED))
+        return arms
+
+    def plan(self, arm: Arm, moments: Mapping[str, StateMoments]) -> ArmPlan:
+        """Return how the agents of an arm are edited.
+
+        Args:
+            arm: one of `arms`.
+            moments: of the unedited states of the arm's policy, by layer; not needed for an unedited arm.
+
+        Raises:
+            UserError: directions are not independent, or one does not vary.
+        """
+        if arm.kind == "unedited":
+            return ArmPlan(arm.name, self.drawn, watched=self.layers)
+        states: list[StateEdit] = []
+        memories: list[MemoryEdit] = []
+        random = np.random.default_rng([self.seed, _number(arm)])
+        for edit in self.edits:
+            made = self._made(edit, arm, moments, random)
+            (states if isinstance(made, StateEdit) else memories).append(made)  # type: ignore[arg-type]
+        return ArmPlan(
+            arm.name, self.drawn, self.when, tuple(states), tuple(memories),
+            distances={layer: Distances.of(moments[layer]) for layer in self.layers},
+            directions=tuple(_measured(each, moments) for each in self.reported),
+        )  # fmt: skip
+
+    def _made(
+        self, edit: RequestedEdit, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator
+    ) -> StateEdit | MemoryEdit:
+        """Return one edit as it is done in an arm."""
+        if not edit.directions:
+            memory_edit = _memory_edit(edit)
+            if arm.kind == "no edit":
+                return KeptMemory()
+            return MovedAsFar(memory_edit, int(random.integers(2**31))) if arm.kind != "edit" else memory_edit
+        directions: Sequence[Direction] = edit.directions
+        if arm.kind == "no edit":
+            return Untouched(directions[0].layer)
+        if arm.policy == "untrained":
+            directions = [_measured(each, moments) for each in directions]
+        if arm.kind == "same variance":
+            directions = [_same_variance(each, moments[each.layer], random) for each in directions]
+        made = _state_edit(replace(edit, directions=tuple(directions)), arm.dose or 0.0, moments)
+        if arm.kind == "random direction":
+            return AsFarAs(made, _unit(random.standard_normal(len(directions[0].weight))))
+        return made
+
+
+def _number(arm: Arm) -> int:
+    """The number in a random control's name, the same for all its doses; 0 for other arms."""
+    digits = "".join(each for each in arm.name.partition(",")[0] if each.isdigit())
+    return int(digits or 0)
+
+
+def _memory_edit(edit: RequestedEdit) -> MemoryEdit:
+    return Clear(edit.every) if edit.kind == "clear" else Freeze()
+
+
+def _state_edit(edit: RequestedEdit, dose: float, moments: Mapping[str, StateMoments]) -> StateEdit:
+    if edit.kind == "steer":
+        return steer(edit.directions[0], dose)
+    if edit.kind == "collapse":
+        return collapse(edit.directions, edit.of)
+    origin, target = edit.directions
+    covariance = None if are_orthogonal(origin, target) else moments[origin.layer].covariance
+    return swap(origin, target, edit.of, covariance)
+
+
+def _measured(direction: Direction, moments: Mapping[str, StateMoments]) -> Direction:
+    """Return the direction with the mean and the spread of its read-out over a policy's own unedited states."""
+    if direction.layer not in moments:
+        return direction
+    own, weight = moments[direction.layer], direction.weight.astype(np.float64)
+    spread = float(np.sqrt(weight @ own.covariance @ weight))
+    return replace(direction, mean=float(weight @ own.mean + direction.bias), spread=spread)
+
+
+def _same_variance(direction: Direction, moments: StateMoments, random: np.random.Generator) -> Direction:
+    """Return a random direction along which the states vary as much as along this one.
+
+    A random direction is turned towards the component of the largest or of the smallest variance until it fits.
+    """
+    covariance = moments.covariance
+    wanted = _variance(_unit(direction.weight.astype(np.float64)), covariance)
+    start = _unit(random.standard_normal(len(covariance)))
+    _, vectors = np.linalg.eigh(covariance)
+    end = vectors[:, -1] if _variance(start, covariance) < wanted else vectors[:, 0]
+    low, high = 0.0, 1.0
+    for _ in range(60):  # by bisection: the variance at 0 and at 1 lie on both sides of the wanted one
+        middle = (low + high) / 2
+        turned = _unit((1 - middle) * start + middle * end)
+        beyond = (_variance(turned, covariance) - wanted) * (_variance(start, covariance) - wanted) < 0
+        low, high = (low, middle) if beyond else (middle, high)
+    weight = (turned * np.linalg.norm(direction.weight)).astype(np.float32)
+    found = replace(direction, name=f"like {direction.name}", weight=weight, bias=0.0)
+    return _measured(found, {direction.layer: moments})
+
+
+def _variance(unit: np.ndarray, covariance: np.ndarray) -> float:
+    return float(unit @ covariance @ unit)
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector)
+
+
+def check_directions(experiment: Experiment, layer_units: Mapping[str, int], policy: str, sha256: str | None) -> None:
+    """Refuse directions that do not fit a policy.
+
+    Args:
+        experiment: whose directions are checked.
+        layer_units: of the policy.
+        policy: its name.
+        sha256: of its checkpoint file; None if unknown.
+
+    Raises:
+        UserError: the policy has no such layer, another number of units, or the direction is another policy's.
+    """
+    for edit in experiment.edits:
+        for each in edit.directions:
+            if each.layer not in layer_units:
+                raise UserError(
+                    f"the direction {each.name} is one of the layer {each.layer}, which {policy} does not have; it has "
+                    f"{', '.join(layer_units)}"
+                )
+            if len(each.weight) != layer_units[each.layer]:
+                raise UserError(
+                    f"the direction {each.name} has {len(each.weight)} weights, but {each.layer} of {policy} has "
+                    f"{layer_units[each.layer]} units: give the policy that it was found in"
+                )
+            if None not in (sha256, each.source.checkpoint_sha256) and each.source.checkpoint_sha256 != sha256:
+                raise UserError(
+                    f"the direction {each.name} was found in another policy, {each.source.policy}, not in {policy} as "
+                    "it is now: extract activations and find directions again"
+                )
+            if edit.of == "change" and not each.layer.startswith("lstm_"):
+                raise UserError(
+                    f"{each.layer} is not part of the memory, so it has no change per tick: leave out --change"
+                )

@@ -1,0 +1,131 @@
+"""Play all arms of an experiment, keep what each group of episodes leaves, and go on where a run was interrupted."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from activation_store.checked_json import read_small_json, with_checksum, without_checksum
+from activation_store.files import write_json
+from activation_store.interventions import Arm, LivesTable
+from activation_store.tensor_file import read_tensors, write_tensors
+from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
+from reinforcement_learning.interventions.experiment import Experiment
+from reinforcement_learning.interventions.state_moments import StateMoments, from_arrays, to_arrays
+from reinforcement_learning.play.contest import Contest, Group, groups
+from reinforcement_learning.play.jobs import PlayedAgain
+from reinforcement_learning.play.parallel_play import play_groups
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.play.workers import Workers
+from user_error import UserError
+
+_GROUPS = "groups"
+
+
+@dataclass(frozen=True)
+class ArmGroup(Group):
+    """A group of episodes of one arm."""
+
+    arm: str
+
+
+def play_group(pool: PolicyPool, group: ArmGroup, plans: Mapping[str, ArmPlan]) -> Iterator[PlayedGroup]:
+    """Play a group of episodes as its arm is edited."""
+    yield from play_arm(pool, group, plans[group.arm])
+
+
+class PlayedArms:
+    """The groups of episodes that a run has played, in files that each prove themselves."""
+
+    def __init__(self, folder: Path, arms: Sequence[Arm]):
+        """Look in a run's folder."""
+        self._folder = folder / _GROUPS
+        self._arms = [arm.name for arm in arms]
+
+    def missing(self, arm: Arm, every: Sequence[Group]) -> list[ArmGroup]:
+        """Return an arm's groups that are not stored, or damaged."""
+        wanted = [ArmGroup(group.seed, group.numbers, arm.name) for group in every]
+        return [group for group in wanted if self._stored(group) is None]
+
+    def store(self, group: ArmGroup, played: PlayedGroup) -> None:
+        """Keep what a group left."""
+        path = self._path(group)
+        if played.moments:
+            write_tensors(path.with_suffix(".safetensors"), to_arrays(played.moments), path.stem, "state moments")
+        write_json(path, with_checksum({"arm": group.arm, "numbers": group.numbers, "rows": played.rows}))
+
+    def rows(self, every: Sequence[Group]) -> list[dict[str, Any]]:
+        """Return the rows of all lives of all arms."""
+        found = (self._stored(ArmGroup(group.seed, group.numbers, arm)) for arm in self._arms for group in every)
+        return [row for rows in found for row in rows or ()]
+
+    def moments(self, arm: Arm, every: Sequence[Group]) -> dict[str, StateMoments]:
+        """Return the moments of an unedited arm's watched layers, over all its groups in their order."""
+        total: dict[str, StateMoments] = {}
+        for group in every:
+            path = self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
+            if not path.exists():  # nothing was watched
+                return {}
+            arrays, _ = read_tensors(path, "state moments")
+            for layer, each in from_arrays(arrays).items():
+                total[layer] = total[layer] + each if layer in total else each
+        return total
+
+    def _path(self, group: ArmGroup) -> Path:
+        return self._folder / f"arm{self._arms.index(group.arm):03d}-{group.numbers[0]:06d}.json"
+
+    def _stored(self, group: ArmGroup) -> list[dict[str, Any]] | None:
+        path = self._path(group)
+        if not path.exists():
+            return None
+        try:
+            content: Any = read_small_json(path)
+            rows = without_checksum(content, str(path))
+        except (UserError, AttributeError):
+            return None  # played again
+        return rows["rows"] if rows["numbers"] == list(group.numbers) and rows["arm"] == group.arm else None
+
+
+def play_experiment(
+    folder: Path, experiment: Experiment, contests: Mapping[str, Contest], seed: int, episodes: int, workers: Workers,
+    on_episodes: Callable[[int], None],
+) -> LivesTable:  # fmt: skip
+    """Play what is missing, and return the lives of all arms.
+
+    Args:
+        folder: of the run.
+        experiment: what is done.
+        contests: the trained policy alone in its world, and the untrained one in the same world, by those words.
+        seed: of the episodes.
+        episodes: number of episodes, the same for every arm.
+        workers: where to play.
+        on_episodes: called with the number of episodes that have just been played.
+
+    Raises:
+        UserError: as `Experiment.plan` and `play_groups`.
+    """
+    arms, every = experiment.arms(), groups(seed, episodes)
+    played = PlayedArms(folder, arms)
+    twins = {arm.policy: arm for arm in arms if arm.kind == "unedited"}
+    for policy, contest in contests.items():
+        for of_twin in (True, False):  # the moments of the twin's states determine the other arms
+            moments = {} if of_twin else played.moments(twins[policy], every)  # type: ignore[index]
+            mine = [arm for arm in arms if arm.policy == policy and (arm.kind == "unedited") == of_twin]
+            plans = {arm.name: experiment.plan(arm, moments) for arm in mine}
+            missing = [group for arm in mine for group in played.missing(arm, every)]
+            if not missing:
+                continue
+            job = functools.partial(play_group, plans=plans)
+            for group, told in play_groups(contest, missing, job, workers):
+                if not isinstance(told, PlayedAgain):
+                    played.store(group, told)  # type: ignore[arg-type]
+                    on_episodes(len(group.numbers))
+    return LivesTable.of_rows(played.rows(every))
+
+
+def episodes_to_play(folder: Path, experiment: Experiment, seed: int, episodes: int) -> int:
+    """Return how many episodes of all arms are missing."""
+    arms, every = experiment.arms(), groups(seed, episodes)
+    played = PlayedArms(folder, arms)
+    return sum(len(group.numbers) for arm in arms for group in played.missing(arm, every))

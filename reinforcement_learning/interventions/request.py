@@ -1,0 +1,185 @@
+"""What users ask for on the command line of `intervene.py`; loads nothing heavy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from argument_checks import split
+from user_error import UserError
+
+EditKind = Literal["collapse", "steer", "swap", "clear", "freeze"]
+_NEEDS_DIRECTION = ("collapse", "steer")
+_OF_MEMORY = ("clear", "freeze")
+
+
+@dataclass(frozen=True)
+class EditOptions:
+    """One edit; `--edit` can be repeated, each time followed by its own options, and the edits are applied together."""
+
+    edit: EditKind = "clear"
+    """collapse: hold the read-outs of --direction at their means; steer: hold one at its mean plus --dose standard
+    deviations; swap: move what varies along --from to --to; clear: empty the memory every --every ticks; freeze: begin
+    every tick with the memory from when the edit began."""
+    direction: str | None = None
+    """Comma-separated names of directions, for collapse and steer."""
+    origin: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    """Direction that swap empties."""
+    target: Annotated[str | None, tyro.conf.arg(name="to")] = None
+    """Direction that swap adds to."""
+    change: bool = False
+    """Edit the change of the state in each tick instead of the state, for collapse and swap."""
+    dose: str | None = None
+    """Comma-separated doses of steer in standard deviations of the read-out, such as -2,0,2; each is an arm."""
+    every: int = 1
+    """Ticks from one emptying of the memory to the next, at least 1, for clear."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The directions that it names."""
+        if self.edit == "swap":
+            return (self.origin or "", self.target or "")
+        return split(self.direction)
+
+    @property
+    def doses(self) -> tuple[float, ...]:
+        """The doses.
+
+        Raises:
+            UserError: one of them is no number, or two are equal.
+        """
+        try:
+            doses = tuple(float(dose) for dose in split(self.dose))
+        except ValueError:
+            raise UserError(f"--dose is {self.dose}: must be comma-separated numbers, such as -2,0,2") from None
+        if not all(abs(dose) < float("inf") for dose in doses):
+            raise UserError(f"--dose is {self.dose}: must be finite numbers")
+        if len(set(doses)) < len(doses):
+            raise UserError(f"--dose is {self.dose}: names a dose twice")
+        return doses
+
+    def check(self) -> None:
+        """Refuse options that the edit needs and does not have, or has and does not need.
+
+        Raises:
+            UserError: names the option.
+        """
+        if self.edit in _NEEDS_DIRECTION and not self.names:
+            raise UserError(f"--edit {self.edit} needs --direction with the name of a direction")
+        if self.edit == "steer" and (len(self.names) > 1 or not self.doses):
+            raise UserError("--edit steer needs one --direction, and --dose with numbers such as -2,0,2")
+        if self.edit == "swap" and not (self.origin and self.target and self.origin != self.target):
+            raise UserError("--edit swap needs two different directions, --from and --to")
+        needless = {
+            "--direction": self.direction is not None and self.edit not in _NEEDS_DIRECTION,
+            "--from": self.origin is not None and self.edit != "swap",
+            "--to": self.target is not None and self.edit != "swap",
+            "--dose": self.dose is not None and self.edit != "steer",
+            "--change": self.change and self.edit not in ("collapse", "swap"),
+            "--every": self.every != 1 and self.edit != "clear",
+        }
+        for option, is_needless in needless.items():
+            if is_needless:
+                raise UserError(f"{option} does nothing with --edit {self.edit}: leave it out")
+        if self.every < 1:
+            raise UserError(f"--every is {self.every}: must be 1 or more")
+
+
+@dataclass(frozen=True)
+class RunOptions(EditOptions):
+    """Arguments of intervene.py."""
+
+    policy: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
+    """Name of the policy in --policies-dir whose agents are edited."""
+    directions: Path | None = None
+    """directions.safetensors of a run of analyze_activations.py or train_probes.py on this policy."""
+    episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 10
+    """Number of episodes of each arm, at least 2; intervals are over episodes."""
+    seed: int = 0
+    """Seed of the episodes, of who is edited, and of the random controls."""
+    share: float = 0.125
+    """Share of the agents of each world that are edited, above 0 and at most 1; drawn by lot for each episode."""
+    controls: int = 2
+    """Arms of each kind of random control, for every dose, 0 or more."""
+    from_tick: int = 0
+    """First tick of the episode in which agents are edited."""
+    until_tick: int | None = None
+    """First tick in which they no longer are; by default they are edited until the episode ends."""
+    condition: Annotated[str | None, tyro.conf.arg(name="while")] = None
+    """Edit only while this holds for the agent, such as 'self_food < 30'; also if its policy does not see the value."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Folder of the run; by default interventions/ and a name made of the policy and the edits."""
+    resume: bool = False
+    """Continue an interrupted run with the same arguments; the result is the same as without the interruption."""
+    vectorization: Literal["multiprocessing", "ray"] = "multiprocessing"
+    """multiprocessing: play in worker processes on this machine; ray: on a Ray cluster. The results are the same."""
+    ray_address: str = "local"
+    """Cluster for ray: local, auto or HOST:PORT, as in extract_activations.py."""
+    workers: int = 0
+    """Worker processes, with four worlds each; 0 uses one per core of the machine or cluster."""
+    map_seed: int | None = None
+    """Seed of the maps; by default maps that the policy was not trained on."""
+    policies_dir: Path = Path("policies")
+    """Folder of trained policies."""
+    maps_dir: Path = Path("maps")
+    """Folder of generated maps."""
+    embeddings_dir: Path = Path("task_embeddings")
+    """Cache folder for task embeddings computed by language models."""
+    further: tyro.conf.Suppress[tuple[EditOptions, ...]] = field(default=())
+    """The edits after the first."""
+
+    @property
+    def edits(self) -> tuple[EditOptions, ...]:
+        """All edits, in their order."""
+        return (self, *self.further)
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        if self.output is not None:
+            return self.output
+        words = [str(self.policy)]
+        for each in self.edits:
+            words += [each.edit, *(name.replace("/", "_") for name in each.names)]
+            words += ["change"] if each.change else []
+        return Path("interventions") / "-".join(words)
+
+
+def separate_edits(arguments: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Separate the options of the second and further edits from the rest of a command line.
+
+    A dose that begins with a minus is joined to its option, since it would pass for an option itself.
+
+    Returns:
+        The command line without them, and the options of each further edit, beginning with `--edit`.
+    """
+    joined: list[str] = []
+    for each in arguments:
+        if joined and joined[-1] == "--dose":
+            joined[-1] = f"--dose={each}"
+        else:
+            joined.append(each)
+    own = {"--" + name for option in fields(EditOptions) for name in (_SAID.get(option.name, option.name),)}
+    flags = {"--change"}
+    first, further, blocks = list[str](), list[list[str]](), 0
+    block: list[str] | None = None
+    waiting = False  # for the value of an option of a further edit
+    for each in joined:
+        name, has_value = each.partition("=")[0], "=" in each
+        if name == "--edit":
+            blocks += 1
+            block = [] if blocks > 1 else None
+            if block is not None:
+                further.append(block)
+        if block is not None and (name in own or waiting):
+            block.append(each)
+            waiting = not waiting and name in own and not has_value and name not in flags
+        else:
+            first.append(each)
+    return first, further
+
+
+_SAID = {"origin": "from", "target": "to"}
+"""Options whose name is not their field's."""

@@ -1,0 +1,231 @@
+"""Edits of a layer's activations, as functions of (B, units) tensors.
+
+An edit reads numbers out of the activations, chooses new values for them, and writes the difference back:
+
+    r = x W^T + b,    x' = x + (f(r) - r) P,    with P W^T = 1
+
+so the read-outs take exactly the values f(r), and read-outs with orthogonal weights stay as they were. On the change of
+a state per tick, the same is done to x_t - x_(t-1), whose read-outs have the mean 0 and no bias.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from activation_store.directions import Direction
+from user_error import UserError
+
+EditOf = Literal["state", "change"]
+_ORTHOGONAL = 1e-3  # largest cosine of directions that count as orthogonal
+
+
+class StateEdit(ABC):
+    """Edits one layer.
+
+    Attributes:
+        layer: its name.
+        of: whether the state itself is edited, or its change in each tick.
+    """
+
+    layer: str
+    of: EditOf
+
+    @abstractmethod
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """Edit states, or their changes: (B, units) -> (B, units)."""
+
+    @abstractmethod
+    def axis(self) -> np.ndarray:
+        """Return the main direction of the edit, (units,); on which side of it an edit went decides its sign."""
+
+    def edited(self, before: torch.Tensor | None, after: torch.Tensor) -> torch.Tensor:
+        """Edit what a tick computed, (B, units), given the same layer before the tick if `of` is change."""
+        if self.of == "state":
+            return self.apply(after)
+        assert before is not None
+        return before + self.apply(after - before)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadOutEdit(StateEdit):
+    """Gives K read-outs new values: each becomes a mixture of the old ones, plus a constant.
+
+    Attributes:
+        layer: see `StateEdit`.
+        of: see `StateEdit`.
+        read: weights of the read-outs, (K, units).
+        bias: of the read-outs, (K,).
+        write: what a unit more of each read-out adds to the activations, (K, units); read @ write.T is the identity.
+        mixture: new read-outs from old ones, (K, K).
+        constant: added to them, (K,).
+    """
+
+    layer: str
+    of: EditOf
+    read: np.ndarray
+    bias: np.ndarray
+    write: np.ndarray
+    mixture: np.ndarray
+    constant: np.ndarray
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        # In double precision: a unit that hardly varies may have a large weight, offset by the bias.
+        read, bias, write, mixture, constant = (
+            _like(activations, each) for each in (self.read, self.bias, self.write, self.mixture, self.constant)
+        )
+        read_outs = activations.double() @ read.T + bias  # (B, K)
+        wanted = read_outs @ mixture.T + constant
+        return (activations + (wanted - read_outs) @ write).to(activations.dtype)
+
+    def axis(self) -> np.ndarray:
+        """See `StateEdit.axis`."""
+        return self.write[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Eraser(StateEdit):
+    """Projects a concept out of the states: x' = x - (x - mean) projection^T, as LEACE does (Belrose et al. 2023).
+
+    Attributes:
+        layer: see `StateEdit`.
+        projection: (units, units).
+        mean: of the recorded states, (units,).
+        of: always the state.
+    """
+
+    layer: str
+    projection: np.ndarray
+    mean: np.ndarray
+    of: EditOf = "state"
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        centred = activations.double() - _like(activations, self.mean)
+        return (activations - centred @ _like(activations, self.projection).T).to(activations.dtype)
+
+    def axis(self) -> np.ndarray:
+        """See `StateEdit.axis`."""
+        left, _, _ = np.linalg.svd(self.projection)
+        return left[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Untouched(StateEdit):
+    """Changes nothing, but is called like every other edit: a control of the machinery."""
+
+    layer: str
+    of: EditOf = "state"
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        return activations
+
+    def axis(self) -> np.ndarray:
+        """See `StateEdit.axis`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class AsFarAs(StateEdit):
+    """Moves each state as far as another edit would, but along a direction of its own, forwards or backwards as it.
+
+    Attributes:
+        original: the other edit.
+        direction: of length 1, (units,).
+    """
+
+    original: StateEdit
+    direction: np.ndarray
+
+    @property
+    def layer(self) -> str:  # type: ignore[override]
+        """See `StateEdit`."""
+        return self.original.layer
+
+    @property
+    def of(self) -> EditOf:  # type: ignore[override]
+        """See `StateEdit`."""
+        return self.original.of
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        moved = (self.original.apply(activations) - activations).double()
+        side = torch.where(moved @ _like(activations, self.original.axis()) < 0, -1.0, 1.0)
+        far = (side * moved.norm(dim=1)).unsqueeze(1)
+        return (activations + far * _like(activations, self.direction)).to(activations.dtype)
+
+    def axis(self) -> np.ndarray:
+        """See `StateEdit.axis`."""
+        return self.direction
+
+
+def collapse(directions: Sequence[Direction], of: EditOf) -> ReadOutEdit:
+    """Hold the read-outs of directions at their recorded means, or undo their changes."""
+    constant = [0.0] * len(directions) if of == "change" else [each.mean for each in directions]
+    return _read_out_edit(directions, of, np.zeros((len(directions),) * 2), constant, None)
+
+
+def steer(direction: Direction, dose: float) -> ReadOutEdit:
+    """Hold a direction's read-out at its recorded mean plus `dose` standard deviations."""
+    return _read_out_edit([direction], "state", np.zeros((1, 1)), [direction.mean + dose * direction.spread], None)
+
+
+def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarray | None) -> ReadOutEdit:
+    """Move what varies along one direction to another: the origin's read-out stays at its mean, the target's gains it.
+
+    A standard deviation of the origin becomes one of the target. If the two directions are not orthogonal, they are
+    in the space in which the recorded states are white, so that moving along one does not move the other.
+
+    Args:
+        origin: direction that is emptied.
+        target: direction that is added to.
+        of: what is edited.
+        covariance: of the layer's states, (units, units); None if the directions are orthogonal.
+
+    Raises:
+        UserError: the directions belong to different layers or are the same, or one of them does not vary.
+    """
+    if origin.layer != target.layer:
+        raise UserError(
+            f"{origin.name} is a direction of {origin.layer}, {target.name} of {target.layer}: only directions of the "
+            "same layer can be swapped"
+        )
+    if origin.spread == 0:
+        raise UserError(f"the direction {origin.name} does not vary, so there is nothing to move")
+    gain = target.spread / origin.spread
+    mixture = np.array([[0.0, 0.0], [gain, 1.0]])
+    constant = [0.0, 0.0] if of == "change" else [origin.mean, -gain * origin.mean]
+    return _read_out_edit([origin, target], of, mixture, constant, covariance)
+
+
+def are_orthogonal(first: Direction, second: Direction) -> bool:
+    """Tell whether two directions are orthogonal in raw activations."""
+    one, other = first.weight.astype(np.float64), second.weight.astype(np.float64)
+    return bool(abs(one @ other) <= _ORTHOGONAL * np.linalg.norm(one) * np.linalg.norm(other))
+
+
+def _read_out_edit(
+    directions: Sequence[Direction], of: EditOf, mixture: np.ndarray, constant: Sequence[float],
+    covariance: np.ndarray | None,
+) -> ReadOutEdit:  # fmt: skip
+    layers = {each.layer for each in directions}
+    if len(layers) > 1:
+        raise UserError(f"directions of several layers ({', '.join(sorted(layers))}) need an --edit each")
+    read = np.stack([each.weight for each in directions]).astype(np.float64)
+    if np.linalg.matrix_rank(read) < len(read):
+        raise UserError(
+            f"the directions {', '.join(each.name for each in directions)} are not independent: leave one out"
+        )
+    spanned = read if covariance is None else read @ covariance  # (K, units)
+    write = np.linalg.solve(spanned @ read.T, spanned)
+    bias = np.zeros(len(read)) if of == "change" else np.array([each.bias for each in directions])
+    return ReadOutEdit(layers.pop(), of, read, bias, write, mixture, np.array(constant, dtype=np.float64))
+
+
+def _like(activations: torch.Tensor, array: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float64)).to(activations.device)

@@ -1,0 +1,102 @@
+"""When agents are edited: from a tick on, until a tick, and while a condition on their own body holds."""
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from argument_checks import did_you_mean
+from user_error import UserError
+
+_COMPARISONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne
+}  # fmt: skip
+_CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|==|!=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
+OWN = "self_"
+TICK = "tick"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A comparison of one feature with a number, such as `self_food < 30`.
+
+    Attributes:
+        feature: `self_` and a column of the agent's own row in the game, also if its policy does not see it; or `tick`.
+        comparison: one of <, <=, >, >=, ==, !=.
+        number: that the feature is compared with.
+    """
+
+    feature: str
+    comparison: str
+    number: float
+
+    @staticmethod
+    def parse(text: str, columns: Sequence[str]) -> "Condition":
+        """Read a condition.
+
+        Args:
+            text: such as `self_food < 30`.
+            columns: of an entity's row in the game.
+
+        Raises:
+            UserError: it has another form, or names no feature.
+        """
+        found = _CONDITION.fullmatch(text)
+        if found is None:
+            raise UserError(
+                f"--while {text!r}: must be a feature, one of <, <=, >, >=, == and !=, and a number, such as "
+                "'self_food < 30'"
+            )
+        feature, comparison, number = found.groups()
+        known = [TICK, *(OWN + column for column in columns)]
+        if feature not in known:
+            raise UserError(f"--while {text!r}: there is no feature {feature!r}{did_you_mean(feature, known)}")
+        return Condition(feature, comparison, float(number))
+
+    def holds(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
+        """Say for which agents it holds.
+
+        Args:
+            rows: the agents' own rows in the game, (B, columns).
+            columns: of the rows.
+            tick: of the episode, from 0.
+
+        Returns:
+            (B,) bool.
+        """
+        if self.feature == TICK:
+            values = np.full(len(rows), tick)
+        else:
+            values = rows[:, list(columns).index(self.feature.removeprefix(OWN))]
+        return _COMPARISONS[self.comparison](values, self.number)
+
+
+@dataclass(frozen=True)
+class When:
+    """The ticks in which drawn agents are edited.
+
+    Attributes:
+        first: the first tick of the episode, from 0.
+        until: the first tick after the last one; None for the end of the episode.
+        condition: that must hold in each tick; None for none.
+    """
+
+    first: int = 0
+    until: int | None = None
+    condition: Condition | None = None
+
+    def __post_init__(self) -> None:
+        if self.first < 0:
+            raise UserError(f"--from-tick must be at least 0, not {self.first}")
+        if self.until is not None and self.until <= self.first:
+            raise UserError(f"--until-tick must be after --from-tick ({self.first}), not {self.until}")
+
+    def now(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
+        """Say which agents are edited in a tick; arguments as `Condition.holds`, (B,) bool."""
+        if tick < self.first or (self.until is not None and tick >= self.until):
+            return np.zeros(len(rows), dtype=bool)
+        if self.condition is None:
+            return np.ones(len(rows), dtype=bool)
+        return self.condition.holds(rows, columns, tick)

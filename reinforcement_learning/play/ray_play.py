@@ -1,0 +1,222 @@
+"""Play groups of episodes on a Ray cluster, whose machines share no files.
+
+Policies' weights, encoded tasks and each group's maps travel to the workers, and results travel back. What a lost
+worker was playing is played again by another one.
+"""
+
+import socket
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from reinforcement_learning.game.maps import read_maps, write_maps
+from reinforcement_learning.play.contest import Group, maps_of_group
+from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, PlayedAgain, Told
+from reinforcement_learning.ray_cluster import cores, free_cores
+from user_error import UserError
+
+_START_SECONDS = 300
+_STOP_SECONDS = 5
+_MOST_LOSSES = 3  # of workers that played one group, or took one place in the crew, in a row
+_SECONDS_TOGETHER = 0.25
+_END = object()
+
+
+def play_on_ray(
+    packed: PackedContest, wanted: Sequence[Group], job: Job[Told], processes: int
+) -> Iterator[tuple[Group, Told | PlayedAgain]]:
+    """Do what `play_groups` describes, in so many workers of the cluster that this process is connected to.
+
+    Raises:
+        UserError: as raised by the job; or no worker starts, or workers are lost again and again.
+    """
+    crew, waiting, losses = _Crew(packed, job, processes), deque(wanted), Counter[Group | int]()
+    try:
+        while waiting or crew.is_playing:
+            while waiting and crew.idle:
+                crew.give(waiting.popleft())
+            worker, answer = crew.next_answer()
+            group = worker.group
+            if isinstance(answer, _Lost):
+                again = worker.place if group is None else group
+                losses[again] += 1
+                if losses[again] > _MOST_LOSSES:
+                    raise UserError(f"{answer.reason}, {losses[again]} times in a row: finished episodes are kept")
+                if group is not None:
+                    waiting.appendleft(group)
+                    yield group, PlayedAgain(f"{answer.reason}: {_episodes(group)} are played again by another worker")
+                crew.hire(worker.place)
+            elif isinstance(answer, _Results) and group is not None:
+                for told in answer.told:
+                    yield group, told
+                if answer.is_last:
+                    crew.rest(worker)
+                else:
+                    crew.ask_for_more(worker)
+            else:
+                losses.pop(worker.place, None)
+                crew.rest(replace(worker, machine=f" on {answer}"))
+    finally:
+        crew.close()
+
+
+def _episodes(group: Group) -> str:
+    return f"episodes {group.numbers[0]} to {group.numbers[-1]} of seed {group.seed}"
+
+
+@dataclass(frozen=True)
+class _Results:
+    """Some results of a group, and whether they are its last."""
+
+    told: list[Any]
+    is_last: bool
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """A worker was lost; `reason` is a sentence without its full stop."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Hired:
+    """A worker as this process knows it.
+
+    Attributes:
+        actor: Ray's handle.
+        place: its number in the crew; a replacement has the same.
+        machine: " on" and the machine's name, once it has started.
+        group: that it plays.
+    """
+
+    actor: Any
+    place: int
+    machine: str = ""
+    group: Group | None = None
+
+
+class _Crew:
+    """The workers, each of which is idle or asked for one thing at a time."""
+
+    def __init__(self, packed: PackedContest, job: Job, size: int):
+        """Start workers, on different machines where possible."""
+        import ray
+
+        self._maps, self._env = packed.bare.maps, packed.bare.env
+        self._actor: Any = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_Worker)
+        self._task = ray.put((packed, job))
+        self._asked: dict[Any, _Hired] = {}
+        self.idle: list[_Hired] = []
+        for place in range(size):
+            self.hire(place)
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether a worker plays."""
+        return any(worker.group for worker in self._asked.values())
+
+    def hire(self, place: int) -> None:
+        """Start a worker; Ray makes it wait until a core is free."""
+        worker = _Hired(self._actor.remote(), place)
+        self._asked[worker.actor.start.remote(self._task)] = worker
+
+    def give(self, group: Group) -> None:
+        """Let an idle worker play a group."""
+        worker = replace(self.idle.pop(), group=group)
+        files = read_maps(self._maps, maps_of_group(self._env, group))
+        self._asked[worker.actor.play.remote(group, files)] = worker
+
+    def ask_for_more(self, worker: _Hired) -> None:
+        """Ask a worker for the next results of its group."""
+        self._asked[worker.actor.more.remote()] = worker
+
+    def rest(self, worker: _Hired) -> None:
+        """Let a worker wait for a group."""
+        self.idle.append(replace(worker, group=None))
+
+    def next_answer(self) -> tuple[_Hired, Any]:
+        """Wait for a worker's answer; `_Lost` if it will give none.
+
+        Raises:
+            UserError: as raised by the job; or none has an answer, because none has started.
+        """
+        import ray
+
+        seconds = None if self.is_playing else _START_SECONDS
+        ready, _ = ray.wait(list(self._asked), num_returns=1, timeout=seconds)
+        if not ready:
+            raise UserError(
+                f"no Ray worker started within {seconds} s; of the cluster's {cores()} cores {free_cores()} are free: "
+                "wait for other jobs to end"
+            )
+        worker = self._asked.pop(ready[0])
+        try:
+            return worker, ray.get(ready[0])
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, UserError):
+                raise error.cause from None
+            raise
+        except ray.exceptions.RayError as error:
+            ray.kill(worker.actor)  # its result may be lost while it lives on
+            return worker, _Lost(
+                f"a Ray worker{worker.machine} ended ({type(error).__name__}: it was killed, ran out of memory, lost "
+                "its machine, or cannot import this project there)"
+            )
+
+    def close(self) -> None:
+        """End the workers; those that can still answer remove their files first."""
+        import ray
+
+        busy = [worker for worker in self._asked.values() if worker.group]
+        stopping = [worker.actor.stop.remote() for worker in (*self.idle, *busy)]
+        if stopping:
+            ray.wait(stopping, num_returns=len(stopping), timeout=_STOP_SECONDS)
+        for worker in (*self.idle, *self._asked.values()):
+            ray.kill(worker.actor)
+        self.idle, self._asked = [], {}
+
+
+class _Worker:
+    """Plays in a separate process, perhaps on another machine."""
+
+    def start(self, task: tuple[PackedContest, Job]) -> str:
+        """Prepare to play; return the name of the machine."""
+        # Not in __init__: Ray reports errors there as a dead worker.
+        torch.set_num_threads(1)
+        packed, job = task
+        self._folder = tempfile.TemporaryDirectory(prefix="maps_")
+        self._maps = Path(self._folder.name)
+        self._player = GroupPlayer(replace(packed, bare=replace(packed.bare, maps=self._maps)), job)
+        return socket.gethostname()
+
+    def play(self, group: Group, maps: dict[str, bytes]) -> _Results:
+        """Begin to play a group on these maps; return its first results."""
+        write_maps(self._maps, maps)
+        self._rest = iter(self._player.play(group))
+        self._next = next(self._rest, _END)
+        return self.more()
+
+    def more(self) -> _Results:
+        """Return the next results: those of a fraction of a second, since each call takes time too.
+
+        Looks one result ahead, so that the last results are known to be the last: a worker lost after them would have
+        its group played again, although all of it has been told.
+        """
+        until, told = time.monotonic() + _SECONDS_TOGETHER, []
+        while self._next is not _END:
+            told.append(self._next)
+            self._next = next(self._rest, _END)
+            if time.monotonic() > until:
+                break
+        return _Results(told, is_last=self._next is _END)
+
+    def stop(self) -> None:
+        """Remove the maps."""
+        self._folder.cleanup()

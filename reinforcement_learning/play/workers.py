@@ -1,0 +1,52 @@
+"""Where episodes are played: in processes of this machine, or on a Ray cluster."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from reinforcement_learning.settings import RAY_ADDRESSES, is_ray_address
+from user_error import UserError
+
+Vectorization = Literal["multiprocessing", "ray"]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The processes that play episodes.
+
+    Attributes:
+        processes: how many; 0 uses one per core of the machine or cluster.
+        worlds: if not 0, as many processes as run that many worlds in parallel.
+        ray_address: of the Ray cluster that they run on, as in `RolloutSettings`; None: on this machine, without Ray.
+    """
+
+    processes: int = 0
+    worlds: int = 0
+    ray_address: str | None = None
+
+
+def chosen_workers(vectorization: Vectorization, ray_address: str, processes: int = 0, worlds: int = 0) -> Workers:
+    """Return the workers that a script's options ask for.
+
+    Raises:
+        UserError: the options contradict each other, or the address has the wrong form.
+    """
+    if not is_ray_address(ray_address):
+        raise UserError(f"--ray-address is {ray_address}: must be {RAY_ADDRESSES}")
+    if vectorization != "ray" and ray_address != "local":
+        raise UserError("--ray-address names a Ray cluster: add --vectorization ray to play there")
+    if processes and worlds:
+        raise UserError("--num-envs and --workers both set the number of processes: give only one of them")
+    return Workers(processes, worlds, ray_address if vectorization == "ray" else None)
+
+
+def chosen_device(device: str, vectorization: Vectorization) -> str:
+    """Return where the networks run: on Ray always on CPUs, so that any of its machines can play any episode.
+
+    Raises:
+        UserError: a GPU was requested on Ray.
+    """
+    if vectorization != "ray":
+        return device
+    if device == "cuda":
+        raise UserError("--vectorization ray plays on CPUs: leave out --device cuda, or --vectorization ray")
+    return "cpu"

@@ -1,0 +1,73 @@
+"""Connecting to a Ray cluster, on which training plays its worlds and trained policies play their episodes."""
+
+import logging
+import os
+import signal
+import socket
+from typing import Any
+
+from user_error import UserError
+
+_CONNECT_SECONDS = 10
+
+
+def connect(address: str) -> None:
+    """Connect this process to Ray until it ends, unless it is already connected.
+
+    Args:
+        address: `local`, `auto` or HOST:PORT, as in `RolloutSettings.ray_address`.
+
+    Raises:
+        UserError: Ray is not installed, or no cluster answers there.
+    """
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no usage reports to Ray's developers; read when a cluster starts
+    try:
+        import ray
+    except ImportError:
+        raise UserError(
+            "--vectorization ray needs the package ray: install the extra of that name (uv sync --extra ray), or use "
+            "another vectorization"
+        ) from None
+    if ray.is_initialized():
+        return
+    _check_port(address)
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    on_terminate = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"no Ray cluster can be used at {address!r}: {' '.join(str(error).split())} (if the cluster asks for a "
+            "token, set RAY_AUTH_MODE=token here too)"
+        ) from None
+    finally:
+        if signal.getsignal(signal.SIGTERM) is not on_terminate:  # Ray's handler would end the process at once
+            signal.signal(signal.SIGTERM, on_terminate)
+
+
+def cores() -> int:
+    """Return the number of cores of the whole cluster, including busy ones."""
+    import ray
+
+    return int(ray.cluster_resources().get("CPU", 0))
+
+
+def free_cores() -> int:
+    """Return the number of cores of the cluster that no job has reserved."""
+    import ray
+
+    return int(ray.available_resources().get("CPU", 0))
+
+
+def _check_port(address: str) -> None:
+    """Refuse an address at which nothing listens; Ray itself would keep trying, and logging, for a minute."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise UserError(
+            f"no Ray cluster answers at {address} ({error.strerror or error}): give the Ray address as HOST:PORT of a "
+            "head node that runs (`ray start --head` prints it)"
+        ) from None

@@ -1,0 +1,46 @@
+"""Tables of lives are read as they were written; anything else is refused in one line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.interventions import LivesTable, read_lives, write_lives
+from user_error import UserError
+
+ROWS = [
+    {"arm": "edit", "episode": 1, "agent": 7, "edited": True, "ticks": 12, "kl/Move": 0.5},
+    {"arm": "edit", "episode": 0, "agent": 9, "edited": False, "ticks": 30},
+    {"arm": "twin", "episode": 0, "agent": 9, "edited": False, "ticks": 31},
+]
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    write_lives(tmp_path / "lives.parquet", LivesTable.of_rows(ROWS))
+    table = read_lives(tmp_path / "lives.parquet")
+    assert table.arm.tolist() == ["edit", "edit", "twin"]
+    assert table.edited.tolist() == [True, False, False]
+    np.testing.assert_array_equal(table.outcomes["kl/Move"], [0.5, np.nan, np.nan])
+
+
+def test_an_arms_lives_are_ordered() -> None:
+    edit = LivesTable.of_rows(ROWS).of_arm("edit")
+    assert edit.episode.tolist() == [0, 1]
+    assert edit.outcomes["ticks"].tolist() == [30, 12]
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 but no more"])
+def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "lives.parquet"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_lives(path)
+
+
+def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"arm": ["edit"]}), tmp_path / "lives.parquet")
+    with pytest.raises(UserError, match="lacks the column episode"):
+        read_lives(tmp_path / "lives.parquet")

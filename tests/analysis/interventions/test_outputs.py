@@ -1,0 +1,143 @@
+"""What is written: JSON, table, text and figures agree, are whole, and keep all text inside the picture."""
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.figures.intervention_doses import dose_response
+from analysis.figures.intervention_effects import effects_figure, kl_by_head
+from analysis.intervention_outputs import OUTPUTS, write_effects
+from analysis.interventions.outcomes import title, title_with_unit
+from analysis.interventions.study import study_effects
+from analysis.interventions.text import number
+from analysis.statistics.inference import Inference
+from tests.analysis.figures.test_figures import texts
+from tests.planted_interventions import EDIT, RANDOM, Planted, plant
+
+PLANTED = Planted({EDIT: {"ticks": -25.0}, RANDOM: {"meals": -0.6}}, doses=(1.0, 2.0), agents=32, edited=16)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    folder = tmp_path_factory.mktemp("run")
+    return folder, write_effects(folder, *plant(PLANTED), draws=999, seed=1)
+
+
+def test_everything_is_written_and_nothing_else(run: tuple[Path, list[str]]) -> None:
+    assert sorted(path.name for path in run[0].iterdir()) == sorted(OUTPUTS)
+
+
+def test_json_holds_everything(run: tuple[Path, list[str]]) -> None:
+    content = json.loads((run[0] / "effects.json").read_text())
+    assert content["summary"] == run[1] and content["settings"]["permutations"] == 999
+    ticks = [each for each in content["effects"] if each["outcome"] == "ticks"]
+    assert [each["verdict"] for each in ticks] == ["effect", "effect"]
+    assert set(ticks[0]["effect"]) == {"value", "low", "high"}
+    assert ticks[0]["against"][0]["control"] == "random directions"
+    for part in ("arms", "at_once", "spillovers", "dose_responses", "notes"):
+        assert content[part], part
+
+
+def test_table_has_a_row_for_everything(run: tuple[Path, list[str]]) -> None:
+    heads, *rows = [line.split("\t") for line in (run[0] / "effects.tsv").read_text().splitlines()]
+    content = json.loads((run[0] / "effects.json").read_text())
+    assert {len(row) for row in rows} == {len(heads)}
+    measures = [row[0] for row in rows]
+    for measure, part in (
+        ("effect", "effects"), ("at once", "at_once"), ("spillover", "spillovers"), ("slope", "dose_responses"),
+    ):  # fmt: skip
+        assert measures.count(measure) == len(content[part]) > 0
+    first = dict(zip(heads, rows[0], strict=True))
+    effect = content["effects"][0]
+    assert float(first["value"]) == pytest.approx(effect["effect"]["value"], abs=1e-6)
+    difference = effect["against"][0]["difference"]["value"]
+    assert float(first["random_directions_difference"]) == pytest.approx(difference, abs=1e-6)
+
+
+def test_summary_says_what_counts(run: tuple[Path, list[str]]) -> None:
+    text = "\n".join(run[1])
+    assert "8 episodes in each arm, 13 arms, 3,328 lives; 50% of agents edited." in text
+    assert "Check passed: no edit equals its twin exactly." in text
+    (line,) = [line for line in run[1] if line.startswith("  ticks lived -2")]
+    assert "; q 0.0" in line and "; random directions " in line and "; untrained policy " in line
+    assert "not found: reward; task progress; meals" in text
+    assert "ticks lived, per unit of dose -2" in text and "falls with every dose" in text
+    assert "more probable: Move Stay +0.0" in text and "KL by head, nats: Move 0.0" in text
+
+
+def test_summary_shouts_when_pairing_is_broken() -> None:
+    table, arms = plant(PLANTED)
+    from analysis.interventions.text import summary_lines
+
+    rows = table.arm == "no edit"
+    broken = replace(table, outcomes={**table.outcomes, "ticks": table.outcomes["ticks"] + rows})
+    lines = summary_lines(study_effects(broken, arms, Inference(permutations=99, bootstraps=99)))
+    assert any(line.startswith("PAIRING IS BROKEN: the arm 'no edit'") for line in lines)
+
+
+def test_figures_that_no_longer_exist_are_removed(tmp_path: Path) -> None:
+    for name in OUTPUTS:
+        (tmp_path / name).write_text("of an earlier call")
+    table, arms = plant(Planted(agents=4, edited=2, kinds=()))
+    in_behaviour = {name: values for name, values in table.outcomes.items() if not name.startswith("kl")}
+    write_effects(tmp_path, replace(table, outcomes=in_behaviour), arms, draws=99, seed=1)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"effects.json", "effects.tsv", "effects.png"}
+
+
+LONG = "steer a_direction_with_a_rather_long_name_and_$dollars$_in_it at the second layer of the memory"
+
+
+@pytest.mark.parametrize(
+    ("planted", "extra"),
+    [
+        pytest.param(PLANTED, 0, marks=pytest.mark.slow),
+        (replace(PLANTED, doses=(None,), episodes=6, agents=8, edited=4), 30),
+        (replace(PLANTED, kinds=(), episodes=1, agents=6, edited=3), 0),
+        pytest.param(
+            replace(PLANTED, doses=tuple(map(float, range(-3, 5))), agents=8, edited=4, episodes=5),
+            9,
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["two doses", "no dose, many outcomes", "one episode, no controls", "eight doses, more outcomes"],
+)
+def test_figures_keep_their_text_inside(planted: Planted, extra: int) -> None:
+    table, arms = plant(planted)
+    more = {f"event_of_some_kind_number_{place}": table.outcomes["ticks"] * 1.01 for place in range(extra)}
+    longest = {name: name.replace("steer is_starving", LONG) for name in {arm.name for arm in arms}}
+    arms = [replace(arm, name=longest[arm.name], twin=longest[arm.twin]) for arm in arms]
+    names = [longest[name] for name in table.arm.tolist()]
+    table = replace(table, arm=np.array(names), outcomes={**table.outcomes, **more})
+    study = study_effects(table, arms, Inference(permutations=99, bootstraps=99))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        effects = texts(effects_figure(study))
+        figure, doses = kl_by_head(study), dose_response(study)
+        assert figure is not None and (doses is None) == (len(planted.doses) < 2)
+        heads = texts(figure)
+        if doses is not None:
+            assert sum("slope " in text for text in texts(doses)) == min(20, 14 + extra)
+    for outcome in {each.outcome for each in study.effects if each.spread == each.spread}:
+        assert any(title_with_unit(outcome) in text.replace("\n", " ") for text in effects)
+    assert {"Move", "Use item", "all heads"} <= set(heads)
+    assert ("it counts" in effects) and ("random directions" in effects) == bool(planted.kinds)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-14.23, "-14.2"), (0.0, "0"), (1234.5, "+1234"), (0.00456, "+0.00456"), (float("nan"), "n/a"), (2.0, "+2.00")],
+)
+def test_numbers_have_about_three_digits(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_titles() -> None:
+    assert title_with_unit("died_of/killed_by_player") == "died: killed by player (share)"
+    assert title_with_unit("kl/Attack style") == "KL of Attack style (nats)"
+    assert title("gain/Move/North") == "probability of Move North"
+    assert title("something_new") == title_with_unit("something_new") == "something_new"

@@ -1,0 +1,226 @@
+"""Planted effects are found where they were planted and nowhere else, and only where controls do not show them too."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from activation_store.interventions import LivesTable
+from analysis.interventions.study import Study, study_effects
+from analysis.interventions.text import summary_lines
+from analysis.statistics.inference import Inference
+from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, SAME, TWIN, UNTRAINED, Planted, plant
+from user_error import UserError
+
+SETTINGS = Inference(permutations=1999, bootstraps=999)
+LARGE = Planted(agents=32, edited=16)
+STARVING = {"ticks": -25.0, "meals": -0.6}
+
+
+def study(planted: Planted, seed: int = 0, settings: Inference = SETTINGS) -> Study:
+    return study_effects(*plant(planted, seed), settings)
+
+
+def verdicts(found: Study) -> dict[str, str]:
+    return {each.outcome: each.verdict for each in found.effects}
+
+
+def test_planted_effects_are_found_and_no_others() -> None:
+    found = study(replace(LARGE, per_dose={EDIT: STARVING}))
+    assert {name for name, verdict in verdicts(found).items() if verdict == "effect"} == set(STARVING)
+    assert set(verdicts(found).values()) == {"effect", "not found"}
+    ticks = next(each for each in found.effects if each.outcome == "ticks")
+    assert ticks.effect.low < -25 < ticks.effect.high < 0
+    assert ticks.q <= 0.05 and ticks.test == "randomisation over who was edited"
+    assert (ticks.episodes, ticks.pairs, ticks.left_out) == (8, 128, 0)
+    assert {each.control: len(each.arms) for each in ticks.against} == {
+        "random directions": 2, "same variance": 1, "untrained policy": 1,
+    }  # fmt: skip
+    for control in ticks.against:
+        assert abs(control.effect.value) < 8 and control.difference.low < -25 < control.difference.high < 0
+    assert not any(each.found for each in found.spillovers) and not found.broken and found.checked == ("no edit",)
+
+
+@pytest.mark.parametrize("control", [RANDOM, SAME, UNTRAINED])
+def test_a_control_that_does_the_same_takes_the_verdict(control: str) -> None:
+    found = study(replace(LARGE, per_dose={EDIT: STARVING, control: {"ticks": -25.0}}))
+    assert verdicts(found)["ticks"] == "no more than controls" and verdicts(found)["meals"] == "effect"
+
+
+def test_an_effect_smaller_than_that_of_a_control_does_not_count() -> None:
+    found = study(replace(LARGE, per_dose={EDIT: STARVING, RANDOM: {"ticks": -60.0}}))
+    assert verdicts(found)["ticks"] == "no more than controls"
+
+
+def test_missing_controls_are_said_to_be_missing() -> None:
+    found = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=(RANDOM,)))
+    assert verdicts(found)["ticks"] == "effect"
+    assert found.effects[0].without == ("same variance", "untrained policy")
+    assert any("No control: untrained policy" in note for note in found.notes)
+    assert any("not checked" in note for note in found.notes)
+    alone = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=()))
+    assert verdicts(alone)["ticks"] == "no controls" and verdicts(alone)["reward"] == "not found"
+
+
+def test_controls_of_another_dose_are_not_compared() -> None:
+    table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}, kinds=(RANDOM,)))
+    arms = [replace(arm, dose=2.0) if arm.kind == "random direction" else arm for arm in arms]
+    found = study_effects(table, arms, SETTINGS)
+    assert all(each.against == () for each in found.effects) and verdicts(found)["ticks"] == "no controls"
+
+
+def test_planted_spillover_is_found_in_neighbours_only() -> None:
+    found = study(replace(LARGE, episodes=12, spilled={"drinks": -1.0}))
+    assert [each.outcome for each in found.spillovers if each.found] == ["drinks"]
+    drinks = next(each for each in found.spillovers if each.outcome == "drinks")
+    assert drinks.effect.low < -1.0 < drinks.effect.high and drinks.pairs == 12 * 16
+    assert verdicts(found)["drinks"] == "not found"  # unedited agents changed, edited ones did not
+
+
+def test_an_edit_that_changes_everyone_alike_is_not_an_effect_on_the_edited() -> None:
+    found = study(replace(LARGE, per_dose={EDIT: {"ticks": -25.0}}, spilled={"ticks": -25.0}))
+    assert verdicts(found)["ticks"] == "not found"
+
+
+def test_with_everyone_edited_signs_of_episodes_are_flipped() -> None:
+    found = study(Planted({EDIT: STARVING}, episodes=14, edited=16))
+    assert {each.test for each in found.effects} == {"sign flips over episodes"}
+    assert verdicts(found)["ticks"] == "effect" and verdicts(found)["reward"] == "not found"
+    assert found.spillovers == () and any("no unedited lives" in note for note in found.notes)
+
+
+def null_rate(seeds: int, planted: Planted) -> float:
+    """Return in what share of runs anything is found beyond chance; without controls even if compared with nothing."""
+    settings = Inference(permutations=799, bootstraps=199)
+    runs = [study(planted, seed, settings) for seed in range(seeds)]
+    found = [any(each.verdict in ("effect", "no controls") for each in run.effects) for run in runs]
+    return float(np.mean(found))
+
+
+NULL = Planted(doses=(1.0, 2.0), kinds=(RANDOM,), randoms=1)
+
+
+def test_nothing_is_found_where_nothing_is_planted() -> None:
+    assert null_rate(6, NULL) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "planted",
+    [NULL, replace(NULL, shared=0.7), replace(NULL, kinds=()), replace(NULL, edited=3, disturbed=(1.0, 0.0))],
+    ids=["plain", "edited of an episode alike", "no controls", "few edited"],
+)
+def test_at_most_one_run_in_twenty_finds_something_where_nothing_is_planted(planted: Planted) -> None:
+    assert null_rate(100, planted) <= 0.05
+
+
+def test_broken_pairing_takes_all_verdicts() -> None:
+    table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}))
+    for outcome in ("meals", "kl"):
+        values = table.outcomes[outcome].copy()
+        values[np.flatnonzero((table.arm == "no edit") & table.edited)[5]] += 1e-6
+        found = study_effects(changed(table, outcome, values), arms, SETTINGS)
+        assert found.broken == {"no edit": outcome}
+        assert set(verdicts(found).values()) == {"pairing is broken"}
+
+
+def test_pairs_without_a_value_are_left_out_and_counted() -> None:
+    table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}))
+    values = table.outcomes["ticks"].copy()
+    edit = next(arm for arm in arms if arm.kind == "edit")
+    gone = (table.arm == edit.name) & (table.episode == 3) & table.edited
+    values[gone] = np.nan
+    values[np.flatnonzero((table.arm == TWIN.name) & (table.episode == 0) & table.edited)[:2]] = np.nan
+    # The arm that edits nothing must lack the same lives as the twin.
+    values[np.flatnonzero((table.arm == "no edit") & (table.episode == 0) & table.edited)[:2]] = np.nan
+    found = study_effects(changed(table, "ticks", values), arms, SETTINGS)
+    ticks = next(each for each in found.effects if each.outcome == "ticks")
+    assert (ticks.episodes, ticks.pairs, ticks.left_out) == (7, 128 - 18, 18)
+    assert ticks.effect.low < -25 < ticks.effect.high and not found.broken
+    assert any(note.startswith("ticks lived: 18 of 128 pairs") for note in found.notes)
+
+
+def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
+    found = study(LARGE)
+    at_once = {each.outcome: each for each in found.at_once}
+    assert {"kl", "kl/Move", "value_change", "gain/Move/North", "off_manifold", "edited_ticks"} <= set(at_once)
+    assert set(at_once).isdisjoint(each.outcome for each in found.effects)
+    value = at_once["value_change"]
+    assert value.level.low < -0.4 < value.level.high and value.lives == 128
+    random = next(each for each in value.against if each.control == "random directions")
+    assert random.effect.value == pytest.approx(-0.06, abs=0.02) and random.difference.high < -0.3
+    assert at_once["edited_ticks"].level.value == 50
+
+
+def test_unknown_outcomes_are_studied_too() -> None:
+    table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}))
+    more = {**table.outcomes, "gold_held": table.outcomes["ticks"] * 2, "entropy_change": table.outcomes["kl"]}
+    found = study_effects(replace(table, outcomes={**more, "never": np.full(len(table), np.nan)}), arms, SETTINGS)
+    assert verdicts(found)["gold_held"] == "effect"
+    assert "entropy_change" in {each.outcome for each in found.at_once}
+    assert "never" not in {*verdicts(found), *(each.outcome for each in found.at_once)}
+
+
+def test_few_episodes_and_few_draws_are_warned_of() -> None:
+    few = study(Planted(episodes=3), settings=Inference(permutations=99, bootstraps=99))
+    assert any(note.startswith("Only 3 episodes") for note in few.notes)
+    assert any("99 permutations are too few for 11 tests" in note for note in few.notes)
+    one = study(Planted(episodes=1))
+    assert all(np.isnan(each.effect.low) and each.verdict == "not found" for each in one.effects)
+
+
+def test_far_states_are_noted() -> None:
+    (note,) = [note for note in study(Planted(doses=(1.0, 3.0))).notes if note.startswith("Edited states lie further")]
+    assert "ones: 1.9 times, steer is_starving, dose +3. The" in note
+    assert not any(note.startswith("Edited states") for note in study(Planted()).notes)
+
+
+def test_a_run_without_edits_is_refused() -> None:
+    table, arms = plant(Planted())
+    kept = [arm for arm in arms if arm.kind != "edit"]
+    rows = np.isin(table.arm, [arm.name for arm in kept])
+    outcomes = {name: values[rows] for name, values in table.outcomes.items()}
+    fewer = LivesTable(table.arm[rows], table.episode[rows], table.agent[rows], table.edited[rows], outcomes)
+    with pytest.raises(UserError, match="no arm with an edit of the trained policy"):
+        study_effects(fewer, kept, SETTINGS)
+
+
+def test_dose_response_has_the_planted_slope() -> None:
+    planted = replace(LARGE, per_dose={EDIT: {"ticks": -10.0}}, doses=(-1.0, 1.0, 2.0, 4.0), kinds=(RANDOM, NO_EDIT))
+    found = study(planted)
+    slopes = {each.outcome: each for each in found.dose_responses}
+    ticks = slopes["ticks"]
+    assert ticks.doses == (-1.0, 1.0, 2.0, 4.0)
+    assert ticks.slope.low < -10 < ticks.slope.high < 0 and ticks.found and ticks.shape == "falls with every dose"
+    assert ticks.slope_difference.low < -10 < ticks.slope_difference.high < 0
+    assert abs(ticks.random_slope.value) < 2 and len(ticks.random) == 4
+    assert [name for name, each in slopes.items() if each.found and not each.at_once] == ["ticks"]
+    assert slopes["value_change"].slope.value == pytest.approx(-0.4, abs=0.03)
+    assert (
+        slopes["kl"].shape == "rises with every dose" or slopes["kl"].effects[0].value > slopes["kl"].effects[1].value
+    )
+
+
+def test_a_curved_dose_response_is_not_called_monotone() -> None:
+    found = study(replace(LARGE, doses=(-3.0, -1.0, 1.0, 3.0), kinds=()))
+    kl = next(each for each in found.dose_responses if each.outcome == "kl")
+    assert kl.shape == "rises and falls" and kl.random == () and np.isnan(kl.random_slope.value)
+
+
+def test_a_slope_that_random_directions_have_too_is_said_to_be_no_more() -> None:
+    slopes = {EDIT: {"ticks": -10.0, "meals": -0.4}, RANDOM: {"ticks": -10.0}}
+    found = study(replace(LARGE, per_dose=slopes, doses=(-2.0, 1.0, 2.0), kinds=(RANDOM,)))
+    ticks, meals = (each for each in found.dose_responses if each.outcome in ("ticks", "meals"))
+    assert ticks.found and not ticks.beyond_random and meals.found and meals.beyond_random
+    assert any(line.startswith("  no more than random directions: ticks lived") for line in summary_lines(found))
+
+
+def test_slope_by_hand_and_no_slope_of_one_dose() -> None:
+    table, arms = plant(Planted(doses=(1.0, 3.0), kinds=()))
+    found = next(each for each in study_effects(table, arms, SETTINGS).dose_responses if each.outcome == "ticks")
+    assert found.slope.value == pytest.approx((found.effects[1].value - found.effects[0].value) / 2)
+    assert study(Planted(kinds=())).dose_responses == () and study(Planted(doses=(None,))).dose_responses == ()
+
+
+def changed(table: LivesTable, outcome: str, values: np.ndarray) -> LivesTable:
+    return replace(table, outcomes={**table.outcomes, outcome: values})

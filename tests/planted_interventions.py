@@ -1,0 +1,149 @@
+"""Lives of a planted intervention run: what every edit does, and to whom, is known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from activation_store.interventions import Arm, LivesTable
+
+EDIT, RANDOM, SAME, UNTRAINED, NO_EDIT = "edit", "random direction", "same variance", "untrained", "no edit"
+
+TWIN = Arm("unedited", "unedited", "trained", None, "unedited")
+UNTRAINED_TWIN = Arm("untrained, unedited", "unedited", "untrained", None, "untrained, unedited")
+
+_MEAN_AND_SPREAD = {
+    "ticks": (120, 40), "reward": (8, 3), "task_progress": (0.4, 0.15), "meals": (2, 0.8), "drinks": (3, 1),
+    "towards_food": (0.5, 0.1), "damage_dealt": (5, 4), "damage_taken": (6, 4),
+}  # fmt: skip
+_DEATHS = {"starved": 0.4, "dehydrated": 0.3, "killed_by_player": 0.2}
+_HEADS = {"Move": 0.08, "Attack target": 0.03, "Attack style": 0.01, "Use item": 0.02}
+_OPTIONS = ("North", "South", "East", "West", "Stay")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What to plant.
+
+    Attributes:
+        per_dose: shift of an outcome's mean in lives that are edited, per unit of dose, by kind of arm.
+        spilled: shift of an outcome's mean in unedited lives of edit arms, per unit of dose.
+        doses: of the edit and its controls.
+        kinds: which controls are played.
+        randoms: number of random directions at each dose.
+        disturbed: spread of what any edit does to edited and to unedited lives, in spreads of the outcome.
+        shared: spread of what an edit does to all edited lives of an episode alike, in spreads of the outcome.
+    """
+
+    per_dose: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    spilled: Mapping[str, float] = field(default_factory=dict)
+    doses: tuple[float | None, ...] = (1.0,)
+    kinds: tuple[str, ...] = (RANDOM, SAME, UNTRAINED, NO_EDIT)
+    randoms: int = 2
+    episodes: int = 8
+    agents: int = 16
+    edited: int = 8
+    disturbed: tuple[float, float] = (0.6, 0.15)
+    shared: float = 0.0
+
+    def arms(self) -> list[Arm]:
+        arms = [TWIN]
+        if UNTRAINED in self.kinds:
+            arms.append(UNTRAINED_TWIN)
+        if NO_EDIT in self.kinds:
+            arms.append(Arm("no edit", "no edit", "trained", None, TWIN.name))
+        for dose in self.doses:
+            told = "" if dose is None else f", dose {dose:+g}"
+            arms.append(Arm(f"steer is_starving{told}", "edit", "trained", dose, TWIN.name))
+            if RANDOM in self.kinds:
+                arms += [
+                    Arm(f"random direction {place + 1}{told}", "random direction", "trained", dose, TWIN.name)
+                    for place in range(self.randoms)
+                ]
+            if SAME in self.kinds:
+                arms.append(Arm(f"same variance{told}", "same variance", "trained", dose, TWIN.name))
+            if UNTRAINED in self.kinds:
+                arms.append(Arm(f"untrained, steer{told}", "edit", "untrained", dose, UNTRAINED_TWIN.name))
+        return arms
+
+
+def plant(planted: Planted, seed: int = 0) -> tuple[LivesTable, list[Arm]]:
+    """Return the lives of a planted run, and its arms."""
+    rng = np.random.default_rng(seed)
+    lives = planted.episodes * planted.agents
+    drawn = np.concatenate([rng.permutation(planted.agents) < planted.edited for _ in range(planted.episodes)])
+    twins = {policy: _unedited(lives, rng) for policy in ("trained", "untrained")}
+    arms = planted.arms()
+    rows: dict[str, list[np.ndarray]] = {}
+    for arm in arms:
+        outcomes = dict(twins[arm.policy])
+        if arm.kind not in ("unedited", "no edit"):
+            outcomes = _changed(outcomes, arm, planted, drawn, rng)
+        outcomes |= _at_once(arm, drawn, rng)
+        for name, values in outcomes.items():
+            rows.setdefault(name, []).append(values)
+    table = LivesTable(
+        arm=np.repeat([arm.name for arm in arms], lives),
+        episode=np.tile(np.repeat(np.arange(planted.episodes), planted.agents), len(arms)),
+        agent=np.tile(np.arange(1, planted.agents + 1), planted.episodes * len(arms)),
+        edited=np.tile(drawn, len(arms)),
+        outcomes={name: np.concatenate(values) for name, values in rows.items()},
+    )
+    return table, arms
+
+
+def kind_of(arm: Arm) -> str:
+    return UNTRAINED if arm.policy == "untrained" else arm.kind
+
+
+def _unedited(lives: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    outcomes = {name: rng.normal(mean, spread, lives) for name, (mean, spread) in _MEAN_AND_SPREAD.items()}
+    cause = rng.random(lives)
+    end = 0.0
+    for name, share in _DEATHS.items():
+        outcomes[f"died_of/{name}"] = ((cause >= end) & (cause < end + share)).astype(float)
+        end += share
+    return outcomes
+
+
+def _changed(
+    twin: dict[str, np.ndarray], arm: Arm, planted: Planted, drawn: np.ndarray, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    dose = 1.0 if arm.dose is None else arm.dose
+    shifts = planted.per_dose.get(kind_of(arm), {})
+    spilled = planted.spilled if kind_of(arm) == EDIT else {}
+    changed = {}
+    for name, values in twin.items():
+        shift = np.where(drawn, shifts.get(name, 0.0), spilled.get(name, 0.0)) * dose
+        if name.startswith("died_of/"):  # some lives end in another way; a shift turns as many as it says
+            flipped = rng.random(len(values)) < np.where(drawn, planted.disturbed[0], planted.disturbed[1]) / 3
+            redrawn = (rng.random(len(values)) < _DEATHS[name.removeprefix("died_of/")]).astype(float)
+            changed[name] = np.where(flipped, redrawn, values)
+            changed[name] = np.where(rng.random(len(values)) < shift, 1.0, changed[name])
+        else:
+            spread = _MEAN_AND_SPREAD[name][1]
+            noise = rng.normal(0, np.where(drawn, *planted.disturbed) * spread)
+            together = np.repeat(rng.normal(0, planted.shared * spread, planted.episodes), planted.agents)
+            changed[name] = values + shift + noise + drawn * together
+    return changed
+
+
+def _at_once(arm: Arm, drawn: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    strengths = {NO_EDIT: 0.0, EDIT: 1.0, RANDOM: 0.15, SAME: 0.3, UNTRAINED: 0.2}
+    strength = np.nan if arm.kind == "unedited" else strengths[kind_of(arm)]
+    dose = 1.0 if arm.dose is None else arm.dose
+
+    def about(mean: float, spread: float) -> np.ndarray:
+        return np.where(drawn, strength * (mean + spread * rng.normal(size=len(drawn))), np.nan)
+
+    heads = {f"kl/{head}": np.abs(about(kl * dose**2, kl / 3)) for head, kl in _HEADS.items()}
+    gains = {f"gain/Move/{option}": about((place - 2) * 0.03 * dose, 0.02) for place, option in enumerate(_OPTIONS)}
+    return {
+        **heads,
+        "kl": np.asarray(sum(heads.values())),
+        "value_change": about(-0.4 * dose, 0.1),
+        **gains,
+        "moved/is_in_combat": about(0.3 * dose, 0.1),
+        "off_manifold": 1 + np.abs(about(0.3 * abs(dose), 0.1)),
+        "edited_ticks": np.where(drawn & (arm.kind != "unedited"), 50.0, np.nan),
+    }

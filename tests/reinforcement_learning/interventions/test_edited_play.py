@@ -1,0 +1,166 @@
+"""Edited agents in the real game: a planted cause has its effect, and nobody else's dice change."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.directions import Direction
+from activation_store.interventions import LivesTable
+from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
+from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
+from reinforcement_learning.interventions.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
+from reinforcement_learning.interventions.state_moments import Distances
+from reinforcement_learning.interventions.when import Condition, When
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.settings import PolicySettings, Settings
+from tests.conftest import AGENT
+from tests.reinforcement_learning.interventions.directions import unit
+
+UNITS = 16
+DRIVER, IDLE = 3, 5
+GROUP = Group(4, (0, 1))
+ROUNDING = 1e-6
+NORTH = "gain/Move.Direction/North"
+
+
+@pytest.fixture(scope="module")
+def contest(small_world, task, maps) -> Contest:
+    """A policy built by hand: one unit of its hidden state drives the move to the north, and nothing else does."""
+    env = replace(small_world, spawn_immunity=0)
+    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS))
+    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
+    with torch.no_grad():
+        for head in entrant.policy.policy.action_decoder.heads.values():
+            head.weight.zero_()
+            head.bias.zero_()
+        north = next(each for key, each in entrant.policy.policy.action_decoder.heads.items() if "Move" in key)
+        north.weight[0, DRIVER] = 5
+    return Contest((entrant,), env, task, maps, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def pool(contest: Contest) -> PolicyPool:
+    return contest.pool(len(GROUP.numbers))
+
+
+def played(pool: PolicyPool, plan: ArmPlan) -> PlayedGroup:
+    (group,) = play_arm(pool, GROUP, plan)
+    return group
+
+
+def lives(pool: PolicyPool, *states: StateEdit, **given: object) -> LivesTable:
+    plan = ArmPlan("edit", given.pop("drawn", 4), states=tuple(states), **given)  # type: ignore[arg-type]
+    return LivesTable.of_rows(played(pool, plan).rows).of_arm("edit")
+
+
+@pytest.fixture(scope="module")
+def twin(pool: PolicyPool) -> LivesTable:
+    return lives(pool, watched=("lstm_hidden",))
+
+
+def steered(pool: PolicyPool, direction: Direction, doses: Sequence[float], outcome: str) -> list[float]:
+    found = [lives(pool, steer(direction, dose)) for dose in doses]
+    return [float(np.nanmean(each.outcomes[outcome][each.edited])) for each in found]
+
+
+def test_every_agent_of_every_episode_has_a_row(twin: LivesTable) -> None:
+    assert twin.episode.tolist() == [0] * 16 + [1] * 16
+    assert twin.agent.tolist() == list(range(1, 17)) * 2
+    assert np.bincount(twin.episode, weights=twin.edited).tolist() == [4, 4]
+    assert (twin.edited[:16] != twin.edited[16:]).any()
+
+
+def test_a_planted_cause_moves_its_action_more_with_every_dose(pool: PolicyPool) -> None:
+    north = steered(pool, unit(DRIVER, UNITS, spread=0.1), [0, 2, 5, 9], NORTH)
+    assert north == sorted(north) and north[-1] - north[0] > 0.3
+
+
+def test_a_planted_cause_moves_nothing_else(pool: PolicyPool) -> None:
+    edited = lives(pool, steer(unit(DRIVER, UNITS), 0.9))
+    moved = {name for name, values in edited.outcomes.items() if name.startswith("kl") and np.nanmax(values) > ROUNDING}
+    assert moved == {"kl", "kl/Move.Direction"}
+
+
+def test_an_idle_direction_moves_nothing_at_once(pool: PolicyPool) -> None:
+    """Within the tick; a later one may differ, since hidden states feed the next."""
+    edited = lives(pool, steer(unit(IDLE, UNITS), 0.9), when=When(3, 4))
+    assert np.nanmax(edited.outcomes["kl"]) < ROUNDING
+    assert set(edited.outcomes["edited_ticks"][edited.edited]) == {1.0}
+
+
+def test_a_call_without_an_edit_leaves_every_life_as_it_was(pool: PolicyPool, twin: LivesTable) -> None:
+    for plan in ({"states": (Untouched("lstm_cell"),)}, {"memories": (KeptMemory(),)}):
+        found = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, **plan)).rows).of_arm("edit")
+        for name, values in twin.outcomes.items():
+            np.testing.assert_array_equal(found.outcomes[name], values, err_msg=name)
+        assert max(np.nanmax(np.abs(found.outcomes[name])) for name in ("kl", "value_change")) < ROUNDING
+
+
+def test_only_edited_agents_are_measured_and_only_edited_ticks_count(pool: PolicyPool) -> None:
+    hungry = When(condition=Condition("self_food", "<", 60))
+    edited = lives(pool, steer(unit(DRIVER, UNITS), 0.9), when=hungry)
+    ticks = edited.outcomes["edited_ticks"]
+    was_hungry = ~np.isnan(ticks)
+    assert was_hungry[edited.edited].any() and not was_hungry[~edited.edited].any()
+    assert (ticks <= edited.outcomes["ticks"] - 8)[was_hungry].all()  # food is 100 at first, and falls by 5 a tick
+
+
+def test_a_share_of_all_leaves_nobody_unedited(pool: PolicyPool) -> None:
+    assert lives(pool, steer(unit(DRIVER, UNITS), 0.9), drawn=16).edited.all()
+
+
+def test_other_read_outs_and_distances_are_reported(pool: PolicyPool) -> None:
+    moments = played(pool, ArmPlan("edit", 4, watched=("lstm_hidden",))).moments["lstm_hidden"]
+    assert moments.count > 300
+    driver, idle = unit(DRIVER, UNITS, "driver"), unit(IDLE, UNITS, "idle")
+    given = {"distances": {"lstm_hidden": Distances.of(moments)}, "directions": (driver, idle), "when": When(0, 1)}
+    near, far = (lives(pool, steer(driver, dose), **given) for dose in (0.0, 0.9))
+    assert np.nanmax(np.abs(far.outcomes["moved/idle"])) < 1e-6
+    assert np.nanmin(far.outcomes["moved/driver"]) > np.nanmax(near.outcomes["moved/driver"])
+    assert np.nanmean(far.outcomes["off_manifold"]) > np.nanmean(near.outcomes["off_manifold"])
+
+
+def test_a_random_direction_has_no_effect_at_once_unless_it_points_at_the_cause(pool: PolicyPool) -> None:
+    original = steer(unit(DRIVER, UNITS), 0.9)
+    along = np.zeros(UNITS)
+    along[IDLE] = 1
+    edited = lives(pool, AsFarAs(original, along), when=When(3, 4))
+    assert np.nanmax(edited.outcomes["kl"]) < ROUNDING
+
+
+def test_an_emptied_memory_begins_every_tick_like_the_first(pool: PolicyPool) -> None:
+    """So clearing before each tick makes the policy reactive: freezing an empty memory is the same."""
+    cleared, frozen = (
+        LivesTable.of_rows(played(pool, ArmPlan("edit", 4, memories=(each,))).rows) for each in (Clear(1), Freeze())
+    )
+    for name, values in cleared.outcomes.items():
+        if not name.startswith("kl") and name != "value_change" and not name.startswith("gain"):
+            np.testing.assert_array_equal(values, frozen.outcomes[name], err_msg=name)
+
+
+def test_a_memory_cleared_once_recovers(pool: PolicyPool) -> None:
+    rarely = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, memories=(Clear(10),))).rows)
+    often = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, memories=(Clear(1),))).rows)
+    assert 0 < np.nanmean(rarely.outcomes["kl"]) < np.nanmean(often.outcomes["kl"])
+
+
+def test_a_random_memory_is_as_far_away(contest: Contest) -> None:
+    state = contest.entrants[0].policy.initial_state(5)
+    state.hidden.normal_(generator=torch.Generator().manual_seed(0))
+    state.cell.normal_(generator=torch.Generator().manual_seed(1))
+    age, slots = torch.ones(5, dtype=torch.int64), torch.arange(5)
+    moved = MovedAsFar(Clear(1), seed=3).begin(state, age, slots)
+    for before, after in ((state.hidden, moved.hidden), (state.cell, moved.cell)):
+        torch.testing.assert_close((after - before).norm(dim=2), before.norm(dim=2))
+        assert not torch.allclose(after, torch.zeros(()))
+
+
+def test_the_same_plan_gives_the_same_lives(pool: PolicyPool) -> None:
+    first, second = (lives(pool, collapse([unit(DRIVER, UNITS)], "change")) for _ in range(2))
+    for name, values in first.outcomes.items():
+        np.testing.assert_array_equal(values, second.outcomes[name], err_msg=name)

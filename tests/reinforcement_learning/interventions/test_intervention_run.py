@@ -1,0 +1,123 @@
+"""A whole run: the same results with any number of processes and after an interruption; other folders are refused."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.directions import write_directions
+from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
+from reinforcement_learning.interventions.request import EditOptions, RunOptions
+from reinforcement_learning.interventions.start import play
+from reinforcement_learning.play.workers import Workers
+from tests.reinforcement_learning.interventions.directions import unit
+from user_error import UserError
+
+UNITS = 32
+EPISODES = 5  # two groups of parallel episodes
+
+
+@pytest.fixture(scope="module")
+def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
+    folder = tmp_path_factory.mktemp("interventions")
+    # A hidden state and a cell state, so that edits of both and of the memory are applied together.
+    directions = (unit(0, UNITS, "first", "lstm_cell", spread=0.1), unit(1, UNITS, "second", spread=0.1))
+    write_directions(folder / "directions.safetensors", directions)
+    return RunOptions(
+        edit="steer", direction="first", dose="-2,2",
+        further=(EditOptions("collapse", "second"), EditOptions("clear", every=4)),
+        policy="kit", directions=folder / "directions.safetensors", episodes=EPISODES, seed=3, controls=1, share=0.25,
+        output=folder / "run", policies_dir=three_policies, maps_dir=small_world.maps_dir,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lives(options: RunOptions) -> LivesTable:
+    play(options, Workers(2))
+    return read_lives(options.folder / LIVES_FILE)
+
+
+def again(options: RunOptions, folder: Path, **changed: object) -> RunOptions:
+    return RunOptions(**{**vars(options), "output": folder, **changed})  # type: ignore[arg-type]
+
+
+def test_every_arm_plays_the_same_episodes(lives: LivesTable) -> None:
+    arms = sorted(set(lives.arm.tolist()))
+    assert arms == sorted(
+        ["unedited", "untrained, unedited", "no edit"]
+        + [
+            f"{kind}, dose {dose}"
+            for kind in ("edit", "untrained, edit", "random direction 1")
+            for dose in ("-2", "+2")
+        ]
+    )
+    twin = lives.of_arm("unedited")
+    assert len(twin) == EPISODES * 16
+    for arm in arms:
+        mine = lives.of_arm(arm)
+        for column in ("episode", "agent", "edited"):
+            np.testing.assert_array_equal(getattr(mine, column), getattr(twin, column))
+
+
+def test_doses_differ_from_each_other_and_from_their_controls(lives: LivesTable) -> None:
+    moved = {arm: np.nanmean(lives.of_arm(arm).outcomes["moved/first"]) for arm in ("edit, dose -2", "edit, dose +2")}
+    assert moved["edit, dose -2"] < moved["edit, dose +2"]
+    assert np.nanmean(lives.of_arm("edit, dose +2").outcomes["kl"]) > 0
+
+
+def test_a_call_without_an_edit_changes_nothing(lives: LivesTable) -> None:
+    edited, twin = lives.of_arm("no edit"), lives.of_arm("unedited")
+    for name in ("ticks", "reward", "meals", "damage_dealt", "towards_food"):
+        np.testing.assert_array_equal(edited.outcomes[name], twin.outcomes[name])
+
+
+def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
+    """One group is missing, one is damaged, and one process plays instead of two."""
+    folder = tmp_path / "run"
+    shutil.copytree(options.folder, folder)
+    (folder / LIVES_FILE).unlink()
+    groups = sorted((folder / "groups").glob("*.json"))
+    groups[0].unlink()
+    groups[3].write_bytes(groups[3].read_bytes().replace(b'"edited":true', b'"edited":false', 1))
+    play(again(options, folder, resume=True), Workers(1))
+    whole = read_lives(folder / LIVES_FILE)
+    np.testing.assert_array_equal(whole.arm, lives.arm)
+    np.testing.assert_array_equal(whole.edited, lives.edited)
+    for name, values in lives.outcomes.items():
+        np.testing.assert_array_equal(whole.outcomes[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, "already holds a run"),
+        ({"resume": True, "dose": "-2,3"}, "other settings"),
+        ({"resume": True, "episodes": 6}, "other settings"),
+    ],
+)
+def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesTable, changed, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        play(again(options, options.folder, **changed), Workers(1))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"direction": "third"}, "no direction 'third'"),
+        ({"condition": "self_fodo < 3"}, "self_food"),
+        ({"policy": "take"}, "has no memory"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_anything_is_made(
+    options: RunOptions, tmp_path: Path, changed: dict, said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        play(again(options, tmp_path / "run", **changed), Workers(1))
+    assert not (tmp_path / "run").exists()
+
+
+def test_directions_of_another_size_are_refused(options: RunOptions, tmp_path: Path) -> None:
+    write_directions(tmp_path / "small.safetensors", (unit(0, 8, "first"), unit(1, 8, "second")))
+    with pytest.raises(UserError, match="8 weights"):
+        play(again(options, tmp_path / "run", directions=tmp_path / "small.safetensors"), Workers(1))

@@ -1,0 +1,97 @@
+"""The command line of intervene.py: several edits, negative doses, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+import intervene
+from reinforcement_learning.interventions.request import separate_edits
+from reinforcement_learning.interventions.when import Condition, When
+from user_error import UserError
+
+COLUMNS = ("id", "row", "col", "health", "food", "water")
+
+
+@pytest.fixture
+def policies(tmp_path: Path) -> Path:
+    (tmp_path / "kit.safetensors").touch()
+    return tmp_path
+
+
+def parse(policies: Path, *arguments: str):
+    return intervene.parse(["-p", "kit", "--policies-dir", str(policies), *arguments])
+
+
+def test_each_edit_has_its_own_options(policies: Path) -> None:
+    options = parse(
+        policies, "--edit", "steer", "--direction", "a", "--dose", "-4,-2,0,2.5", "--directions", "d.safetensors",
+        "--edit", "swap", "--from", "b", "--to", "c", "--change", "-n", "4", "--edit", "clear", "--every=3",
+    )  # fmt: skip
+    assert [each.edit for each in options.edits] == ["steer", "swap", "clear"]
+    assert options.edits[0].doses == (-4, -2, 0, 2.5)
+    assert (options.edits[1].names, options.edits[1].change) == (("b", "c"), True)
+    assert (options.edits[2].every, options.episodes) == (3, 4)
+    assert str(options.folder) == "interventions/kit-steer-a-swap-b-c-change-clear"
+
+
+def test_without_a_second_edit_nothing_is_separated() -> None:
+    assert separate_edits(["-p", "x", "--edit", "clear", "--every", "2"]) == (
+        ["-p", "x", "--edit", "clear", "--every", "2"],
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--edit", "collapse"), "needs --direction"),
+        (("--edit", "collapse", "--direction", "a"), "--directions names no file"),
+        (("--edit", "steer", "--direction", "a", "--directions", "d"), "--dose"),
+        (("--edit", "steer", "--direction", "a", "--dose", "much", "--directions", "d"), "comma-separated numbers"),
+        (("--edit", "steer", "--direction", "a", "--dose", "1,nan", "--directions", "d"), "finite"),
+        (("--edit", "steer", "--direction", "a", "--dose", "1,1.0", "--directions", "d"), "twice"),
+        (("--edit", "swap", "--from", "a", "--to", "a", "--directions", "d"), "two different directions"),
+        (("--edit", "clear", "--dose", "1"), "--dose does nothing"),
+        (("--edit", "freeze", "--every", "2"), "--every does nothing"),
+        (("--edit", "clear", "--every", "0"), "--every is 0"),
+        (("--edit", "clear", "--share", "0"), "--share is 0"),
+        (("--edit", "clear", "--share", "1.5"), "--share is 1.5"),
+        (("--edit", "clear", "-n", "1"), "--episodes is 1"),
+        (("--edit", "clear", "--controls", "-1"), "--controls is -1"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(policies: Path, arguments: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UserError, match=said) as refused:
+        parse(policies, *arguments)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_unknown_policy_is_refused(policies: Path) -> None:
+    with pytest.raises(UserError, match="kat"):
+        intervene.parse(["-p", "kat", "--policies-dir", str(policies), "--edit", "clear"])
+
+
+def test_conditions_and_ticks() -> None:
+    import numpy as np
+
+    rows = np.array([[1, 0, 0, 90, 25, 30], [2, 0, 0, 90, 30, 30]])
+    hungry = Condition.parse("self_food<30", COLUMNS)
+    assert hungry.holds(rows, COLUMNS, tick=0).tolist() == [True, False]
+    assert Condition.parse("tick >= 5", COLUMNS).holds(rows, COLUMNS, tick=4).tolist() == [False, False]
+    when = When(2, 4, hungry)
+    assert [when.now(rows, COLUMNS, tick).any() for tick in range(6)] == [False, False, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("self_food", "must be a feature"), ("self_fodo < 3", "did you mean self_food"), ("self_food < many", "must be")],
+)
+def test_conditions_that_make_no_sense_are_refused(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Condition.parse(text, COLUMNS)
+
+
+@pytest.mark.parametrize(("first", "until"), [(-1, None), (5, 5), (5, 2)])
+def test_ticks_that_make_no_sense_are_refused(first: int, until: int | None) -> None:
+    with pytest.raises(UserError):
+        When(first, until)

@@ -1,0 +1,99 @@
+"""Edits of states do what their formulas say, and nothing else."""
+
+import numpy as np
+import pytest
+import torch
+
+from reinforcement_learning.interventions.state_edits import AsFarAs, Eraser, Untouched, collapse, steer, swap
+from tests.reinforcement_learning.interventions.directions import direction, unit
+from user_error import UserError
+
+UNITS = 6
+RANDOM = np.random.default_rng(0)
+STATES = torch.from_numpy(RANDOM.standard_normal((50, UNITS)).astype(np.float32))
+BEFORE = torch.from_numpy(RANDOM.standard_normal((50, UNITS)).astype(np.float32))
+OBLIQUE = direction([1, 2, 0, 0, 0, 0.5], bias=3.0, mean=7.0, spread=2.0)
+OTHER = direction([0, 1, 1, 0, 0, 0], "other", mean=-1.0, spread=0.5)
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+
+
+def test_a_collapsed_read_out_is_its_mean_and_orthogonal_ones_stay() -> None:
+    after = collapse([OBLIQUE], "state").edited(None, STATES)
+    np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0, **CLOSE)
+    orthogonal = direction([-2, 1, 0, 4, 1, 0])
+    np.testing.assert_allclose(orthogonal.read_out(after.numpy()), orthogonal.read_out(STATES.numpy()), **CLOSE)
+
+
+def test_several_directions_collapse_together() -> None:
+    after = collapse([OBLIQUE, OTHER], "state").edited(None, STATES)
+    np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0, **CLOSE)
+    np.testing.assert_allclose(OTHER.read_out(after.numpy()), -1.0, **CLOSE)
+
+
+def test_a_collapsed_change_leaves_the_read_out_as_it_was_before_the_tick() -> None:
+    after = collapse([OBLIQUE], "change").edited(BEFORE, STATES)
+    np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), OBLIQUE.read_out(BEFORE.numpy()), **CLOSE)
+
+
+@pytest.mark.parametrize("dose", [-2.0, 0.0, 1.5])
+def test_a_steered_read_out_is_the_dose(dose: float) -> None:
+    after = steer(OBLIQUE, dose).edited(None, STATES)
+    np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0 + 2.0 * dose, **CLOSE)
+
+
+def test_swap_moves_the_change_from_one_direction_to_the_other() -> None:
+    """The formula of the original: d' = d - (d . from) from + (d . from) to, for orthonormal directions."""
+    origin, target = unit(1, UNITS, "from"), unit(4, UNITS, "to")
+    after = swap(origin, target, "change", None).edited(BEFORE, STATES)
+    change = (STATES - BEFORE).numpy()
+    wanted = change.copy()
+    wanted[:, 1] = 0
+    wanted[:, 4] += change[:, 1]
+    np.testing.assert_allclose((after - BEFORE).numpy(), wanted, **CLOSE)
+
+
+def test_oblique_directions_are_swapped_in_whitened_space() -> None:
+    """The origin keeps its mean, the target gains the same number of standard deviations, the rest moves with the data:
+    a read-out that does not vary together with either stays as it was."""
+    mixing = RANDOM.standard_normal((UNITS, UNITS))
+    covariance = mixing @ mixing.T
+    after = swap(OBLIQUE, OTHER, "state", covariance).edited(None, STATES).numpy()
+    before = OBLIQUE.read_out(STATES.numpy())
+    np.testing.assert_allclose(OBLIQUE.read_out(after), 7.0, **CLOSE)
+    gained = OTHER.read_out(after) - OTHER.read_out(STATES.numpy())
+    np.testing.assert_allclose(gained / OTHER.spread, (before - 7.0) / OBLIQUE.spread, **CLOSE)
+    reads = np.stack([OBLIQUE.weight, OTHER.weight]).astype(float)
+    unrelated = np.linalg.svd(reads @ covariance)[2][-1]  # its covariance with both read-outs is 0
+    np.testing.assert_allclose(after @ unrelated, STATES.numpy() @ unrelated, **CLOSE)
+
+
+def test_a_random_direction_moves_as_far_and_to_the_same_side() -> None:
+    original = collapse([OBLIQUE], "state")
+    along = np.eye(UNITS)[3]
+    moved = (AsFarAs(original, along).edited(None, STATES) - STATES).double()
+    meant = (original.edited(None, STATES) - STATES).double()
+    np.testing.assert_allclose(moved.norm(dim=1), meant.norm(dim=1), **CLOSE)
+    assert (moved[:, [0, 1, 2, 4, 5]] == 0).all()
+    assert ((moved[:, 3] > 0) == (meant @ torch.from_numpy(original.axis()) >= 0)).all()
+
+
+def test_an_eraser_leaves_nothing_of_its_subspace() -> None:
+    projection = np.diag([0.0, 1, 0, 0, 0, 1])
+    after = Eraser("lstm_hidden", projection, np.full(UNITS, 0.25)).edited(None, STATES).numpy()
+    np.testing.assert_allclose(after[:, [1, 5]], 0.25, **CLOSE)
+    np.testing.assert_array_equal(after[:, [0, 2, 3, 4]], STATES.numpy()[:, [0, 2, 3, 4]])
+
+
+def test_no_edit_returns_the_same_tensor() -> None:
+    assert Untouched("lstm_hidden").edited(None, STATES) is STATES
+
+
+def test_directions_that_cannot_be_edited_together_are_refused() -> None:
+    with pytest.raises(UserError, match="not independent"):
+        collapse([OBLIQUE, OBLIQUE], "state")
+    with pytest.raises(UserError, match="several layers"):
+        collapse([OBLIQUE, unit(0, UNITS, layer="lstm_cell")], "state")
+    with pytest.raises(UserError, match="same layer"):
+        swap(OBLIQUE, unit(0, UNITS, layer="lstm_cell"), "state", None)
+    with pytest.raises(UserError, match="does not vary"):
+        swap(unit(0, UNITS, "still", spread=0.0), OTHER, "state", None)
