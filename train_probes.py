@@ -4,6 +4,7 @@
     python train_probes.py activation_data/A activation_data/B --targets self_health,self_food,hidden
     python train_probes.py activation_data/NAME_* --emergence           # checkpoints of one training run
     python train_probes.py activation_data/NAME --given tick,self_row   # beyond what these targets explain
+    python train_probes.py activation_data/NAME --targets future --given action     # plans: what the agent does next
 
 Record dumps with --layers encoder_output,lstm_hidden,lstm_cell,action_decoder --untrained-twin and at least 8 episodes
 (without lstm_cell if the memory is not an LSTM).

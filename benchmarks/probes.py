@@ -26,12 +26,13 @@ from analysis.runs.run_folder import versions
 from representation.probes.dataset import ProbeData, Wanted, read_probe_data
 from representation.probes.inputs import Input, inputs_named, recorded
 from representation.probes.logistic import fit_logistic
-from representation.probes.probing import PROBES, mean_of_the_rest, probe, why_not
+from representation.probes.probing import PROBES, probe, why_not
 from representation.probes.ridge import Choice, Choices
 from representation.probes.scores import losses
 from representation.probes.splits import folds_of_worlds
 from representation.probes.target import Target
 from representation.probes.targets import targets_named
+from representation.probes.task import mean_of_the_rest
 from user_error import UserError
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)

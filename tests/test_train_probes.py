@@ -51,7 +51,9 @@ def rows(results: Path, name: str) -> list[dict[str, str]]:
 
 def test_everything_is_there_and_whole(results: Path) -> None:
     figures = {f"probe_{name}.png" for name in ("summary", "advantage", "increment", "emergence")}
-    tables = {f"probe_{name}.tsv" for name in ("scores", "advantages", "increments", "given", "cka")}
+    tables = {
+        f"probe_{name}.tsv" for name in ("scores", "advantages", "increments", "increments_given", "given", "cka")
+    }
     others = {"probes.json", "run.json", "directions.safetensors"}
     done = json.loads((results / "DONE.json").read_text())["files"]
     assert set(done) == figures | tables | others
@@ -61,7 +63,7 @@ def test_everything_is_there_and_whole(results: Path) -> None:
 def test_the_report_and_the_tables_say_the_same(results: Path) -> None:
     report = json.loads((results / "probes.json").read_text())["dumps"]
     assert [each["steps_trained"] for each in report] == list(STEPS)
-    for name in ("scores", "advantages", "increments", "given", "cka"):
+    for name in ("scores", "advantages", "increments", "increments_given", "given", "cka"):
         told = [row for each in report for row in each[name]]
         table = rows(results, f"probe_{name}.tsv")
         assert len(told) == len(table)

@@ -19,7 +19,11 @@ PENALTY_RATIOS = (1e-2, 1e4)
 
 
 def fit_ridge_beside(
-    baseline: np.ndarray, memories: dict[str, np.ndarray], y: np.ndarray, fold: np.ndarray
+    baseline: np.ndarray,
+    memories: dict[str, np.ndarray],
+    y: np.ndarray,
+    fold: np.ndarray,
+    scale: np.ndarray | None = None,
 ) -> dict[str, Fitted]:
     """Fit and cross-validate ridge regressions on a baseline together with each memory.
 
@@ -30,26 +34,28 @@ def fit_ridge_beside(
         memories: name -> (B, M) float32.
         y: targets, (B, T) float64, finite.
         fold: of each record, (B,) int64, at least three.
+        scale: of the baseline's standardised columns, (C,); by default 1.
 
     Returns:
         Memory -> probes of the columns of the baseline and, after them, of the memory.
     """
     x = np.concatenate([baseline, *memories.values()], axis=1)
     blocks = _blocks(baseline.shape[1], memories)
+    scale = np.ones(x.shape[1]) if scale is None else np.r_[scale, np.ones(x.shape[1] - len(scale))]
     numbers = [int(each) for each in np.unique(fold)]
     sums = {each: Moments.of(x[fold == each], y[fold == each]) for each in numbers}
     inner = {name: {each: np.zeros(()) for each in numbers} for name in memories}
     for one, other in itertools.combinations(numbers, 2):
-        pair = _Training(without(sums, one, other), blocks)
+        pair = _Training(without(sums, one, other, scale=scale), blocks)
         for left_out, found in zip((one, other), pair.validation_losses([sums[other], sums[one]]), strict=True):
             for name, losses in found.items():
                 inner[name][left_out] = inner[name][left_out] + losses
     outer = {name: np.zeros(()) for name in memories}
-    alone = {each: _Training(without(sums, each), blocks) for each in numbers}
+    alone = {each: _Training(without(sums, each, scale=scale), blocks) for each in numbers}
     for each, training in alone.items():
         (found,) = training.validation_losses([sums[each]])
         outer = {name: outer[name] + losses for name, losses in found.items()}
-    everything = _Training(without(sums), blocks)
+    everything = _Training(without(sums, scale=scale), blocks)
     fitted = {}
     for name, block in blocks.memories.items():
         choices = {each: _choose(inner[name][each]) for each in numbers}
@@ -62,8 +68,8 @@ def fit_ridge_beside(
             predicted,
             everything.fit(name, *overall),
             Choices(
-                {each: _as_choice(chosen, blocks, name) for each, chosen in choices.items()},
-                _as_choice(overall, blocks, name),
+                {each: _as_choice(chosen, blocks, name, scale) for each, chosen in choices.items()},
+                _as_choice(overall, blocks, name, scale),
             ),
         )
     return fitted
@@ -97,13 +103,13 @@ def _choose(losses: np.ndarray) -> Chosen:
     return PENALTIES[first], PENALTIES[second]
 
 
-def _as_choice(chosen: Chosen, blocks: _Blocks, name: str) -> Choice:
-    """Say the same as one penalty and scales of the columns."""
+def _as_choice(chosen: Chosen, blocks: _Blocks, name: str, scale: np.ndarray) -> Choice:
+    """Say the same as one penalty and scales of the columns, given those of all standardised columns, (C + M,)."""
     of_baseline, of_memory = chosen
     block = blocks.memories[name]
-    scale = np.sqrt(of_baseline / of_memory)[:, None]
-    ones = np.ones((len(of_baseline), blocks.baseline))
-    return Choice(of_baseline, np.concatenate([ones, np.repeat(scale, block.stop - block.start, axis=1)], axis=1))
+    ratio = np.sqrt(of_baseline / of_memory)[:, None]
+    of_columns = np.tile(scale[: blocks.baseline], (len(of_baseline), 1))
+    return Choice(of_baseline, np.concatenate([of_columns, np.repeat(ratio, block.stop - block.start, axis=1)], axis=1))
 
 
 @dataclass(frozen=True)

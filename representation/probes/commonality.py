@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from representation.probes.dataset import ProbeData
+from representation.probes.given import smooth_basis
 from representation.probes.inference import Estimates, Resamples
-from representation.probes.probing import alike, mean_of_the_rest
 from representation.probes.ridge import fit_ridge
 from representation.probes.scores import Losses, losses
 from representation.probes.splits import folds_of_worlds
+from representation.probes.task import alike, mean_of_the_rest
 
-_KNOTS = 8
 _SMALLEST_SCORE = 0.01
 """R squared of the memory below which there is nothing of which a share could remain."""
 
@@ -64,21 +64,6 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Res
     )
     informative = np.count_nonzero(found["both"].stake > 0, axis=0)
     return Commonality(**{name: resamples.estimate(once[name][0], drawn[name], informative) for name in once})
-
-
-def smooth_basis(given: np.ndarray) -> np.ndarray:
-    """Expand variables so that a linear probe of them can bend: cubic splines, (B, G) to (B, columns) float32.
-
-    A variable of few values gets a column for each of them instead.
-    """
-    from sklearn.preprocessing import OneHotEncoder, SplineTransformer
-
-    blocks = []
-    for column in given.T[:, :, None]:
-        few = len(np.unique(column)) <= _KNOTS
-        basis = OneHotEncoder(sparse_output=False) if few else SplineTransformer(_KNOTS, knots="quantile")
-        blocks.append(basis.fit_transform(column))
-    return np.concatenate(blocks, axis=1).astype(np.float32)
 
 
 def _losses(x: np.ndarray, data: ProbeData, usable: np.ndarray) -> Losses:

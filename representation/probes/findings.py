@@ -1,6 +1,6 @@
 """What the probes of one dump found: scores, advantages, increments and selectivity, with intervals and tests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +71,7 @@ class Findings:
         advantages: over the best baseline.
         increments: to every baseline.
         selectivities: over the control task.
+        increments_given: to every baseline that also reads the given variables; empty if there are none.
     """
 
     scores: dict[Key, Estimates]
@@ -78,6 +79,7 @@ class Findings:
     advantages: dict[Key, Advantage]
     increments: dict[Key, Increment]
     selectivities: dict[Key, Selectivity]
+    increments_given: dict[Key, Increment]
 
 
 def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chance: np.ndarray) -> Findings:
@@ -97,11 +99,11 @@ def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chan
     scores = {key: _score(probed.losses[key], drawn[key], resamples, chance) for key in drawn}
     wanted = [key for key in drawn if key[1] in memories]
     advantages = {key: _advantage(key, baselines, probed, drawn, resamples) for key in wanted if baselines}
-    beside_baselines = {(probe, memory) for probe, memory, _ in probed.together}
-    increments = {key: _increment(key, probed, drawn, resamples) for key in wanted if key in beside_baselines}
+    increments = _increments(wanted, probed.together, probed.losses, resamples)
+    increments_given = _increments(wanted, probed.known_together, probed.known, resamples)
     selectivities = {key: _selectivity(key, probed, drawn[key], resamples) for key in wanted}
     precision = {key: _precision(each, resamples) for key, each in probed.precision.items()}
-    return Findings(scores, precision, advantages, increments, selectivities)
+    return Findings(scores, precision, advantages, increments, selectivities, increments_given)
 
 
 def _score(losses: Losses, drawn: np.ndarray, resamples: Resamples, chance: np.ndarray) -> Estimates:
@@ -131,12 +133,22 @@ def _precision(losses: Losses, resamples: Resamples) -> Estimates:
     return resamples.estimate(losses.score, losses.resampled(resamples.weights), _informative(losses))
 
 
-def _increment(key: Key, probed: Probed, drawn: dict[Key, np.ndarray], resamples: Resamples) -> Increment:
+def _increments(
+    wanted: Sequence[Key], together: Mapping[tuple[str, str, str], Losses], alone: Mapping[Key, Losses],
+    resamples: Resamples,
+) -> dict[Key, Increment]:  # fmt: skip
+    there = {(probe, memory) for probe, memory, _ in together}
+    return {key: _increment(key, together, alone, resamples) for key in wanted if key in there}
+
+
+def _increment(
+    key: Key, together: Mapping[tuple[str, str, str], Losses], alone: Mapping[Key, Losses], resamples: Resamples
+) -> Increment:
     over = {}
-    for (probe, name, baseline), both in probed.together.items():
+    for (probe, name, baseline), both in together.items():
         if (probe, name) == key:
-            value = both.score - probed.losses[probe, baseline].score
-            differences = both.resampled(resamples.weights) - drawn[probe, baseline]
+            value = both.score - alone[probe, baseline].score
+            differences = both.resampled(resamples.weights) - alone[probe, baseline].resampled(resamples.weights)
             over[baseline] = resamples.estimate(value, differences, _informative(both))
     # Where a test is not possible, as between two probes without any error, nothing shows that the memory adds.
     p = np.stack([np.where(np.isfinite(e.p), e.p, np.where(np.isfinite(e.value), 1, -1)) for e in over.values()])

@@ -6,10 +6,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from analysis.runs.run_folder import RunFolder
+from analysis.share_text import share_text
 from representation.probes.figure_advantage import probe_advantage, probe_increment
 from representation.probes.figure_effects import LEVEL
 from representation.probes.figure_emergence import probe_emergence
 from representation.probes.figure_history import has_history_curve, probe_history
+from representation.probes.figure_horizon import has_horizons, probe_horizon
 from representation.probes.figure_summary import probe_summary
 from representation.probes.inputs import MEMORIES
 from representation.probes.probing import LINEAR, MLP
@@ -25,7 +27,10 @@ from representation.probes.report import (
 )  # fmt: skip
 
 _SHOWN = 12
-_TABLES = {"scores": ScoreRow, "advantages": AdvantageRow, "increments": IncrementRow, "given": GivenRow, "cka": CKARow}
+_TABLES = {
+    "scores": ScoreRow, "advantages": AdvantageRow, "increments": IncrementRow, "increments_given": IncrementRow,
+    "given": GivenRow, "cka": CKARow,
+}  # fmt: skip
 
 
 def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
@@ -38,13 +43,15 @@ def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
 
 
 def save_figures(folder: RunFolder, reports: Sequence[DumpReport], emergence: bool) -> None:
-    """Draw the summary, advantages and increments, where asked for the look back and how they came about."""
+    """Draw the summary, advantages and increments, and where asked for the look back, the horizon and the training."""
     memory, probe = headline_of(reports)
     folder.save_figure("probe_summary.png", probe_summary(reports))
     folder.save_figure("probe_advantage.png", probe_advantage(reports, memory, probe))
     folder.save_figure("probe_increment.png", probe_increment(reports, memory, probe))
     if has_history_curve(reports):
         folder.save_figure("probe_history.png", probe_history(reports, memory, probe))
+    if has_horizons(reports):
+        folder.save_figure("probe_horizon.png", probe_horizon(reports, memory, probe))
     if emergence:
         in_order = sorted(reports, key=lambda report: report.steps_trained or 0)
         folder.save_figure("probe_emergence.png", probe_emergence(in_order, memory, probe))
@@ -62,7 +69,7 @@ def headline(report: DumpReport) -> Table:
     """Return a table of the targets of a dump to which the memory adds most."""
     memory, probe = headline_of([report])
     rows = [r for r in report.advantages if (r.memory, r.probe) == (memory, probe) and r.advantage is not None]
-    added = {r.target: r for r in _to_every_baseline(report, memory, probe)}
+    added = {r.target: r for r in _to_every_baseline(report.increments, memory, probe)}
     rows.sort(key=lambda row: -((added[row.target].increment if row.target in added else None) or -1.0))
     skipped = [target["name"] for target in report.targets if target["reason"]]
     caption = "\n".join(_statements(report, memory))
@@ -84,28 +91,41 @@ def headline(report: DumpReport) -> Table:
 
 
 def _statements(report: DumpReport, memory: str) -> list[str]:
-    """Say for how many targets the memory is better than every baseline, and for how many it adds to every one."""
+    """Say for how many targets the memory is better than every baseline, or adds to it; and how much is unknown."""
     better = {(r.target, r.probe) for r in report.advantages if r.memory == memory and _found(r.advantage, r.q_run)}
-    adds = {
-        (r.target, r.probe) for probe in (LINEAR, MLP) for r in _to_every_baseline(report, memory, probe)
-        if _found(r.increment, r.q_run)
-    }  # fmt: skip
+    adds, adds_given = (
+        {
+            (r.target, r.probe) for probe in (LINEAR, MLP) for r in _to_every_baseline(rows, memory, probe)
+            if _found(r.increment, r.q_run)
+        }
+        for rows in (report.increments, report.increments_given)
+    )  # fmt: skip
     probes = list(dict.fromkeys(row.probe for row in report.advantages))
     known = len({row.target for row in report.advantages if row.advantage is not None})
     by = "both kinds of probe" if len(probes) > 1 else f"the {probes[0]} probe"
     counts = [
         sum(all((target, probe) in found for probe in probes) for target in {target for target, _ in found})
-        for found in (better, adds)
+        for found in (better, adds, adds_given)
     ]
-    return [
+    statements = [
         f"By {by}, at a false discovery rate of {LEVEL:.0%} over the run: the memory adds to every baseline for "
         f"{counts[1]} of {known} targets, and is better than every baseline for {counts[0]}"
     ]
+    if report.increments_given:
+        statements.append(f"Once the given variables are known, it adds to every baseline for {counts[2]}")
+    unknown = [1 - target["records"] / report.records for target in report.targets if not target["reason"]]
+    if partly := [share for share in unknown if share > 0]:
+        low, high = share_text(min(partly)), share_text(max(partly))
+        statements.append(
+            f"For {len(partly)} targets, {low} to {high} of the records are left out: there, the target does not apply "
+            "or its future was not recorded (probe_scores.tsv has the numbers)"
+        )
+    return statements
 
 
-def _to_every_baseline(report: DumpReport, memory: str, probe: str) -> list[IncrementRow]:
+def _to_every_baseline(rows: Sequence[IncrementRow], memory: str, probe: str) -> list[IncrementRow]:
     wanted = (memory, probe, EVERY_BASELINE)
-    return [r for r in report.increments if (r.memory, r.probe, r.baseline) == wanted]
+    return [r for r in rows if (r.memory, r.probe, r.baseline) == wanted]
 
 
 def _found(value: float | None, q: float | None) -> bool:

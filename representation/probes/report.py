@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from activation_store.schema import DumpMetadata
 from analysis.statistics.inference import false_discovery
 from representation.probes.commonality import Commonality
 from representation.probes.dataset import ProbeData
-from representation.probes.findings import Findings
+from representation.probes.findings import Findings, Increment, Key
 from representation.probes.inference import Estimates
 from representation.probes.inputs import Input
 from representation.probes.probing import Probed
@@ -28,7 +28,8 @@ _CHECKPOINT = re.compile(r"(.+)_\d{10}")
 class ScoreRow:
     """How well one target is predicted from one input; all numbers are None where the target was not probed.
 
-    Average precision is of binary targets only; its chance level is the target's fraction of positives.
+    Average precision is of binary targets only; its chance level is the target's fraction of positives. `records` is
+    the number of records in which the target has a known value.
     """
 
     dump: str
@@ -37,6 +38,7 @@ class ScoreRow:
     probe: str
     input: str
     kind: str
+    records: int
     score: float | None
     low: float | None
     high: float | None
@@ -83,7 +85,8 @@ EVERY_BASELINE = "every"
 class IncrementRow:
     """What one memory adds to one baseline, for one target: score of both together minus that of the baseline.
 
-    Of the baseline `every`, p tests whether the memory adds to all of them; q and q_run correct that one.
+    Of the baseline `every`, p tests whether the memory adds to all of them; q and q_run correct that one. The same
+    rows describe increments once variables are given: then the baselines, too, read the given variables.
     """
 
     dump: str
@@ -141,8 +144,9 @@ class DumpReport:
         worlds_are: "maps" or "episodes".
         inputs: that were probed.
         missing: inputs that were asked for and that the dump does not hold.
-        targets: name, unit, definition, measure, chance, and why it was not probed.
-        scores, advantages, increments, given, cka: rows of the tables.
+        targets: name, unit, definition, measure, chance, why it was not probed, the number of records in which its
+            value is known, and the curve that it belongs to and the ticks ahead if it has a horizon.
+        scores, advantages, increments, given, cka, increments_given: rows of the tables.
     """
 
     name: str
@@ -161,6 +165,7 @@ class DumpReport:
     increments: tuple[IncrementRow, ...]
     given: tuple[GivenRow, ...]
     cka: tuple[CKARow, ...]
+    increments_given: tuple[IncrementRow, ...] = ()
 
     @property
     def training(self) -> str:
@@ -179,6 +184,7 @@ def report_dump(
 ) -> DumpReport:  # fmt: skip
     """Put into rows what was found in a dump."""
     there = [each for each in wanted if each.name in data.inputs]
+    known = np.isfinite(data.targets).sum(axis=0).tolist()
     return DumpReport(
         name=name,
         policy=metadata.policy,
@@ -190,12 +196,13 @@ def report_dump(
         worlds_are="maps" if data.by_map else "episodes",
         inputs=tuple(each.name for each in there),
         missing=tuple(each.name for each in wanted if each.name not in data.inputs),
-        targets=tuple(_describe(t, reason) for t, reason in zip(targets, probed.reasons, strict=True)),
-        scores=tuple(_score_rows(name, targets, {each.name: each.kind for each in there}, found)),
+        targets=tuple(map(_describe, targets, probed.reasons, known)),
+        scores=tuple(_score_rows(name, targets, {each.name: each.kind for each in there}, found, known)),
         advantages=tuple(_advantage_rows(name, targets, found)),
-        increments=tuple(_increment_rows(name, targets, found)),
+        increments=tuple(_increment_rows(name, targets, found.increments)),
         given=tuple(_given_rows(name, targets, given)),
         cka=tuple(CKARow(name, s.one, s.other, *map(_known, (s.value, s.low, s.high))) for s in similar),
+        increments_given=tuple(_increment_rows(name, targets, found.increments_given)),
     )
 
 
@@ -216,7 +223,7 @@ def table(rows: Sequence[Any], kind: type) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _describe(target: Target, reason: str | None) -> dict[str, Any]:
+def _describe(target: Target, reason: str | None, records: int) -> dict[str, Any]:
     return {
         "name": target.name,
         "unit": target.unit,
@@ -224,15 +231,20 @@ def _describe(target: Target, reason: str | None) -> dict[str, Any]:
         "measure": measure(target),
         "chance": 0.5 if target.yes_or_no else 0.0,
         "reason": reason,
+        "records": records,
+        "curve": target.horizon.curve if target.horizon else None,
+        "ticks_ahead": target.horizon.ticks if target.horizon else None,
     }
 
 
-def _score_rows(dump: str, targets: Sequence[Target], kinds: dict[str, str], found: Findings) -> Iterator[ScoreRow]:
+def _score_rows(
+    dump: str, targets: Sequence[Target], kinds: dict[str, str], found: Findings, records: Sequence[int]
+) -> Iterator[ScoreRow]:
     for i, target in enumerate(targets):
         for (probe, name), each in found.scores.items():
             estimates = (each, found.precision[probe, name])
             numbers = (_known(values[i]) for e in estimates for values in (e.value, e.low, e.high))
-            yield ScoreRow(dump, target.name, measure(target), probe, name, kinds[name], *numbers)
+            yield ScoreRow(dump, target.name, measure(target), probe, name, kinds[name], records[i], *numbers)
 
 
 def _advantage_rows(dump: str, targets: Sequence[Target], found: Findings) -> Iterator[AdvantageRow]:
@@ -256,9 +268,11 @@ def _numbers(beyond: Any) -> tuple[np.ndarray, ...]:
     return e.value, e.low, e.high, e.p, beyond.q, np.full_like(beyond.q, np.nan), beyond.bias
 
 
-def _increment_rows(dump: str, targets: Sequence[Target], found: Findings) -> Iterator[IncrementRow]:
+def _increment_rows(
+    dump: str, targets: Sequence[Target], increments: Mapping[Key, Increment]
+) -> Iterator[IncrementRow]:
     for i, target in enumerate(targets):
-        for (probe, memory), added in found.increments.items():
+        for (probe, memory), added in increments.items():
             about = (dump, target.name, measure(target), probe, memory)
             for baseline, e in added.over.items():
                 yield _increment_row(about, baseline, None, e, i, None)
@@ -275,15 +289,17 @@ def _increment_row(
 def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:
     """Fill in q_run: p-values corrected over all dumps, targets, memories and kinds of probe of a run.
 
-    Advantages and increments are two questions, and corrected separately.
+    Advantages, increments, and increments once variables are given are three questions, and corrected separately.
     """
     advantages = _with_q([row for each in reports for row in each.advantages])
     increments = _with_q([row for each in reports for row in each.increments])
+    increments_given = _with_q([row for each in reports for row in each.increments_given])
     return [
         replace(
             each,
             advantages=tuple(itertools.islice(advantages, len(each.advantages))),
             increments=tuple(itertools.islice(increments, len(each.increments))),
+            increments_given=tuple(itertools.islice(increments_given, len(each.increments_given))),
         )
         for each in reports
     ]

@@ -86,12 +86,12 @@ class ReadOuts:
 class NormalEquations:
     """Ridge regressions on one training set, ready for any penalty."""
 
-    def __init__(self, moments: Moments):
-        """Standardise the training set's input."""
+    def __init__(self, moments: Moments, scale: np.ndarray | None = None):
+        """Standardise the training set's input, and then scale its columns, (C,); by default by 1."""
         self.mean, self.target_mean = moments.x / moments.count, moments.y / moments.count
         covariance = moments.xx / moments.count - np.outer(self.mean, self.mean)
         deviation = np.sqrt(np.maximum(np.diag(covariance), 0))
-        self.per_unit = standardising(self.mean, deviation)
+        self.per_unit = standardising(self.mean, deviation) * (1.0 if scale is None else scale)
         self.correlation = covariance * np.outer(self.per_unit, self.per_unit)
         with_targets = moments.xy / moments.count - np.outer(self.mean, self.target_mean)
         self.with_targets = with_targets * self.per_unit[:, None]  # (C, T)
@@ -257,9 +257,9 @@ def fit_ridge(x: np.ndarray, y: np.ndarray, fold: np.ndarray, bands: np.ndarray 
     return Fitted(predicted, read_outs, choices)
 
 
-def without(sums: dict[int, Moments], *left_out: int) -> NormalEquations:
+def without(sums: dict[int, Moments], *left_out: int, scale: np.ndarray | None = None) -> NormalEquations:
     """Return the regressions on all folds but some."""
-    return NormalEquations(Moments.total(part for each, part in sums.items() if each not in left_out))
+    return NormalEquations(Moments.total(part for each, part in sums.items() if each not in left_out), scale)
 
 
 def _inner_losses(sums: dict[int, Moments], bands: np.ndarray) -> dict[int, np.ndarray]:

@@ -21,8 +21,9 @@ class ProbeSettings:
     dumps: tyro.conf.Positional[tuple[Path, ...]]
     """Dumps of different policies, or of one policy's checkpoints: folders written by extract_activations.py."""
     targets: str = "default"
-    """Comma-separated targets to predict: default (49), hidden (7 that are not behavioural features), extended (all),
-    or names listed in docs/probes.md."""
+    """Comma-separated targets to predict: default (49), hidden (7 that are not behavioural features), extended (these
+    and all features), future (26: what the agent does next), action (17: what it chose in this tick), or names listed
+    in docs/probes.md."""
     inputs: str = "all"
     """Comma-separated inputs to predict them from: lstm_hidden, lstm_cell, action_decoder, encoder_output, observation,
     history, traces, reservoir, untrained; or all that the dump contains."""
@@ -39,8 +40,9 @@ class ProbeSettings:
     emergence: bool = False
     """Plot scores and advantages against agent-steps of training; requires at least two checkpoints."""
     given: str = ""
-    """Comma-separated targets: also split each R2 into the parts explained by these targets only, by the memory only,
-    and by both."""
+    """Comma-separated targets that are taken as known, such as tick or action (what the agent chose in this tick): also
+    report what the memory adds to baselines that know them too, and split each R2 into the parts explained by these
+    targets only, by the memory only, and by both."""
     resamples: int = 2000
     """Number of bootstrap resamples of worlds for the intervals, at least 100."""
     seed: int = 0

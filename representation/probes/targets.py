@@ -1,6 +1,6 @@
-"""The registry of targets: behavioural features, and what no observation shows; and their values for a dump.
+"""The registry of targets: behavioural features, what no observation shows, the future, and the present action.
 
-To add a target, add one entry to `HIDDEN`, or a feature to the registry of features.
+To add a target, add one entry to `HIDDEN` or `FUTURE`, or a feature to the registry of features.
 """
 
 import difflib
@@ -12,6 +12,8 @@ from analysis.features.feature import YES_OR_NO
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
 from analysis.features.registry import EXTENDED_FEATURES
+from representation.probes.future import FUTURE
+from representation.probes.present_action import PRESENT_ACTION
 from representation.probes.remembered_water import remembered_water
 from representation.probes.target import Target
 from user_error import UserError
@@ -76,10 +78,10 @@ HIDDEN = {
 }
 """Targets beyond the registry of features."""
 
-NOT_EVERYWHERE = tuple(name for name in HIDDEN if name.startswith(("next_", "remembered_")))
-"""Targets that are NaN where the question makes no sense."""
+NOT_EVERYWHERE = (*(name for name in HIDDEN if name.startswith(("next_", "remembered_"))), *FUTURE)
+"""Targets that are NaN where the question makes no sense, or where the recording does not answer it."""
 
-TARGETS = OF_FEATURES | HIDDEN
+TARGETS = OF_FEATURES | HIDDEN | FUTURE | PRESENT_ACTION
 
 DEFAULT = (
     "self_health", "self_food", "self_water", "ticks_since_eating", "ticks_since_drinking", "is_starving",
@@ -94,7 +96,13 @@ DEFAULT = (
 )  # fmt: skip
 """The body and its past first, then time and place, then what is in view, belongings and actions."""
 
-SETS = {"default": DEFAULT, "hidden": tuple(HIDDEN), "extended": tuple(TARGETS)}
+SETS = {
+    "default": DEFAULT,
+    "hidden": tuple(HIDDEN),
+    "extended": tuple(OF_FEATURES | HIDDEN),
+    "future": tuple(FUTURE),
+    "action": tuple(PRESENT_ACTION),
+}
 """What can be asked for by one name."""
 
 

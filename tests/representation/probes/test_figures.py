@@ -29,7 +29,8 @@ def report(steps: int = 0, targets: int = 3, known: bool = True, name: str = "a$
     rng = np.random.default_rng(steps)
     described = [
         {"name": f"target_{i}", "unit": "0 or 1" if i % 2 else "ticks", "definition": "Planted.",
-         "measure": "AUC" if i % 2 else "R2", "chance": 0.0, "reason": None if known else "is constant"}
+         "measure": "AUC" if i % 2 else "R2", "chance": 0.0, "reason": None if known else "is constant",
+         "records": 90, "curve": None, "ticks_ahead": None}
         for i in range(targets)
     ]  # fmt: skip
     scores, advantages, increments = [], [], []
@@ -37,7 +38,7 @@ def report(steps: int = 0, targets: int = 3, known: bool = True, name: str = "a$
         about = (f"{name}_{steps:010d}", target["name"], target["measure"], "linear")
         value, gain = (float(each) for each in (rng.uniform(0.5, 1), rng.normal(0, 0.2)))
         numbers = (value, value - 0.1, value + 0.1) if known else (None,) * 3
-        scores += [ScoreRow(*about, each, "memory", *numbers, *numbers) for each in INPUTS]
+        scores += [ScoreRow(*about, each, "memory", 90, *numbers, *numbers) for each in INPUTS]
         beyond = (gain, gain - 0.1, gain + 0.1, 0.01, 0.02, 0.03, -0.01) if known else (None,) * 7
         advantages.append(
             AdvantageRow(*about, "lstm_hidden", numbers[0], "observation", "mlp", *beyond, *(0.1,) * 6)  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler
 
 from representation.probes import logistic_solver
 from representation.probes.logistic_solver import Basis, TrainingSet, correlation, solve
-from representation.probes.probing import fit_linear
 from representation.probes.ridge import Fitted, fit_ridge
+from representation.probes.task import fit_linear
 
 RECORDS = 3000
 FOLD = np.arange(RECORDS) % 4

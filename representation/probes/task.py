@@ -1,0 +1,189 @@
+"""How the probes of one dump are fitted to an input, or to a baseline and a memory side by side, and scored."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from representation.probes.beside import fit_ridge_beside
+from representation.probes.controls import shifted_within_lives
+from representation.probes.dataset import ProbeData
+from representation.probes.given import SCALE, smooth_basis
+from representation.probes.ridge import Fitted, ReadOuts, fit_ridge
+from representation.probes.scores import Losses, average_precision, losses
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What probes of one input said of records that they were not fitted to, (B, T) each, NaN where not applicable.
+
+    Attributes:
+        real: of the targets, in their units; of yes-or-no targets log-odds.
+        control: of the control tasks; empty unless asked for.
+        read_outs: linear read-outs fitted to all records; None for networks.
+    """
+
+    real: np.ndarray
+    control: np.ndarray
+    read_outs: ReadOuts | None = None
+
+
+class Task:
+    """What is the same for all inputs of a dump: targets, controls, given variables, and how records are split."""
+
+    def __init__(self, data: ProbeData, fold: np.ndarray, yes_or_no: np.ndarray, usable: np.ndarray, seed: int):
+        """Take the folds of records, (B,), and which targets are yes-or-no, and usable, (T,) bool each."""
+        self.data, self.fold, self.yes_or_no, self.seed = data, fold, yes_or_no, seed
+        self.given = smooth_basis(data.given)  # (B, G)
+        self.alike = [
+            (rows, columns[usable[columns]])
+            for rows, columns in alike(np.isfinite(data.targets))
+            if usable[columns].any()
+        ]
+        self.usable = usable
+        self.controls = self._controls()
+
+    def _controls(self) -> np.ndarray:
+        """Shift targets within lives; one that does not apply everywhere among the records that it applies to."""
+        found = np.full(self.data.targets.shape, np.nan)
+        for rows, columns in self.alike:
+            lives = self.data.lives.of_records(rows)
+            here = np.ix_(rows, columns)
+            found[here] = shifted_within_lives(self.data.targets[here], lives, self.seed)
+        return found
+
+    def _input(self, name: str, known: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return an input, (B, C), and the scales of its columns to choose from, (K, C); known: with those given."""
+        x = self.data.inputs[name]
+        bands = self.data.bands.get(name, np.ones((1, x.shape[1])))
+        if not known:
+            return x, bands
+        scales = np.full((len(bands), self.given.shape[1]), SCALE)
+        return np.concatenate([x, self.given], axis=1), np.concatenate([bands, scales], axis=1)
+
+    def linear(self, name: str, with_control: bool, known: bool = False) -> Predictions:
+        """Fit and cross-validate linear probes of an input: ridge or, for yes-or-no targets, logistic regressions."""
+        targets, (x, bands) = self.data.targets, self._input(name, known)
+        real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
+        weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
+        for rows, columns in self.alike:
+            here, count = np.ix_(rows, columns), len(columns)
+            y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
+            ranked = np.tile(self.yes_or_no[columns], 1 + with_control)
+            fitted = fit_linear(_rows(x, rows), y, self.fold[rows], ranked, bands)
+            real[here] = fitted.predicted[:, :count]
+            if with_control:
+                control[here] = fitted.predicted[:, count:]
+            found = fitted.read_outs
+            weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
+        return Predictions(real, control, ReadOuts(weight, bias))
+
+    def linear_beside(
+        self, baseline: str, memories: Sequence[str], known: bool = False
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Fit and cross-validate linear probes of a baseline and a memory; yield each memory's predictions, (B, T)."""
+        targets, (every_column, bands) = self.data.targets, self._input(baseline, known)
+        real = {name: np.full(targets.shape, np.nan) for name in memories}
+        for rows, columns in self.alike:
+            x = _rows(every_column, rows)
+            others = {name: _rows(self.data.inputs[name], rows) for name in memories}
+            here, ranked = np.ix_(rows, columns), self.yes_or_no[columns]
+            # The last scales are of all columns, whatever else there is to choose from.
+            for name, fitted in fit_ridge_beside(x, others, targets[here], self.fold[rows], bands[-1]).items():
+                both = np.concatenate([x, others[name]], axis=1)
+                found = classified(both, targets[here], self.fold[rows], ranked, fitted)
+                real[name][here] = found.predicted
+        yield from real.items()
+
+    def networks(self, name: str, with_control: bool, known: bool = False) -> Predictions:
+        """Train and cross-validate networks; those of controls share nothing with the others."""
+        some = (self.data.targets, self.controls)[: 1 + with_control]
+        found = [self._networks(self._input(name, known)[0], y) for y in some]
+        return Predictions(found[0], found[-1])
+
+    def networks_beside(
+        self, baseline: str, memories: Sequence[str], known: bool = False
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Train and cross-validate networks of a baseline and a memory; yield each memory's predictions, (B, T)."""
+        for name in memories:
+            both = np.concatenate([self._input(baseline, known)[0], self.data.inputs[name]], axis=1)
+            yield name, self._networks(both, self.data.targets)
+
+    def _networks(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        from representation.probes.mlp import fit_mlp
+
+        predicted = np.full(y.shape, np.nan)
+        columns = self.usable
+        if columns.any():
+            predicted[:, columns] = fit_mlp(x, y[:, columns], self.fold, self.yes_or_no[columns], self.seed)
+        return predicted
+
+    def precision(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
+        """Score predictions of binary targets by average precision, (B, T) each."""
+        data = self.data
+        lost, stake = np.zeros((2, data.worlds, y.shape[1]))
+        for rows, columns in self.alike:
+            columns = columns[self.yes_or_no[columns]]
+            here = np.ix_(rows, columns)
+            part = average_precision(predicted[here], y[here], data.world[rows], data.worlds)
+            lost[:, columns], stake[:, columns] = part.lost, part.stake
+        return Losses(lost, stake)
+
+    def losses(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
+        """Score predictions of targets or of their controls, (B, T) each."""
+        data = self.data
+        lost, stake = np.zeros((2, data.worlds, y.shape[1]))
+        for rows, columns in self.alike:
+            here = np.ix_(rows, columns)
+            mean = mean_of_the_rest(y[here], self.fold[rows])
+            part = losses(predicted[here], y[here], mean, data.world[rows], data.worlds, self.yes_or_no[columns])
+            lost[:, columns], stake[:, columns] = part.lost, part.stake
+        return Losses(lost, stake)
+
+
+def fit_linear(
+    x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, bands: np.ndarray | None = None
+) -> Fitted:
+    """Fit and cross-validate ridge regressions and, of yes-or-no targets, logistic regressions with their penalties.
+
+    Args:
+        x: input, (B, C) float32.
+        y: targets, (B, T) float64, finite.
+        fold: of each record, (B,) int64, at least three.
+        yes_or_no: which targets are, (T,) bool.
+        bands: scales of the columns to choose from, (K, C); by default one band of 1 everywhere.
+    """
+    return classified(x, y, fold, yes_or_no, fit_ridge(x, y, fold, bands))
+
+
+def classified(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, ridge: Fitted) -> Fitted:
+    """Put logistic regressions in the place of the ridge regressions of yes-or-no targets, with the same penalties."""
+    if not yes_or_no.any():
+        return ridge
+    from representation.probes.logistic import fit_logistic
+
+    logistic = fit_logistic(x, y[:, yes_or_no], fold, ridge.choices.of_targets(yes_or_no))
+    ridge.predicted[:, yes_or_no] = logistic.predicted
+    ridge.read_outs.weight[:, yes_or_no] = logistic.read_outs.weight
+    ridge.read_outs.bias[yes_or_no] = logistic.read_outs.bias
+    return ridge
+
+
+def _rows(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return some rows, (B,) bool, of an array; without a copy if it is all of them."""
+    return x if rows.all() else x[rows]
+
+
+def alike(applies: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Group targets that apply to the same records: (B, T) bool to pairs of rows, (B,) bool, and columns, int64."""
+    _, group = np.unique(np.packbits(applies, axis=0), axis=1, return_inverse=True)
+    columns = [np.flatnonzero(group.ravel() == number) for number in range(group.max(initial=-1) + 1)]
+    return [(applies[:, each[0]], each) for each in columns]
+
+
+def mean_of_the_rest(y: np.ndarray, fold: np.ndarray) -> np.ndarray:
+    """Return for each record the mean over all other folds' records: what to guess without any input, (B, T)."""
+    counts = np.bincount(fold)
+    sums = np.stack([np.bincount(fold, weights=column) for column in y.T], axis=1)  # (folds, T)
+    rest = (sums.sum(axis=0) - sums) / (len(y) - counts)[:, None]
+    return rest[fold]
