@@ -7,7 +7,7 @@ import numpy as np
 from analysis.interventions.outcomes import GAIN, KL, KL_OF_HEAD, MOVED, VALUE_CHANGE
 from analysis.interventions.pairs import Pairs
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-4
 
 
 def broken_pairing(everything: Sequence[Pairs], in_behaviour: Sequence[str], at_once: Sequence[str]) -> dict[str, str]:

@@ -37,10 +37,10 @@ def test_intervals_cover(episodes: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("episodes", [6, 8, 12, 20])
+@pytest.mark.parametrize("episodes", [6, 20])
 def test_intervals_cover_with_few_episodes_of_any_shape(shape: str, episodes: int) -> None:
     """Of the mean of an exponential, Student's intervals cover 0.89 with 6 and 0.92 with 20."""
-    assert covered(shape, episodes, 2000) >= (0.88 if shape == "very skewed" else 0.92)
+    assert covered(shape, episodes, 800) >= (0.87 if shape == "very skewed" else 0.91)
 
 
 def test_estimate_leaves_out_episodes_without_a_value() -> None:
@@ -90,11 +90,11 @@ def test_many_times_smaller_p_values_than_flips_can_count() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("episodes", [6, 7, 8, 10, 20])
+@pytest.mark.parametrize("episodes", [7, 20])
 @pytest.mark.parametrize("shape", ["normal", "heavy tails"])
 def test_sign_flips_hold_their_level(episodes: int, shape: str) -> None:
     over = OverEpisodes(Inference(permutations=999))
     rng = np.random.default_rng(3)
-    p = np.array([over.sign_flip_p(SHAPES[shape][0](rng, episodes)) for _ in range(5_000)])
+    p = np.array([over.sign_flip_p(SHAPES[shape][0](rng, episodes)) for _ in range(2_000)])
     for level in (0.05, 0.01, 0.001):
         assert (p <= level).mean() <= level + 3 * np.sqrt(level / len(p))

@@ -111,14 +111,14 @@ def test_nothing_is_found_where_nothing_is_planted() -> None:
     ids=["plain", "edited of an episode alike", "no controls", "few edited"],
 )
 def test_at_most_one_run_in_twenty_finds_something_where_nothing_is_planted(planted: Planted) -> None:
-    assert null_rate(100, planted) <= 0.05
+    assert null_rate(40, planted) <= 0.05
 
 
 def test_broken_pairing_takes_all_verdicts() -> None:
     table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}))
-    for outcome in ("meals", "kl"):
+    for outcome, difference in (("meals", 1e-6), ("kl", 1e-3)):
         values = table.outcomes[outcome].copy()
-        values[np.flatnonzero((table.arm == "no edit") & table.edited)[5]] += 1e-6
+        values[np.flatnonzero((table.arm == "no edit") & table.edited)[5]] += difference
         found = study_effects(changed(table, outcome, values), arms, SETTINGS)
         assert found.broken == {"no edit": outcome}
         assert set(verdicts(found).values()) == {"pairing is broken"}

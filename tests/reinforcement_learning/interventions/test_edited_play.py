@@ -31,7 +31,7 @@ NORTH = "gain/Move.Direction/North"
 @pytest.fixture(scope="module")
 def contest(small_world, task, maps) -> Contest:
     """A policy built by hand: one unit of its hidden state drives the move to the north, and nothing else does."""
-    env = replace(small_world, spawn_immunity=0)
+    env = replace(small_world, spawn_immunity=0, horizon=28)
     settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS))
     entrant = untrained_entrant(AGENT, settings, maps, seed=0)
     with torch.no_grad():
