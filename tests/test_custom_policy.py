@@ -18,7 +18,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with the page's agent added."""
     copy = tmp_path_factory.mktemp("project")
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.yaml"],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.pxd", "*.yaml"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     for name in listed.stdout.split():

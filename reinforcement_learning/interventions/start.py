@@ -133,13 +133,16 @@ def _claim(folder: Path, described: dict[str, Any], *, resume: bool) -> None:
     """Refuse a folder that holds another run, or anything else."""
     path = folder / RUN_FILE
     if not path.exists():
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        # A run that was killed at once leaves no more than a temporary file.
+        if folder.exists() and (not folder.is_dir() or any(not each.name.startswith(".") for each in folder.iterdir())):
             raise UserError(f"{folder} is not an empty folder: choose another --output")
         make_folder(folder)
         return
     if not resume:
         raise UserError(f"{folder} already holds a run: add --resume to continue it, or choose another --output")
     content: Any = read_small_json(path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is damaged: delete {folder} and play the run again")
     before = without_checksum(content, str(path))
     for name, value in without_checksum(with_checksum(described), str(path)).items():
         if before.get(name) != value:

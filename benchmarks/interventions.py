@@ -1,0 +1,116 @@
+"""Cost of editing: whole episodes with drawn agents under an edit, compared with playing them plainly.
+
+    python -m benchmarks.interventions policies/start_kit_3M.safetensors
+    python -m benchmarks.interventions policies/start_kit_3M.safetensors --output interventions.json
+
+The edits keep their input, so that the same game is played in both ways; everything else is done as in a run of
+intervene.py: hooks, the outputs without the edit in every tick, and the outcomes of each life. Times are processor time
+of one process.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+import command_line
+from activation_store.files import write_json
+from benchmarks.measure import spread
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.interventions.edited_play import ArmPlan, play_arm
+from reinforcement_learning.interventions.memory_edits import KeptMemory
+from reinforcement_learning.interventions.state_edits import Untouched
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.entrants import load_entrant
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.versions import versions
+from user_error import UserError
+
+_WORLDS = 4
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of benchmarks/interventions.py."""
+
+    checkpoint: tyro.conf.Positional[Path]
+    """Policy to play; it needs a memory."""
+    repetitions: int = 3
+    """Number of groups of four episodes that are played in each way, at least 1."""
+    ticks: int = 200
+    """Ticks after which episodes are cut off, at least 1."""
+    maps_dir: Path = Path("maps")
+    """Folder of generated maps."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """JSON file to write the result to."""
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    arguments = command_line.parse(Arguments, __doc__)
+    if min(arguments.repetitions, arguments.ticks) < 1:
+        raise UserError("--repetitions and --ticks must be at least 1")
+    torch.set_num_threads(1)
+    times = measure(arguments)
+    show(times)
+    if arguments.output:
+        write_json(arguments.output, {"arguments": asdict(arguments), "seconds": times, "versions": versions()})
+
+
+def measure(arguments: Arguments) -> dict[str, list[float]]:
+    """Return the processor seconds of each way of playing, one per group of episodes."""
+    contest = contest_of(arguments)
+    if not contest.entrants[0].policy.layers:
+        raise UserError(f"{arguments.checkpoint} is feed-forward: give a policy with a memory")
+    drawn = contest.env.num_agents // 8
+    plans = {
+        "edit of a state": ArmPlan("edit", drawn, states=(Untouched("lstm_hidden"),)),
+        "edit of the memory": ArmPlan("edit", drawn, memories=(KeptMemory(),)),
+    }
+    pool = contest.pool(_WORLDS)
+    times: dict[str, list[float]] = {"plain": [], **{name: [] for name in plans}}
+    for repetition in range(arguments.repetitions):
+        group = Group(1, tuple(range(repetition * _WORLDS, (repetition + 1) * _WORLDS)))
+        times["plain"].append(_seconds(lambda group=group: pool.play(group.seed, group.numbers)))  # type: ignore[misc]
+        for name, plan in plans.items():
+            times[name].append(_seconds(lambda group=group, plan=plan: list(play_arm(pool, group, plan))))  # type: ignore[misc]
+    return times
+
+
+def contest_of(arguments: Arguments) -> Contest:
+    """Return the policy alone in its training world, with shorter episodes."""
+    entrant = load_entrant(arguments.checkpoint)
+    world = EnvironmentSettings(**{**entrant.info.environment, "maps_dir": arguments.maps_dir})
+    env = replace(world, horizon=arguments.ticks)
+    task = TaskSettings(**entrant.info.task)
+    return Contest((entrant,), env, task, ensure_maps(env), torch.device("cpu"))
+
+
+def show(times: dict[str, list[float]]) -> None:
+    """Print processor seconds and ratios."""
+    table = Table(
+        title="Four episodes: processor seconds, and times as long as plain play; median (minimum to maximum)"
+    )
+    for column in ("", "seconds", "ratio"):
+        table.add_column(column, justify="right")
+    for name, seconds in times.items():
+        ratios = [one / plain for one, plain in zip(seconds, times["plain"], strict=True)]
+        table.add_row(name, f"{statistics.median(seconds):.1f}", spread(ratios, ".2f"))
+    Console().print(table)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    command_line.run(main)
