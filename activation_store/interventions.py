@@ -18,6 +18,9 @@ from pydantic import ConfigDict
 from activation_store.files import atomic_path
 from user_error import UserError
 
+RUN_FILE = "run.json"
+"""Name of the file that says what a run does, with its arms."""
+
 LIVES_FILE = "lives.parquet"
 """Name of the file of lives in an intervention run's folder."""
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from activation_store.files import sha256, write_json, write_text
-from activation_store.interventions import LIVES_FILE, Arm, LivesTable, read_lives
+from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
 from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
 from analysis.interventions.tables import effects_table
 from analysis.interventions.text import summary_lines
 from analysis.runs.finished_files import open_finished
-from analysis.runs.run_folder import DONE_FILE, RUN_FILE, write_figure
+from analysis.runs.run_folder import DONE_FILE, write_figure
 from analysis.statistics.inference import Inference
 from user_error import UserError
 

@@ -142,9 +142,9 @@ def confounds(variables: tuple[Variable, ...], labels: np.ndarray, lives: Lives,
     - the life itself: all label sequences in random order, end to end, are rotated by a random number of records, so
       that bouts keep their lengths and fall across lives. That gives the chance level; there is no p-value, as bouts
       end with lives and any lasting cluster would have a small one. A cluster whose bouts last about as long as lives
-      cannot be distinguished from one that marks lives, and is flagged. Lives are of unequal length, and a cluster
-      that has a little of each marks none. So a cluster is compared with all records, and with all lives weighted
-      equally; the comparison that speaks less for a confound is reported.
+      cannot be distinguished from one that marks lives, and is flagged. A cluster with a few records of every
+      life marks no life, although lives of unequal length have unequal shares of all records. So a cluster is compared
+      with all records, and with all lives weighted equally; the smaller of the two confounds is reported.
 
     Args:
         labels: (B,) clusters from 0; negative for noise.

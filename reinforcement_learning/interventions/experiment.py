@@ -12,6 +12,7 @@ from reinforcement_learning.interventions.edited_play import ArmPlan
 from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
 from reinforcement_learning.interventions.state_edits import (
     AsFarAs,
+    DirectedEdit,
     EditOf,
     StateEdit,
     Untouched,
@@ -153,7 +154,7 @@ def _memory_edit(edit: RequestedEdit) -> MemoryEdit:
     return Clear(edit.every) if edit.kind == "clear" else Freeze()
 
 
-def _state_edit(edit: RequestedEdit, dose: float, moments: Mapping[str, StateMoments]) -> StateEdit:
+def _state_edit(edit: RequestedEdit, dose: float, moments: Mapping[str, StateMoments]) -> DirectedEdit:
     if edit.kind == "steer":
         return steer(edit.directions[0], dose)
     if edit.kind == "collapse":

@@ -1,7 +1,6 @@
 """Edits of an agent's memory between ticks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -88,9 +87,9 @@ class KeptMemory(MemoryEdit):
         return memory
 
 
-def _with_room(held: MemoryState | None, memory: MemoryState, slots: Sequence[int] | torch.Tensor) -> MemoryState:
+def _with_room(held: MemoryState | None, memory: MemoryState, slots: torch.Tensor) -> MemoryState:
     """Return a store of memories by slot that has room for these slots."""
-    wanted = int(max(slots)) + 1 if len(slots) else 0
+    wanted = int(slots.max()) + 1 if len(slots) else 0
     have = held.hidden.shape[1] if held else 0
     if held is not None and have >= wanted:
         return held

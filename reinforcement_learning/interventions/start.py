@@ -7,7 +7,7 @@ from typing import Any
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
 from activation_store.directions import Direction, Directions, read_directions
 from activation_store.files import locked_folder, make_folder, sha256, write_json
-from activation_store.interventions import LIVES_FILE, write_lives
+from activation_store.interventions import LIVES_FILE, RUN_FILE, write_lives
 from progress_view import progress
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
 from reinforcement_learning.interventions.intervention_run import episodes_to_play, play_experiment
@@ -21,7 +21,6 @@ from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.versions import versions
 from user_error import UserError
 
-RUN_FILE = "run.json"
 _NOT_SETTINGS = (
     "output",
     "resume",

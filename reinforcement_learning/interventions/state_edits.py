@@ -38,10 +38,6 @@ class StateEdit(ABC):
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """Edit states, or their changes: (B, units) -> (B, units)."""
 
-    @abstractmethod
-    def axis(self) -> np.ndarray:
-        """Return the main direction of the edit, (units,); on which side of it an edit went decides its sign."""
-
     def edited(self, before: torch.Tensor | None, after: torch.Tensor) -> torch.Tensor:
         """Edit what a tick computed, (B, units), given the same layer before the tick if `of` is change."""
         if self.of == "state":
@@ -50,8 +46,16 @@ class StateEdit(ABC):
         return before + self.apply(after - before)
 
 
+class DirectedEdit(StateEdit):
+    """An edit that moves states along a few directions."""
+
+    @abstractmethod
+    def axis(self) -> np.ndarray:
+        """Return the main direction of the edit, (units,); on which side of it an edit went decides its sign."""
+
+
 @dataclass(frozen=True, eq=False)
-class ReadOutEdit(StateEdit):
+class ReadOutEdit(DirectedEdit):
     """Gives K read-outs new values: each becomes a mixture of the old ones, plus a constant.
 
     Attributes:
@@ -83,12 +87,12 @@ class ReadOutEdit(StateEdit):
         return (activations + (wanted - read_outs) @ write).to(activations.dtype)
 
     def axis(self) -> np.ndarray:
-        """See `StateEdit.axis`."""
+        """See `DirectedEdit.axis`."""
         return self.write[0]
 
 
 @dataclass(frozen=True, eq=False)
-class Eraser(StateEdit):
+class Eraser(DirectedEdit):
     """Projects a concept out of the states: x' = x - (x - mean) projection^T, as LEACE does (Belrose et al. 2023).
 
     Attributes:
@@ -109,7 +113,7 @@ class Eraser(StateEdit):
         return (activations - centred @ _like(activations, self.projection).T).to(activations.dtype)
 
     def axis(self) -> np.ndarray:
-        """See `StateEdit.axis`."""
+        """See `DirectedEdit.axis`."""
         left, _, _ = np.linalg.svd(self.projection)
         return left[:, 0]
 
@@ -125,10 +129,6 @@ class Untouched(StateEdit):
         """See `StateEdit.apply`."""
         return activations
 
-    def axis(self) -> np.ndarray:
-        """See `StateEdit.axis`."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, eq=False)
 class AsFarAs(StateEdit):
@@ -139,7 +139,7 @@ class AsFarAs(StateEdit):
         direction: of length 1, (units,).
     """
 
-    original: StateEdit
+    original: DirectedEdit
     direction: np.ndarray
 
     @property
@@ -158,10 +158,6 @@ class AsFarAs(StateEdit):
         side = torch.where(moved @ _like(activations, self.original.axis()) < 0, -1.0, 1.0)
         far = (side * moved.norm(dim=1)).unsqueeze(1)
         return (activations + far * _like(activations, self.direction)).to(activations.dtype)
-
-    def axis(self) -> np.ndarray:
-        """See `StateEdit.axis`."""
-        return self.direction
 
 
 def collapse(directions: Sequence[Direction], of: EditOf) -> ReadOutEdit:
