@@ -28,7 +28,7 @@ RAY_ADDRESSES = "local, auto or HOST:PORT"
 # These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
 CHANGEABLE_WHEN_RESUMED = (
     "env.maps_dir", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps", "train.device",
-    "train.num_checkpoints", "wandb.project", "wandb.entity", "wandb.mode",
+    "train.num_checkpoints", "train.checkpoint_spacing", "wandb.project", "wandb.entity", "wandb.mode",
 )  # fmt: skip
 _OVERRIDES = ("agents", "debug")
 _LARGEST_COUNT = 2**63 - 1  # what arrays and generators of random numbers take
@@ -236,7 +236,10 @@ class TrainSettings(_OneLineErrors):
     normalize_advantage: bool = True
     """Whether advantages are standardised in each minibatch."""
     num_checkpoints: Positive = 4
-    """Number of evenly spaced checkpoints to keep, besides the untrained one; the last is the trained policy."""
+    """Number of checkpoints to keep, besides the untrained one; the last is the trained policy."""
+    checkpoint_spacing: Literal["even", "doubling"] = "even"
+    """even: every checkpoint has learnt from equally many agent-steps more than the one before; doubling: from twice as
+    many, so that early learning, which is fast, is seen too."""
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -16,7 +16,7 @@ from reinforcement_learning.game.environment import Life, observation_layout
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.stepper import Stepper
-from reinforcement_learning.settings import Settings
+from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
 from reinforcement_learning.training.data_parallel import ALONE, Processes, join_records
@@ -95,6 +95,14 @@ def train(
         worlds.close()
 
 
+def checkpoints_due(steps: int, train: TrainSettings) -> int:
+    """Return how many checkpoints should exist after some agent-steps, not counting the untrained one."""
+    total = train.total_agent_steps
+    if train.checkpoint_spacing == "even":
+        return train.num_checkpoints * min(steps, total) // total
+    return sum(steps * 2**halvings >= total for halvings in range(train.num_checkpoints))
+
+
 class _Training:
     def __init__(
         self, name: str, agent: str, settings: Settings, worlds: Any, journal: EpisodeJournal,
@@ -149,19 +157,14 @@ class _Training:
         latest = self.run.checkpoint_path(self.name, self.steps)
         try:
             while self.steps < train.total_agent_steps:
-                reached = self._checkpoints_due()
+                reached = checkpoints_due(self.steps, train)
                 self._update()
-                if self._checkpoints_due() > reached:
+                if checkpoints_due(self.steps, train) > reached:
                     latest = self._save_checkpoint()
                 self._save_state()
         except _Stopped:
             latest = self._save_checkpoint(self.run.stopped_path(self.name))
         return latest
-
-    def _checkpoints_due(self) -> int:
-        """Return the number of checkpoints that should exist by now, not counting the untrained one."""
-        train = self.settings.train
-        return train.num_checkpoints * min(self.steps, train.total_agent_steps) // train.total_agent_steps
 
     def _save_state(self) -> None:
         own = TrainingState(
