@@ -18,6 +18,7 @@ from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.interventions.at_once import Outputs, at_once
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
 from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
+from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.memory_edits import MemoryEdit
 from reinforcement_learning.interventions.state_edits import StateEdit
 from reinforcement_learning.interventions.state_moments import Distances, StateMoments
@@ -39,6 +40,8 @@ class ArmPlan:
         watched: layers whose unedited states are summed up; of unedited arms.
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
+        readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
+            all agents, which must be watched, and otherwise with edited states.
     """
 
     name: str
@@ -49,6 +52,7 @@ class ArmPlan:
     watched: tuple[str, ...] = ()
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
+    readings: tuple[Reading, ...] = ()
 
     @property
     def reported(self) -> tuple[str, ...]:
@@ -67,7 +71,7 @@ class PlayedGroup:
 
     Attributes:
         rows: one for each life, as in `activation_store.interventions`.
-        moments: of the watched layers.
+        moments: of the watched layers, by layer, and of readings, by their names.
     """
 
     rows: list[dict[str, Any]]
@@ -93,6 +97,7 @@ class _EditedGame:
         self.age = np.zeros(pool.slots, dtype=np.int64)  # ticks in which each slot was edited so far
         self.outcomes = LifeOutcomes(pool)
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
+        self.moments |= {each.name: each.empty(self.policy.layer_units[each.layer]) for each in plan.readings}
 
     def play(self) -> PlayedGroup:
         """Play to the end."""
@@ -133,6 +138,7 @@ class _EditedGame:
             self.age[edited.numpy()] += 1
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
+        self._read(slots, rows.numpy(), tick)
         self.pool.advance([choice])
 
     def _edited_rows(self, slots: np.ndarray) -> torch.Tensor:
@@ -143,6 +149,16 @@ class _EditedGame:
             own = OwnRows(full, self.pool.layout).values
             now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
         return torch.from_numpy(np.flatnonzero(now))
+
+    def _read(self, slots: np.ndarray, rows: np.ndarray, tick: "_Tick") -> None:
+        """Add the states of this tick to the sums of each reading."""
+        if not self.plan.readings or (self.plan.edits and not len(rows)):
+            return
+        read = slots[rows] if self.plan.edits else slots
+        own = OwnRows(self.pool.arrival.observations[read], self.pool.layout).values
+        for each in self.plan.readings:
+            states = tick.edited[each.layer].cpu().numpy() if self.plan.edits else tick.watched[each.layer]
+            self.moments[each.name] += each.sums(states, own, self.columns, self.pool.ticks)
 
     @torch.no_grad()
     def _measure(

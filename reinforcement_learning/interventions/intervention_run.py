@@ -61,16 +61,17 @@ class PlayedArms:
         return [row for rows in found for row in rows or ()]
 
     def moments(self, arm: Arm, every: Sequence[Group]) -> dict[str, StateMoments]:
-        """Return the moments of an unedited arm's watched layers, over all its groups in their order."""
+        """Return the moments that an arm summed up, over all its groups in their order."""
         total: dict[str, StateMoments] = {}
         for group in every:
-            path = self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
-            if not path.exists():  # nothing was watched
-                return {}
-            arrays, _ = read_tensors(path, "state moments")
-            for layer, each in from_arrays(arrays).items():
-                total[layer] = total[layer] + each if layer in total else each
+            for name, each in self.moments_of_group(arm, group).items():
+                total[name] = total[name] + each if name in total else each
         return total
+
+    def moments_of_group(self, arm: Arm, group: Group) -> dict[str, StateMoments]:
+        """Return the moments that one group of an arm summed up; empty if there are none."""
+        path = self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
+        return from_arrays(read_tensors(path, "state moments")[0]) if path.exists() else {}
 
     def _path(self, group: ArmGroup) -> Path:
         return self._folder / f"arm{self._arms.index(group.arm):03d}-{group.numbers[0]:06d}.json"

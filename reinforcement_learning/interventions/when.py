@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argument_checks import did_you_mean
+from reinforcement_learning.interventions.own_features import check_feature, feature_values
 from user_error import UserError
 
 _COMPARISONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne
 }  # fmt: skip
 _CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|==|!=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
-OWN = "self_"
-TICK = "tick"
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Condition:
     """A comparison of one feature with a number, such as `self_food < 30`.
 
     Attributes:
-        feature: `self_` and a column of the agent's own row in the game, also if its policy does not see it; or `tick`.
+        feature: as in `check_feature`.
         comparison: one of <, <=, >, >=, ==, !=.
         number: that the feature is compared with.
     """
@@ -50,9 +48,7 @@ class Condition:
                 "'self_food < 30'"
             )
         feature, comparison, number = found.groups()
-        known = [TICK, *(OWN + column for column in columns)]
-        if feature not in known:
-            raise UserError(f"--while {text!r}: there is no feature {feature!r}{did_you_mean(feature, known)}")
+        check_feature(feature, columns, f"--while {text!r}")
         return Condition(feature, comparison, float(number))
 
     def holds(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
@@ -66,11 +62,7 @@ class Condition:
         Returns:
             (B,) bool.
         """
-        if self.feature == TICK:
-            values = np.full(len(rows), tick)
-        else:
-            values = rows[:, list(columns).index(self.feature.removeprefix(OWN))]
-        return _COMPARISONS[self.comparison](values, self.number)
+        return _COMPARISONS[self.comparison](feature_values(self.feature, rows, columns, tick), self.number)
 
 
 @dataclass(frozen=True)
