@@ -78,7 +78,9 @@ def parse(arguments: list[str]) -> RunOptions:
     erased = [each.erased_layer for each in options.edits if each.erased_layer]
     for layer in erased:
         if erased.count(layer) > 1:
-            raise UserError(f"two edits erase from {layer}: name all its variables in one, as in --variable tick,self_food")
+            raise UserError(
+                f"two edits erase from {layer}: name all its variables in one, as in --variable tick,self_food"
+            )
     if any(each.names for each in options.edits) and options.directions is None:
         raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
     return options

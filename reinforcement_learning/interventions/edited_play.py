@@ -140,7 +140,7 @@ class _EditedGame:
             self.age[edited.numpy()] += 1
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
-        self._read(slots, rows.numpy(), tick)
+        self._read(own.values[slots], rows.numpy(), tick)
         self.pool.advance([choice])
         self.outcomes.after_tick()
 
@@ -151,15 +151,16 @@ class _EditedGame:
             now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
         return torch.from_numpy(np.flatnonzero(now))
 
-    def _read(self, slots: np.ndarray, rows: np.ndarray, tick: "_Tick") -> None:
-        """Add the states of this tick to the sums of each reading."""
-        if not self.plan.readings or (self.plan.edits and not len(rows)):
+    def _read(self, own: np.ndarray, rows: np.ndarray, tick: "_Tick") -> None:
+        """Add the states of this tick to the sums of each reading, given the acting agents' own rows."""
+        if self.plan.edits and not len(rows):
             return
-        read = slots[rows] if self.plan.edits else slots
-        own = OwnRows(self.pool.arrival.observations[read], self.pool.layout).values
         for each in self.plan.readings:
-            states = tick.edited[each.layer].cpu().numpy() if self.plan.edits else tick.watched[each.layer]
-            self.moments[each.name] += each.sums(states, own, self.columns, self.pool.ticks)
+            if self.plan.edits:
+                states, bodies = tick.edited[each.layer].cpu().numpy(), own[rows]
+            else:
+                states, bodies = tick.watched[each.layer], own
+            self.moments[each.name] += each.sums(states, bodies, self.columns, self.pool.ticks)
 
     @torch.no_grad()
     def _measure(

@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from concept_erasure import LeaceFitter
 
 from reinforcement_learning.interventions.linear_readings import JointMoments, Reading
 from reinforcement_learning.interventions.random_directions import unit_of_variance
@@ -31,6 +30,8 @@ def fitted_eraser(reading: Reading, moments: JointMoments, policy: str) -> Erase
     Raises:
         NothingToErase: a variable does not vary.
     """
+    from concept_erasure import LeaceFitter
+
     units, states, covariance = moments.units, moments.states, moments.covariance
     for name, is_still in zip(reading.variables, moments.still[units:], strict=True):
         if is_still:

@@ -174,9 +174,7 @@ def _memory_edit(edit: RequestedEdit) -> MemoryEdit:
     return Clear(edit.every) if edit.kind == "clear" else Freeze()
 
 
-def _erasure(
-    erased: Reading, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator
-) -> StateEdit:
+def _erasure(erased: Reading, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator) -> StateEdit:
     """Return an erasure as it is done in an arm."""
     if arm.kind == "no edit":
         return Untouched(erased.layer)

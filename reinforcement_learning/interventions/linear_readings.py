@@ -133,8 +133,7 @@ def held_out_r_squared(groups: Sequence[JointMoments]) -> np.ndarray | None:
 
 def _residual(squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the mean square of each variable minus its read-out, given mean squares of states and variables, (K,)."""
-    units, count = weights.shape
-    error = np.vstack([-weights, np.eye(count)])  # (units + K, K)
+    error = np.vstack([-weights, np.eye(weights.shape[1])])  # (units + K, K)
     return np.einsum("uk,uv,vk->k", error, squares, error, optimize=True)
 
 
