@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reinforcement_learning.interventions.own_features import feature_values
 from reinforcement_learning.interventions.state_moments import StateMoments
+from reinforcement_learning.interventions.when import feature_values
 
 _STILL = 1e-10  # of its mean square: a variance below this is rounding
 _FLAT = 1e-9  # of the largest: eigenvalues of the states' correlations below this are rounding
@@ -18,7 +18,7 @@ class Reading:
 
     Attributes:
         layer: its name.
-        variables: names as in `own_features.check_feature`, at least one.
+        variables: features as in `Condition`, at least one.
     """
 
     layer: str

@@ -18,10 +18,9 @@ from reinforcement_learning.interventions.erasure import NothingToErase
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
 from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
 from reinforcement_learning.interventions.linear_readings import Reading
-from reinforcement_learning.interventions.own_features import check_feature
 from reinforcement_learning.interventions.readability import readability
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
-from reinforcement_learning.interventions.when import Condition, When
+from reinforcement_learning.interventions.when import Condition, When, check_feature
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
@@ -130,7 +129,7 @@ def _erased(options: EditOptions, policy: RecurrentPolicy, columns: Sequence[str
         return None
     check_policy_layers([options.erased_layer], policy.layers, policy.cell)
     for name in options.variables:
-        check_feature(name, columns, f"--variable {options.variable}")
+        check_feature(f"--variable {options.variable}", name, columns)
     return Reading(options.erased_layer, options.variables)
 
 

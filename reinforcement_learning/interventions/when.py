@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reinforcement_learning.interventions.own_features import check_feature, feature_values
+from argument_checks import did_you_mean
 from user_error import UserError
 
 _COMPARISONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne
 }  # fmt: skip
 _CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|==|!=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
+OWN = "self_"
+TICK = "tick"
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Condition:
     """A comparison of one feature with a number, such as `self_food < 30`.
 
     Attributes:
-        feature: as in `check_feature`.
+        feature: `self_` and a column of the agent's own row in the game, also if its policy does not see it; or `tick`.
         comparison: one of <, <=, >, >=, ==, !=.
         number: that the feature is compared with.
     """
@@ -48,7 +50,7 @@ class Condition:
                 "'self_food < 30'"
             )
         feature, comparison, number = found.groups()
-        check_feature(feature, columns, f"--while {text!r}")
+        check_feature(f"--while {text!r}", feature, columns)
         return Condition(feature, comparison, float(number))
 
     def holds(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
@@ -92,3 +94,26 @@ class When:
         if self.condition is None:
             return np.ones(len(rows), dtype=bool)
         return self.condition.holds(rows, columns, tick)
+
+
+def check_feature(said: str, feature: str, columns: Sequence[str]) -> None:
+    """Refuse a feature that agents do not have.
+
+    Args:
+        said: where the user named it; begins the message.
+        feature: its name, as in `Condition`.
+        columns: of an entity's row in the game.
+
+    Raises:
+        UserError: there is no such feature; suggests a similar one.
+    """
+    known = [TICK, *(OWN + column for column in columns)]
+    if feature not in known:
+        raise UserError(f"{said}: there is no feature {feature!r}{did_you_mean(feature, known)}")
+
+
+def feature_values(feature: str, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
+    """Return the true values of a feature, (B,); arguments as `Condition.holds`."""
+    if feature == TICK:
+        return np.full(len(rows), tick)
+    return rows[:, list(columns).index(feature.removeprefix(OWN))]
