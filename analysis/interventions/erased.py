@@ -11,7 +11,7 @@ def readability_lines(erased: Sequence[Readability]) -> list[str]:
         return []
     return [
         "",
-        "Erased variables, by R2 of linear read-outs (1: exact, 0: no better than a constant):",
+        "Erased variables, by R2 of linear read-outs (1: exact; 0 or less: no better than a constant):",
         *map(_line, erased),
     ]
 
