@@ -8,7 +8,10 @@ import numpy as np
 
 from activation_store.directions import Direction
 from activation_store.interventions import Arm
+from reinforcement_learning.interventions.donor_outcomes import DataSpan
+from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.edited_play import ArmPlan
+from reinforcement_learning.interventions.interchange import Interchange, interchange
 from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
 from reinforcement_learning.interventions.state_edits import (
     AsFarAs,
@@ -22,11 +25,12 @@ from reinforcement_learning.interventions.state_edits import (
     swap,
 )
 from reinforcement_learning.interventions.state_moments import Distances, StateMoments
+from reinforcement_learning.interventions.transplant import Transplant
 from reinforcement_learning.interventions.when import When
 from user_error import UserError
 
-StateEditKind = Literal["collapse", "steer", "swap"]
-MemoryEditKind = Literal["clear", "freeze"]
+StateEditKind = Literal["collapse", "steer", "swap", "interchange"]
+MemoryEditKind = Literal["clear", "freeze", "transplant"]
 UNEDITED = "unedited"
 UNTRAINED_UNEDITED = "untrained, unedited"
 
@@ -37,16 +41,18 @@ class RequestedEdit:
 
     Attributes:
         kind: what is done.
-        directions: along which the state is edited: any number for collapse, one for steer, origin and target for
-            swap, none for edits of the memory.
+        directions: along which the state is edited: any number for collapse and interchange, one for steer, origin and
+            target for swap, none for edits of the memory.
         of: whether the state is edited or its change per tick.
-        every: of clear: ticks from one emptying to the next.
+        every: of clear and transplant: edited ticks from one to the next.
+        donor: of transplant and interchange: how donors are drawn.
     """
 
     kind: StateEditKind | MemoryEditKind
     directions: tuple[Direction, ...] = ()
     of: EditOf = "state"
     every: int = 1
+    donor: DonorRule | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +67,7 @@ class Experiment:
         controls: arms of each kind of random control, for every dose.
         seed: of the random directions.
         reported: directions whose read-outs are compared before and after the edit.
+        memory: layers of the policy's memory; needed for transplants only.
     """
 
     edits: tuple[RequestedEdit, ...]
@@ -70,11 +77,22 @@ class Experiment:
     controls: int
     seed: int
     reported: tuple[Direction, ...] = ()
+    memory: tuple[str, ...] = ()
 
     @property
     def layers(self) -> tuple[str, ...]:
         """Layers whose states are edited."""
         return tuple(dict.fromkeys(each.layer for edit in self.edits for each in edit.directions))
+
+    @property
+    def transplants(self) -> bool:
+        """Whether an edit takes over memories, so that those of other donors can take their place."""
+        return any(edit.kind == "transplant" for edit in self.edits)
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Layers whose unedited states are summed up."""
+        return tuple(dict.fromkeys([*self.layers, *(self.memory if self.transplants else ())]))
 
     @property
     def moves_states(self) -> bool:
@@ -96,6 +114,8 @@ class Experiment:
                 arms.append(Arm(f"random direction {number}{said}", "random direction", "trained", dose, UNEDITED))
                 if self.moves_states:
                     arms.append(Arm(f"same variance {number}{said}", "same variance", "trained", dose, UNEDITED))
+                if self.transplants:
+                    arms.append(Arm(f"random donor {number}{said}", "random donor", "trained", dose, UNEDITED))
         return arms
 
     def plan(self, arm: Arm, moments: Mapping[str, StateMoments]) -> ArmPlan:
@@ -109,39 +129,41 @@ class Experiment:
             UserError: directions are not independent, or one does not vary.
         """
         if arm.kind == "unedited":
-            return ArmPlan(arm.name, self.drawn, watched=self.layers)
-        states: list[StateEdit] = []
-        memories: list[MemoryEdit] = []
+            return ArmPlan(arm.name, self.drawn, watched=self.watched)
+        states: list[StateEdit | Interchange] = []
+        memories: list[MemoryEdit | Transplant] = []
         random = np.random.default_rng([self.seed, _number(arm)])
         for edit in self.edits:
             made = self._made(edit, arm, moments, random)
-            (states if isinstance(made, StateEdit) else memories).append(made)  # type: ignore[arg-type]
+            (states if isinstance(made, StateEdit | Interchange) else memories).append(made)  # type: ignore[arg-type]
+        has_donors = any(edit.donor for edit in self.edits)
         return ArmPlan(
             arm.name, self.drawn, self.when, tuple(states), tuple(memories),
             distances={layer: Distances.of(moments[layer]) for layer in self.layers},
             directions=tuple(_measured(each, moments) for each in self.reported),
+            spans={layer: DataSpan.of(moments[layer]) for layer in self.watched} if has_donors else {},
         )  # fmt: skip
 
     def _made(
         self, edit: RequestedEdit, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator
-    ) -> StateEdit | MemoryEdit:
+    ) -> StateEdit | Interchange | MemoryEdit | Transplant:
         """Return one edit as it is done in an arm."""
-        if not edit.directions:
-            memory_edit = _memory_edit(edit)
-            if arm.kind == "no edit":
-                return KeptMemory()
-            return MovedAsFar(memory_edit, int(random.integers(2**31))) if arm.kind != "edit" else memory_edit
-        directions: Sequence[Direction] = edit.directions
         if arm.kind == "no edit":
-            return Untouched(directions[0].layer)
+            return Untouched(edit.directions[0].layer) if edit.directions else KeptMemory()
+        if arm.kind == "random donor" and edit.donor:
+            edit = replace(edit, donor=replace(edit.donor, lottery=_number(arm)))
+        if not edit.directions:
+            return _memory_edit(edit, int(random.integers(2**31)) if arm.kind == "random direction" else None)
+        directions: Sequence[Direction] = edit.directions
         if arm.policy == "untrained":
             directions = [_measured(each, moments) for each in directions]
         if arm.kind == "same variance":
             directions = [_same_variance(each, moments[each.layer], random) for each in directions]
+        along = _unit(random.standard_normal(len(directions[0].weight))) if arm.kind == "random direction" else None
+        if edit.donor:
+            return replace(interchange(directions, edit.donor), along=along)
         made = _state_edit(replace(edit, directions=tuple(directions)), arm.dose or 0.0, moments)
-        if arm.kind == "random direction":
-            return AsFarAs(made, _unit(random.standard_normal(len(directions[0].weight))))
-        return made
+        return made if along is None else AsFarAs(made, along)
 
 
 def _number(arm: Arm) -> int:
@@ -150,8 +172,12 @@ def _number(arm: Arm) -> int:
     return int(digits or 0)
 
 
-def _memory_edit(edit: RequestedEdit) -> MemoryEdit:
-    return Clear(edit.every) if edit.kind == "clear" else Freeze()
+def _memory_edit(edit: RequestedEdit, seed: int | None) -> MemoryEdit | Transplant:
+    """Return an edit of the memory, or with a seed the control that moves it as far in a random direction."""
+    if edit.donor:
+        return Transplant(edit.donor, edit.every, seed)
+    made = Clear(edit.every) if edit.kind == "clear" else Freeze()
+    return made if seed is None else MovedAsFar(made, seed)
 
 
 def _state_edit(edit: RequestedEdit, dose: float, moments: Mapping[str, StateMoments]) -> DirectedEdit:

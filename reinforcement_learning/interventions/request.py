@@ -10,9 +10,10 @@ import tyro
 from argument_checks import split
 from user_error import UserError
 
-EditKind = Literal["collapse", "steer", "swap", "clear", "freeze"]
-_NEEDS_DIRECTION = ("collapse", "steer")
-_OF_MEMORY = ("clear", "freeze")
+EditKind = Literal["collapse", "steer", "swap", "clear", "freeze", "transplant", "interchange"]
+_NEEDS_DIRECTION = ("collapse", "steer", "interchange")
+_NEEDS_DONOR = ("transplant", "interchange")
+_HAS_EVERY = ("clear", "transplant")
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,10 @@ class EditOptions:
     edit: EditKind = "clear"
     """collapse: hold the read-outs of --direction at their means; steer: hold one at its mean plus --dose standard
     deviations; swap: move what varies along --from to --to; clear: empty the memory every --every ticks; freeze: begin
-    every tick with the memory from when the edit began."""
+    every tick with the memory from when the edit began; transplant: begin every --every ticks with a donor's memory;
+    interchange: give the read-outs of --direction the values that they have in a donor's state."""
     direction: str | None = None
-    """Comma-separated names of directions, for collapse and steer."""
+    """Comma-separated names of directions, for collapse, steer and interchange."""
     origin: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """Direction that swap empties."""
     target: Annotated[str | None, tyro.conf.arg(name="to")] = None
@@ -34,7 +36,10 @@ class EditOptions:
     dose: str | None = None
     """Comma-separated doses of steer in standard deviations of the read-out, such as -2,0,2; each is an arm."""
     every: int = 1
-    """Ticks from one emptying of the memory to the next, at least 1, for clear."""
+    """Edited ticks from one emptying of the memory, or one transplant, to the next, at least 1."""
+    donor: str | None = None
+    """Feature such as self_food, for transplant and interchange: each edited agent takes from an unedited agent whose
+    value is far from its own. Features are named as in --while."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,13 +77,16 @@ class EditOptions:
             raise UserError("--edit steer needs one --direction, and --dose with numbers such as -2,0,2")
         if self.edit == "swap" and not (self.origin and self.target and self.origin != self.target):
             raise UserError("--edit swap needs two different directions, --from and --to")
+        if self.edit in _NEEDS_DONOR and not self.donor:
+            raise UserError(f"--edit {self.edit} needs --donor with the name of a feature, such as self_food")
         needless = {
             "--direction": self.direction is not None and self.edit not in _NEEDS_DIRECTION,
             "--from": self.origin is not None and self.edit != "swap",
             "--to": self.target is not None and self.edit != "swap",
             "--dose": self.dose is not None and self.edit != "steer",
             "--change": self.change and self.edit not in ("collapse", "swap"),
-            "--every": self.every != 1 and self.edit != "clear",
+            "--every": self.every != 1 and self.edit not in _HAS_EVERY,
+            "--donor": self.donor is not None and self.edit not in _NEEDS_DONOR,
         }
         for option, is_needless in needless.items():
             if is_needless:
@@ -144,6 +152,7 @@ class RunOptions(EditOptions):
         for each in self.edits:
             words += [each.edit, *(name.replace("/", "_") for name in each.names)]
             words += ["change"] if each.change else []
+            words += [each.donor] if each.donor else []
         return Path("interventions") / "-".join(words)
 
 
