@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from reinforcement_learning.interventions.donors import DonorRule, Donors
 from reinforcement_learning.interventions.state_moments import StateMoments
 
-GAIN, FOLLOWS, WITHIN_DATA = "gain/", "follows/", "within_data"
+_GAIN, _FOLLOWS, _WITHIN_DATA = "gain/", "follows/", "within_data"
 _SMALLEST_GAIN = 1e-4  # of a probability; smaller ones may be rounding
+_SMALLEST_CHANGE = 1e-5  # length of a change of a state; likewise
 _HELD = 0.99  # share of the variance that the leading components hold
 
 
@@ -35,7 +37,7 @@ class DataSpan:
         """Return the share of each squared change that lies in the span, (B, units) -> (B,); NaN without a change."""
         wide = changes.astype(np.float64)
         whole, inside = (wide**2).sum(axis=1), ((wide @ self.components.T) ** 2).sum(axis=1)
-        return np.divide(inside, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+        return np.divide(inside, whole, out=np.full(len(whole), np.nan), where=whole > _SMALLEST_CHANGE**2)
 
 
 class DonorOutcomes:
@@ -59,18 +61,19 @@ class DonorOutcomes:
         self._followed: dict[str, np.ndarray] = {}  # those of them in which the option followed
         self._within, self._ticks = np.zeros(slots), np.zeros(slots)
 
-    def add(self, slots: np.ndarray, gains: Mapping[str, np.ndarray], donors: Mapping[DonorRule, Donors]) -> None:
+    def add(self, slots: np.ndarray, numbers: Mapping[str, torch.Tensor], donors: Mapping[DonorRule, Donors]) -> None:
         """Count a tick of E edited agents.
 
         Args:
             slots: of the agents, (E,) int64.
-            gains: change of an option's probability by HEAD/OPTION, (E,) each.
+            numbers: what the edit did at once, as `at_once` returns it.
             donors: of these agents.
         """
+        gains = {name.removeprefix(_GAIN): each.numpy() for name, each in numbers.items() if name.startswith(_GAIN)}
         for rule, each in donors.items():
-            side = np.sign(each.given - each.own)
+            side = np.sign(each.given - each.own)  # (E,)
             for option, gain in gains.items():
-                name = f"{FOLLOWS}{rule.feature}/{option}"
+                name = f"{_FOLLOWS}{rule.feature}/{option}"
                 counted = (np.abs(gain) > _SMALLEST_GAIN) & (side != 0)
                 place = (side[counted] > 0).astype(np.int64), slots[counted]
                 self._of(self._moved, name)[place] += 1
@@ -92,7 +95,7 @@ class DonorOutcomes:
             if moved[:, slot].all():
                 found[name] = float((self._followed[name][:, slot] / moved[:, slot]).mean())
         if self._ticks[slot]:
-            found[WITHIN_DATA] = float(self._within[slot] / self._ticks[slot])
+            found[_WITHIN_DATA] = float(self._within[slot] / self._ticks[slot])
         return found
 
     def _of(self, counts: dict[str, np.ndarray], name: str) -> np.ndarray:

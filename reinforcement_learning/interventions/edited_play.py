@@ -16,7 +16,7 @@ from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
 from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.interventions.at_once import Outputs, at_once
-from reinforcement_learning.interventions.donor_outcomes import GAIN, DataSpan, DonorOutcomes
+from reinforcement_learning.interventions.donor_outcomes import DataSpan, DonorOutcomes
 from reinforcement_learning.interventions.donors import DonorLots, DonorRule, Donors
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
 from reinforcement_learning.interventions.interchange import Interchange
@@ -132,8 +132,10 @@ class _EditedGame:
 
     def _tick(self) -> None:
         slots = np.flatnonzero(self.pool.arrival.acting)
-        self.outcomes.before_tick(slots)
-        rows, donors = self._edited_rows(slots)
+        # All slots, since selecting from the padded observations would copy 25 kB an agent.
+        own = OwnRows(self.pool.arrival.observations, self.pool.layout)
+        self.outcomes.before_tick(slots, own.position[slots])
+        rows, donors = self._edited_rows(slots, own.values[slots])
         tick = _Tick(self.policy, self.plan, rows, donors)
         memory = self.pool.memories[0]
         device = memory.hidden.device
@@ -157,14 +159,13 @@ class _EditedGame:
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
         self.pool.advance([choice])
+        self.outcomes.after_tick()
 
-    def _edited_rows(self, slots: np.ndarray) -> tuple[torch.Tensor, Mapping[DonorRule, Donors]]:
-        """Which of the acting agents are edited in this tick, (E,) int64, and their donors."""
+    def _edited_rows(self, slots: np.ndarray, own: np.ndarray) -> tuple[torch.Tensor, Mapping[DonorRule, Donors]]:
+        """Which of the acting agents, given their own rows, are edited in this tick, (E,) int64, and their donors."""
         now = self.drawn[slots]
-        if not (now.any() and self.plan.edits):
-            return torch.zeros(0, dtype=torch.int64), {}
-        own = OwnRows(self.pool.arrival.observations[slots], self.pool.layout).values
-        now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
+        if self.plan.edits:
+            now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
         rows, donors = self.lots.draw(np.flatnonzero(now), slots, own, self.columns, self.pool.ticks)
         return torch.from_numpy(rows), donors
 
@@ -185,10 +186,7 @@ class _EditedGame:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
         self.outcomes.add(slots, numbers)
         if tick.donors:
-            gains = {
-                name.removeprefix(GAIN): each.cpu().numpy() for name, each in numbers.items() if name.startswith(GAIN)
-            }
-            self.donor_outcomes.add(slots, gains, tick.donors)
+            self.donor_outcomes.add(slots, numbers, tick.donors)
             self.donor_outcomes.add_within(slots, self._shares_within(unedited, states, tick))
 
     def _shares_within(
