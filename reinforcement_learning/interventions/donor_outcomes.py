@@ -9,7 +9,8 @@ import torch
 from reinforcement_learning.interventions.donors import DonorRule, Donors
 from reinforcement_learning.interventions.state_moments import StateMoments
 
-_GAIN, _FOLLOWS, _WITHIN_DATA = "gain/", "follows/", "within_data"
+_GAIN, _WITHIN_DATA = "gain/", "within_data"
+_FOLLOWS = ("follows_lower/", "follows_higher/")
 _SMALLEST_GAIN = 1e-4  # of a probability; smaller ones may be rounding
 _SMALLEST_CHANGE = 1e-5  # length of a change of a state; likewise
 _HELD = 0.99  # share of the variance that the leading components hold
@@ -43,11 +44,11 @@ class DataSpan:
 class DonorOutcomes:
     """Counts for every slot during one group of episodes.
 
-    `follows/FEATURE/HEAD/OPTION` is the interchange accuracy (Geiger et al. 2021) of the hypothesis that an option's
-    probability depends on the feature: the share of ticks in which it moves to the side on which the donor's value
-    lies. Ticks with a higher donor and ticks with a lower one count half each, so the share is expected to be 0.5 if
-    the side does not matter, even if nearly all donors are higher. A life without both kinds of ticks has no share.
-    Ticks in which the probability does not move do not count.
+    `follows_higher/FEATURE/HEAD/OPTION` is the share of ticks with a donor of a higher value in which the option's
+    probability rises, `follows_lower/...` of ticks with a donor of a lower value in which it falls. The mean of both is
+    the interchange accuracy (Geiger et al. 2021) of the hypothesis that the probability depends on the feature. It is
+    expected to be 0.5 if the donor's value does not matter, even if nearly all donors are on one side. Ticks in which
+    the probability does not move do not count.
 
     `within_data` is the share of the squared change that lies in the span of the components that hold 99% of the
     variance of unedited states. Effects of a change outside of it may come from parts of the network that are never
@@ -73,7 +74,7 @@ class DonorOutcomes:
         for rule, each in donors.items():
             side = np.sign(each.given - each.own)  # (E,)
             for option, gain in gains.items():
-                name = f"{_FOLLOWS}{rule.feature}/{option}"
+                name = f"{rule.feature}/{option}"
                 counted = (np.abs(gain) > _SMALLEST_GAIN) & (side != 0)
                 place = (side[counted] > 0).astype(np.int64), slots[counted]
                 self._of(self._moved, name)[place] += 1
@@ -92,8 +93,9 @@ class DonorOutcomes:
         """Return the outcomes of one life by name; those that do not exist for it are left out."""
         found = {}
         for name, moved in self._moved.items():
-            if moved[:, slot].all():
-                found[name] = float((self._followed[name][:, slot] / moved[:, slot]).mean())
+            for side, follows in enumerate(_FOLLOWS):
+                if moved[side, slot]:
+                    found[follows + name] = float(self._followed[name][side, slot] / moved[side, slot])
         if self._ticks[slot]:
             found[_WITHIN_DATA] = float(self._within[slot] / self._ticks[slot])
         return found

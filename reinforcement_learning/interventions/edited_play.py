@@ -71,7 +71,8 @@ class ArmPlan:
     @property
     def reported(self) -> tuple[str, ...]:
         """Layers whose edited states are compared with unedited ones."""
-        return tuple(dict.fromkeys([*self.distances, *(each.layer for each in self.directions)]))
+        layers = [*self.distances, *(each.layer for each in self.directions), *self.interchanged]
+        return tuple(dict.fromkeys(layers))
 
     @property
     def edits(self) -> bool:
