@@ -5,6 +5,8 @@
     python intervene.py -p NAME --directions FILE --edit steer --direction is_starving --dose -4,-2,-1,0,1,2,4
     python intervene.py -p NAME --directions FILE --edit swap --from component_3 --to component_1 --change
     python intervene.py -p NAME --directions FILE --edit collapse --direction tick --while 'self_food < 30'
+    python intervene.py -p start_kit_3M --edit transplant --donor self_food --every 16      # another agent's memory
+    python intervene.py -p NAME --directions FILE --edit interchange --direction self_food --donor self_food
     python intervene.py report interventions/RUN                            # tables and figures again
 
 Some agents of each world are drawn by lot and edited; the others share the world. The same episodes are played without
