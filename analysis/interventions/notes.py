@@ -6,10 +6,10 @@ from math import ceil
 import numpy as np
 
 from analysis.interventions.at_once import AtOnce
-from analysis.interventions.controls import CONTROLS, controls_of, edits
+from analysis.interventions.controls import controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect, Spillover
-from analysis.interventions.outcomes import OFF_MANIFOLD, title
+from analysis.interventions.outcomes import OFF_MANIFOLD, WITHIN_DATA, title
 from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.inference import LEVEL
@@ -19,6 +19,9 @@ FEWEST_EPISODES = 5
 
 FAR_OFF = 1.5
 """Times as far from recorded states as unedited ones: from here on, edited states are called unusual."""
+
+MOSTLY = 0.5
+"""Share of a change within the span of recorded states, below which a note is given."""
 
 
 def notes_on(
@@ -36,6 +39,7 @@ def notes_on(
         *_on_controls(everything),
         *_on_missing_values(effects),
         *_on_unusual_states(levels),
+        *_on_changes_outside_data(levels),
     ]
 
 
@@ -90,8 +94,8 @@ def _on_sign_flips(
 def _on_controls(everything: Sequence[Pairs]) -> list[str]:
     played = {edit.arm.name: controls_of(edit, everything) for edit in edits(everything)}
     notes = []
-    for kind in CONTROLS:
-        without = [name for name, controls in played.items() if not controls[kind]]
+    for kind in dict.fromkeys(kind for controls in played.values() for kind in controls):
+        without = [name for name, controls in played.items() if not controls.get(kind)]
         if len(without) == len(played):
             notes.append(f"No control: {kind}. Effects could not be compared with it.")
         elif without:
@@ -121,4 +125,15 @@ def _on_unusual_states(levels: Sequence[AtOnce]) -> list[str]:
     return [
         f"Edited states lie further from recorded states than unedited ones: {told}. The policy may never have been in "
         "such states, so its behaviour in them says little about how it works."
+    ]
+
+
+def _on_changes_outside_data(levels: Sequence[AtOnce]) -> list[str]:
+    outside = [each for each in levels if each.outcome == WITHIN_DATA and each.level.value < MOSTLY]
+    if not outside:
+        return []
+    told = "; ".join(f"{each.level.value:.0%}, {each.arm}" for each in outside)
+    return [
+        f"Only part of the squared change lies where recorded states vary: {told}. The rest may act through parts of "
+        "the network that are never active otherwise."
     ]

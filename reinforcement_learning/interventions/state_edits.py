@@ -65,7 +65,7 @@ class ReadOutEdit(DirectedEdit):
         bias: of the read-outs, (K,).
         write: what a unit more of each read-out adds to the activations, (K, units); read @ write.T is the identity.
         mixture: new read-outs from old ones, (K, K).
-        constant: added to them, (K,).
+        constant: added to them, (K,); or (B, K), others for each state.
     """
 
     layer: str
@@ -78,13 +78,15 @@ class ReadOutEdit(DirectedEdit):
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
-        # In double precision: a unit that hardly varies may have a large weight, offset by the bias.
-        read, bias, write, mixture, constant = (
-            _like(activations, each) for each in (self.read, self.bias, self.write, self.mixture, self.constant)
-        )
-        read_outs = activations.double() @ read.T + bias  # (B, K)
+        write, mixture, constant = (_like(activations, each) for each in (self.write, self.mixture, self.constant))
+        read_outs = self.read_out(activations)
         wanted = read_outs @ mixture.T + constant
         return (activations + (wanted - read_outs) @ write).to(activations.dtype)
+
+    def read_out(self, activations: torch.Tensor) -> torch.Tensor:
+        """Return the read-outs of states, (B, units) -> (B, K) float64."""
+        # In double precision: a unit that hardly varies may have a large weight, offset by the bias.
+        return activations.double() @ _like(activations, self.read).T + _like(activations, self.bias)
 
     def axes(self) -> np.ndarray:
         """See `DirectedEdit.axes`."""
