@@ -8,6 +8,7 @@ import numpy as np
 
 from activation_store.directions import Direction
 from activation_store.interventions import Arm
+from activation_store.layers import LSTM_CELL
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
 from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.edited_play import ArmPlan
@@ -77,7 +78,7 @@ class Experiment:
         controls: arms of each kind of random control, for every dose.
         seed: of the random directions.
         reported: directions whose read-outs are compared before and after the edit.
-        memory: layers of the policy's memory; needed for transplants only.
+        memory: layers of the policy's memory.
     """
 
     edits: tuple[RequestedEdit, ...]
@@ -108,6 +109,12 @@ class Experiment:
     def watched(self) -> tuple[str, ...]:
         """Layers whose unedited states are summed up."""
         return tuple(dict.fromkeys([*self.layers, *(self.memory if self.transplants else ())]))
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Layers whose states the memory carries into the next tick: an LSTM's cell, another memory's hidden state."""
+        cells = tuple(layer for layer in self.memory if layer.startswith(LSTM_CELL))
+        return cells or self.memory
 
     @property
     def moves_states(self) -> bool:
@@ -167,7 +174,7 @@ class Experiment:
     ) -> StateEdit | Interchange | MemoryEdit | Transplant:
         """Return one edit as it is done in an arm."""
         if edit.erased:
-            return _erasure(edit.erased, arm, moments, random)
+            return _erasure(edit.erased, arm, moments, random, self.kept)
         if arm.kind == "no edit":
             return Untouched(edit.directions[0].layer) if edit.directions else KeptMemory()
         if arm.kind == "random donor" and edit.donor:
@@ -184,7 +191,7 @@ class Experiment:
             along = unit(random.standard_normal(len(directions[0].weight)))
             return replace(taken, along=along) if arm.kind == "random direction" else taken
         made = _state_edit(replace(edit, directions=tuple(directions)), arm.dose or 0.0, moments)
-        return _as_far_as(made, random) if arm.kind == "random direction" else made
+        return _as_far_as(made, moments, random, self.kept) if arm.kind == "random direction" else made
 
 
 def _number(arm: Arm) -> int:
@@ -201,19 +208,26 @@ def _memory_edit(edit: RequestedEdit, seed: int | None) -> MemoryEdit | Transpla
     return made if seed is None else MovedAsFar(made, seed)
 
 
-def _erasure(erased: Reading, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator) -> StateEdit:
-    """Return an erasure as it is done in an arm."""
+def _erasure(
+    erased: Reading, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator, kept: Sequence[str]
+) -> StateEdit:
+    """Return an erasure as it is done in an arm; `kept` as in `_as_far_as`."""
     if arm.kind == "no edit":
         return Untouched(erased.layer)
     eraser = fitted_eraser(erased, erased.of(moments[erased.name]), arm.policy)
     if arm.kind == "same variance":
         return random_eraser(eraser, moments[erased.layer], random)
-    return _as_far_as(eraser, random) if arm.kind == "random direction" else eraser
+    return _as_far_as(eraser, moments, random, kept) if arm.kind == "random direction" else eraser
 
 
-def _as_far_as(edit: DirectedEdit, random: np.random.Generator) -> AsFarAs:
+def _as_far_as(
+    edit: DirectedEdit, moments: Mapping[str, StateMoments], random: np.random.Generator, kept: Sequence[str]
+) -> AsFarAs:
+    """Return the control along random directions; `kept` names the layers that the memory keeps."""
     count, units = edit.axes().shape
-    return AsFarAs(edit, orthonormal(count, units, random))
+    directions = orthonormal(count, units, random)
+    adds_up = edit.layer in kept and edit.of == "state"
+    return AsFarAs(edit, directions, directions @ moments[edit.layer].mean if adds_up else None)
 
 
 def _state_edit(edit: RequestedEdit, dose: float, moments: Mapping[str, StateMoments]) -> DirectedEdit:

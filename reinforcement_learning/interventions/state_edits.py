@@ -145,13 +145,19 @@ class AsFarAs(StateEdit):
 
     So each state moves exactly as far, and those that the other edit moves to opposite sides move to opposite sides.
 
+    In a state that the memory keeps, such moves would add up from tick to tick, while the other edit finds its state
+    where it has put it. There a move starts where states are on average along the directions, so that a state ends up
+    as far from there as the other edit would take it.
+
     Attributes:
         original: the other edit, with K axes.
         directions: orthonormal, (K, units).
+        start: where moves along the directions start, (K,); None for the state itself.
     """
 
     original: DirectedEdit
     directions: np.ndarray
+    start: np.ndarray | None = None
 
     @property
     def layer(self) -> str:  # type: ignore[override]
@@ -165,9 +171,14 @@ class AsFarAs(StateEdit):
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
-        moved = (self.original.apply(activations) - activations).double()
+        directions = _like(activations, self.directions)
+        started = activations
+        if self.start is not None:
+            offset = activations.double() @ directions.T - _like(activations, self.start)  # (B, K)
+            started = (activations - offset @ directions).to(activations.dtype)
+        moved = (self.original.apply(started) - started).double()
         along = moved @ _like(activations, self.original.axes()).T  # (B, K)
-        return (activations + along @ _like(activations, self.directions)).to(activations.dtype)
+        return (started + along @ directions).to(activations.dtype)
 
 
 def collapse(directions: Sequence[Direction], of: EditOf) -> ReadOutEdit:
