@@ -21,6 +21,7 @@ from reinforcement_learning.interventions.donors import DonorLots, DonorRule, Do
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
 from reinforcement_learning.interventions.interchange import Interchange
 from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
+from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.memory_edits import MemoryEdit
 from reinforcement_learning.interventions.state_edits import StateEdit
 from reinforcement_learning.interventions.state_moments import Distances, StateMoments
@@ -44,6 +45,8 @@ class ArmPlan:
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
         spans: of unedited states, by layer; what donors change is compared with them.
+        readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
+            all agents, which must be watched, and otherwise with edited states.
     """
 
     name: str
@@ -55,6 +58,7 @@ class ArmPlan:
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
     spans: Mapping[str, DataSpan] = field(default_factory=dict)
+    readings: tuple[Reading, ...] = ()
 
     @property
     def donors(self) -> tuple[DonorRule, ...]:
@@ -86,7 +90,7 @@ class PlayedGroup:
 
     Attributes:
         rows: one for each life, as in `activation_store.interventions`.
-        moments: of the watched layers.
+        moments: of the watched layers, by layer, and of readings, by their names.
     """
 
     rows: list[dict[str, Any]]
@@ -114,6 +118,7 @@ class _EditedGame:
         self.lots = DonorLots(self.plan.donors, self.drawn, group.seed, group.numbers)
         self.donor_outcomes = DonorOutcomes(pool.slots)
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
+        self.moments |= {each.name: each.empty(self.policy.layer_units[each.layer]) for each in plan.readings}
 
     def play(self) -> PlayedGroup:
         """Play to the end."""
@@ -159,6 +164,7 @@ class _EditedGame:
             self.age[edited.numpy()] += 1
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
+        self._read(own.values[slots], rows.numpy(), tick)
         self.pool.advance([choice])
         self.outcomes.after_tick()
 
@@ -169,6 +175,17 @@ class _EditedGame:
             now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
         rows, donors = self.lots.draw(np.flatnonzero(now), slots, own, self.columns, self.pool.ticks)
         return torch.from_numpy(rows), donors
+
+    def _read(self, own: np.ndarray, rows: np.ndarray, tick: "_Tick") -> None:
+        """Add the states of this tick to the sums of each reading, given the acting agents' own rows."""
+        if self.plan.edits and not len(rows):
+            return
+        for each in self.plan.readings:
+            if self.plan.edits:
+                states, bodies = tick.edited[each.layer].cpu().numpy(), own[rows]
+            else:
+                states, bodies = tick.watched[each.layer], own
+            self.moments[each.name] += each.sums(states, bodies, self.columns, self.pool.ticks)
 
     @torch.no_grad()
     def _measure(

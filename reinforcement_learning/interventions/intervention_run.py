@@ -20,7 +20,8 @@ from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
 from user_error import UserError
 
-_GROUPS = "groups"
+GROUPS_FOLDER = "groups"
+"""Folder in a run's folder of what each group left."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class PlayedArms:
 
     def __init__(self, folder: Path, arms: Sequence[Arm]):
         """Look in a run's folder."""
-        self._folder = folder / _GROUPS
+        self._folder = folder / GROUPS_FOLDER
         self._arms = [arm.name for arm in arms]
 
     def missing(self, arm: Arm, every: Sequence[Group]) -> list[ArmGroup]:
@@ -61,16 +62,17 @@ class PlayedArms:
         return [row for rows in found for row in rows or ()]
 
     def moments(self, arm: Arm, every: Sequence[Group]) -> dict[str, StateMoments]:
-        """Return the moments of an unedited arm's watched layers, over all its groups in their order."""
+        """Return the moments that an arm summed up, over all its groups in their order."""
         total: dict[str, StateMoments] = {}
         for group in every:
-            path = self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
-            if not path.exists():  # nothing was watched
-                return {}
-            arrays, _ = read_tensors(path, "state moments")
-            for layer, each in from_arrays(arrays).items():
-                total[layer] = total[layer] + each if layer in total else each
+            for name, each in self.moments_of_group(arm, group).items():
+                total[name] = total[name] + each if name in total else each
         return total
+
+    def moments_of_group(self, arm: Arm, group: Group) -> dict[str, StateMoments]:
+        """Return the moments that one group of an arm summed up; empty if there are none."""
+        path = self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
+        return from_arrays(read_tensors(path, "state moments")[0]) if path.exists() else {}
 
     def _path(self, group: ArmGroup) -> Path:
         return self._folder / f"arm{self._arms.index(group.arm):03d}-{group.numbers[0]:06d}.json"
@@ -103,20 +105,22 @@ def play_experiment(
         on_episodes: called with the number of episodes that have just been played.
 
     Raises:
+        NothingToErase: as `Experiment.plan`, before anything but unedited arms is played.
         UserError: as `Experiment.plan` and `play_groups`.
     """
     arms, every = experiment.arms(), groups(seed, episodes)
     played = PlayedArms(folder, arms)
     twins = {arm.policy: arm for arm in arms if arm.kind == "unedited"}
-    for policy, contest in contests.items():
-        for of_twin in (True, False):  # the moments of the twin's states determine the other arms
-            moments = {} if of_twin else played.moments(twins[policy], every)  # type: ignore[index]
-            mine = [arm for arm in arms if arm.policy == policy and (arm.kind == "unedited") == of_twin]
-            plans = {arm.name: experiment.plan(arm, moments) for arm in mine}
+    for of_twin in (True, False):  # the moments of the twins' states determine the other arms
+        moments = {} if of_twin else {policy: played.moments(twin, every) for policy, twin in twins.items()}
+        wanted = [arm for arm in arms if (arm.kind == "unedited") == of_twin]
+        plans = {arm.name: experiment.plan(arm, moments.get(arm.policy, {})) for arm in wanted}
+        for policy, contest in contests.items():
+            mine = [arm for arm in wanted if arm.policy == policy]
             missing = [group for arm in mine for group in played.missing(arm, every)]
             if not missing:
                 continue
-            job = functools.partial(play_group, plans=plans)
+            job = functools.partial(play_group, plans={arm.name: plans[arm.name] for arm in mine})
             for group, told in play_groups(contest, missing, job, workers):
                 if not isinstance(told, PlayedAgain):
                     played.store(group, told)  # type: ignore[arg-type]

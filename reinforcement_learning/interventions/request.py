@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 
 import tyro
 
+from activation_store.layers import LSTM_HIDDEN, check_layers
 from argument_checks import split
 from user_error import UserError
 
-EditKind = Literal["collapse", "steer", "swap", "clear", "freeze", "transplant", "interchange"]
+EditKind = Literal["collapse", "steer", "swap", "erase", "clear", "freeze", "transplant", "interchange"]
 _NEEDS_DIRECTION = ("collapse", "steer", "interchange")
 _NEEDS_DONOR = ("transplant", "interchange")
 _HAS_EVERY = ("clear", "transplant")
@@ -22,9 +23,10 @@ class EditOptions:
 
     edit: EditKind = "clear"
     """collapse: hold the read-outs of --direction at their means; steer: hold one at its mean plus --dose standard
-    deviations; swap: move what varies along --from to --to; clear: empty the memory every --every ticks; freeze: begin
-    every tick with the memory from when the edit began; transplant: begin every --every ticks with a donor's memory;
-    interchange: give the read-outs of --direction the values that they have in a donor's state."""
+    deviations; swap: move what varies along --from to --to; erase: remove what can be read linearly about --variable
+    from --layer; clear: empty the memory every --every ticks; freeze: begin every tick with the memory from when the
+    edit began; transplant: begin every --every ticks with a donor's memory; interchange: give the read-outs of
+    --direction the values that they have in a donor's state."""
     direction: str | None = None
     """Comma-separated names of directions, for collapse, steer and interchange."""
     origin: Annotated[str | None, tyro.conf.arg(name="from")] = None
@@ -35,6 +37,11 @@ class EditOptions:
     """Edit the change of the state in each tick instead of the state, for collapse and swap."""
     dose: str | None = None
     """Comma-separated doses of steer in standard deviations of the read-out, such as -2,0,2; each is an arm."""
+    variable: str | None = None
+    """Comma-separated variables that erase removes: tick, or self_ and a column of the agent's own row, such as
+    self_food; also if its policy does not see the value."""
+    layer: str | None = None
+    """Layer that erase removes them from, such as lstm_cell; by default lstm_hidden."""
     every: int = 1
     """Edited ticks from one emptying of the memory, or one transplant, to the next, at least 1."""
     donor: str | None = None
@@ -47,6 +54,16 @@ class EditOptions:
         if self.edit == "swap":
             return (self.origin or "", self.target or "")
         return split(self.direction)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables that it erases."""
+        return split(self.variable)
+
+    @property
+    def erased_layer(self) -> str | None:
+        """The layer from which it erases them; None if it erases nothing."""
+        return (self.layer or LSTM_HIDDEN) if self.edit == "erase" else None
 
     @property
     def doses(self) -> tuple[float, ...]:
@@ -77,6 +94,12 @@ class EditOptions:
             raise UserError("--edit steer needs one --direction, and --dose with numbers such as -2,0,2")
         if self.edit == "swap" and not (self.origin and self.target and self.origin != self.target):
             raise UserError("--edit swap needs two different directions, --from and --to")
+        if self.edit == "erase":
+            if not self.variables:
+                raise UserError("--edit erase needs --variable with the name of a variable, such as tick or self_food")
+            if len(set(self.variables)) < len(self.variables):
+                raise UserError(f"--variable is {self.variable}: names a variable twice")
+            check_layers([str(self.erased_layer)])
         if self.edit in _NEEDS_DONOR and not self.donor:
             raise UserError(f"--edit {self.edit} needs --donor with the name of a feature, such as self_food")
         needless = {
@@ -85,6 +108,8 @@ class EditOptions:
             "--to": self.target is not None and self.edit != "swap",
             "--dose": self.dose is not None and self.edit != "steer",
             "--change": self.change and self.edit not in ("collapse", "swap"),
+            "--variable": self.variable is not None and self.edit != "erase",
+            "--layer": self.layer is not None and self.edit != "erase",
             "--every": self.every != 1 and self.edit not in _HAS_EVERY,
             "--donor": self.donor is not None and self.edit not in _NEEDS_DONOR,
         }
@@ -150,7 +175,8 @@ class RunOptions(EditOptions):
             return self.output
         words = [str(self.policy)]
         for each in self.edits:
-            words += [each.edit, *(name.replace("/", "_") for name in each.names)]
+            words += [each.edit, *(name.replace("/", "_") for name in (*each.names, *each.variables))]
+            words += [each.erased_layer] if each.erased_layer else []
             words += ["change"] if each.change else []
             words += [each.donor] if each.donor else []
         return Path("interventions") / "-".join(words)

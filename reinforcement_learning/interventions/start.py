@@ -1,5 +1,8 @@
 """From the options of `intervene.py` to a run that has been played."""
 
+import contextlib
+import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -8,12 +11,17 @@ from activation_store.checked_json import read_small_json, with_checksum, withou
 from activation_store.directions import Direction, Directions, read_directions
 from activation_store.files import locked_folder, make_folder, sha256, write_json
 from activation_store.interventions import LIVES_FILE, RUN_FILE, write_lives
+from activation_store.layers import check_policy_layers
+from agent_zoo.base import RecurrentPolicy
 from progress_view import progress
 from reinforcement_learning.interventions.donors import DonorRule
+from reinforcement_learning.interventions.erasure import NothingToErase
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
-from reinforcement_learning.interventions.intervention_run import episodes_to_play, play_experiment
-from reinforcement_learning.interventions.request import RunOptions
-from reinforcement_learning.interventions.when import Condition, When
+from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
+from reinforcement_learning.interventions.linear_readings import Reading
+from reinforcement_learning.interventions.readability import readability
+from reinforcement_learning.interventions.request import EditOptions, RunOptions
+from reinforcement_learning.interventions.when import Condition, When, check_feature
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
@@ -39,7 +47,8 @@ def play(options: RunOptions, workers: Workers) -> None:
     """Play what is missing of a run, and write its lives.
 
     Raises:
-        UserError: the policy, the directions or the condition do not fit, or the folder holds another run.
+        UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
+            a variable that is to be erased does not vary; nothing is left of the run then.
     """
     contest = _contest(options)
     experiment = _experiment(options, contest)
@@ -59,10 +68,16 @@ def play(options: RunOptions, workers: Workers) -> None:
                 done += count
                 show(done, missing, "")
 
-            lives = play_experiment(
-                folder, experiment, {"trained": contest, "untrained": untrained}, options.seed, options.episodes,
-                workers, on_episodes,
-            )  # fmt: skip
+            try:
+                lives = play_experiment(
+                    folder, experiment, {"trained": contest, "untrained": untrained}, options.seed, options.episodes,
+                    workers, on_episodes,
+                )  # fmt: skip
+            except NothingToErase:
+                _withdraw(folder)
+                raise
+        if erased := readability(folder, experiment, options.seed, options.episodes):
+            write_json(folder / RUN_FILE, with_checksum({**described, "erased": [asdict(each) for each in erased]}))
         write_lives(folder / LIVES_FILE, lives)
 
 
@@ -80,19 +95,19 @@ def _contest(options: RunOptions) -> Contest:
 def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     """Resolve names, and refuse what does not fit the policy."""
     (entrant,) = contest.entrants
-    columns = entrant.info.layout.entity_columns
     found = read_directions(options.directions) if options.directions else None
+    columns = entrant.info.layout.entity_columns
     edits = tuple(
         RequestedEdit(
             each.edit, _named(found, each.names), "change" if each.change else "state", each.every,
-            DonorRule.parse(each.donor, columns) if each.donor else None,
+            _erased(each, entrant.policy, columns), DonorRule.parse(each.donor, columns) if each.donor else None,
         )
         for each in options.edits
     )  # fmt: skip
-    if any(not edit.directions for edit in edits) and not entrant.policy.layers:
+    if any(not edit.layers for edit in edits) and not entrant.policy.layers:
         raise UserError(f"{entrant.name} is feed-forward and has no memory to edit")
     condition = Condition.parse(options.condition, columns) if options.condition else None
-    layers = {each.layer for edit in edits for each in edit.directions}
+    layers = {layer for edit in edits for layer in edit.layers}
     drawn = max(1, round(options.share * contest.env.num_agents))
     if drawn == contest.env.num_agents and any(edit.donor for edit in edits):
         raise UserError(
@@ -116,6 +131,15 @@ def _named(found: Directions | None, names: tuple[str, ...]) -> tuple[Direction,
     return tuple(found.named(name) for name in names) if found is not None else ()
 
 
+def _erased(options: EditOptions, policy: RecurrentPolicy, columns: Sequence[str]) -> Reading | None:
+    if options.erased_layer is None:
+        return None
+    check_policy_layers([options.erased_layer], policy.layers, policy.cell)
+    for name in options.variables:
+        check_feature(f"--variable {options.variable}", name, columns)
+    return Reading(options.erased_layer, options.variables)
+
+
 def _described(options: RunOptions, experiment: Experiment, contest: Contest) -> dict[str, Any]:
     """The content of run.json."""
     told = {
@@ -137,6 +161,14 @@ def _described(options: RunOptions, experiment: Experiment, contest: Contest) ->
         "environment": {**asdict(contest.env), "maps_dir": None},
         "versions": versions(),
     }
+
+
+def _withdraw(folder: Path) -> None:
+    """Remove a run that cannot be played."""
+    shutil.rmtree(folder / GROUPS_FOLDER, ignore_errors=True)
+    (folder / RUN_FILE).unlink()
+    with contextlib.suppress(OSError):  # something else is in it
+        folder.rmdir()
 
 
 def _claim(folder: Path, described: dict[str, Any], *, resume: bool) -> None:

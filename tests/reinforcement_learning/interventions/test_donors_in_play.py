@@ -98,7 +98,7 @@ def test_actions_do_not_follow_a_variable_that_the_edited_direction_does_not_hol
 
 
 def test_a_direction_that_drives_nothing_has_no_share(pool: PolicyPool) -> None:
-    found = outcomes(pool, states=along(ROWS, along=np.eye(UNITS)[9]), when=When(4, 6))
+    found = outcomes(pool, states=along(ROWS, along=np.eye(UNITS)[9:10]), when=When(4, 6))
     assert not any("follows" in name for name in found) and np.nanmax(found["kl"]) < 1e-6
 
 
@@ -130,7 +130,7 @@ def test_changes_are_compared_with_the_span_of_unedited_states(pool: PolicyPool)
     given = {"spans": spans, "when": When(4)}
     for plan in ({"states": along(ROWS)}, {"memories": (Transplant(BY_ROW, 2),)}):
         np.testing.assert_allclose(np.nanmin(outcomes(pool, **plan, **given)["within_data"]), 1, atol=1e-4)
-    outside = outcomes(pool, states=along(ROWS, along=np.eye(UNITS)[9]), **given)
+    outside = outcomes(pool, states=along(ROWS, along=np.eye(UNITS)[9:10]), **given)
     np.testing.assert_allclose(np.nanmax(outside["within_data"]), 0, atol=1e-4)
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from activation_store.directions import write_directions
-from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
+from activation_store.interventions import LIVES_FILE, RUN_FILE, LivesTable, read_lives
 from analysis.intervention_outputs import report_run
+from analysis.interventions.run_file import read_run_file
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
 from reinforcement_learning.interventions.start import play
 from reinforcement_learning.play.workers import Workers
@@ -22,7 +23,8 @@ EPISODES = 5  # two groups of parallel episodes
 @pytest.fixture(scope="module")
 def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
     folder = tmp_path_factory.mktemp("interventions")
-    # A hidden state and a cell state, so that edits of both and of the memory are applied together.
+    # A hidden state, a cell state and the input of the action heads, so that edits of all and of the memory are applied
+    # together.
     directions = (
         unit(0, UNITS, "first", "lstm_cell", spread=0.1), unit(1, UNITS, "second", spread=0.1), unit(2, UNITS, "third"),
     )  # fmt: skip
@@ -30,8 +32,11 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
     return RunOptions(
         edit="steer", direction="first", dose="-2,2",
         further=(
-            EditOptions("collapse", "second"), EditOptions("clear", every=4),
-            EditOptions("transplant", donor="self_row", every=3), EditOptions("interchange", "third", donor="self_col"),
+            EditOptions("collapse", "second"),
+            EditOptions("clear", every=4),
+            EditOptions("erase", variable="tick,self_food", layer="action_decoder"),
+            EditOptions("transplant", donor="self_row", every=3),
+            EditOptions("interchange", "third", donor="self_col"),
         ),
         policy="kit", directions=folder / "directions.safetensors", episodes=EPISODES, seed=3, controls=1, share=0.25,
         output=folder / "run", policies_dir=three_policies, maps_dir=small_world.maps_dir,
@@ -97,10 +102,23 @@ def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: 
     groups[3].write_bytes(groups[3].read_bytes().replace(b'"edited":true', b'"edited":false', 1))
     play(again(options, folder, resume=True), Workers(1))
     whole = read_lives(folder / LIVES_FILE)
+    assert (folder / RUN_FILE).read_bytes() == (options.folder / RUN_FILE).read_bytes()
     np.testing.assert_array_equal(whole.arm, lives.arm)
     np.testing.assert_array_equal(whole.edited, lives.edited)
     for name, values in lives.outcomes.items():
         np.testing.assert_array_equal(whole.outcomes[name], values, err_msg=name)
+
+
+def test_what_was_erased_can_be_read_before_and_not_after(options: RunOptions, lives: LivesTable) -> None:
+    run = read_run_file(options.folder / RUN_FILE)
+    edits = [arm.name for arm in run.arms if arm.kind == "edit"]
+    assert [(each.arm, each.variable) for each in run.erased] == [
+        (arm, variable) for arm in edits for variable in ("tick", "self_food")
+    ]
+    for each in run.erased:
+        assert each.states > 1000 and each.layer == "action_decoder"
+        assert each.before > 0.05 and each.after == pytest.approx(0, abs=1e-6)
+        assert each.unedited is not None and each.in_play is not None
 
 
 def test_the_report_says_what_happened_and_proves_its_files(
@@ -110,6 +128,8 @@ def test_the_report_says_what_happened_and_proves_its_files(
     shutil.copytree(options.folder, folder)
     lines = report_run(folder, draws=99)
     assert any("no edit equals its twin exactly" in line for line in lines)
+    erased = [line for line in lines if "tick in action_decoder" in line]
+    assert len(erased) == 4 and all("0.000 once they are erased; in other episodes" in line for line in erased)
     assert report_run(folder, draws=99) == lines
     assert {"effects.json", "effects.tsv", "effects.png", "dose_response.png", "kl_by_head.png"} <= {
         path.name for path in folder.iterdir()
@@ -147,6 +167,8 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
         ({"direction": "fourth"}, "no direction 'fourth'"),
         ({"condition": "self_fodo < 3"}, "self_food"),
         ({"policy": "take"}, "has no memory"),
+        ({"further": (EditOptions("erase", variable="tick,self_fod"),)}, "self_fod.*did you mean self_food"),
+        ({"further": (EditOptions("erase", variable="tick", layer="lstm_cell_1"),)}, "has one LSTM layer"),
         (
             {
                 "policy": "take",
@@ -170,6 +192,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(
     with pytest.raises(UserError, match=said):
         play(again(options, tmp_path / "run", **changed), Workers(1))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: RunOptions, tmp_path: Path) -> None:
+    erase = {"edit": "erase", "direction": None, "dose": None, "further": (), "directions": None, "episodes": 2}
+    with pytest.raises(UserError, match="self_npc_type: it has the same value in all") as refused:
+        play(again(options, tmp_path / "run", variable="self_npc_type", **erase), Workers(1))
+    assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
 
 
 def test_directions_of_another_size_are_refused(options: RunOptions, tmp_path: Path) -> None:
