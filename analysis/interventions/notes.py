@@ -9,6 +9,7 @@ from analysis.interventions.at_once import AtOnce
 from analysis.interventions.controls import controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect, Spillover
+from analysis.interventions.follows import Follows
 from analysis.interventions.outcomes import OFF_MANIFOLD, WITHIN_DATA, title
 from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
 from analysis.interventions.pairs import Pairs
@@ -29,13 +30,14 @@ def notes_on(
     effects: Sequence[Effect],
     spilled: Sequence[Spillover],
     levels: Sequence[AtOnce],
+    followed: Sequence[Follows],
     responses: Sequence[DoseResponse],
     over: OverEpisodes,
 ) -> list[str]:
     """Return notes on episodes, tests, controls, missing values and unusual states; empty if all is well."""
     return [
         *_on_episodes(everything, effects, over),
-        *_on_sign_flips(everything, effects, spilled, responses),
+        *_on_sign_flips(everything, effects, spilled, followed, responses),
         *_on_controls(everything),
         *_on_missing_values(effects),
         *_on_unusual_states(levels),
@@ -66,6 +68,7 @@ def _on_sign_flips(
     everything: Sequence[Pairs],
     effects: Sequence[Effect],
     spilled: Sequence[Spillover],
+    followed: Sequence[Follows],
     responses: Sequence[DoseResponse],
 ) -> list[str]:
     notes = []
@@ -80,6 +83,7 @@ def _on_sign_flips(
     for what, p_values in (
         ("effects", [each.p for each in flipped]),
         ("effects on neighbours", [each.p for each in spilled]),
+        ("actions that follow a variable", [each.p for each in followed]),
         ("slopes", [each.p for each in slopes]),
     ):
         tests = int(np.isfinite(p_values).sum())

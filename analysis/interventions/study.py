@@ -70,6 +70,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -
     effects = effects_of_edits(everything, in_behaviour, over, not broken)
     spilled = spillovers(everything, in_behaviour, over)
     levels = outcomes_at_once(everything, at_once, over)
+    followed = options_that_follow(table, everything, over, not broken)
     responses = dose_responses(everything, in_behaviour, at_once, over)
     return Study(
         arms=tuple(arms),
@@ -79,10 +80,10 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -
         settings=settings,
         effects=tuple(effects),
         at_once=tuple(levels),
-        follows=tuple(options_that_follow(table, everything, over, not broken)),
+        follows=tuple(followed),
         spillovers=tuple(spilled),
         dose_responses=tuple(responses),
         broken=broken,
         checked=tuple(pairs.arm.name for pairs in everything if pairs.arm.kind == "no edit"),
-        notes=tuple(notes_on(everything, effects, spilled, levels, responses, over)),
+        notes=tuple(notes_on(everything, effects, spilled, levels, followed, responses, over)),
     )

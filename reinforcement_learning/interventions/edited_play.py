@@ -44,9 +44,9 @@ class ArmPlan:
         watched: layers whose unedited states are summed up; of unedited arms.
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
+        spans: of unedited states, by layer; what donors change is compared with them.
         readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
             all agents, which must be watched, and otherwise with edited states.
-        spans: of unedited states, by layer; what donors change is compared with them.
     """
 
     name: str
@@ -57,8 +57,8 @@ class ArmPlan:
     watched: tuple[str, ...] = ()
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
-    readings: tuple[Reading, ...] = ()
     spans: Mapping[str, DataSpan] = field(default_factory=dict)
+    readings: tuple[Reading, ...] = ()
 
     @property
     def donors(self) -> tuple[DonorRule, ...]:

@@ -13,7 +13,7 @@ from reinforcement_learning.interventions.donor_outcomes import DataSpan
 from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.edited_play import ArmPlan
 from reinforcement_learning.interventions.erasure import fitted_eraser, random_eraser
-from reinforcement_learning.interventions.interchange import Interchange, interchange
+from reinforcement_learning.interventions.interchange import Interchange, interchange, towards_donors
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
 from reinforcement_learning.interventions.random_directions import orthonormal, unit, unit_of_variance, variance
@@ -57,8 +57,8 @@ class RequestedEdit:
     directions: tuple[Direction, ...] = ()
     of: EditOf = "state"
     every: int = 1
-    donor: DonorRule | None = None
     erased: Reading | None = None
+    donor: DonorRule | None = None
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -165,8 +165,8 @@ class Experiment:
             arm.name, self.drawn, self.when, tuple(states), tuple(memories),
             distances={layer: Distances.of(moments[layer]) for layer in self.layers},
             directions=tuple(_measured(each, moments) for each in self.reported),
-            readings=self.readings if arm.kind == "edit" else (),
             spans={layer: DataSpan.of(moments[layer]) for layer in self.watched} if has_donors else {},
+            readings=self.readings if arm.kind == "edit" else (),
         )  # fmt: skip
 
     def _made(
@@ -187,9 +187,8 @@ class Experiment:
         if arm.kind == "same variance":
             directions = [_same_variance(each, moments[each.layer], random) for each in directions]
         if edit.donor:
-            taken = interchange(directions, edit.donor)
-            along = unit(random.standard_normal(len(directions[0].weight)))
-            return replace(taken, along=along) if arm.kind == "random direction" else taken
+            exchange = interchange(directions, edit.donor)
+            return towards_donors(exchange, random) if arm.kind == "random direction" else exchange
         made = _state_edit(replace(edit, directions=tuple(directions)), arm.dose or 0.0, moments)
         return _as_far_as(made, moments, random, self.kept) if arm.kind == "random direction" else made
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch.nn.functional import normalize
 
 from activation_store.directions import Direction
 from reinforcement_learning.interventions.donors import DonorRule
+from reinforcement_learning.interventions.random_directions import orthonormal
 from reinforcement_learning.interventions.state_edits import EditOf, ReadOutEdit, StateEdit, collapse
 
 
@@ -23,7 +25,7 @@ class Interchange:
     Attributes:
         read_outs: holds the read-outs at constants, in whose place the donors' come.
         donor: how donors are drawn.
-        along: None, or for a control the direction of length 1 along which states are moved instead, (units,).
+        along: None, or for a control orthonormal directions along which states are moved instead, (K, units).
     """
 
     read_outs: ReadOutEdit
@@ -43,16 +45,16 @@ class Interchange:
 
 @dataclass(frozen=True, eq=False)
 class TowardsDonors(StateEdit):
-    """Moves each state as far as another edit would, along a direction of its own, to the side of its donor's state.
+    """Moves each state as far as another edit would, but along other directions, towards its donor's state.
 
     Attributes:
         original: the other edit.
-        direction: of length 1, (units,).
+        directions: orthonormal, (K, units).
         donors: their states, (B, units).
     """
 
     original: StateEdit
-    direction: np.ndarray
+    directions: np.ndarray
     donors: torch.Tensor
     of: EditOf = "state"
 
@@ -63,10 +65,10 @@ class TowardsDonors(StateEdit):
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
-        direction = torch.from_numpy(self.direction).to(activations.device)
-        far = (self.original.apply(activations) - activations).double().norm(dim=1)  # (B,)
-        behind = (self.donors - activations).double() @ direction < 0
-        return (activations + torch.where(behind, -far, far).unsqueeze(1) * direction).to(activations.dtype)
+        directions = torch.from_numpy(self.directions).to(activations.device)
+        far = (self.original.apply(activations) - activations).double().norm(dim=1, keepdim=True)  # (B, 1)
+        towards = (self.donors - activations).double() @ directions.T @ directions  # (B, units)
+        return (activations + far * normalize(towards, dim=1)).to(activations.dtype)
 
 
 def interchange(directions: Sequence[Direction], donor: DonorRule) -> Interchange:
@@ -76,3 +78,9 @@ def interchange(directions: Sequence[Direction], donor: DonorRule) -> Interchang
         UserError: the directions are of several layers, or not independent.
     """
     return Interchange(collapse(directions, "state"), donor)
+
+
+def towards_donors(edit: Interchange, random: np.random.Generator) -> Interchange:
+    """Return the control that moves states as far, along as many random directions."""
+    count, units = edit.read_outs.read.shape
+    return replace(edit, along=orthonormal(count, units, random))

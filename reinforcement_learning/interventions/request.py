@@ -15,7 +15,6 @@ EditKind = Literal["collapse", "steer", "swap", "erase", "clear", "freeze", "tra
 _NEEDS_DIRECTION = ("collapse", "steer", "interchange")
 _NEEDS_DONOR = ("transplant", "interchange")
 _HAS_EVERY = ("clear", "transplant")
-_OF_MEMORY = ("clear", "freeze", "transplant")
 
 
 @dataclass(frozen=True)

@@ -95,13 +95,12 @@ def _contest(options: RunOptions) -> Contest:
 def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     """Resolve names, and refuse what does not fit the policy."""
     (entrant,) = contest.entrants
-    columns = entrant.info.layout.entity_columns
     found = read_directions(options.directions) if options.directions else None
     columns = entrant.info.layout.entity_columns
     edits = tuple(
         RequestedEdit(
             each.edit, _named(found, each.names), "change" if each.change else "state", each.every,
-            DonorRule.parse(each.donor, columns) if each.donor else None, _erased(each, entrant.policy, columns),
+            _erased(each, entrant.policy, columns), DonorRule.parse(each.donor, columns) if each.donor else None,
         )
         for each in options.edits
     )  # fmt: skip

@@ -116,3 +116,10 @@ def test_changes_outside_the_data_are_noted() -> None:
     found = study_effects(replace(table, outcomes={**table.outcomes, "within_data": part}), arms, SETTINGS)
     assert any(note.startswith("Only part of the squared change lies where") for note in found.notes)
     assert any("change within the span of recorded states (share) 0.2" in line for line in summary_lines(found))
+
+
+def test_too_few_episodes_for_any_option_are_noted() -> None:
+    table, arms = plant(replace(PLANTED, episodes=3))
+    table = shares(table, "North", dict.fromkeys([arm.name for arm in arms if arm.kind == "edit"], (0.8, 0.8)))
+    notes = study_effects(table, arms, SETTINGS).notes
+    assert any("one of 1 possible actions that follow a variable alone cannot survive" in note for note in notes)

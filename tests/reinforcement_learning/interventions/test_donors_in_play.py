@@ -22,7 +22,8 @@ from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from tests.reinforcement_learning.interventions.directions import unit
 
-UNITS, ROWS, COLUMNS = 16, 3, 5  # units of the hidden state that hold the agent's row and column on the map
+UNITS = 16
+ROWS, COLUMNS, IDLE = 3, 5, 9  # units of the hidden state that hold the agent's row, column and row on the map
 GROUP = Group(4, (0, 1, 2, 3))
 BY_ROW = DonorRule("self_row")
 NORTH, MELEE = "Move.Direction/North", "Attack.Style/Melee"
@@ -31,7 +32,7 @@ NORTH, MELEE = "Move.Direction/North", "Attack.Style/Melee"
 @pytest.fixture(scope="module")
 def pool(small_world, task, maps) -> PolicyPool:
     """A policy built by hand: its memory holds the agent's row, which drives the move to the north, and its column,
-    which drives the choice of melee."""
+    which drives the choice of melee; an idle unit holds the row too, and drives nothing."""
     env = replace(small_world, spawn_immunity=0, horizon=12)
     entrant = untrained_entrant(AGENT, Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS)), maps, 0)
     with torch.no_grad():
@@ -45,7 +46,7 @@ def plant(policy: RecurrentPolicy) -> None:
         weight.zero_()
     columns = list(encoder.layout.entity_columns)
     entering, forgetting, candidate, output = (place * UNITS for place in range(4))  # as in nn.LSTM
-    for state, name in ((ROWS, "row"), (COLUMNS, "col")):
+    for state, name in ((ROWS, "row"), (COLUMNS, "col"), (IDLE, "row")):
         kept = [column for column in columns if column != "npc_type"].index(name)
         encoder.self_encoder.weight[state, encoder.self_encoder.in_features - len(columns) + 1 + kept] = 1
         encoder.projection.weight[state, UNITS + state] = 1  # the agent's own row is the second part
@@ -98,7 +99,7 @@ def test_actions_do_not_follow_a_variable_that_the_edited_direction_does_not_hol
 
 
 def test_a_direction_that_drives_nothing_has_no_share(pool: PolicyPool) -> None:
-    found = outcomes(pool, states=along(ROWS, along=np.eye(UNITS)[9]), when=When(4, 6))
+    found = outcomes(pool, states=along(IDLE), when=When(4, 6))
     assert not any("follows" in name for name in found) and np.nanmax(found["kl"]) < 1e-6
 
 
@@ -122,16 +123,17 @@ def test_a_memory_transplanted_once_fades(pool: PolicyPool) -> None:
 
 
 def test_changes_are_compared_with_the_span_of_unedited_states(pool: PolicyPool) -> None:
-    """The planted policy's states vary in two units only."""
+    """States vary in two ways only, since two units always change together. A change of one of them is half unusual."""
     layers = ("lstm_hidden", "lstm_cell")
     moments = played(pool, ArmPlan("edit", 6, watched=layers)).moments
     spans = {layer: DataSpan.of(each) for layer, each in moments.items()}
     assert [len(each.components) for each in spans.values()] == [2, 2]
     given = {"spans": spans, "when": When(4)}
-    for plan in ({"states": along(ROWS)}, {"memories": (Transplant(BY_ROW, 2),)}):
-        np.testing.assert_allclose(np.nanmin(outcomes(pool, **plan, **given)["within_data"]), 1, atol=1e-4)
-    outside = outcomes(pool, states=along(ROWS, along=np.eye(UNITS)[9]), **given)
-    np.testing.assert_allclose(np.nanmax(outside["within_data"]), 0, atol=1e-4)
+    for plan, share in (
+        ({"states": along(COLUMNS)}, 1), ({"states": along(ROWS)}, 0.5), ({"memories": (Transplant(BY_ROW, 2),)}, 1),
+    ):  # fmt: skip
+        within = outcomes(pool, **plan, **given)["within_data"]
+        np.testing.assert_allclose([np.nanmin(within), np.nanmax(within)], share, atol=1e-3)
 
 
 def test_donors_are_never_edited(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:

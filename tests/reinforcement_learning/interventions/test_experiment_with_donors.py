@@ -62,6 +62,6 @@ def test_the_random_direction_of_an_interchange_goes_as_far_towards_the_donor() 
     assert isinstance(edit, Interchange) and isinstance(moved, Interchange) and moved.along is not None
     meant, change = ((each.taking(DONORS).edited(None, STATES) - STATES).double() for each in (edit, moved))
     torch.testing.assert_close(change.norm(dim=1), meant.norm(dim=1), rtol=1e-4, atol=1e-5)
-    along = torch.from_numpy(moved.along)
-    torch.testing.assert_close(change.abs() @ along.abs(), change.norm(dim=1), rtol=1e-4, atol=1e-5)
+    along = torch.from_numpy(moved.along[0])
+    torch.testing.assert_close((change @ along).abs(), change.norm(dim=1), rtol=1e-4, atol=1e-5)
     assert ((change @ along > 0) == ((DONORS - STATES).double() @ along > 0)).all()

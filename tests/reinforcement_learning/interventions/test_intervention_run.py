@@ -32,9 +32,11 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
     return RunOptions(
         edit="steer", direction="first", dose="-2,2",
         further=(
-            EditOptions("collapse", "second"), EditOptions("clear", every=4),
+            EditOptions("collapse", "second"),
+            EditOptions("clear", every=4),
             EditOptions("erase", variable="tick,self_food", layer="action_decoder"),
-            EditOptions("transplant", donor="self_row", every=3), EditOptions("interchange", "third", donor="self_col"),
+            EditOptions("transplant", donor="self_row", every=3),
+            EditOptions("interchange", "third", donor="self_col"),
         ),
         policy="kit", directions=folder / "directions.safetensors", episodes=EPISODES, seed=3, controls=1, share=0.25,
         output=folder / "run", policies_dir=three_policies, maps_dir=small_world.maps_dir,
