@@ -17,6 +17,7 @@ from agent_zoo.memory import MemoryState
 from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.interventions.at_once import Outputs, at_once
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
+from reinforcement_learning.interventions.kept_replay import KeptReplay
 from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
 from reinforcement_learning.interventions.memory_edits import MemoryEdit
 from reinforcement_learning.interventions.state_edits import StateEdit
@@ -39,6 +40,7 @@ class ArmPlan:
         watched: layers whose unedited states are summed up; of unedited arms.
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
+        replayed: number of the episode whose replay is kept; None for none.
     """
 
     name: str
@@ -49,6 +51,7 @@ class ArmPlan:
     watched: tuple[str, ...] = ()
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
+    replayed: int | None = None
 
     @property
     def reported(self) -> tuple[str, ...]:
@@ -68,10 +71,12 @@ class PlayedGroup:
     Attributes:
         rows: one for each life, as in `activation_store.interventions`.
         moments: of the watched layers.
+        replay: content of the replay's file, if one of the episodes is to be kept.
     """
 
     rows: list[dict[str, Any]]
     moments: dict[str, StateMoments]
+    replay: bytes | None = None
 
 
 def play_arm(pool: PolicyPool, group: Group, plan: ArmPlan) -> Iterator[PlayedGroup]:
@@ -93,6 +98,8 @@ class _EditedGame:
         self.age = np.zeros(pool.slots, dtype=np.int64)  # ticks in which each slot was edited so far
         self.outcomes = LifeOutcomes(pool)
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
+        kept = [world for world, number in enumerate(group.numbers) if number == plan.replayed]
+        self.replays = [KeptReplay(pool, world, self.drawn) for world in kept]
 
     def play(self) -> PlayedGroup:
         """Play to the end."""
@@ -103,7 +110,7 @@ class _EditedGame:
             for world, (number, episode) in enumerate(zip(self.group.numbers, self.pool.finished(), strict=True))
             for life in episode.lives[0]
         ]
-        return PlayedGroup(rows, self.moments)
+        return PlayedGroup(rows, self.moments, *(replay.finish() for replay in self.replays))
 
     def _row(self, world: int, number: int, life: Any) -> dict[str, Any]:
         slot = world * self.pool.agents + self.pool.shared[world].agents.index(life.agent_id)

@@ -1,14 +1,15 @@
 """Play all arms of an experiment, keep what each group of episodes leaves, and go on where a run was interrupted."""
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
-from activation_store.files import write_json
-from activation_store.interventions import Arm, LivesTable
+from activation_store.files import sha256, write_bytes, write_json
+from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, replayed_arms
 from activation_store.tensor_file import read_tensors, write_tensors
 from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
 from reinforcement_learning.interventions.experiment import Experiment
@@ -42,6 +43,7 @@ class PlayedArms:
         """Look in a run's folder."""
         self._folder = folder / _GROUPS
         self._arms = [arm.name for arm in arms]
+        self._replays = {arm.name: folder / name for name, arm in replayed_arms(arms).items()}
 
     def missing(self, arm: Arm, every: Sequence[Group]) -> list[ArmGroup]:
         """Return an arm's groups that are not stored, or damaged."""
@@ -53,7 +55,11 @@ class PlayedArms:
         path = self._path(group)
         if played.moments:
             write_tensors(path.with_suffix(".safetensors"), to_arrays(played.moments), path.stem, "state moments")
-        write_json(path, with_checksum({"arm": group.arm, "numbers": group.numbers, "rows": played.rows}))
+        content: dict[str, Any] = {"arm": group.arm, "numbers": group.numbers, "rows": played.rows}
+        if played.replay is not None:
+            write_bytes(self._replays[group.arm], played.replay)
+            content["replay"] = hashlib.sha256(played.replay).hexdigest()
+        write_json(path, with_checksum(content))
 
     def rows(self, every: Sequence[Group]) -> list[dict[str, Any]]:
         """Return the rows of all lives of all arms."""
@@ -72,6 +78,10 @@ class PlayedArms:
                 total[layer] = total[layer] + each if layer in total else each
         return total
 
+    def replayed(self, arm: Arm) -> int | None:
+        """Return the number of the episode of an arm whose replay is kept; None for none."""
+        return REPLAYED_EPISODE if arm.name in self._replays else None
+
     def _path(self, group: ArmGroup) -> Path:
         return self._folder / f"arm{self._arms.index(group.arm):03d}-{group.numbers[0]:06d}.json"
 
@@ -84,7 +94,14 @@ class PlayedArms:
             rows = without_checksum(content, str(path))
         except (UserError, AttributeError):
             return None  # played again
-        return rows["rows"] if rows["numbers"] == list(group.numbers) and rows["arm"] == group.arm else None
+        fits = rows["numbers"] == list(group.numbers) and rows["arm"] == group.arm
+        return rows["rows"] if fits and self._has_replay(group, rows.get("replay")) else None
+
+    def _has_replay(self, group: ArmGroup, proof: str | None) -> bool:
+        if group.arm not in self._replays or REPLAYED_EPISODE not in group.numbers:
+            return True
+        path = self._replays[group.arm]
+        return path.exists() and sha256(path) == proof
 
 
 def play_experiment(
@@ -112,7 +129,7 @@ def play_experiment(
         for of_twin in (True, False):  # the moments of the twin's states determine the other arms
             moments = {} if of_twin else played.moments(twins[policy], every)  # type: ignore[index]
             mine = [arm for arm in arms if arm.policy == policy and (arm.kind == "unedited") == of_twin]
-            plans = {arm.name: experiment.plan(arm, moments) for arm in mine}
+            plans = {arm.name: replace(experiment.plan(arm, moments), replayed=played.replayed(arm)) for arm in mine}
             missing = [group for arm in mine for group in played.missing(arm, every)]
             if not missing:
                 continue

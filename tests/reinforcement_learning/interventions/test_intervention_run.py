@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from activation_store.directions import write_directions
-from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
+from activation_store.interventions import EDITED_REPLAY, LIVES_FILE, UNEDITED_REPLAY, LivesTable, read_lives
 from analysis.intervention_outputs import report_run
+from analysis.replays.file import read_replay
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
 from reinforcement_learning.interventions.start import play
 from reinforcement_learning.play.workers import Workers
@@ -73,15 +74,33 @@ def test_a_call_without_an_edit_changes_nothing(lives: LivesTable) -> None:
         np.testing.assert_array_equal(edited.outcomes[name], twin.outcomes[name])
 
 
+def test_replays_are_kept_of_the_first_episode_without_and_with_the_largest_dose(
+    options: RunOptions, lives: LivesTable
+) -> None:
+    replays = {name: read_replay(options.folder / name) for name in (UNEDITED_REPLAY, EDITED_REPLAY)}
+    for name, arm in ((UNEDITED_REPLAY, "unedited"), (EDITED_REPLAY, "edit, dose +2")):
+        players, mine = replays[name].players, lives.of_arm(arm)
+        first = mine.episode == 0
+        assert players.ids.tolist() == mine.agent[first].tolist()
+        ticks_lived = players.present.sum(axis=0) - 1  # the first packet is from before the first tick
+        np.testing.assert_array_equal(ticks_lived, mine.outcomes["ticks"][first])
+        for called, agent, edited in zip(players.names, players.ids, mine.edited[first], strict=True):
+            assert called == f"kit{'_drawn' if edited else ''}_{agent}"
+
+
 def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
-    """One group is missing, one is damaged, and one process plays instead of two."""
+    """One group and one replay are missing, two are damaged, and one process plays instead of two."""
     folder = tmp_path / "run"
     shutil.copytree(options.folder, folder)
     (folder / LIVES_FILE).unlink()
+    (folder / UNEDITED_REPLAY).unlink()
+    (folder / EDITED_REPLAY).write_bytes((folder / EDITED_REPLAY).read_bytes()[:-1])
     groups = sorted((folder / "groups").glob("*.json"))
-    groups[0].unlink()
+    groups[2].unlink()
     groups[3].write_bytes(groups[3].read_bytes().replace(b'"edited":true', b'"edited":false', 1))
     play(again(options, folder, resume=True), Workers(1))
+    for name in (UNEDITED_REPLAY, EDITED_REPLAY):
+        assert (folder / name).read_bytes() == (options.folder / name).read_bytes()
     whole = read_lives(folder / LIVES_FILE)
     np.testing.assert_array_equal(whole.arm, lives.arm)
     np.testing.assert_array_equal(whole.edited, lives.edited)
