@@ -148,6 +148,15 @@ class MapView {
     return shown;
   }
 
+  /** How large an entity is drawn that is a player. */
+  radiusOf() {
+    return this.radius();
+  }
+
+  labelOf(player) {
+    return this.data.players.names[player];
+  }
+
   radius() {
     return Math.max(4.4, Math.min(0.38 * this.camera.scale, 15));
   }
@@ -197,7 +206,7 @@ class MapView {
   }
 
   drawEntity({ group, index, x, y, alive }) {
-    const radius = this.radius();
+    const radius = this.radiusOf(group, index);
     const isPlayer = group === this.data.players;
     if (!alive) {
       const colour = isPlayer ? this.state.colouring(index).colour : this.data.npcKind(index).colour;
@@ -226,6 +235,8 @@ class MapView {
     const { context } = this;
     context.font = "600 11px system-ui, sans-serif";
     context.textAlign = "center";
+    const half = context.measureText(text).width / 2 + 3;
+    x = Math.max(half, Math.min(this.camera.width - half, x)); // whole, also beside the edge
     context.lineWidth = 3;
     context.strokeStyle = "#101214d0";
     context.strokeText(text, x, y);
@@ -272,7 +283,7 @@ class MapView {
     const found = this.shown.find(({ group, index }) => group === this.data.players && index === followed);
     const { x, y } = found ?? this.lastPlace();
     this.drawRing(x, y, this.radius() + 4);
-    this.drawText(this.data.players.names[followed] + (found ? "" : " (died here)"), x, y - this.radius() - 9);
+    this.drawText(this.labelOf(followed) + (found ? "" : " (died here)"), x, y - this.radius() - 9);
   }
 
   /** Where the followed agent was last seen, or first. */

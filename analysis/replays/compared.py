@@ -86,17 +86,16 @@ def first_difference(compared: ComparedReplays) -> str:
         return "The two episodes are equal: at every tick, every agent is in the same place and state in both."
     who = np.flatnonzero(compared.first == tick)
     named = [
-        f"agent {compared.ids[player]} ({', '.join((*_edited(compared, player), *compared.differs[player]))})"
+        f"agent {compared.ids[player]} ({'edited; ' if compared.drawn[player] else ''}"
+        f"{', '.join(compared.differs[player])})"
         for player in who[:_NAMED]
     ]
     more = [f"{len(who) - _NAMED} more"] if len(who) > _NAMED else []
     listed = " and ".join([", ".join([*named, *more][:-1]), [*named, *more][-1]]) if len(who) > 1 else named[0]
-    before = "" if tick == 0 else f" Before that, all {len(compared.ids)} agents are in the same place and state in both."
+    before = (
+        "" if tick == 0 else f" Before that, all {len(compared.ids)} agents are in the same place and state in both."
+    )
     return f"The two episodes first differ at tick {tick}, in {listed}.{before}"
-
-
-def _edited(compared: ComparedReplays, player: int) -> tuple[str, ...]:
-    return ("edited",) if compared.drawn[player] else ()
 
 
 def _different(unedited: Replay, edited: Replay) -> dict[str, np.ndarray]:
