@@ -37,6 +37,18 @@ class Choices:
         """(Q, K)."""
         return torch.log_softmax(self.logits, dim=1)
 
+    def widened(self, options: int) -> "Choices":
+        """Return the same choices among at most `options` options; the last option stays in the last column."""
+        added = options - self.logits.shape[1]
+        if added == 0:
+            return self
+        assert self.option is not None
+        logits, option = (
+            torch.cat([table[:, :-1], table.new_full((len(table), added), empty), table[:, -1:]], dim=1)
+            for table, empty in ((self.logits, ILLEGAL), (self.option, -1))
+        )
+        return Choices(self.agent, self.head, logits, option)
+
     def draw(self, uniforms: torch.Tensor) -> torch.Tensor:
         """Draw an option for each choice by inverting its cumulative distribution.
 
@@ -95,7 +107,7 @@ class ActionDistribution:
     @property
     def log_probabilities(self) -> list[torch.Tensor]:
         """For each head (B, size) float, over all of the environment's options; about `ILLEGAL` for illegal ones."""
-        return [self._log_probabilities_of(index) for index in range(len(self.heads))]
+        return [self.log_probabilities_of(index) for index in range(len(self.heads))]
 
     def sample(self, uniforms: torch.Tensor) -> torch.Tensor:
         """Draw an option in each head.
@@ -126,7 +138,21 @@ class ActionDistribution:
         numbers = torch.cat([number(choices) for choices in self.choices])
         return numbers.new_zeros(self.only.shape).index_put((agent, head), numbers)
 
-    def _log_probabilities_of(self, head: int) -> torch.Tensor:
+    def divergence(self, other: "ActionDistribution") -> torch.Tensor:
+        """Kullback-Leibler divergence KL(self || other) of each head in nats, (B, H) float64.
+
+        Args:
+            other: distributions for the same B observations, so that the same options are legal.
+        """
+        found = torch.zeros(self.only.shape, dtype=torch.float64, device=self.only.device)
+        for mine, others in zip(self.choices, other.choices, strict=True):
+            width = max(mine.logits.shape[1], others.logits.shape[1])
+            before, after = (each.widened(width).log_probabilities.double() for each in (mine, others))
+            found[mine.agent, mine.head] = (before.exp() * (before - after)).sum(dim=1)
+        return found
+
+    def log_probabilities_of(self, head: int) -> torch.Tensor:
+        """Log-probabilities of one head, given by its index: (B, size), as in `log_probabilities`."""
         table = self.choices[0].logits.new_full((len(self.only), self.heads[head].size), ILLEGAL)
         table = table.scatter(1, self.only[:, [head]], 0)
         for choices in self.choices:

@@ -34,15 +34,14 @@ def at_once(unedited: Outputs, edited: Outputs) -> dict[str, torch.Tensor]:
         distribution in nats, `kl`, their sum, since heads are independent; `value_change`; and for heads of at most
         five options `gain/HEAD/OPTION`, the change of its probability.
     """
-    found = {}
-    heads = unedited.distribution.heads
-    pairs = zip(unedited.distribution.log_probabilities, edited.distribution.log_probabilities, strict=True)
-    for head, (before, after) in zip(heads, pairs, strict=True):
-        before, after = before.double(), after.double()  # (B, options)
-        found[f"kl/{head.name}"] = (before.exp() * (before - after)).sum(dim=1)
+    before, after, heads = unedited.distribution, edited.distribution, unedited.distribution.heads
+    divergence = before.divergence(after)  # (B, H)
+    found = {"kl": divergence.sum(dim=1)} | {
+        f"kl/{head.name}": divergence[:, place] for place, head in enumerate(heads)
+    }
+    for place, head in enumerate(heads):
         if head.size <= _MOST_OPTIONS_NAMED:
-            gains = after.exp() - before.exp()
+            gains = after.log_probabilities_of(place).double().exp() - before.log_probabilities_of(place).double().exp()
             names = _OPTIONS.get(head.name, tuple(map(str, range(head.size))))
-            found |= {f"gain/{head.name}/{name}": gains[:, place] for place, name in enumerate(names)}
-    total = torch.stack([found[f"kl/{head.name}"] for head in heads]).sum(dim=0)
-    return {"kl": total, **found, "value_change": (edited.value - unedited.value).double()}
+            found |= {f"gain/{head.name}/{name}": gains[:, option] for option, name in enumerate(names)}
+    return found | {"value_change": (edited.value - unedited.value).double()}

@@ -119,8 +119,10 @@ class _EditedGame:
 
     def _tick(self) -> None:
         slots = np.flatnonzero(self.pool.arrival.acting)
-        self.outcomes.before_tick(slots)
-        rows = self._edited_rows(slots)
+        # All slots, since selecting from the padded observations would copy 25 kB an agent.
+        own = OwnRows(self.pool.arrival.observations, self.pool.layout)
+        self.outcomes.before_tick(slots, own.position[slots])
+        rows = self._edited_rows(slots, own.values[slots])
         tick = _Tick(self.policy, self.plan, rows)
         memory = self.pool.memories[0]
         device = memory.hidden.device
@@ -141,13 +143,12 @@ class _EditedGame:
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
         self.pool.advance([choice])
+        self.outcomes.after_tick()
 
-    def _edited_rows(self, slots: np.ndarray) -> torch.Tensor:
-        """Which of the acting agents are edited in this tick, (E,) int64."""
+    def _edited_rows(self, slots: np.ndarray, own: np.ndarray) -> torch.Tensor:
+        """Which of the acting agents, given their own rows in the game, are edited in this tick, (E,) int64."""
         now = self.drawn[slots]
-        if now.any() and self.plan.edits:
-            full = self.pool.arrival.observations[slots]
-            own = OwnRows(full, self.pool.layout).values
+        if self.plan.edits:
             now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
         return torch.from_numpy(np.flatnonzero(now))
 

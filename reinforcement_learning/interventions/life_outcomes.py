@@ -7,12 +7,11 @@ import numpy as np
 import torch
 from nmmo.lib.material import Foilage
 
-from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
 from reinforcement_learning.play.policy_pool import PolicyPool
 
 _PER_TICKS = 100
-_FAR = 1 << 20
+_FAR = np.iinfo(np.int16).max
 
 
 class LifeOutcomes:
@@ -26,20 +25,28 @@ class LifeOutcomes:
         self._edited_ticks = np.zeros(pool.slots)
         self._sums: dict[str, np.ndarray] = {}
         self._slots = np.zeros(0, dtype=np.int64)  # that acted in the last tick
-        self._food = np.zeros((0, 2), dtype=np.int64)  # the food tile nearest to each of them
-        self._distance = np.zeros(0, dtype=np.int64)  # to it; `_FAR` if none is in view
+        self._food = np.zeros((0, 2), dtype=np.int16)  # the food tile nearest to each of them
+        self._distance = np.zeros(0, dtype=np.int16)  # to it; `_FAR` if none is in view
 
-    def before_tick(self, slots: np.ndarray) -> None:
-        """Look at acting agents before they act, (B,) int64."""
-        full = self.pool.arrival.observations[slots]
-        position = OwnRows(full, self.pool.layout).position.astype(np.int64)  # (B, 2)
+    def before_tick(self, slots: np.ndarray, position: np.ndarray) -> None:
+        """Look at acting agents before they act.
+
+        Args:
+            slots: of the agents, (B,) int64.
+            position: row and column of each on the map, (B, 2) int16.
+        """
         self._count_approaches(slots, position)
-        for slot in slots:
-            world, place = divmod(int(slot), self.pool.agents)
-            shared = self.pool.shared[world]
-            history = shared.world.game.realm.players[shared.agents[place]].history
-            self._dealt[slot], self._taken[slot] = history.damage_inflicted, history.damage_received
-        self._slots, (self._food, self._distance) = slots, _nearest_food(full["Tile"].astype(np.int64), position)
+        tiles = self.pool.arrival.observations["Tile"][slots]
+        self._slots, (self._food, self._distance) = slots, _nearest_food(tiles, position)
+
+    def after_tick(self) -> None:
+        """Read what the engine counted for the agents whose lives have just ended."""
+        for world, (shared, info) in enumerate(zip(self.pool.shared, self.pool.worlds.infos, strict=True)):
+            for life in info.get("lives", ()):
+                game, slot = shared.world.game, world * self.pool.agents + shared.agents.index(life.agent_id)
+                player = (game.dead_this_tick if life.died else game.realm.players)[life.agent_id]
+                self._dealt[slot] = player.history.damage_inflicted
+                self._taken[slot] = player.history.damage_received
 
     def _count_approaches(self, slots: np.ndarray, position: np.ndarray) -> None:
         """Count who is nearer now to the food tile that was the nearest before the last tick."""
@@ -80,8 +87,8 @@ def _nearest_food(tiles: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, 
     """Return the nearest food tile in each view, (B, 2), and the moves that it is away, (B,); `_FAR` if there is none.
 
     Args:
-        tiles: row, column and material of each tile in view, (B, tiles, 3).
-        position: row and column of each agent, (B, 2).
+        tiles: row, column and material of each tile in view, (B, tiles, 3) int16.
+        position: row and column of each agent, (B, 2) int16.
     """
     moves = np.abs(tiles[:, :, :2] - position[:, None]).sum(axis=2)  # (B, tiles)
     moves = np.where(tiles[:, :, 2] == Foilage.index, moves, _FAR)
