@@ -43,6 +43,7 @@ class ArmView extends MapView {
   drawPath(side) {
     const { context, state } = this;
     const { players, ticks } = state.replays[side];
+    context.save();
     context.lineJoin = context.lineCap = "round";
     for (const [from, to, alpha] of [[0, state.tick, 1], [state.tick, ticks - 1, 0.35]]) {
       context.beginPath();
@@ -59,8 +60,7 @@ class ArmView extends MapView {
         context.stroke();
       }
     }
-    context.setLineDash([]);
-    context.globalAlpha = 1;
+    context.restore();
   }
 
   /** Show in both maps which agent the pointer is on in either. */
@@ -85,7 +85,7 @@ class ArmView extends MapView {
   describe(entity) {
     if (entity.group !== this.data.players) return super.describe(entity);
     const { state } = this;
-    return `${state.nameOf(entity.index)}: ${state.told(this.side, entity.index)}\n`
-      + `    ${this.other}: ${state.told(this.other, entity.index)}`;
+    const lines = SIDES.map((side) => `    ${side}: ${state.told(side, entity.index)}`);
+    return [state.nameOf(entity.index), ...lines].join("\n");
   }
 }
