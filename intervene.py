@@ -22,8 +22,9 @@ import tyro
 
 import argument_checks
 import command_line
+from activation_store.layers import check_layers
 from agent_zoo.checkpoint_files import policy_names
-from argument_checks import at_least, seed_value
+from argument_checks import at_least, seed_value, split
 from reinforcement_learning.interventions.request import EditOptions, RunOptions, separate_edits
 from reinforcement_learning.play.workers import chosen_workers
 from user_error import UserError
@@ -70,6 +71,8 @@ def parse(arguments: list[str]) -> RunOptions:
         controls=at_least(options.controls, 0),
         workers=at_least(options.workers, 0),
     )
+    if split(options.record) not in ((), ("all",)):
+        check_layers(split(options.record))
     for each in options.edits:
         each.check()
     if sum(bool(each.doses) for each in options.edits) > 1:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
 from reinforcement_learning.game.ground_truth import OwnRows
+from reinforcement_learning.interventions.arm_recorder import ArmRecorder
 from reinforcement_learning.interventions.at_once import Outputs, at_once
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
 from reinforcement_learning.interventions.kept_replay import KeptReplay
@@ -25,6 +27,7 @@ from reinforcement_learning.interventions.state_moments import Distances, StateM
 from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+from reinforcement_learning.play.recorder import Batch, Finished
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,7 @@ class ArmPlan:
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
         replayed: number of the episode whose replay is kept; None for none.
+        recorded: layers whose activations are recorded in every tick; none if the arm is not recorded.
     """
 
     name: str
@@ -52,6 +56,7 @@ class ArmPlan:
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
     replayed: int | None = None
+    recorded: tuple[str, ...] = ()
 
     @property
     def reported(self) -> tuple[str, ...]:
@@ -79,9 +84,9 @@ class PlayedGroup:
     replay: bytes | None = None
 
 
-def play_arm(pool: PolicyPool, group: Group, plan: ArmPlan) -> Iterator[PlayedGroup]:
-    """Play a group of episodes of one arm, to their end."""
-    yield _EditedGame(pool, group, plan).play()
+def play_arm(pool: PolicyPool, group: Group, plan: ArmPlan) -> Iterator[Batch | Finished | PlayedGroup]:
+    """Play a group of episodes of one arm, to their end; what is recorded comes first, tick by tick."""
+    yield from _EditedGame(pool, group, plan).play()
 
 
 class _EditedGame:
@@ -100,24 +105,25 @@ class _EditedGame:
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
         kept = [world for world, number in enumerate(group.numbers) if number == plan.replayed]
         self.replays = [KeptReplay(pool, world, self.drawn) for world in kept]
+        self.recorder = ArmRecorder(pool, plan.recorded, self.drawn) if plan.recorded else None
 
-    def play(self) -> PlayedGroup:
+    def play(self) -> Iterator[Batch | Finished | PlayedGroup]:
         """Play to the end."""
         while not self.pool.is_over:
-            self._tick()
+            yield from self._tick()
         rows = [
             self._row(world, number, life)
             for world, (number, episode) in enumerate(zip(self.group.numbers, self.pool.finished(), strict=True))
             for life in episode.lives[0]
         ]
-        return PlayedGroup(rows, self.moments, *(replay.finish() for replay in self.replays))
+        yield PlayedGroup(rows, self.moments, *(replay.finish() for replay in self.replays))
 
     def _row(self, world: int, number: int, life: Any) -> dict[str, Any]:
         slot = world * self.pool.agents + self.pool.shared[world].agents.index(life.agent_id)
         keys = {"arm": self.plan.name, "episode": number, "agent": life.agent_id, "edited": bool(self.drawn[slot])}
         return {**keys, **self.outcomes.row(slot, life)}
 
-    def _tick(self) -> None:
+    def _tick(self) -> Iterator[Batch | Finished]:
         slots = np.flatnonzero(self.pool.arrival.acting)
         # All slots, since selecting from the padded observations would copy 25 kB an agent.
         own = OwnRows(self.pool.arrival.observations, self.pool.layout)
@@ -135,14 +141,18 @@ class _EditedGame:
             if self.plan.memories:
                 memory.put(edited.to(device), begun)
         tick.before = memory.take(torch.from_numpy(slots).to(device))
-        with self.policy.hooked(tick.hooks()):
+        with self.policy.hooked(tick.hooks()), self.recorder.capturing() if self.recorder else nullcontext():
             (choice,) = self.pool.decide()
         if len(rows) and self.plan.edits:
             self._measure(choice, rows, edited.numpy(), unedited, tick)
             self.age[edited.numpy()] += 1
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
+        if self.recorder:
+            self.recorder.before(choice, edited.numpy() if self.plan.edits else edited.numpy()[:0])
         self.pool.advance([choice])
+        if self.recorder:
+            yield from self.recorder.after()
         self.outcomes.after_tick()
 
     def _edited_rows(self, slots: np.ndarray, own: np.ndarray) -> torch.Tensor:

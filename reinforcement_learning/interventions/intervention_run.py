@@ -13,11 +13,13 @@ from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, re
 from activation_store.tensor_file import read_tensors, write_tensors
 from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
 from reinforcement_learning.interventions.experiment import Experiment
+from reinforcement_learning.interventions.recorded_arms import RecordedArms
 from reinforcement_learning.interventions.state_moments import StateMoments, from_arrays, to_arrays
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.workers import Workers
 from user_error import UserError
 
@@ -31,7 +33,9 @@ class ArmGroup(Group):
     arm: str
 
 
-def play_group(pool: PolicyPool, group: ArmGroup, plans: Mapping[str, ArmPlan]) -> Iterator[PlayedGroup]:
+def play_group(
+    pool: PolicyPool, group: ArmGroup, plans: Mapping[str, ArmPlan]
+) -> Iterator[Batch | Finished | PlayedGroup]:
     """Play a group of episodes as its arm is edited."""
     yield from play_arm(pool, group, plans[group.arm])
 
@@ -39,16 +43,17 @@ def play_group(pool: PolicyPool, group: ArmGroup, plans: Mapping[str, ArmPlan]) 
 class PlayedArms:
     """The groups of episodes that a run has played, in files that each prove themselves."""
 
-    def __init__(self, folder: Path, arms: Sequence[Arm]):
-        """Look in a run's folder."""
+    def __init__(self, folder: Path, arms: Sequence[Arm], dumps: RecordedArms):
+        """Look in a run's folder, and in its open dumps."""
         self._folder = folder / _GROUPS
         self._arms = [arm.name for arm in arms]
+        self._dumps = dumps
         self._replays = {arm.name: folder / name for name, arm in replayed_arms(arms).items()}
 
     def missing(self, arm: Arm, every: Sequence[Group]) -> list[ArmGroup]:
-        """Return an arm's groups that are not stored, or damaged."""
+        """Return an arm's groups that are not stored, or damaged, or not in the arm's dump."""
         wanted = [ArmGroup(group.seed, group.numbers, arm.name) for group in every]
-        return [group for group in wanted if self._stored(group) is None]
+        return [group for group in wanted if self._stored(group) is None or not self._dumps.hold(arm, group)]
 
     def store(self, group: ArmGroup, played: PlayedGroup) -> None:
         """Keep what a group left."""
@@ -106,7 +111,7 @@ class PlayedArms:
 
 def play_experiment(
     folder: Path, experiment: Experiment, contests: Mapping[str, Contest], seed: int, episodes: int, workers: Workers,
-    on_episodes: Callable[[int], None],
+    on_episodes: Callable[[int], None], dumps: RecordedArms,
 ) -> LivesTable:  # fmt: skip
     """Play what is missing, and return the lives of all arms.
 
@@ -118,31 +123,42 @@ def play_experiment(
         episodes: number of episodes, the same for every arm.
         workers: where to play.
         on_episodes: called with the number of episodes that have just been played.
+        dumps: of the arms that are recorded, open.
 
     Raises:
         UserError: as `Experiment.plan` and `play_groups`.
     """
     arms, every = experiment.arms(), groups(seed, episodes)
-    played = PlayedArms(folder, arms)
+    played = PlayedArms(folder, arms, dumps)
     twins = {arm.policy: arm for arm in arms if arm.kind == "unedited"}
     for policy, contest in contests.items():
         for of_twin in (True, False):  # the moments of the twin's states determine the other arms
             moments = {} if of_twin else played.moments(twins[policy], every)  # type: ignore[index]
             mine = [arm for arm in arms if arm.policy == policy and (arm.kind == "unedited") == of_twin]
-            plans = {arm.name: replace(experiment.plan(arm, moments), replayed=played.replayed(arm)) for arm in mine}
+            plans = {
+                arm.name: replace(
+                    experiment.plan(arm, moments), replayed=played.replayed(arm), recorded=dumps.layers_of(arm)
+                )
+                for arm in mine
+            }
             missing = [group for arm in mine for group in played.missing(arm, every)]
             if not missing:
                 continue
             job = functools.partial(play_group, plans=plans)
             for group, told in play_groups(contest, missing, job, workers):
-                if not isinstance(told, PlayedAgain):
-                    played.store(group, told)  # type: ignore[arg-type]
+                assert isinstance(group, ArmGroup)
+                if isinstance(told, PlayedGroup):
+                    played.store(group, told)
                     on_episodes(len(group.numbers))
+                elif isinstance(told, PlayedAgain):
+                    dumps.start_over(group.arm, group)
+                else:
+                    dumps.take(group.arm, told)
     return LivesTable.of_rows(played.rows(every))
 
 
-def episodes_to_play(folder: Path, experiment: Experiment, seed: int, episodes: int) -> int:
-    """Return how many episodes of all arms are missing."""
+def episodes_to_play(folder: Path, experiment: Experiment, seed: int, episodes: int, dumps: RecordedArms) -> int:
+    """Return how many episodes of all arms are missing; arguments as `play_experiment`."""
     arms, every = experiment.arms(), groups(seed, episodes)
-    played = PlayedArms(folder, arms)
+    played = PlayedArms(folder, arms, dumps)
     return sum(len(group.numbers) for arm in arms for group in played.missing(arm, every))

@@ -8,15 +8,18 @@ from activation_store.checked_json import read_small_json, with_checksum, withou
 from activation_store.directions import Direction, Directions, read_directions
 from activation_store.files import locked_folder, make_folder, sha256, write_json
 from activation_store.interventions import LIVES_FILE, RUN_FILE, write_lives
+from agent_zoo.capture import layer_units
+from argument_checks import split
 from progress_view import progress
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
 from reinforcement_learning.interventions.intervention_run import episodes_to_play, play_experiment
+from reinforcement_learning.interventions.recorded_arms import RecordedArms
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.when import Condition, When
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
-from reinforcement_learning.play.subjects import Subjects, contests
+from reinforcement_learning.play.subjects import Subjects, contests, expected_size
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.versions import versions
 from user_error import UserError
@@ -48,21 +51,33 @@ def play(options: RunOptions, workers: Workers) -> None:
     untrained = replace(contest, entrants=(untrained_twin(contest.entrants[0], options.seed),))
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
-        missing = episodes_to_play(folder, experiment, options.seed, options.episodes)
-        print(f"{len(experiment.arms())} arms of {options.episodes} episodes, {missing:,} episodes to play")
-        with progress("playing", "episodes") as show:
-            done = 0
+        with _dumps(options, experiment, contest) as dumps:
+            missing = episodes_to_play(folder, experiment, options.seed, options.episodes, dumps)
+            print(f"{len(experiment.arms())} arms of {options.episodes} episodes, {missing:,} episodes to play")
+            with progress("playing", "episodes") as show:
+                done = 0
 
-            def on_episodes(count: int) -> None:
-                nonlocal done
-                done += count
-                show(done, missing, "")
+                def on_episodes(count: int) -> None:
+                    nonlocal done
+                    done += count
+                    show(done, missing, "")
 
-            lives = play_experiment(
-                folder, experiment, {"trained": contest, "untrained": untrained}, options.seed, options.episodes,
-                workers, on_episodes,
-            )  # fmt: skip
+                lives = play_experiment(
+                    folder, experiment, {"trained": contest, "untrained": untrained}, options.seed, options.episodes,
+                    workers, on_episodes, dumps,
+                )  # fmt: skip
         write_lives(folder / LIVES_FILE, lives)
+    for each in dumps.folders:
+        print(f"dump: {each}")
+
+
+def _dumps(options: RunOptions, experiment: Experiment, contest: Contest) -> RecordedArms:
+    """The dumps of the arms that --record asks for."""
+    plan = Plan(options.episodes, None, options.seed, split(options.record), format="parquet")
+    dumps = RecordedArms(options.folder, contest, experiment.arms(), plan)
+    if dumps.folders:
+        print(f"{len(dumps.folders)} dumps are recorded. In each, {expected_size(contest, plan, options.folder)}")
+    return dumps
 
 
 def _contest(options: RunOptions) -> Contest:
@@ -97,6 +112,7 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
         seed=options.seed,
         reported=tuple(each for each in found or () if each.layer in layers),
     )
+    layer_units(entrant.policy, split(options.record))  # refuses layers that the policy lacks
     check_directions(experiment, entrant.policy.layer_units, entrant.name, entrant.sha256)
     return experiment
 

@@ -155,8 +155,10 @@ def test_the_page_says_what_it_shows(page, shown: ShownReplays, run_folder: Path
     for side in SIDES:
         alive = replay_of(shown, side).players.alive[tick]
         told = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} agents drawn by lot, "
-        assert page.locator(f"#{side}-living").inner_text().startswith(
-            f"{told}{(alive & ~compared.drawn).sum()} of {16 - DRAWN} others."
+        assert (
+            page.locator(f"#{side}-living")
+            .inner_text()
+            .startswith(f"{told}{(alive & ~compared.drawn).sum()} of {16 - DRAWN} others.")
         )
     assert page.locator("#figures img").count() == len([*run_folder.glob("*.png")]) > 1
 

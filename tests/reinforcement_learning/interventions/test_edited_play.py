@@ -1,6 +1,7 @@
 """Edited agents in the real game: a planted cause has its effect, and nobody else's dice change."""
 
 from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch

@@ -8,6 +8,7 @@ import pytest
 
 from activation_store.directions import write_directions
 from activation_store.interventions import EDITED_REPLAY, LIVES_FILE, UNEDITED_REPLAY, LivesTable, read_lives
+from activation_store.reader import read_dump
 from analysis.intervention_outputs import report_run
 from analysis.replays.file import read_replay
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
@@ -30,6 +31,7 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
         edit="steer", direction="first", dose="-2,2",
         further=(EditOptions("collapse", "second"), EditOptions("clear", every=4)),
         policy="kit", directions=folder / "directions.safetensors", episodes=EPISODES, seed=3, controls=1, share=0.25,
+        record="lstm_cell",
         output=folder / "run", policies_dir=three_policies, maps_dir=small_world.maps_dir,
     )  # fmt: skip
 
@@ -88,11 +90,25 @@ def test_replays_are_kept_of_the_first_episode_without_and_with_the_largest_dose
             assert called == f"kit{'_drawn' if edited else ''}_{agent}"
 
 
+def dumps(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("dumps/*/*")}
+
+
+def test_dumps_hold_the_lives_of_the_run(options: RunOptions, lives: LivesTable) -> None:
+    for name, arm in (("unedited", "unedited"), ("edit_dose_-2", "edit, dose -2"), ("edit_dose_+2", "edit, dose +2")):
+        records, mine = read_dump(options.folder / "dumps" / name), lives.of_arm(arm)
+        ticks = np.zeros((EPISODES, 17))
+        np.add.at(ticks, (records.episode, records.agent_id), 1)
+        np.testing.assert_array_equal(ticks[:, 1:].ravel(), mine.outcomes["ticks"])
+        assert records.activations["lstm_cell"].shape == (len(records), UNITS)
+
+
 def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
-    """One group and one replay are missing, two are damaged, and one process plays instead of two."""
+    """A dump, a group and a replay are missing, a group and a replay are damaged, and one process plays instead of two."""
     folder = tmp_path / "run"
     shutil.copytree(options.folder, folder)
     (folder / LIVES_FILE).unlink()
+    shutil.rmtree(folder / "dumps" / "edit_dose_+2")
     (folder / UNEDITED_REPLAY).unlink()
     (folder / EDITED_REPLAY).write_bytes((folder / EDITED_REPLAY).read_bytes()[:-1])
     groups = sorted((folder / "groups").glob("*.json"))
@@ -101,6 +117,7 @@ def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: 
     play(again(options, folder, resume=True), Workers(1))
     for name in (UNEDITED_REPLAY, EDITED_REPLAY):
         assert (folder / name).read_bytes() == (options.folder / name).read_bytes()
+    assert dumps(folder) == dumps(options.folder) and len(dumps(folder)) == 3 * (EPISODES + 1)
     whole = read_lives(folder / LIVES_FILE)
     np.testing.assert_array_equal(whole.arm, lives.arm)
     np.testing.assert_array_equal(whole.edited, lives.edited)
@@ -116,9 +133,9 @@ def test_the_report_says_what_happened_and_proves_its_files(
     lines = report_run(folder, draws=99)
     assert any("no edit equals its twin exactly" in line for line in lines)
     assert report_run(folder, draws=99) == lines
-    assert {"effects.json", "effects.tsv", "effects.png", "dose_response.png", "kl_by_head.png"} <= {
-        path.name for path in folder.iterdir()
-    }
+    written = {"effects.json", "effects.tsv", "effects.png", "dose_response.png", "kl_by_head.png", "intervention.html"}
+    assert written <= {path.name for path in folder.iterdir()}
+    assert "Edited: edit, dose +2" in (folder / "intervention.html").read_text()
     lives_file = folder / LIVES_FILE
     lives_file.write_bytes(lives_file.read_bytes() + b" ")
     with pytest.raises(UserError, match="SHA-256"):
@@ -152,6 +169,7 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
         ({"direction": "third"}, "no direction 'third'"),
         ({"condition": "self_fodo < 3"}, "self_food"),
         ({"policy": "take"}, "has no memory"),
+        ({"record": "lstm_hidden_1"}, "lstm_hidden_1"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_made(
