@@ -5,7 +5,8 @@
     python intervene.py -p NAME --directions FILE --edit steer --direction is_starving --dose -4,-2,-1,0,1,2,4
     python intervene.py -p NAME --directions FILE --edit swap --from component_3 --to component_1 --change
     python intervene.py -p NAME --directions FILE --edit collapse --direction tick --while 'self_food < 30'
-    python intervene.py report interventions/RUN                            # tables and figures again
+    python intervene.py -p NAME --edit clear --record all                   # and activation dumps of both arms
+    python intervene.py report interventions/RUN                            # tables, figures and page again
 
 Some agents of each world are drawn by lot and edited; the others share the world. The same episodes are played without
 the edit, with random edits of the same size, and with an untrained network. See docs/interventions.md.
@@ -84,10 +85,14 @@ def parse(arguments: list[str]) -> RunOptions:
 
 def report(folder: Path) -> None:
     """Compute effects from what a run played, draw them, and print them."""
-    from analysis.intervention_outputs import report_run
+    from analysis.intervention_outputs import PAGE_FILE, report_run
+    from progress_view import progress
 
-    print("\n".join(report_run(folder)))
+    with progress("reporting") as show:
+        lines = report_run(folder, progress=show)
+    print("\n".join(lines))
     print(f"effects, tables and figures: {folder}")
+    print(f"all of it with two replays side by side: {folder / PAGE_FILE}")
 
 
 if __name__ == "__main__":

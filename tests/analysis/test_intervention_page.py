@@ -151,7 +151,7 @@ def test_the_page_says_what_it_shows(page, shown: ShownReplays, run_folder: Path
     assert first_difference(compared) in page.locator("#difference").inner_text()
     summary = page.locator("#summary").inner_text()
     assert "2 episodes in each arm, 3 arms, 96 lives" in summary and "edit, dose +1" in summary
-    assert page.locator("#arms h3").all_inner_texts() == ["Unedited", "Edited: edit, dose +1"]
+    assert page.locator("#arms h3").all_inner_texts() == ["Unedited", "Edited, dose +1"]
     for side in SIDES:
         alive = replay_of(shown, side).players.alive[tick]
         told = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} agents drawn by lot, "

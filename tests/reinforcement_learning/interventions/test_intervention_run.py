@@ -135,7 +135,7 @@ def test_the_report_says_what_happened_and_proves_its_files(
     assert report_run(folder, draws=99) == lines
     written = {"effects.json", "effects.tsv", "effects.png", "dose_response.png", "kl_by_head.png", "intervention.html"}
     assert written <= {path.name for path in folder.iterdir()}
-    assert "Edited: edit, dose +2" in (folder / "intervention.html").read_text()
+    assert "Edited, dose +2" in (folder / "intervention.html").read_text()
     lives_file = folder / LIVES_FILE
     lives_file.write_bytes(lives_file.read_bytes() + b" ")
     with pytest.raises(UserError, match="SHA-256"):
