@@ -5,6 +5,7 @@
     python intervene.py -p NAME --directions FILE --edit steer --direction is_starving --dose -4,-2,-1,0,1,2,4
     python intervene.py -p NAME --directions FILE --edit swap --from component_3 --to component_1 --change
     python intervene.py -p NAME --directions FILE --edit collapse --direction tick --while 'self_food < 30'
+    python intervene.py -p NAME --edit erase --variable tick --layer lstm_cell  # what can be read linearly, removed
     python intervene.py -p NAME --edit clear --record all                   # and activation dumps of both arms
     python intervene.py report interventions/RUN                            # tables, figures and page again
 
@@ -78,6 +79,12 @@ def parse(arguments: list[str]) -> RunOptions:
         each.check()
     if sum(bool(each.doses) for each in options.edits) > 1:
         raise UserError("only one edit can have several --dose: give the others in a run of their own")
+    erased = [each.erased_layer for each in options.edits if each.erased_layer]
+    for layer in erased:
+        if erased.count(layer) > 1:
+            raise UserError(
+                f"two edits erase from {layer}: name all its variables in one, as in --variable tick,self_food"
+            )
     if any(each.names for each in options.edits) and options.directions is None:
         raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
     return options

@@ -60,6 +60,34 @@ class Arm:
     twin: str
 
 
+@dataclass(frozen=True)
+class Readability:
+    """How well an erased variable can be read: R2 of least-squares read-outs, the share of its variance explained.
+
+    Attributes:
+        arm: that erases it.
+        layer: from whose states.
+        variable: its name.
+        states: number of unedited states that the eraser was fitted to.
+        before: in these states.
+        after: in these states once they are erased, by the best read-out from them.
+        unedited: in unedited states of episodes other than those that the read-out was fitted to; below 0 if it is
+            worse there than a constant. None if all episodes were played in one group, or it does not vary.
+        in_play: the same in the arm's edited states.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
+    arm: str
+    layer: str
+    variable: str
+    states: int
+    before: float
+    after: float
+    unedited: float | None
+    in_play: float | None
+
+
 def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
     """Return the arms of which a run keeps a replay, by file name: the trained policy without and with the edit.
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from activation_store.files import sha256, write_json, write_text
-from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
+from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
 from analysis.intervention_page.page import intervention_page
 from analysis.intervention_page.shown_replays import REPLAYS, ShownReplays, read_shown_replays
+from analysis.interventions.erased import readability_lines
 from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
 from analysis.interventions.tables import effects_table
@@ -50,7 +51,7 @@ def report_run(folder: Path, draws: int = DRAWS, progress: Callable[[float], Non
     if (folder / DONE_FILE).exists():
         open_finished(folder).read(LIVES_FILE)  # refuses one that was changed
     run, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
-    lines = write_effects(folder, lives, run.arms, draws, run.seed)
+    lines = write_effects(folder, lives, run.arms, draws, run.seed, run.erased)
     shown: ShownReplays | str
     try:
         shown = read_shown_replays(folder, lives, run.arms, progress or (lambda share: None))
@@ -77,7 +78,9 @@ def write_page(folder: Path, lines: Sequence[str], replays: ShownReplays | str) 
     write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, replays, figures))
 
 
-def write_effects(folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int) -> list[str]:
+def write_effects(
+    folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int, erased: Sequence[Readability] = ()
+) -> list[str]:
     """Measure effects, write effects.json, effects.tsv and figures, and return the summary's lines.
 
     dose_response.png is written with at least two doses, kl_by_head.png if the KL of heads was recorded; figures of an
@@ -89,6 +92,7 @@ def write_effects(folder: Path, table: LivesTable, arms: Sequence[Arm], draws: i
         arms: of the run.
         draws: permutations of each test, and resamples of each interval; 9,999 allow for about 500 tests.
         seed: of these draws.
+        erased: how well erased variables could be read.
 
     Raises:
         UserError: as `study_effects`, or a file cannot be written.
@@ -102,8 +106,8 @@ def write_effects(folder: Path, table: LivesTable, arms: Sequence[Arm], draws: i
         DOSES_FIGURE: dose_response(study),
         KL_FIGURE: kl_by_head(study),
     }
-    lines = summary_lines(study)
-    write_json(folder / EFFECTS_FILE, {"summary": lines, **vars(study)})
+    lines = [*summary_lines(study), *readability_lines(erased)]
+    write_json(folder / EFFECTS_FILE, {"summary": lines, **vars(study), "erased": [vars(each) for each in erased]})
     write_text(folder / TABLE_FILE, effects_table(study).as_text())
     for name, figure in figures.items():
         if figure is None:

@@ -7,19 +7,20 @@ import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.checked_json import read_small_json, without_checksum
-from activation_store.interventions import Arm
+from activation_store.interventions import Arm, Readability
 from analysis.interventions.pairs import check_arms
 from user_error import UserError
 
 
 @dataclass(frozen=True)
 class PlayedRun:
-    """What the analysis needs of run.json: the seed of the run, from 0, and its arms."""
+    """What the analysis needs of run.json: the seed of the run, from 0, its arms, and what its edits erased."""
 
     __pydantic_config__ = ConfigDict(strict=True)
 
     seed: int
     arms: tuple[Arm, ...]
+    erased: tuple[Readability, ...] = ()
 
 
 def read_run_file(path: Path) -> PlayedRun:
@@ -33,7 +34,7 @@ def read_run_file(path: Path) -> PlayedRun:
         raise UserError(f"{path} is not the run.json of an intervention run: it lists no arms")
     checked = without_checksum(content, str(path))
     try:
-        needed = orjson.dumps({"seed": checked["seed"], "arms": checked["arms"]})
+        needed = orjson.dumps({name: checked[name] for name in ("seed", "arms", "erased") if name in checked})
         run = TypeAdapter(PlayedRun).validate_json(needed)
     except ValidationError as error:
         first = error.errors()[0]

@@ -21,6 +21,7 @@ from reinforcement_learning.interventions.at_once import Outputs, at_once
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
 from reinforcement_learning.interventions.kept_replay import KeptReplay
 from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
+from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.memory_edits import MemoryEdit
 from reinforcement_learning.interventions.state_edits import StateEdit
 from reinforcement_learning.interventions.state_moments import Distances, StateMoments
@@ -43,6 +44,8 @@ class ArmPlan:
         watched: layers whose unedited states are summed up; of unedited arms.
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
+        readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
+            all agents, which must be watched, and otherwise with edited states.
         replayed: number of the episode whose replay is kept; None for none.
         recorded: layers whose activations are recorded in every tick; none if the arm is not recorded.
     """
@@ -55,6 +58,7 @@ class ArmPlan:
     watched: tuple[str, ...] = ()
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
+    readings: tuple[Reading, ...] = ()
     replayed: int | None = None
     recorded: tuple[str, ...] = ()
 
@@ -75,7 +79,7 @@ class PlayedGroup:
 
     Attributes:
         rows: one for each life, as in `activation_store.interventions`.
-        moments: of the watched layers.
+        moments: of the watched layers, by layer, and of readings, by their names.
         replay: content of the replay's file, if one of the episodes is to be kept.
     """
 
@@ -103,6 +107,7 @@ class _EditedGame:
         self.age = np.zeros(pool.slots, dtype=np.int64)  # ticks in which each slot was edited so far
         self.outcomes = LifeOutcomes(pool)
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
+        self.moments |= {each.name: each.empty(self.policy.layer_units[each.layer]) for each in plan.readings}
         kept = [world for world, number in enumerate(group.numbers) if number == plan.replayed]
         self.replays = [KeptReplay(pool, world, self.drawn) for world in kept]
         self.recorder = ArmRecorder(pool, plan.recorded, self.drawn) if plan.recorded else None
@@ -148,12 +153,13 @@ class _EditedGame:
             self.age[edited.numpy()] += 1
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
+        self._read(own.values[slots], rows.numpy(), tick)
         if self.recorder:
             self.recorder.before(choice, edited.numpy() if self.plan.edits else edited.numpy()[:0])
         self.pool.advance([choice])
+        self.outcomes.after_tick()
         if self.recorder:
             yield from self.recorder.after()
-        self.outcomes.after_tick()
 
     def _edited_rows(self, slots: np.ndarray, own: np.ndarray) -> torch.Tensor:
         """Which of the acting agents, given their own rows in the game, are edited in this tick, (E,) int64."""
@@ -161,6 +167,17 @@ class _EditedGame:
         if self.plan.edits:
             now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
         return torch.from_numpy(np.flatnonzero(now))
+
+    def _read(self, own: np.ndarray, rows: np.ndarray, tick: "_Tick") -> None:
+        """Add the states of this tick to the sums of each reading, given the acting agents' own rows."""
+        if self.plan.edits and not len(rows):
+            return
+        for each in self.plan.readings:
+            if self.plan.edits:
+                states, bodies = tick.edited[each.layer].cpu().numpy(), own[rows]
+            else:
+                states, bodies = tick.watched[each.layer], own
+            self.moments[each.name] += each.sums(states, bodies, self.columns, self.pool.ticks)
 
     @torch.no_grad()
     def _measure(

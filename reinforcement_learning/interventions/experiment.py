@@ -9,7 +9,10 @@ import numpy as np
 from activation_store.directions import Direction
 from activation_store.interventions import Arm
 from reinforcement_learning.interventions.edited_play import ArmPlan
+from reinforcement_learning.interventions.erasure import fitted_eraser, random_eraser
+from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
+from reinforcement_learning.interventions.random_directions import orthonormal, unit, unit_of_variance, variance
 from reinforcement_learning.interventions.state_edits import (
     AsFarAs,
     DirectedEdit,
@@ -25,7 +28,7 @@ from reinforcement_learning.interventions.state_moments import Distances, StateM
 from reinforcement_learning.interventions.when import When
 from user_error import UserError
 
-StateEditKind = Literal["collapse", "steer", "swap"]
+StateEditKind = Literal["collapse", "steer", "swap", "erase"]
 MemoryEditKind = Literal["clear", "freeze"]
 UNEDITED = "unedited"
 UNTRAINED_UNEDITED = "untrained, unedited"
@@ -38,7 +41,8 @@ class RequestedEdit:
     Attributes:
         kind: what is done.
         directions: along which the state is edited: any number for collapse, one for steer, origin and target for
-            swap, none for edits of the memory.
+            swap, none for other edits.
+        erased: the variables that erase removes, and from which layer; None for other edits.
         of: whether the state is edited or its change per tick.
         every: of clear: ticks from one emptying to the next.
     """
@@ -47,6 +51,12 @@ class RequestedEdit:
     directions: tuple[Direction, ...] = ()
     of: EditOf = "state"
     every: int = 1
+    erased: Reading | None = None
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Layers whose states it edits; none for edits of the memory."""
+        return (self.erased.layer,) if self.erased else tuple(each.layer for each in self.directions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,12 +84,17 @@ class Experiment:
     @property
     def layers(self) -> tuple[str, ...]:
         """Layers whose states are edited."""
-        return tuple(dict.fromkeys(each.layer for edit in self.edits for each in edit.directions))
+        return tuple(dict.fromkeys(layer for edit in self.edits for layer in edit.layers))
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """Variables that are erased, by layer."""
+        return tuple(edit.erased for edit in self.edits if edit.erased)
 
     @property
     def moves_states(self) -> bool:
         """Whether all edits are along directions, so that other directions can take their place."""
-        return all(edit.directions for edit in self.edits)
+        return all(edit.layers for edit in self.edits)
 
     def arms(self) -> list[Arm]:
         """Return all arms; the unedited ones come first."""
@@ -103,13 +118,15 @@ class Experiment:
 
         Args:
             arm: one of `arms`.
-            moments: of the unedited states of the arm's policy, by layer; not needed for an unedited arm.
+            moments: of the unedited states of the arm's policy, by layer, and by the names of `readings` with
+                variables; not needed for an unedited arm.
 
         Raises:
             UserError: directions are not independent, or one does not vary.
+            NothingToErase: a variable does not vary.
         """
         if arm.kind == "unedited":
-            return ArmPlan(arm.name, self.drawn, watched=self.layers)
+            return ArmPlan(arm.name, self.drawn, watched=self.layers, readings=self.readings)
         states: list[StateEdit] = []
         memories: list[MemoryEdit] = []
         random = np.random.default_rng([self.seed, _number(arm)])
@@ -120,12 +137,15 @@ class Experiment:
             arm.name, self.drawn, self.when, tuple(states), tuple(memories),
             distances={layer: Distances.of(moments[layer]) for layer in self.layers},
             directions=tuple(_measured(each, moments) for each in self.reported),
+            readings=self.readings if arm.kind == "edit" else (),
         )  # fmt: skip
 
     def _made(
         self, edit: RequestedEdit, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator
     ) -> StateEdit | MemoryEdit:
         """Return one edit as it is done in an arm."""
+        if edit.erased:
+            return _erasure(edit.erased, arm, moments, random)
         if not edit.directions:
             memory_edit = _memory_edit(edit)
             if arm.kind == "no edit":
@@ -140,7 +160,7 @@ class Experiment:
             directions = [_same_variance(each, moments[each.layer], random) for each in directions]
         made = _state_edit(replace(edit, directions=tuple(directions)), arm.dose or 0.0, moments)
         if arm.kind == "random direction":
-            return AsFarAs(made, _unit(random.standard_normal(len(directions[0].weight))))
+            return _as_far_as(made, random)
         return made
 
 
@@ -152,6 +172,21 @@ def _number(arm: Arm) -> int:
 
 def _memory_edit(edit: RequestedEdit) -> MemoryEdit:
     return Clear(edit.every) if edit.kind == "clear" else Freeze()
+
+
+def _erasure(erased: Reading, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator) -> StateEdit:
+    """Return an erasure as it is done in an arm."""
+    if arm.kind == "no edit":
+        return Untouched(erased.layer)
+    eraser = fitted_eraser(erased, erased.of(moments[erased.name]), arm.policy)
+    if arm.kind == "same variance":
+        return random_eraser(eraser, moments[erased.layer], random)
+    return _as_far_as(eraser, random) if arm.kind == "random direction" else eraser
+
+
+def _as_far_as(edit: DirectedEdit, random: np.random.Generator) -> AsFarAs:
+    count, units = edit.axes().shape
+    return AsFarAs(edit, orthonormal(count, units, random))
 
 
 def _state_edit(edit: RequestedEdit, dose: float, moments: Mapping[str, StateMoments]) -> DirectedEdit:
@@ -174,32 +209,12 @@ def _measured(direction: Direction, moments: Mapping[str, StateMoments]) -> Dire
 
 
 def _same_variance(direction: Direction, moments: StateMoments, random: np.random.Generator) -> Direction:
-    """Return a random direction along which the states vary as much as along this one.
-
-    A random direction is turned towards the component of the largest or of the smallest variance until it fits.
-    """
-    covariance = moments.covariance
-    wanted = _variance(_unit(direction.weight.astype(np.float64)), covariance)
-    start = _unit(random.standard_normal(len(covariance)))
-    _, vectors = np.linalg.eigh(covariance)
-    end = vectors[:, -1] if _variance(start, covariance) < wanted else vectors[:, 0]
-    low, high = 0.0, 1.0
-    for _ in range(60):  # by bisection: the variance at 0 and at 1 lie on both sides of the wanted one
-        middle = (low + high) / 2
-        turned = _unit((1 - middle) * start + middle * end)
-        beyond = (_variance(turned, covariance) - wanted) * (_variance(start, covariance) - wanted) < 0
-        low, high = (low, middle) if beyond else (middle, high)
+    """Return a random direction along which the states vary as much as along this one."""
+    own = unit(direction.weight.astype(np.float64))
+    turned = unit_of_variance(moments.covariance, variance(own, moments.covariance), random)
     weight = (turned * np.linalg.norm(direction.weight)).astype(np.float32)
     found = replace(direction, name=f"like {direction.name}", weight=weight, bias=0.0)
     return _measured(found, {direction.layer: moments})
-
-
-def _variance(unit: np.ndarray, covariance: np.ndarray) -> float:
-    return float(unit @ covariance @ unit)
-
-
-def _unit(vector: np.ndarray) -> np.ndarray:
-    return vector / np.linalg.norm(vector)
 
 
 def check_directions(experiment: Experiment, layer_units: Mapping[str, int], policy: str, sha256: str | None) -> None:

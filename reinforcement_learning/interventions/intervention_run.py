@@ -23,7 +23,8 @@ from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.workers import Workers
 from user_error import UserError
 
-_GROUPS = "groups"
+GROUPS_FOLDER = "groups"
+"""Folder in a run's folder of what each group left."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ def play_group(
 class PlayedArms:
     """The groups of episodes that a run has played, in files that each prove themselves."""
 
-    def __init__(self, folder: Path, arms: Sequence[Arm], dumps: RecordedArms):
-        """Look in a run's folder, and in its open dumps."""
-        self._folder = folder / _GROUPS
+    def __init__(self, folder: Path, arms: Sequence[Arm], dumps: RecordedArms | None = None):
+        """Look in a run's folder, and in its dumps if they are open."""
+        self._folder = folder / GROUPS_FOLDER
         self._arms = [arm.name for arm in arms]
         self._dumps = dumps
         self._replays = {arm.name: folder / name for name, arm in replayed_arms(arms).items()}
@@ -53,7 +54,7 @@ class PlayedArms:
     def missing(self, arm: Arm, every: Sequence[Group]) -> list[ArmGroup]:
         """Return an arm's groups that are not stored, or damaged, or not in the arm's dump."""
         wanted = [ArmGroup(group.seed, group.numbers, arm.name) for group in every]
-        return [group for group in wanted if self._stored(group) is None or not self._dumps.hold(arm, group)]
+        return [group for group in wanted if self._stored(group) is None or not self._is_recorded(arm, group)]
 
     def store(self, group: ArmGroup, played: PlayedGroup) -> None:
         """Keep what a group left."""
@@ -72,20 +73,24 @@ class PlayedArms:
         return [row for rows in found for row in rows or ()]
 
     def moments(self, arm: Arm, every: Sequence[Group]) -> dict[str, StateMoments]:
-        """Return the moments of an unedited arm's watched layers, over all its groups in their order."""
+        """Return the moments that an arm summed up, over all its groups in their order."""
         total: dict[str, StateMoments] = {}
         for group in every:
-            path = self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
-            if not path.exists():  # nothing was watched
-                return {}
-            arrays, _ = read_tensors(path, "state moments")
-            for layer, each in from_arrays(arrays).items():
-                total[layer] = total[layer] + each if layer in total else each
+            for name, each in self.moments_of_group(arm, group).items():
+                total[name] = total[name] + each if name in total else each
         return total
 
     def replayed(self, arm: Arm) -> int | None:
         """Return the number of the episode of an arm whose replay is kept; None for none."""
         return REPLAYED_EPISODE if arm.name in self._replays else None
+
+    def moments_of_group(self, arm: Arm, group: Group) -> dict[str, StateMoments]:
+        """Return the moments that one group of an arm summed up; empty if there are none."""
+        path = self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
+        return from_arrays(read_tensors(path, "state moments")[0]) if path.exists() else {}
+
+    def _is_recorded(self, arm: Arm, group: Group) -> bool:
+        return self._dumps is None or self._dumps.hold(arm, group)
 
     def _path(self, group: ArmGroup) -> Path:
         return self._folder / f"arm{self._arms.index(group.arm):03d}-{group.numbers[0]:06d}.json"
@@ -126,25 +131,29 @@ def play_experiment(
         dumps: of the arms that are recorded, open.
 
     Raises:
+        NothingToErase: as `Experiment.plan`, before anything but unedited arms is played.
         UserError: as `Experiment.plan` and `play_groups`.
     """
     arms, every = experiment.arms(), groups(seed, episodes)
     played = PlayedArms(folder, arms, dumps)
     twins = {arm.policy: arm for arm in arms if arm.kind == "unedited"}
-    for policy, contest in contests.items():
-        for of_twin in (True, False):  # the moments of the twin's states determine the other arms
-            moments = {} if of_twin else played.moments(twins[policy], every)  # type: ignore[index]
-            mine = [arm for arm in arms if arm.policy == policy and (arm.kind == "unedited") == of_twin]
-            plans = {
-                arm.name: replace(
-                    experiment.plan(arm, moments), replayed=played.replayed(arm), recorded=dumps.layers_of(arm)
-                )
-                for arm in mine
-            }
+    for of_twin in (True, False):  # the moments of the twins' states determine the other arms
+        moments = {} if of_twin else {policy: played.moments(twin, every) for policy, twin in twins.items()}
+        wanted = [arm for arm in arms if (arm.kind == "unedited") == of_twin]
+        plans = {
+            arm.name: replace(
+                experiment.plan(arm, moments.get(arm.policy, {})),
+                replayed=played.replayed(arm),
+                recorded=dumps.layers_of(arm),
+            )
+            for arm in wanted
+        }
+        for policy, contest in contests.items():
+            mine = [arm for arm in wanted if arm.policy == policy]
             missing = [group for arm in mine for group in played.missing(arm, every)]
             if not missing:
                 continue
-            job = functools.partial(play_group, plans=plans)
+            job = functools.partial(play_group, plans={arm.name: plans[arm.name] for arm in mine})
             for group, told in play_groups(contest, missing, job, workers):
                 assert isinstance(group, ArmGroup)
                 if isinstance(told, PlayedGroup):

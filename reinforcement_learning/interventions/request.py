@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 
 import tyro
 
+from activation_store.layers import LSTM_HIDDEN, check_layers
 from argument_checks import split
 from user_error import UserError
 
-EditKind = Literal["collapse", "steer", "swap", "clear", "freeze"]
+EditKind = Literal["collapse", "steer", "swap", "erase", "clear", "freeze"]
 _NEEDS_DIRECTION = ("collapse", "steer")
 _OF_MEMORY = ("clear", "freeze")
 
@@ -21,8 +22,9 @@ class EditOptions:
 
     edit: EditKind = "clear"
     """collapse: hold the read-outs of --direction at their means; steer: hold one at its mean plus --dose standard
-    deviations; swap: move what varies along --from to --to; clear: empty the memory every --every ticks; freeze: begin
-    every tick with the memory from when the edit began."""
+    deviations; swap: move what varies along --from to --to; erase: remove what can be read linearly about --variable
+    from --layer; clear: empty the memory every --every ticks; freeze: begin every tick with the memory from when the
+    edit began."""
     direction: str | None = None
     """Comma-separated names of directions, for collapse and steer."""
     origin: Annotated[str | None, tyro.conf.arg(name="from")] = None
@@ -33,6 +35,11 @@ class EditOptions:
     """Edit the change of the state in each tick instead of the state, for collapse and swap."""
     dose: str | None = None
     """Comma-separated doses of steer in standard deviations of the read-out, such as -2,0,2; each is an arm."""
+    variable: str | None = None
+    """Comma-separated variables that erase removes: tick, or self_ and a column of the agent's own row, such as
+    self_food; also if its policy does not see the value."""
+    layer: str | None = None
+    """Layer that erase removes them from, such as lstm_cell; by default lstm_hidden."""
     every: int = 1
     """Ticks from one emptying of the memory to the next, at least 1, for clear."""
 
@@ -42,6 +49,16 @@ class EditOptions:
         if self.edit == "swap":
             return (self.origin or "", self.target or "")
         return split(self.direction)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables that it erases."""
+        return split(self.variable)
+
+    @property
+    def erased_layer(self) -> str | None:
+        """The layer from which it erases them; None if it erases nothing."""
+        return (self.layer or LSTM_HIDDEN) if self.edit == "erase" else None
 
     @property
     def doses(self) -> tuple[float, ...]:
@@ -72,12 +89,20 @@ class EditOptions:
             raise UserError("--edit steer needs one --direction, and --dose with numbers such as -2,0,2")
         if self.edit == "swap" and not (self.origin and self.target and self.origin != self.target):
             raise UserError("--edit swap needs two different directions, --from and --to")
+        if self.edit == "erase":
+            if not self.variables:
+                raise UserError("--edit erase needs --variable with the name of a variable, such as tick or self_food")
+            if len(set(self.variables)) < len(self.variables):
+                raise UserError(f"--variable is {self.variable}: names a variable twice")
+            check_layers([str(self.erased_layer)])
         needless = {
             "--direction": self.direction is not None and self.edit not in _NEEDS_DIRECTION,
             "--from": self.origin is not None and self.edit != "swap",
             "--to": self.target is not None and self.edit != "swap",
             "--dose": self.dose is not None and self.edit != "steer",
             "--change": self.change and self.edit not in ("collapse", "swap"),
+            "--variable": self.variable is not None and self.edit != "erase",
+            "--layer": self.layer is not None and self.edit != "erase",
             "--every": self.every != 1 and self.edit != "clear",
         }
         for option, is_needless in needless.items():
@@ -145,7 +170,8 @@ class RunOptions(EditOptions):
             return self.output
         words = [str(self.policy)]
         for each in self.edits:
-            words += [each.edit, *(name.replace("/", "_") for name in each.names)]
+            words += [each.edit, *(name.replace("/", "_") for name in (*each.names, *each.variables))]
+            words += [each.erased_layer] if each.erased_layer else []
             words += ["change"] if each.change else []
         return Path("interventions") / "-".join(words)
 

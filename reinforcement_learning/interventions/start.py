@@ -1,5 +1,8 @@
 """From the options of `intervene.py` to a run that has been played."""
 
+import contextlib
+import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -7,15 +10,27 @@ from typing import Any
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
 from activation_store.directions import Direction, Directions, read_directions
 from activation_store.files import locked_folder, make_folder, sha256, write_json
-from activation_store.interventions import LIVES_FILE, RUN_FILE, write_lives
+from activation_store.interventions import (
+    EDITED_REPLAY,
+    LIVES_FILE,
+    RUN_FILE,
+    UNEDITED_REPLAY,
+    LivesTable,
+    write_lives,
+)
+from activation_store.layers import check_policy_layers
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
 from argument_checks import split
 from progress_view import progress
+from reinforcement_learning.interventions.erasure import NothingToErase
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
-from reinforcement_learning.interventions.intervention_run import episodes_to_play, play_experiment
-from reinforcement_learning.interventions.recorded_arms import RecordedArms
-from reinforcement_learning.interventions.request import RunOptions
-from reinforcement_learning.interventions.when import Condition, When
+from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
+from reinforcement_learning.interventions.linear_readings import Reading
+from reinforcement_learning.interventions.readability import readability
+from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
+from reinforcement_learning.interventions.request import EditOptions, RunOptions
+from reinforcement_learning.interventions.when import Condition, When, check_feature
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
@@ -41,34 +56,48 @@ def play(options: RunOptions, workers: Workers) -> None:
     """Play what is missing of a run, and write its lives.
 
     Raises:
-        UserError: the policy, the directions or the condition do not fit, or the folder holds another run.
+        UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
+            a variable that is to be erased does not vary; nothing is left of the run then.
     """
     contest = _contest(options)
     experiment = _experiment(options, contest)
     folder = options.folder
     described = _described(options, experiment, contest)
     _claim(folder, described, resume=options.resume)
-    untrained = replace(contest, entrants=(untrained_twin(contest.entrants[0], options.seed),))
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
-        with _dumps(options, experiment, contest) as dumps:
-            missing = episodes_to_play(folder, experiment, options.seed, options.episodes, dumps)
-            print(f"{len(experiment.arms())} arms of {options.episodes} episodes, {missing:,} episodes to play")
-            with progress("playing", "episodes") as show:
-                done = 0
-
-                def on_episodes(count: int) -> None:
-                    nonlocal done
-                    done += count
-                    show(done, missing, "")
-
-                lives = play_experiment(
-                    folder, experiment, {"trained": contest, "untrained": untrained}, options.seed, options.episodes,
-                    workers, on_episodes, dumps,
-                )  # fmt: skip
+        try:
+            lives, dumps = _played(options, experiment, contest, workers)
+        except NothingToErase:
+            _withdraw(folder)
+            raise
+        if erased := readability(folder, experiment, options.seed, options.episodes):
+            write_json(folder / RUN_FILE, with_checksum({**described, "erased": [asdict(each) for each in erased]}))
         write_lives(folder / LIVES_FILE, lives)
-    for each in dumps.folders:
+    for each in dumps:
         print(f"dump: {each}")
+
+
+def _played(
+    options: RunOptions, experiment: Experiment, contest: Contest, workers: Workers
+) -> tuple[LivesTable, list[Path]]:
+    """Play what is missing, and show how far it is; returns the lives of all arms, and the folders of the dumps."""
+    untrained = replace(contest, entrants=(untrained_twin(contest.entrants[0], options.seed),))
+    contests_by_policy = {"trained": contest, "untrained": untrained}
+    with _dumps(options, experiment, contest) as dumps, progress("playing", "episodes") as show:
+        missing = episodes_to_play(options.folder, experiment, options.seed, options.episodes, dumps)
+        print(f"{len(experiment.arms())} arms of {options.episodes} episodes, {missing:,} episodes to play")
+        done = 0
+
+        def on_episodes(count: int) -> None:
+            nonlocal done
+            done += count
+            show(done, missing, "")
+
+        lives = play_experiment(
+            options.folder, experiment, contests_by_policy, options.seed, options.episodes, workers, on_episodes, dumps
+        )
+    return lives, dumps.folders
 
 
 def _dumps(options: RunOptions, experiment: Experiment, contest: Contest) -> RecordedArms:
@@ -95,14 +124,18 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     """Resolve names, and refuse what does not fit the policy."""
     (entrant,) = contest.entrants
     found = read_directions(options.directions) if options.directions else None
+    columns = entrant.info.layout.entity_columns
     edits = tuple(
-        RequestedEdit(each.edit, _named(found, each.names), "change" if each.change else "state", each.every)
+        RequestedEdit(
+            each.edit, _named(found, each.names), "change" if each.change else "state", each.every,
+            _erased(each, entrant.policy, columns),
+        )
         for each in options.edits
-    )
-    if any(not edit.directions for edit in edits) and not entrant.policy.layers:
+    )  # fmt: skip
+    if any(not edit.layers for edit in edits) and not entrant.policy.layers:
         raise UserError(f"{entrant.name} is feed-forward and has no memory to edit")
-    condition = Condition.parse(options.condition, entrant.info.layout.entity_columns) if options.condition else None
-    layers = {each.layer for edit in edits for each in edit.directions}
+    condition = Condition.parse(options.condition, columns) if options.condition else None
+    layers = {layer for edit in edits for layer in edit.layers}
     experiment = Experiment(
         edits=edits,
         doses=next((each.doses for each in options.edits if each.doses), ()),
@@ -119,6 +152,15 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
 
 def _named(found: Directions | None, names: tuple[str, ...]) -> tuple[Direction, ...]:
     return tuple(found.named(name) for name in names) if found is not None else ()
+
+
+def _erased(options: EditOptions, policy: RecurrentPolicy, columns: Sequence[str]) -> Reading | None:
+    if options.erased_layer is None:
+        return None
+    check_policy_layers([options.erased_layer], policy.layers, policy.cell)
+    for name in options.variables:
+        check_feature(f"--variable {options.variable}", name, columns)
+    return Reading(options.erased_layer, options.variables)
 
 
 def _described(options: RunOptions, experiment: Experiment, contest: Contest) -> dict[str, Any]:
@@ -142,6 +184,17 @@ def _described(options: RunOptions, experiment: Experiment, contest: Contest) ->
         "environment": {**asdict(contest.env), "maps_dir": None},
         "versions": versions(),
     }
+
+
+def _withdraw(folder: Path) -> None:
+    """Remove a run that cannot be played."""
+    for name in (GROUPS_FOLDER, DUMPS_FOLDER):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (UNEDITED_REPLAY, EDITED_REPLAY):
+        (folder / name).unlink(missing_ok=True)
+    (folder / RUN_FILE).unlink()
+    with contextlib.suppress(OSError):  # something else is in it
+        folder.rmdir()
 
 
 def _claim(folder: Path, described: dict[str, Any], *, resume: bool) -> None:

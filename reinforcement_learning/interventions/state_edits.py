@@ -50,8 +50,8 @@ class DirectedEdit(StateEdit):
     """An edit that moves states along a few directions."""
 
     @abstractmethod
-    def axis(self) -> np.ndarray:
-        """Return the main direction of the edit, (units,); on which side of it an edit went decides its sign."""
+    def axes(self) -> np.ndarray:
+        """Return orthonormal directions that span all moves of the edit, (K, units)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,36 +86,43 @@ class ReadOutEdit(DirectedEdit):
         wanted = read_outs @ mixture.T + constant
         return (activations + (wanted - read_outs) @ write).to(activations.dtype)
 
-    def axis(self) -> np.ndarray:
-        """See `DirectedEdit.axis`."""
-        return self.write[0]
+    def axes(self) -> np.ndarray:
+        """See `DirectedEdit.axes`."""
+        return _orthonormal(self.write)
 
 
 @dataclass(frozen=True, eq=False)
 class Eraser(DirectedEdit):
-    """Projects a concept out of the states: x' = x - (x - mean) projection^T, as LEACE does (Belrose et al. 2023).
+    """Takes K read-outs out of the states: x' = x - (x - mean) right^T left^T, as LEACE does (Belrose et al. 2023).
 
     Attributes:
         layer: see `StateEdit`.
-        projection: (units, units).
-        mean: of the recorded states, (units,).
+        left: (units, K).
+        right: weights of the read-outs, (K, units); right @ left is the identity.
+        mean: of unedited states, (units,).
         of: always the state.
     """
 
     layer: str
-    projection: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
     mean: np.ndarray
     of: EditOf = "state"
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
         centred = activations.double() - _like(activations, self.mean)
-        return (activations - centred @ _like(activations, self.projection).T).to(activations.dtype)
+        read_outs = centred @ _like(activations, self.right).T  # (B, K)
+        return (activations - read_outs @ _like(activations, self.left).T).to(activations.dtype)
 
-    def axis(self) -> np.ndarray:
-        """See `DirectedEdit.axis`."""
-        left, _, _ = np.linalg.svd(self.projection)
-        return left[:, 0]
+    def axes(self) -> np.ndarray:
+        """See `DirectedEdit.axes`."""
+        return _orthonormal(self.left.T)
+
+    @property
+    def kept(self) -> np.ndarray:
+        """What is left of centred states: x' - mean = kept (x - mean), (units, units)."""
+        return np.eye(len(self.left)) - self.left @ self.right
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,15 +139,17 @@ class Untouched(StateEdit):
 
 @dataclass(frozen=True, eq=False)
 class AsFarAs(StateEdit):
-    """Moves each state as far as another edit would, but along a direction of its own, forwards or backwards as it.
+    """Moves each state as another edit would, but along other directions: its axes are turned to them.
+
+    So each state moves exactly as far, and those that the other edit moves to opposite sides move to opposite sides.
 
     Attributes:
-        original: the other edit.
-        direction: of length 1, (units,).
+        original: the other edit, with K axes.
+        directions: orthonormal, (K, units).
     """
 
     original: DirectedEdit
-    direction: np.ndarray
+    directions: np.ndarray
 
     @property
     def layer(self) -> str:  # type: ignore[override]
@@ -155,9 +164,8 @@ class AsFarAs(StateEdit):
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
         moved = (self.original.apply(activations) - activations).double()
-        side = torch.where(moved @ _like(activations, self.original.axis()) < 0, -1.0, 1.0)
-        far = (side * moved.norm(dim=1)).unsqueeze(1)
-        return (activations + far * _like(activations, self.direction)).to(activations.dtype)
+        along = moved @ _like(activations, self.original.axes()).T  # (B, K)
+        return (activations + along @ _like(activations, self.directions)).to(activations.dtype)
 
 
 def collapse(directions: Sequence[Direction], of: EditOf) -> ReadOutEdit:
@@ -221,6 +229,11 @@ def _read_out_edit(
     write = np.linalg.solve(spanned @ read.T, spanned)
     bias = np.zeros(len(read)) if of == "change" else np.array([each.bias for each in directions])
     return ReadOutEdit(layers.pop(), of, read, bias, write, mixture, np.array(constant, dtype=np.float64))
+
+
+def _orthonormal(rows: np.ndarray) -> np.ndarray:
+    """Return an orthonormal basis of what independent rows span, (K, units)."""
+    return np.linalg.qr(rows.T)[0].T
 
 
 def _like(activations: torch.Tensor, array: np.ndarray) -> torch.Tensor:

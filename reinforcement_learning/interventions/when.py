@@ -50,9 +50,7 @@ class Condition:
                 "'self_food < 30'"
             )
         feature, comparison, number = found.groups()
-        known = [TICK, *(OWN + column for column in columns)]
-        if feature not in known:
-            raise UserError(f"--while {text!r}: there is no feature {feature!r}{did_you_mean(feature, known)}")
+        check_feature(f"--while {text!r}", feature, columns)
         return Condition(feature, comparison, float(number))
 
     def holds(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
@@ -66,11 +64,7 @@ class Condition:
         Returns:
             (B,) bool.
         """
-        if self.feature == TICK:
-            values = np.full(len(rows), tick)
-        else:
-            values = rows[:, list(columns).index(self.feature.removeprefix(OWN))]
-        return _COMPARISONS[self.comparison](values, self.number)
+        return _COMPARISONS[self.comparison](feature_values(self.feature, rows, columns, tick), self.number)
 
 
 @dataclass(frozen=True)
@@ -100,3 +94,26 @@ class When:
         if self.condition is None:
             return np.ones(len(rows), dtype=bool)
         return self.condition.holds(rows, columns, tick)
+
+
+def check_feature(said: str, feature: str, columns: Sequence[str]) -> None:
+    """Refuse a feature that agents do not have.
+
+    Args:
+        said: where the user named it; begins the message.
+        feature: its name, as in `Condition`.
+        columns: of an entity's row in the game.
+
+    Raises:
+        UserError: there is no such feature; suggests a similar one.
+    """
+    known = [TICK, *(OWN + column for column in columns)]
+    if feature not in known:
+        raise UserError(f"{said}: there is no feature {feature!r}{did_you_mean(feature, known)}")
+
+
+def feature_values(feature: str, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
+    """Return the true values of a feature, (B,); arguments as `Condition.holds`."""
+    if feature == TICK:
+        return np.full(len(rows), tick)
+    return rows[:, list(columns).index(feature.removeprefix(OWN))]

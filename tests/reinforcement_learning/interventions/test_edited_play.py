@@ -113,8 +113,8 @@ def test_other_read_outs_and_distances_are_reported(pool: PolicyPool) -> None:
 
 def test_a_random_direction_has_no_effect_at_once_unless_it_points_at_the_cause(pool: PolicyPool) -> None:
     original = steer(unit(DRIVER, UNITS), 0.9)
-    along = np.zeros(UNITS)
-    along[IDLE] = 1
+    along = np.zeros((1, UNITS))
+    along[0, IDLE] = 1
     edited = lives(pool, AsFarAs(original, along), when=When(3, 4))
     assert np.nanmax(edited.outcomes["kl"]) < ROUNDING
 

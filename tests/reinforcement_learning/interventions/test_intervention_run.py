@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from activation_store.directions import write_directions
-from activation_store.interventions import EDITED_REPLAY, LIVES_FILE, UNEDITED_REPLAY, LivesTable, read_lives
+from activation_store.interventions import EDITED_REPLAY, LIVES_FILE, RUN_FILE, UNEDITED_REPLAY, LivesTable, read_lives
 from activation_store.reader import read_dump
 from analysis.intervention_outputs import report_run
+from analysis.interventions.run_file import read_run_file
 from analysis.replays.file import read_replay
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
 from reinforcement_learning.interventions.start import play
@@ -24,12 +25,17 @@ EPISODES = 5  # two groups of parallel episodes
 @pytest.fixture(scope="module")
 def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
     folder = tmp_path_factory.mktemp("interventions")
-    # A hidden state and a cell state, so that edits of both and of the memory are applied together.
+    # A hidden state, a cell state and the input of the action heads, so that edits of all and of the memory are applied
+    # together.
     directions = (unit(0, UNITS, "first", "lstm_cell", spread=0.1), unit(1, UNITS, "second", spread=0.1))
     write_directions(folder / "directions.safetensors", directions)
     return RunOptions(
         edit="steer", direction="first", dose="-2,2",
-        further=(EditOptions("collapse", "second"), EditOptions("clear", every=4)),
+        further=(
+            EditOptions("collapse", "second"),
+            EditOptions("clear", every=4),
+            EditOptions("erase", variable="tick,self_food", layer="action_decoder"),
+        ),
         policy="kit", directions=folder / "directions.safetensors", episodes=EPISODES, seed=3, controls=1, share=0.25,
         record="lstm_cell",
         output=folder / "run", policies_dir=three_policies, maps_dir=small_world.maps_dir,
@@ -104,7 +110,7 @@ def test_dumps_hold_the_lives_of_the_run(options: RunOptions, lives: LivesTable)
 
 
 def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
-    """A dump, a group and a replay are missing, a group and a replay are damaged, and one process plays instead of two."""
+    """A dump, a group and a replay are missing, another of each is damaged, and one process plays instead of two."""
     folder = tmp_path / "run"
     shutil.copytree(options.folder, folder)
     (folder / LIVES_FILE).unlink()
@@ -119,10 +125,23 @@ def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: 
         assert (folder / name).read_bytes() == (options.folder / name).read_bytes()
     assert dumps(folder) == dumps(options.folder) and len(dumps(folder)) == 3 * (EPISODES + 1)
     whole = read_lives(folder / LIVES_FILE)
+    assert (folder / RUN_FILE).read_bytes() == (options.folder / RUN_FILE).read_bytes()
     np.testing.assert_array_equal(whole.arm, lives.arm)
     np.testing.assert_array_equal(whole.edited, lives.edited)
     for name, values in lives.outcomes.items():
         np.testing.assert_array_equal(whole.outcomes[name], values, err_msg=name)
+
+
+def test_what_was_erased_can_be_read_before_and_not_after(options: RunOptions, lives: LivesTable) -> None:
+    run = read_run_file(options.folder / RUN_FILE)
+    edits = [arm.name for arm in run.arms if arm.kind == "edit"]
+    assert [(each.arm, each.variable) for each in run.erased] == [
+        (arm, variable) for arm in edits for variable in ("tick", "self_food")
+    ]
+    for each in run.erased:
+        assert each.states > 1000 and each.layer == "action_decoder"
+        assert each.before > 0.05 and each.after == pytest.approx(0, abs=1e-6)
+        assert each.unedited is not None and each.in_play is not None
 
 
 def test_the_report_says_what_happened_and_proves_its_files(
@@ -132,6 +151,8 @@ def test_the_report_says_what_happened_and_proves_its_files(
     shutil.copytree(options.folder, folder)
     lines = report_run(folder, draws=99)
     assert any("no edit equals its twin exactly" in line for line in lines)
+    erased = [line for line in lines if "tick in action_decoder" in line]
+    assert len(erased) == 4 and all("0.000 once they are erased; in other episodes" in line for line in erased)
     assert report_run(folder, draws=99) == lines
     written = {"effects.json", "effects.tsv", "effects.png", "dose_response.png", "kl_by_head.png", "intervention.html"}
     assert written <= {path.name for path in folder.iterdir()}
@@ -170,6 +191,8 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
         ({"condition": "self_fodo < 3"}, "self_food"),
         ({"policy": "take"}, "has no memory"),
         ({"record": "lstm_hidden_1"}, "lstm_hidden_1"),
+        ({"further": (EditOptions("erase", variable="tick,self_fod"),)}, "self_fod.*did you mean self_food"),
+        ({"further": (EditOptions("erase", variable="tick", layer="lstm_cell_1"),)}, "has one LSTM layer"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_made(
@@ -178,6 +201,13 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(
     with pytest.raises(UserError, match=said):
         play(again(options, tmp_path / "run", **changed), Workers(1))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: RunOptions, tmp_path: Path) -> None:
+    erase = {"edit": "erase", "direction": None, "dose": None, "further": (), "directions": None, "episodes": 2}
+    with pytest.raises(UserError, match="self_npc_type: it has the same value in all") as refused:
+        play(again(options, tmp_path / "run", variable="self_npc_type", **erase), Workers(1))
+    assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
 
 
 def test_directions_of_another_size_are_refused(options: RunOptions, tmp_path: Path) -> None:

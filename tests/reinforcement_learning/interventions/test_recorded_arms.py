@@ -72,7 +72,7 @@ def test_recorded_states_are_those_after_the_edit(pool: PolicyPool) -> None:
         records = batch.records
         read_out = records.activations["lstm_hidden"][:, DRIVER]
         now = records.columns["edited"]
-        np.testing.assert_array_equal(now, records.columns["drawn"] & (2 <= records.step) & (records.step < 9))
+        np.testing.assert_array_equal(now, records.columns["drawn"] & (records.step >= 2) & (records.step < 9))
         np.testing.assert_allclose(read_out[now], -0.9, atol=1e-6)
         assert (abs(read_out[~now] + 0.9) > 1e-3).all()
         edited += now.sum()

@@ -34,6 +34,16 @@ def test_each_edit_has_its_own_options(policies: Path) -> None:
     assert str(options.folder) == "interventions/kit-steer-a-swap-b-c-change-clear"
 
 
+def test_layers_can_be_erased_together(policies: Path) -> None:
+    options = parse(
+        policies, "--edit", "erase", "--variable", "tick, self_food", "--edit", "erase", "--variable", "tick",
+        "--layer", "lstm_cell",
+    )  # fmt: skip
+    assert [each.erased_layer for each in options.edits] == ["lstm_hidden", "lstm_cell"]
+    assert [each.variables for each in options.edits] == [("tick", "self_food"), ("tick",)]
+    assert str(options.folder) == "interventions/kit-erase-tick-self_food-lstm_hidden-erase-tick-lstm_cell"
+
+
 def test_without_a_second_edit_nothing_is_separated() -> None:
     assert separate_edits(["-p", "x", "--edit", "clear", "--every", "2"]) == (
         ["-p", "x", "--edit", "clear", "--every", "2"],
@@ -52,6 +62,14 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "steer", "--direction", "a", "--dose", "1,1.0", "--directions", "d"), "twice"),
         (("--edit", "swap", "--from", "a", "--to", "a", "--directions", "d"), "two different directions"),
         (("--edit", "clear", "--dose", "1"), "--dose does nothing"),
+        (("--edit", "erase"), "needs --variable"),
+        (("--edit", "erase", "--variable", "tick,tick"), "names a variable twice"),
+        (("--edit", "erase", "--variable", "tick", "--layer", "lstm_hiden"), "did you mean lstm_hidden"),
+        (("--edit", "erase", "--variable", "tick", "--change"), "--change does nothing"),
+        (("--edit", "erase", "--variable", "tick", "--direction", "a"), "--direction does nothing"),
+        (("--edit", "clear", "--variable", "tick"), "--variable does nothing"),
+        (("--edit", "freeze", "--layer", "lstm_cell"), "--layer does nothing"),
+        (("--edit", "erase", "--variable", "tick", "--edit", "erase", "--variable", "self_food"), "two edits erase"),
         (("--edit", "freeze", "--every", "2"), "--every does nothing"),
         (("--edit", "clear", "--every", "0"), "--every is 0"),
         (("--edit", "clear", "--share", "0"), "--share is 0"),

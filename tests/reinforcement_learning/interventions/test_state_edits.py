@@ -69,17 +69,25 @@ def test_oblique_directions_are_swapped_in_whitened_space() -> None:
 
 def test_a_random_direction_moves_as_far_and_to_the_same_side() -> None:
     original = collapse([OBLIQUE], "state")
-    along = np.eye(UNITS)[3]
+    along = np.eye(UNITS)[[3]]
     moved = (AsFarAs(original, along).edited(None, STATES) - STATES).double()
     meant = (original.edited(None, STATES) - STATES).double()
     np.testing.assert_allclose(moved.norm(dim=1), meant.norm(dim=1), **CLOSE)
     assert (moved[:, [0, 1, 2, 4, 5]] == 0).all()
-    assert ((moved[:, 3] > 0) == (meant @ torch.from_numpy(original.axis()) >= 0)).all()
+    assert ((moved[:, 3] > 0) == (meant @ torch.from_numpy(original.axes()[0]) >= 0)).all()
+
+
+def test_several_random_directions_keep_distances_between_moves() -> None:
+    original = collapse([OBLIQUE, OTHER], "state")
+    moved = (AsFarAs(original, np.eye(UNITS)[[3, 4]]).edited(None, STATES) - STATES).double()
+    meant = (original.edited(None, STATES) - STATES).double()
+    np.testing.assert_allclose(moved @ moved.T, meant @ meant.T, **CLOSE)
+    assert (moved[:, [0, 1, 2, 5]] == 0).all()
 
 
 def test_an_eraser_leaves_nothing_of_its_subspace() -> None:
-    projection = np.diag([0.0, 1, 0, 0, 0, 1])
-    after = Eraser("lstm_hidden", projection, np.full(UNITS, 0.25)).edited(None, STATES).numpy()
+    read = np.eye(UNITS)[[1, 5]]
+    after = Eraser("lstm_hidden", read.T, read, np.full(UNITS, 0.25)).edited(None, STATES).numpy()
     np.testing.assert_allclose(after[:, [1, 5]], 0.25, **CLOSE)
     np.testing.assert_array_equal(after[:, [0, 2, 3, 4]], STATES.numpy()[:, [0, 2, 3, 4]])
 

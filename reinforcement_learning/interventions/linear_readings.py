@@ -1,0 +1,141 @@
+"""How well variables can be read linearly from the states of a layer, computed from sums over states and variables."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reinforcement_learning.interventions.state_moments import StateMoments
+from reinforcement_learning.interventions.when import feature_values
+
+_STILL = 1e-10  # of its mean square: a variance below this is rounding
+_FLAT = 1e-9  # of the largest: eigenvalues of the states' correlations below this are rounding
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Variables that are read from the states of a layer.
+
+    Attributes:
+        layer: its name.
+        variables: features as in `Condition`, at least one.
+    """
+
+    layer: str
+    variables: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of its sums, different from that of every layer."""
+        return f"{self.layer} with {','.join(self.variables)}"
+
+    def empty(self, units: int) -> StateMoments:
+        """Return the sums over no states of a layer with this number of units."""
+        return StateMoments.empty(units + len(self.variables))
+
+    def sums(self, states: np.ndarray, rows: np.ndarray, columns: Sequence[str], tick: int) -> StateMoments:
+        """Return the sums over states, (B, units), followed by the variables; other arguments as `feature_values`."""
+        values = [feature_values(name, rows, columns, tick) for name in self.variables]
+        return StateMoments.of(np.column_stack([states, *values]))  # (B, units + K)
+
+    def of(self, sums: StateMoments) -> "JointMoments":
+        """Return the moments that sums stand for."""
+        return JointMoments(sums, len(sums.total) - len(self.variables))
+
+
+@dataclass(frozen=True, eq=False)
+class JointMoments:
+    """Moments of states and of K variables of the same agents in the same ticks.
+
+    Attributes:
+        sums: over states followed by variables, (units + K,) each.
+        units: number of units.
+    """
+
+    sums: StateMoments
+    units: int
+
+    @property
+    def states(self) -> StateMoments:
+        """Sums over the states alone."""
+        units = self.units
+        return StateMoments(self.sums.count, self.sums.total[:units], self.sums.squares[:units, :units])
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of states and variables, not shrunk, (units + K, units + K)."""
+        return self.sums.squares / self.sums.count - np.outer(self.sums.mean, self.sums.mean)
+
+    @property
+    def still(self) -> np.ndarray:
+        """Which of states and variables do not vary, (units + K,) bool."""
+        return self._still(self.covariance)
+
+    def read_outs(self) -> np.ndarray:
+        """Return the weights of the least-squares read-outs of all variables, (units, K)."""
+        return self._read_outs(self.covariance)
+
+    def r_squared(self, left: np.ndarray | None = None) -> np.ndarray:
+        """Return R2 of the least-squares read-out of each variable, (K,): the share of its variance that it explains.
+
+        Args:
+            left: what is left of centred states after an edit, x' = left x, (units, units); None for all.
+        """
+        covariance, units = self.covariance, self.units
+        if left is not None:
+            kept = np.eye(len(covariance))
+            kept[:units, :units] = left
+            covariance = kept @ covariance @ kept.T
+        residual = _residual(covariance, self._read_outs(covariance))
+        return _explained(residual, np.diag(covariance)[units:])
+
+    def _still(self, covariance: np.ndarray) -> np.ndarray:
+        return np.diag(covariance) <= _STILL * np.diag(self.sums.squares) / self.sums.count
+
+    def _read_outs(self, covariance: np.ndarray) -> np.ndarray:
+        units = self.units
+        moving = np.flatnonzero(~self._still(covariance)[:units])
+        weights = np.zeros((units, len(covariance) - units))
+        if len(moving):
+            scale = np.sqrt(np.diag(covariance)[moving])
+            values, vectors = np.linalg.eigh(covariance[np.ix_(moving, moving)] / np.outer(scale, scale))
+            along = values > _FLAT * values[-1]
+            scores = vectors[:, along].T @ (covariance[moving, units:] / scale[:, None])
+            weights[moving] = vectors[:, along] @ (scores / values[along, None]) / scale[:, None]
+        return weights
+
+
+def held_out_r_squared(groups: Sequence[JointMoments]) -> np.ndarray | None:
+    """Return R2 in states that the read-outs were not fitted to, (K,); below 0 if they are worse than the mean.
+
+    The read-outs for each group are fitted to the states of all other groups. None with fewer than two groups that
+    have states; NaN for a variable that does not vary within groups.
+    """
+    groups = [each for each in groups if each.sums.count]
+    if len(groups) < 2:
+        return None
+    units = groups[0].units
+    total = sum((each.sums for each in groups[1:]), groups[0].sums)
+    residual, spread = np.zeros(len(total.total) - units), np.zeros(len(total.total) - units)
+    for each in groups:
+        others = JointMoments(
+            StateMoments(
+                total.count - each.sums.count, total.total - each.sums.total, total.squares - each.sums.squares
+            ),
+            units,
+        )  # fmt: skip
+        away = each.sums.mean - others.sums.mean
+        around = each.covariance + np.outer(away, away)  # mean squares about the mean of the other groups
+        residual += each.sums.count * _residual(around, others.read_outs())
+        spread += each.sums.count * np.where(each.still, 0.0, np.diag(each.covariance))[units:]
+    return _explained(residual, spread)
+
+
+def _residual(squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the mean square of each variable minus its read-out, given mean squares of states and variables, (K,)."""
+    error = np.vstack([-weights, np.eye(weights.shape[1])])  # (units + K, K)
+    return np.einsum("uk,uv,vk->k", error, squares, error, optimize=True)
+
+
+def _explained(residual: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    return np.where(spread > 0, 1 - residual / np.where(spread > 0, spread, 1), np.nan)

@@ -1,0 +1,123 @@
+"""Erasing in the real game: what was read from a layer is gone, with its effect on actions, and the rest stays."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.interventions import LivesTable
+from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
+from reinforcement_learning.interventions.erasure import fitted_eraser
+from reinforcement_learning.interventions.linear_readings import JointMoments, Reading
+from reinforcement_learning.interventions.state_edits import Eraser
+from reinforcement_learning.interventions.when import When
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.settings import PolicySettings, Settings
+from tests.conftest import AGENT
+from tests.reinforcement_learning.interventions.directions import unit
+
+UNITS = 16
+CLOCK, PENDULUM = 3, 5
+STEP = 0.05  # of the clock in a tick
+GROUP = Group(4, (0, 1))
+READING = Reading("lstm_cell", ("tick",))
+NORTH = "gain/Move.Direction/North"
+IN, FORGET, CANDIDATE, OUT = range(4)
+
+
+@pytest.fixture(scope="module")
+def pool(small_world, task, maps) -> PolicyPool:
+    """A policy built by hand: one unit of its cell counts ticks and drives the move to the north; one swings."""
+    env = replace(small_world, spawn_immunity=0, horizon=24)
+    entrant = untrained_entrant(AGENT, Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS)), maps, 0)
+    with torch.no_grad():
+        for head in entrant.policy.policy.action_decoder.heads.values():
+            head.weight.zero_()
+            head.bias.zero_()
+        north = next(each for key, each in entrant.policy.policy.action_decoder.heads.items() if "Move" in key)
+        north.weight[0, CLOCK] = 5
+        memory = entrant.policy.lstm
+        input_weight, hidden_weight, input_bias, hidden_bias = memory.all_weights[0]
+        for place in (CLOCK, PENDULUM):
+            rows = torch.arange(4) * UNITS + place
+            for each in (input_weight, hidden_weight, input_bias, hidden_bias):
+                each[rows] = 0
+            input_bias[rows[[IN, OUT]]] = 20
+        input_bias[FORGET * UNITS + CLOCK] = 20
+        input_bias[CANDIDATE * UNITS + CLOCK] = float(np.arctanh(STEP))
+        input_bias[FORGET * UNITS + PENDULUM] = -20
+        input_bias[CANDIDATE * UNITS + PENDULUM] = 0.2
+        hidden_weight[CANDIDATE * UNITS + PENDULUM, PENDULUM] = -3
+    return Contest((entrant,), env, task, maps, torch.device("cpu")).pool(len(GROUP.numbers))
+
+
+def played(pool: PolicyPool, **given: object) -> PlayedGroup:
+    (group,) = play_arm(pool, GROUP, ArmPlan("edit", 8, **given))  # type: ignore[arg-type]
+    return group
+
+
+@pytest.fixture(scope="module")
+def unedited(pool: PolicyPool) -> JointMoments:
+    both = (READING, Reading("lstm_hidden", ("tick", "self_food")))
+    group = played(pool, watched=("lstm_cell", "lstm_hidden"), readings=both)
+    food = both[1].of(group.moments[both[1].name])
+    np.testing.assert_array_equal(food.states.squares, group.moments["lstm_hidden"].squares)
+    assert food.r_squared()[0] > 0.9
+    return READING.of(group.moments[READING.name])
+
+
+@pytest.fixture(scope="module")
+def eraser(unedited: JointMoments) -> Eraser:
+    return fitted_eraser(READING, unedited, "trained")
+
+
+def test_the_planted_clock_is_read_before_and_not_after(unedited: JointMoments, eraser: Eraser) -> None:
+    assert unedited.sums.count > 300
+    assert unedited.r_squared() == pytest.approx([1], abs=1e-4)
+    assert unedited.r_squared(eraser.kept) == pytest.approx([0], abs=1e-6)
+
+
+def test_in_play_edited_cells_no_longer_tell_the_tick_but_other_units_swing_as_before(
+    pool: PolicyPool, eraser: Eraser
+) -> None:
+    distant = replace(eraser, left=np.zeros((UNITS, 0)), right=np.zeros((0, UNITS)))  # erases nothing
+    before, after = (
+        READING.of(played(pool, states=(each,), readings=(READING,)).moments[READING.name])
+        for each in (distant, eraser)
+    )
+    spreads = [np.sqrt(np.diag(each.covariance)) for each in (before, after)]
+    assert spreads[0][CLOCK] > 0.2 and spreads[1][CLOCK] < 0.02 * spreads[0][CLOCK]
+    assert spreads[0][PENDULUM] > 0.5
+    assert spreads[1][PENDULUM] == pytest.approx(spreads[0][PENDULUM], rel=0.1)
+    swings = [each.covariance[PENDULUM, PENDULUM] for each in (before, after)]
+    assert swings[1] == pytest.approx(swings[0], rel=0.1)
+
+
+@pytest.mark.parametrize("tick", [1, 8])
+def test_an_erased_clock_no_longer_drives_its_action(
+    pool: PolicyPool, unedited: JointMoments, eraser: Eraser, tick: int
+) -> None:
+    """At every tick, the edited probability is that of the clock's mean; both are known by hand, up to the number of
+    other directions in which the agent can move."""
+    lives = LivesTable.of_rows(played(pool, states=(eraser,), when=When(tick, tick + 1)).rows)
+    gains = lives.outcomes[NORTH][lives.edited]
+    gains = gains[np.isfinite(gains)]  # of those who lived to see the tick
+    mean, others = unedited.sums.mean[CLOCK], np.arange(5)
+    possible = np.append(north(mean, others) - north(STEP * (tick + 1), others), 0)  # nothing where the north is closed
+    assert np.abs(gains[:, None] - possible).min(axis=1).max() < 0.003
+    assert np.abs(gains).max() > 0.05
+
+
+def north(cell: float, others: np.ndarray) -> np.ndarray:
+    drive = np.exp(5 * np.tanh(cell))
+    return drive / (drive + others)
+
+
+def test_other_read_outs_move_only_as_they_vary_with_the_erased_one(pool: PolicyPool, eraser: Eraser) -> None:
+    clock, pendulum = (unit(place, UNITS, name, "lstm_cell") for place, name in ((CLOCK, "clock"), (PENDULUM, "swing")))
+    lives = LivesTable.of_rows(played(pool, states=(eraser,), directions=(clock, pendulum), when=When(1, 2)).rows)
+    assert np.nanmin(np.abs(lives.outcomes["moved/clock"])) > 0.1
+    assert np.nanmax(np.abs(lives.outcomes["moved/swing"])) < 0.1
