@@ -110,7 +110,7 @@ def test_dumps_hold_the_lives_of_the_run(options: RunOptions, lives: LivesTable)
 
 
 def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
-    """A dump, a group and a replay are missing, another of each is damaged, and one process plays instead of two."""
+    """A dump, a group and a replay are missing, others are damaged, and one process plays instead of two."""
     folder = tmp_path / "run"
     shutil.copytree(options.folder, folder)
     (folder / LIVES_FILE).unlink()
