@@ -99,7 +99,7 @@ def report(folder: Path) -> None:
         lines = report_run(folder, progress=show)
     print("\n".join(lines))
     print(f"effects, tables and figures: {folder}")
-    print(f"all of it with two replays side by side: {folder / PAGE_FILE}")
+    print(f"all on one page: {folder / PAGE_FILE}")
 
 
 if __name__ == "__main__":
