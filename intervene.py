@@ -8,7 +8,8 @@
     python intervene.py -p NAME --edit erase --variable tick --layer lstm_cell  # what can be read linearly, removed
     python intervene.py -p start_kit_3M --edit transplant --donor self_food --every 16      # another agent's memory
     python intervene.py -p NAME --directions FILE --edit interchange --direction self_food --donor self_food
-    python intervene.py report interventions/RUN                            # tables and figures again
+    python intervene.py -p NAME --edit clear --record all                   # and activation dumps of both arms
+    python intervene.py report interventions/RUN                            # tables, figures and page again
 
 Some agents of each world are drawn by lot and edited; the others share the world. The same episodes are played without
 the edit, with random edits of the same size, and with an untrained network. See docs/interventions.md.
@@ -25,8 +26,9 @@ import tyro
 
 import argument_checks
 import command_line
+from activation_store.layers import check_layers
 from agent_zoo.checkpoint_files import policy_names
-from argument_checks import at_least, seed_value
+from argument_checks import at_least, seed_value, split
 from reinforcement_learning.interventions.request import EditOptions, RunOptions, separate_edits
 from reinforcement_learning.play.workers import chosen_workers
 from user_error import UserError
@@ -73,6 +75,8 @@ def parse(arguments: list[str]) -> RunOptions:
         controls=at_least(options.controls, 0),
         workers=at_least(options.workers, 0),
     )
+    if split(options.record) not in ((), ("all",)):
+        check_layers(split(options.record))
     for each in options.edits:
         each.check()
     if sum(bool(each.doses) for each in options.edits) > 1:
@@ -90,10 +94,14 @@ def parse(arguments: list[str]) -> RunOptions:
 
 def report(folder: Path) -> None:
     """Compute effects from what a run played, draw them, and print them."""
-    from analysis.intervention_outputs import report_run
+    from analysis.intervention_outputs import PAGE_FILE, report_run
+    from progress_view import progress
 
-    print("\n".join(report_run(folder)))
+    with progress("reporting") as show:
+        lines = report_run(folder, progress=show)
+    print("\n".join(lines))
     print(f"effects, tables and figures: {folder}")
+    print(f"all on one page: {folder / PAGE_FILE}")
 
 
 if __name__ == "__main__":

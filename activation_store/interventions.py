@@ -24,6 +24,12 @@ RUN_FILE = "run.json"
 LIVES_FILE = "lives.parquet"
 """Name of the file of lives in an intervention run's folder."""
 
+REPLAYED_EPISODE = 0
+"""Number of the episode of which a run keeps replays."""
+
+UNEDITED_REPLAY, EDITED_REPLAY = "unedited.replay.lzma", "edited.replay.lzma"
+"""Names of the two replays in an intervention run's folder."""
+
 ArmKind = Literal["unedited", "edit", "no edit", "random direction", "same variance", "random donor"]
 """unedited: the twin of the other arms. edit: what is studied. The others are controls: `no edit` calls the edit but
 keeps its input; `random direction` changes the state as far as the edit does, in a random direction; `same variance`
@@ -81,6 +87,19 @@ class Readability:
     after: float
     unedited: float | None
     in_play: float | None
+
+
+def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
+    """Return the arms of which a run keeps a replay, by file name: the trained policy without and with the edit.
+
+    Of several doses, the largest one is taken; if none is above 0, the one that is farthest from 0.
+    """
+    mine = [arm for arm in arms if arm.policy == "trained"]
+    found = [(UNEDITED_REPLAY, arm) for arm in mine if arm.kind == "unedited"]
+    edits = [arm for arm in mine if arm.kind == "edit"]
+    if edits:
+        found.append((EDITED_REPLAY, max(edits, key=lambda arm: ((arm.dose or 0) > 0, abs(arm.dose or 0)))))
+    return dict(found)
 
 
 @dataclass(frozen=True, eq=False)

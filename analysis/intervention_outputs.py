@@ -1,10 +1,12 @@
 """Write everything that an intervention run shows into its folder."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from activation_store.files import sha256, write_json, write_text
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
+from analysis.intervention_page.page import intervention_page
+from analysis.intervention_page.shown_replays import REPLAYS, ShownReplays, read_shown_replays
 from analysis.interventions.erased import readability_lines
 from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
@@ -19,34 +21,61 @@ EFFECTS_FILE, TABLE_FILE = "effects.json", "effects.tsv"
 EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
 OUTPUTS = (EFFECTS_FILE, TABLE_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE)
 """Names of all files that may be written."""
+PAGE_FILE = "intervention.html"
+_CAPTIONS = {
+    EFFECTS_FIGURE: "Effects of the edit on edited agents, with intervals, beside those of the controls.",
+    DOSES_FIGURE: "Outcomes against the dose of the edit, beside random directions at the same doses.",
+    KL_FIGURE: "How far the edit moves the distribution of each action head at once, beside the controls.",
+}
 DRAWS = 9_999
 """Permutations of each test, and resamples of each interval."""
 
 
-def report_run(folder: Path, draws: int = DRAWS) -> list[str]:
-    """Measure the effects of a run that has been played, write them with their figures, and mark the run as done.
+def report_run(folder: Path, draws: int = DRAWS, progress: Callable[[float], None] | None = None) -> list[str]:
+    """Measure the effects of a run that has been played, write them with their figures and page, and mark it as done.
 
     Args:
         folder: of the run.
         draws: as in `write_effects`.
+        progress: called with the share of the replays that has been read, from 0 to 1.
 
     Returns:
-        The summary's lines.
+        The summary's lines, and one on why the page shows no replays, if it does not.
 
     Raises:
-        UserError: the run was not played to its end, or a file is damaged.
+        UserError: the run was not played to its end, or a file other than the replays is damaged.
     """
     if not (folder / LIVES_FILE).exists():
         state = "has not been played to its end: continue it with --resume" if folder.exists() else "does not exist"
         raise UserError(f"{folder} {state}")
     if (folder / DONE_FILE).exists():
         open_finished(folder).read(LIVES_FILE)  # refuses one that was changed
-    run = read_run_file(folder / RUN_FILE)
-    lines = write_effects(folder, read_lives(folder / LIVES_FILE), run.arms, draws, run.seed, run.erased)
-    files = [folder / name for name in (RUN_FILE, LIVES_FILE, *OUTPUTS) if (folder / name).exists()]
+    run, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
+    lines = write_effects(folder, lives, run.arms, draws, run.seed, run.erased)
+    shown: ShownReplays | str
+    try:
+        shown = read_shown_replays(folder, lives, run.arms, progress or (lambda share: None))
+    except UserError as error:
+        shown = str(error).replace(f"{folder}/", "")  # the page is the same wherever the run is
+    write_page(folder, lines, shown)
+    replays = REPLAYS if isinstance(shown, ShownReplays) else ()
+    names = (RUN_FILE, LIVES_FILE, *OUTPUTS, PAGE_FILE, *replays)
+    files = [folder / name for name in names if (folder / name).exists()]
     done = {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in files}
     write_json(folder / DONE_FILE, {"files": done})
-    return lines
+    return lines if isinstance(shown, ShownReplays) else [*lines, "", f"{PAGE_FILE} shows no replays: {shown}"]
+
+
+def write_page(folder: Path, lines: Sequence[str], replays: ShownReplays | str) -> None:
+    """Write the page of a run whose figures have been written.
+
+    Args:
+        folder: of the run.
+        lines: of the summary.
+        replays: to show, or why there are none.
+    """
+    figures = {folder / name: caption for name, caption in _CAPTIONS.items() if (folder / name).exists()}
+    write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, replays, figures))
 
 
 def write_effects(

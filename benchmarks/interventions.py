@@ -24,7 +24,8 @@ import command_line
 from activation_store.files import write_json
 from benchmarks.measure import spread
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.interventions.edited_play import ArmPlan, play_arm
+from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.edited_play import play_arm
 from reinforcement_learning.interventions.memory_edits import KeptMemory
 from reinforcement_learning.interventions.state_edits import Untouched
 from reinforcement_learning.play.contest import Contest, Group

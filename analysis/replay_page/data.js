@@ -50,9 +50,10 @@ class ReplayData {
     for (const event of this.events) this.eventsOf[event.player].push(event);
   }
 
-  static async load() {
-    const facts = JSON.parse(document.getElementById("replay-facts").textContent);
-    const content = document.getElementById("replay-content");
+  /** Unpack the replay in the elements NAME-facts and NAME-content. */
+  static async load(name = "replay") {
+    const facts = JSON.parse(document.getElementById(`${name}-facts`).textContent);
+    const content = document.getElementById(`${name}-content`);
     const tables = unpacked(facts.columns, await inflated(content.textContent.trim()));
     content.remove();
     return new ReplayData(facts, tables);

@@ -1,6 +1,6 @@
 "use strict";
 
-/* Puts the parts together, draws when something changed, and shows the state to consoles and tests. */
+/* Puts the parts together, and shows the state to consoles and tests. */
 
 /** What `window.replay` offers: numbers and copies, nothing that could change the view. */
 function publicState(state, map) {
@@ -55,26 +55,6 @@ function publicState(state, map) {
   });
 }
 
-/** Draw once a frame, and only what changed. */
-function drawOnChange(state, map, timeline, panels) {
-  const dirty = new Set(["tick"]);
-  state.addEventListener("change", ({ detail }) => dirty.add(detail));
-  let last = performance.now();
-  const frame = (now) => {
-    state.advance(Math.min(0.25, (now - last) / 1000));
-    last = now;
-    if (dirty.size) {
-      const onlyPlaces = [...dirty].every((what) => ["fraction", "view", "pointer"].includes(what));
-      dirty.clear();
-      map.draw();
-      timeline.draw();
-      if (!onlyPlaces) for (const panel of panels) panel.draw();
-    }
-    requestAnimationFrame(frame);
-  };
-  requestAnimationFrame(frame);
-}
-
 async function start() {
   const loading = document.getElementById("loading");
   try {
@@ -91,7 +71,7 @@ async function start() {
       document.getElementById("legend").open = state.followed === null;
     });
     if (data.facts.clusters) state.setColourBy("cluster");
-    drawOnChange(state, map, timeline, panels);
+    drawOnChange(state, [map, timeline], panels);
     window.replay = publicState(state, map);
     loading.hidden = true;
   } catch (error) {

@@ -16,6 +16,7 @@ class Camera {
     this.width = 1;
     this.height = 1;
     this.smallest = 1;
+    this.fitted = true; // whether the whole map is to be shown, also when the canvas changes its size
   }
 
   toScreen(row, col) {
@@ -45,16 +46,16 @@ class Camera {
 }
 
 class MapView {
-  constructor(state) {
+  /** Two views that share a camera show the same place. */
+  constructor(state, data = state.data, prefix = "", camera = new Camera()) {
     this.state = state;
-    this.data = state.data;
-    this.canvas = document.getElementById("map-canvas");
+    this.data = data;
+    this.canvas = document.getElementById(`${prefix}map-canvas`);
     this.context = this.canvas.getContext("2d");
-    this.tooltip = document.getElementById("tooltip");
-    this.camera = new Camera();
+    this.tooltip = document.getElementById(`${prefix}tooltip`);
+    this.camera = camera;
     this.clock = new TileClock(this.data);
     this.bounds = this.worldBounds();
-    this.fitted = true;
     this.shown = [];
     this.pointer = null;
     this.paintWorld();
@@ -147,6 +148,15 @@ class MapView {
     return shown;
   }
 
+  /** How large an entity is drawn that is a player. */
+  radiusOf() {
+    return this.radius();
+  }
+
+  labelOf(player) {
+    return this.data.players.names[player];
+  }
+
   radius() {
     return Math.max(4.4, Math.min(0.38 * this.camera.scale, 15));
   }
@@ -196,7 +206,7 @@ class MapView {
   }
 
   drawEntity({ group, index, x, y, alive }) {
-    const radius = this.radius();
+    const radius = this.radiusOf(group, index);
     const isPlayer = group === this.data.players;
     if (!alive) {
       const colour = isPlayer ? this.state.colouring(index).colour : this.data.npcKind(index).colour;
@@ -225,6 +235,8 @@ class MapView {
     const { context } = this;
     context.font = "600 11px system-ui, sans-serif";
     context.textAlign = "center";
+    const half = context.measureText(text).width / 2 + 3;
+    x = Math.max(half, Math.min(this.camera.width - half, x)); // whole, also beside the edge
     context.lineWidth = 3;
     context.strokeStyle = "#101214d0";
     context.strokeText(text, x, y);
@@ -271,7 +283,7 @@ class MapView {
     const found = this.shown.find(({ group, index }) => group === this.data.players && index === followed);
     const { x, y } = found ?? this.lastPlace();
     this.drawRing(x, y, this.radius() + 4);
-    this.drawText(this.data.players.names[followed] + (found ? "" : " (died here)"), x, y - this.radius() - 9);
+    this.drawText(this.labelOf(followed) + (found ? "" : " (died here)"), x, y - this.radius() - 9);
   }
 
   /** Where the followed agent was last seen, or first. */
@@ -310,26 +322,26 @@ class MapView {
     this.canvas.height = clientHeight * ratio;
     this.camera.width = clientWidth;
     this.camera.height = clientHeight;
-    if (this.fitted) this.camera.fit(this.bounds);
+    if (this.camera.fitted) this.camera.fit(this.bounds);
     this.state.changed("view");
   }
 
   fit() {
-    this.fitted = true;
+    this.camera.fitted = true;
     this.state.setCentred(false);
     this.camera.fit(this.bounds);
     this.state.changed("view");
   }
 
   zoom(factor, x, y) {
-    this.fitted = false;
+    this.camera.fitted = false;
     if (this.state.centred) [x, y] = [undefined, undefined];
     this.camera.zoom(factor, x, y);
     this.state.changed("view");
   }
 
   pan(byX, byY) {
-    this.fitted = false;
+    this.camera.fitted = false;
     this.state.setCentred(false);
     this.camera.x -= byX / this.camera.scale;
     this.camera.y -= byY / this.camera.scale;
@@ -340,7 +352,7 @@ class MapView {
   approach() {
     const wanted = Math.min(this.camera.width, this.camera.height) / FOLLOWED_TILES;
     if (this.camera.scale < wanted) this.camera.scale = wanted;
-    this.fitted = false;
+    this.camera.fitted = false;
   }
 
   centre() {
@@ -387,12 +399,15 @@ class MapView {
       this.state.changed("pointer");
     });
     canvas.addEventListener("wheel", (event) => {
+      if (!this.wheelZooms(event)) return;
       event.preventDefault();
       const { x, y } = this.pointOf(event);
       const lines = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
       this.zoom(Math.exp(-Math.max(-200, Math.min(200, event.deltaY * lines)) * 0.0022), x, y);
     }, { passive: false });
   }
+
+  wheelZooms() { return true; }
 
   pointOf(event) {
     const { left, top } = this.canvas.getBoundingClientRect();

@@ -121,3 +121,22 @@ class ViewState extends EventTarget {
 function clusterName(cluster, clusters) {
   return cluster === clusters.noise ? "noise" : `cluster ${cluster}`;
 }
+
+/** Draw once a frame, and only what changed: panels do not show movement within a tick. */
+function drawOnChange(state, views, panels) {
+  const dirty = new Set(["tick"]);
+  state.addEventListener("change", ({ detail }) => dirty.add(detail));
+  let last = performance.now();
+  const frame = (now) => {
+    state.advance(Math.min(0.25, (now - last) / 1000));
+    last = now;
+    if (dirty.size) {
+      const onlyPlaces = [...dirty].every((what) => ["fraction", "view", "pointer"].includes(what));
+      dirty.clear();
+      for (const view of views) view.draw();
+      if (!onlyPlaces) for (const panel of panels) panel.draw();
+    }
+    requestAnimationFrame(frame);
+  };
+  requestAnimationFrame(frame);
+}

@@ -2,7 +2,8 @@
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,73 +16,20 @@ from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
 from reinforcement_learning.game.ground_truth import OwnRows
+from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.arm_recorder import ArmRecorder
 from reinforcement_learning.interventions.at_once import Outputs, at_once
-from reinforcement_learning.interventions.donor_outcomes import DataSpan, DonorOutcomes
+from reinforcement_learning.interventions.donor_outcomes import DonorOutcomes
 from reinforcement_learning.interventions.donors import DonorLots, DonorRule, Donors
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
 from reinforcement_learning.interventions.interchange import Interchange
+from reinforcement_learning.interventions.kept_replay import KeptReplay
 from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
-from reinforcement_learning.interventions.linear_readings import Reading
-from reinforcement_learning.interventions.memory_edits import MemoryEdit
-from reinforcement_learning.interventions.state_edits import StateEdit
-from reinforcement_learning.interventions.state_moments import Distances, StateMoments
+from reinforcement_learning.interventions.state_moments import StateMoments
 from reinforcement_learning.interventions.transplant import Transplant
-from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
-
-
-@dataclass(frozen=True, eq=False)
-class ArmPlan:
-    """How the agents of one arm are edited.
-
-    Attributes:
-        name: of the arm.
-        drawn: number of agents in each world that are drawn by lot.
-        when: the ticks in which they are edited.
-        states: edits of layers, applied in this order.
-        memories: edits of the memory between ticks, applied in this order.
-        watched: layers whose unedited states are summed up; of unedited arms.
-        distances: of edited states from unedited ones, by layer.
-        directions: whose read-outs are compared before and after the edit.
-        spans: of unedited states, by layer; what donors change is compared with them.
-        readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
-            all agents, which must be watched, and otherwise with edited states.
-    """
-
-    name: str
-    drawn: int
-    when: When = field(default_factory=When)
-    states: tuple[StateEdit | Interchange, ...] = ()
-    memories: tuple[MemoryEdit | Transplant, ...] = ()
-    watched: tuple[str, ...] = ()
-    distances: Mapping[str, Distances] = field(default_factory=dict)
-    directions: tuple[Direction, ...] = ()
-    spans: Mapping[str, DataSpan] = field(default_factory=dict)
-    readings: tuple[Reading, ...] = ()
-
-    @property
-    def donors(self) -> tuple[DonorRule, ...]:
-        """How the donors of the edits that need them are drawn."""
-        return tuple(
-            each.donor for each in (*self.memories, *self.states) if isinstance(each, Transplant | Interchange)
-        )
-
-    @property
-    def interchanged(self) -> tuple[str, ...]:
-        """Layers in which read-outs are taken from donors."""
-        return tuple(dict.fromkeys(each.layer for each in self.states if isinstance(each, Interchange)))
-
-    @property
-    def reported(self) -> tuple[str, ...]:
-        """Layers whose edited states are compared with unedited ones."""
-        layers = [*self.distances, *(each.layer for each in self.directions), *self.interchanged]
-        return tuple(dict.fromkeys(layers))
-
-    @property
-    def edits(self) -> bool:
-        """Whether anything is edited."""
-        return bool(self.states or self.memories)
+from reinforcement_learning.play.recorder import Batch, Finished
 
 
 @dataclass(frozen=True)
@@ -91,15 +39,17 @@ class PlayedGroup:
     Attributes:
         rows: one for each life, as in `activation_store.interventions`.
         moments: of the watched layers, by layer, and of readings, by their names.
+        replay: content of the replay's file, if one of the episodes is to be kept.
     """
 
     rows: list[dict[str, Any]]
     moments: dict[str, StateMoments]
+    replay: bytes | None = None
 
 
-def play_arm(pool: PolicyPool, group: Group, plan: ArmPlan) -> Iterator[PlayedGroup]:
-    """Play a group of episodes of one arm, to their end."""
-    yield _EditedGame(pool, group, plan).play()
+def play_arm(pool: PolicyPool, group: Group, plan: ArmPlan) -> Iterator[Batch | Finished | PlayedGroup]:
+    """Play a group of episodes of one arm, to their end; what is recorded comes first, tick by tick."""
+    yield from _EditedGame(pool, group, plan).play()
 
 
 class _EditedGame:
@@ -119,24 +69,27 @@ class _EditedGame:
         self.donor_outcomes = DonorOutcomes(pool.slots)
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
         self.moments |= {each.name: each.empty(self.policy.layer_units[each.layer]) for each in plan.readings}
+        kept = [world for world, number in enumerate(group.numbers) if number == plan.replayed]
+        self.replays = [KeptReplay(pool, world, self.drawn) for world in kept]
+        self.recorder = ArmRecorder(pool, plan.recorded, self.drawn) if plan.recorded else None
 
-    def play(self) -> PlayedGroup:
+    def play(self) -> Iterator[Batch | Finished | PlayedGroup]:
         """Play to the end."""
         while not self.pool.is_over:
-            self._tick()
+            yield from self._tick()
         rows = [
             self._row(world, number, life)
             for world, (number, episode) in enumerate(zip(self.group.numbers, self.pool.finished(), strict=True))
             for life in episode.lives[0]
         ]
-        return PlayedGroup(rows, self.moments)
+        yield PlayedGroup(rows, self.moments, *(replay.finish() for replay in self.replays))
 
     def _row(self, world: int, number: int, life: Any) -> dict[str, Any]:
         slot = world * self.pool.agents + self.pool.shared[world].agents.index(life.agent_id)
         keys = {"arm": self.plan.name, "episode": number, "agent": life.agent_id, "edited": bool(self.drawn[slot])}
         return {**keys, **self.outcomes.row(slot, life), **self.donor_outcomes.row(slot)}
 
-    def _tick(self) -> None:
+    def _tick(self) -> Iterator[Batch | Finished]:
         slots = np.flatnonzero(self.pool.arrival.acting)
         # All slots, since selecting from the padded observations would copy 25 kB an agent.
         own = OwnRows(self.pool.arrival.observations, self.pool.layout)
@@ -157,7 +110,7 @@ class _EditedGame:
                 memory.put(edited.to(device), begun)
             tick.begun = begun
         tick.before = memory.take(torch.from_numpy(slots).to(device))
-        with self.policy.hooked(tick.hooks()):
+        with self.policy.hooked(tick.hooks()), self.recorder.capturing() if self.recorder else nullcontext():
             (choice,) = self.pool.decide()
         if len(rows) and self.plan.edits:
             self._measure(choice, rows, edited.numpy(), unedited, tick)
@@ -165,8 +118,12 @@ class _EditedGame:
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
         self._read(own.values[slots], rows.numpy(), tick)
+        if self.recorder:
+            self.recorder.before(choice, edited.numpy() if self.plan.edits else edited.numpy()[:0])
         self.pool.advance([choice])
         self.outcomes.after_tick()
+        if self.recorder:
+            yield from self.recorder.after()
 
     def _edited_rows(self, slots: np.ndarray, own: np.ndarray) -> tuple[torch.Tensor, Mapping[DonorRule, Donors]]:
         """Which of the acting agents, given their own rows, are edited in this tick, (E,) int64, and their donors."""

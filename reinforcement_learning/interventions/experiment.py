@@ -9,9 +9,9 @@ import numpy as np
 from activation_store.directions import Direction
 from activation_store.interventions import Arm
 from activation_store.layers import LSTM_CELL
+from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
 from reinforcement_learning.interventions.donors import DonorRule
-from reinforcement_learning.interventions.edited_play import ArmPlan
 from reinforcement_learning.interventions.erasure import fitted_eraser, random_eraser
 from reinforcement_learning.interventions.interchange import Interchange, interchange, towards_donors
 from reinforcement_learning.interventions.linear_readings import Reading

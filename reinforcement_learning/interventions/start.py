@@ -10,9 +10,18 @@ from typing import Any
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
 from activation_store.directions import Direction, Directions, read_directions
 from activation_store.files import locked_folder, make_folder, sha256, write_json
-from activation_store.interventions import LIVES_FILE, RUN_FILE, write_lives
+from activation_store.interventions import (
+    EDITED_REPLAY,
+    LIVES_FILE,
+    RUN_FILE,
+    UNEDITED_REPLAY,
+    LivesTable,
+    write_lives,
+)
 from activation_store.layers import check_policy_layers
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.capture import layer_units
+from argument_checks import split
 from progress_view import progress
 from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.erasure import NothingToErase
@@ -20,12 +29,13 @@ from reinforcement_learning.interventions.experiment import Experiment, Requeste
 from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.readability import readability
+from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
 from reinforcement_learning.interventions.when import Condition, When, check_feature
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
-from reinforcement_learning.play.subjects import Subjects, contests
+from reinforcement_learning.play.subjects import Subjects, contests, expected_size
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.versions import versions
 from user_error import UserError
@@ -55,30 +65,49 @@ def play(options: RunOptions, workers: Workers) -> None:
     folder = options.folder
     described = _described(options, experiment, contest)
     _claim(folder, described, resume=options.resume)
-    untrained = replace(contest, entrants=(untrained_twin(contest.entrants[0], options.seed),))
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
-        missing = episodes_to_play(folder, experiment, options.seed, options.episodes)
-        print(f"{len(experiment.arms())} arms of {options.episodes} episodes, {missing:,} episodes to play")
-        with progress("playing", "episodes") as show:
-            done = 0
-
-            def on_episodes(count: int) -> None:
-                nonlocal done
-                done += count
-                show(done, missing, "")
-
-            try:
-                lives = play_experiment(
-                    folder, experiment, {"trained": contest, "untrained": untrained}, options.seed, options.episodes,
-                    workers, on_episodes,
-                )  # fmt: skip
-            except NothingToErase:
-                _withdraw(folder)
-                raise
+        try:
+            lives, dumps = _played(options, experiment, contest, workers)
+        except NothingToErase:
+            _withdraw(folder)
+            raise
         if erased := readability(folder, experiment, options.seed, options.episodes):
             write_json(folder / RUN_FILE, with_checksum({**described, "erased": [asdict(each) for each in erased]}))
         write_lives(folder / LIVES_FILE, lives)
+    for each in dumps:
+        print(f"dump: {each}")
+
+
+def _played(
+    options: RunOptions, experiment: Experiment, contest: Contest, workers: Workers
+) -> tuple[LivesTable, list[Path]]:
+    """Play what is missing, and show how far it is; returns the lives of all arms, and the folders of the dumps."""
+    untrained = replace(contest, entrants=(untrained_twin(contest.entrants[0], options.seed),))
+    contests_by_policy = {"trained": contest, "untrained": untrained}
+    with _dumps(options, experiment, contest) as dumps, progress("playing", "episodes") as show:
+        missing = episodes_to_play(options.folder, experiment, options.seed, options.episodes, dumps)
+        print(f"{len(experiment.arms())} arms of {options.episodes} episodes, {missing:,} episodes to play")
+        done = 0
+
+        def on_episodes(count: int) -> None:
+            nonlocal done
+            done += count
+            show(done, missing, "")
+
+        lives = play_experiment(
+            options.folder, experiment, contests_by_policy, options.seed, options.episodes, workers, on_episodes, dumps
+        )
+    return lives, dumps.folders
+
+
+def _dumps(options: RunOptions, experiment: Experiment, contest: Contest) -> RecordedArms:
+    """The dumps of the arms that --record asks for."""
+    plan = Plan(options.episodes, None, options.seed, split(options.record), format="parquet")
+    dumps = RecordedArms(options.folder, contest, experiment.arms(), plan)
+    if dumps.folders:
+        print(f"{len(dumps.folders)} dumps are recorded. In each, {expected_size(contest, plan, options.folder)}")
+    return dumps
 
 
 def _contest(options: RunOptions) -> Contest:
@@ -123,6 +152,7 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
         reported=tuple(each for each in found or () if each.layer in layers),
         memory=tuple(layer for layer in entrant.policy.layer_units if layer.startswith("lstm_")),
     )
+    layer_units(entrant.policy, split(options.record))  # refuses layers that the policy lacks
     check_directions(experiment, entrant.policy.layer_units, entrant.name, entrant.sha256)
     return experiment
 
@@ -165,7 +195,10 @@ def _described(options: RunOptions, experiment: Experiment, contest: Contest) ->
 
 def _withdraw(folder: Path) -> None:
     """Remove a run that cannot be played."""
-    shutil.rmtree(folder / GROUPS_FOLDER, ignore_errors=True)
+    for name in (GROUPS_FOLDER, DUMPS_FOLDER):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (UNEDITED_REPLAY, EDITED_REPLAY):
+        (folder / name).unlink(missing_ok=True)
     (folder / RUN_FILE).unlink()
     with contextlib.suppress(OSError):  # something else is in it
         folder.rmdir()

@@ -1,7 +1,7 @@
 """Convert ticks of a policy pool to records of a dump."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,17 @@ from reinforcement_learning.play.shadow_networks import ShadowNetwork
 
 @dataclass(frozen=True)
 class Batch:
-    """Records of one entrant, of one tick of all worlds."""
+    """Records of one entrant, of one tick of all worlds.
+
+    Attributes:
+        entrant: its index among the entrants.
+        records: of its acting agents.
+        slots: of these agents, (P,) int64.
+    """
 
     entrant: int
     records: Records
+    slots: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -71,44 +78,54 @@ class Recorder:
                 for policy, layers in zip(self.pool.policies, self.layers, strict=True)
             ]
             self.pool.start(seed, numbers)
-            episodes = [shared.world.episodes.episode for shared in self.pool.shared]
-            self.maps = np.array([episode.map_number for episode in episodes], dtype=np.int32)
-            self.life_of = _lives(self.pool)
-            self.shadow_networks = [
-                [ShadowNetwork(each, self.pool.slots, self.pool.device) for each in entrant.shadow_networks]
-                for entrant in self.pool.entrants
-            ]
-            said = [
-                {"episode": number, "seed": each.first_seed, "episode_of_seed": each.number, "map": each.map_number}
-                for number, each in zip(numbers, episodes, strict=True)
-            ]
-            running = list(range(len(numbers)))
-            ticks = 0
-            while running and ticks != most_ticks:
-                yield from self._tick(captured, np.array(numbers), ticks)
-                ticks += 1
-                for world in [world for world in running if not self._acting(world).any()]:
-                    running.remove(world)
-                    yield Finished(numbers[world], said[world])
-            yield from (Finished(numbers[world], said[world]) for world in running)
+            self.begin()
+            while self.running and self.ticks != most_ticks:
+                choices, batches = [], []
+                for choice in self.pool.decide():
+                    choices.append(choice)
+                    batches.append(self.before(choice, captured[choice.entrant]))
+                self.pool.advance(choices)
+                yield from self.after(batches)
+            yield from (self._finished(world) for world in self.running)
+
+    def begin(self) -> None:
+        """Prepare for the episodes that the pool has just started."""
+        self.numbers = np.array(self.pool.numbers)
+        self.episodes = [shared.world.episodes.episode for shared in self.pool.shared]
+        self.maps = np.array([episode.map_number for episode in self.episodes], dtype=np.int32)
+        self.life_of = _lives(self.pool)
+        self.shadow_networks = [
+            [ShadowNetwork(each, self.pool.slots, self.pool.device) for each in entrant.shadow_networks]
+            for entrant in self.pool.entrants
+        ]
+        self.running = list(range(len(self.numbers)))
+        self.ticks = 0
+
+    def before(self, choice: EntrantActions, captured: Captured) -> Batch:
+        """Return the records of an entrant's actions before they are played, without their outcome."""
+        return Batch(choice.entrant, self._before(choice, captured), choice.decision.present)
+
+    def after(self, batches: Iterable[Batch]) -> Iterator[Batch | Finished]:
+        """Yield the records with their outcome, once the tick has been played, and the episodes that it has ended."""
+        after = self.pool.arrival
+        for batch in batches:
+            outcome = {**batch.records.columns, "done": ~after.acting[batch.slots]}
+            yield replace(batch, records=replace(batch.records, reward=after.reward[batch.slots], columns=outcome))
+        self.ticks += 1
+        for world in [world for world in self.running if not self._acting(world).any()]:
+            self.running.remove(world)
+            yield self._finished(world)
+
+    def _finished(self, world: int) -> Finished:
+        number, each = int(self.numbers[world]), self.episodes[world]
+        said = {"episode": number, "seed": each.first_seed, "episode_of_seed": each.number, "map": each.map_number}
+        return Finished(number, said)
 
     def _acting(self, world: int) -> np.ndarray:
         agents = self.pool.agents
         return self.pool.arrival.acting[world * agents : (world + 1) * agents]
 
-    def _tick(self, captured: Sequence[Captured], numbers: np.ndarray, step: int) -> Iterator[Batch]:
-        choices, batches = [], []
-        for choice in self.pool.decide():
-            choices.append(choice)
-            batches.append(Batch(choice.entrant, self._before(choice, captured[choice.entrant], numbers, step)))
-        self.pool.advance(choices)
-        after = self.pool.arrival
-        for choice, batch in zip(choices, batches, strict=True):
-            slots = choice.decision.present
-            outcome = {**batch.records.columns, "done": ~after.acting[slots]}
-            yield Batch(batch.entrant, replace(batch.records, reward=after.reward[slots], columns=outcome))
-
-    def _before(self, choice: EntrantActions, captured: Captured, numbers: np.ndarray, step: int) -> Records:
+    def _before(self, choice: EntrantActions, captured: Captured) -> Records:
         """Return everything except the outcome of the tick; copied, since the tick overwrites it."""
         decision, slots = choice.decision, choice.decision.present
         seen, world = decision.observation, slots // self.pool.agents
@@ -123,10 +140,10 @@ class Recorder:
         for network in self.shadow_networks[choice.entrant]:
             activations |= network.watch(decision)
         return Records(
-            step=np.full(len(slots), step),
+            step=np.full(len(slots), self.ticks),
             env_id=slots % self.pool.agents,
             agent_id=seen.agent_id.numpy().astype(np.int64),
-            episode=numbers[world].astype(np.int64),
+            episode=self.numbers[world].astype(np.int64),
             tick=full["CurrentTick"].astype(np.int64).ravel(),
             reward=np.zeros(len(slots), np.float32),
             value=decision.value,

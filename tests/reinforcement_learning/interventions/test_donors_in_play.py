@@ -9,9 +9,10 @@ import torch
 
 from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
+from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
 from reinforcement_learning.interventions.donors import DonorLots, DonorRule
-from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
+from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
 from reinforcement_learning.interventions.interchange import Interchange, interchange
 from reinforcement_learning.interventions.transplant import Transplant
 from reinforcement_learning.interventions.when import When

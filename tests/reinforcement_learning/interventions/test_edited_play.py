@@ -1,7 +1,6 @@
 """Edited agents in the real game: a planted cause has its effect, and nobody else's dice change."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,20 +9,18 @@ import torch
 from activation_store.directions import Direction
 from activation_store.interventions import LivesTable
 from agent_zoo.memory import MemoryState
-from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
+from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
 from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
 from reinforcement_learning.interventions.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
 from reinforcement_learning.interventions.state_moments import Distances
 from reinforcement_learning.interventions.when import Condition, When
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
-from reinforcement_learning.settings import PolicySettings, Settings
-from tests.conftest import AGENT
+from tests.driven import DRIVER, UNITS, driven_contest
 from tests.reinforcement_learning.interventions.directions import unit
 
-UNITS = 16
-DRIVER, IDLE = 3, 5
+IDLE = 5
 GROUP = Group(4, (0, 1))
 ROUNDING = 1e-6
 NORTH = "gain/Move.Direction/North"
@@ -31,17 +28,7 @@ NORTH = "gain/Move.Direction/North"
 
 @pytest.fixture(scope="module")
 def contest(small_world, task, maps) -> Contest:
-    """A policy built by hand: one unit of its hidden state drives the move to the north, and nothing else does."""
-    env = replace(small_world, spawn_immunity=0, horizon=28)
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS))
-    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
-    with torch.no_grad():
-        for head in entrant.policy.policy.action_decoder.heads.values():
-            head.weight.zero_()
-            head.bias.zero_()
-        north = next(each for key, each in entrant.policy.policy.action_decoder.heads.items() if "Move" in key)
-        north.weight[0, DRIVER] = 5
-    return Contest((entrant,), env, task, maps, torch.device("cpu"))
+    return driven_contest(small_world, task, maps)
 
 
 @pytest.fixture(scope="module")

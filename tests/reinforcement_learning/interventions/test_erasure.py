@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from activation_store.interventions import LivesTable
-from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
+from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
 from reinforcement_learning.interventions.erasure import fitted_eraser
 from reinforcement_learning.interventions.linear_readings import JointMoments, Reading
 from reinforcement_learning.interventions.state_edits import Eraser

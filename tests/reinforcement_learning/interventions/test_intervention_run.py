@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from activation_store.directions import write_directions
-from activation_store.interventions import LIVES_FILE, RUN_FILE, LivesTable, read_lives
+from activation_store.interventions import EDITED_REPLAY, LIVES_FILE, RUN_FILE, UNEDITED_REPLAY, LivesTable, read_lives
+from activation_store.reader import read_dump
 from analysis.intervention_outputs import report_run
 from analysis.interventions.run_file import read_run_file
+from analysis.replays.file import read_replay
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
 from reinforcement_learning.interventions.start import play
 from reinforcement_learning.play.workers import Workers
@@ -39,6 +41,7 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
             EditOptions("interchange", "third", donor="self_col"),
         ),
         policy="kit", directions=folder / "directions.safetensors", episodes=EPISODES, seed=3, controls=1, share=0.25,
+        record="lstm_cell",
         output=folder / "run", policies_dir=three_policies, maps_dir=small_world.maps_dir,
     )  # fmt: skip
 
@@ -92,15 +95,48 @@ def test_a_call_without_an_edit_changes_nothing(lives: LivesTable) -> None:
         np.testing.assert_array_equal(edited.outcomes[name], twin.outcomes[name])
 
 
+def test_replays_are_kept_of_the_first_episode_without_and_with_the_largest_dose(
+    options: RunOptions, lives: LivesTable
+) -> None:
+    replays = {name: read_replay(options.folder / name) for name in (UNEDITED_REPLAY, EDITED_REPLAY)}
+    for name, arm in ((UNEDITED_REPLAY, "unedited"), (EDITED_REPLAY, "edit, dose +2")):
+        players, mine = replays[name].players, lives.of_arm(arm)
+        first = mine.episode == 0
+        assert players.ids.tolist() == mine.agent[first].tolist()
+        ticks_lived = players.present.sum(axis=0) - 1  # the first packet is from before the first tick
+        np.testing.assert_array_equal(ticks_lived, mine.outcomes["ticks"][first])
+        for called, agent, edited in zip(players.names, players.ids, mine.edited[first], strict=True):
+            assert called == f"kit{'_drawn' if edited else ''}_{agent}"
+
+
+def dumps(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("dumps/*/*")}
+
+
+def test_dumps_hold_the_lives_of_the_run(options: RunOptions, lives: LivesTable) -> None:
+    for name, arm in (("unedited", "unedited"), ("edit_dose_-2", "edit, dose -2"), ("edit_dose_+2", "edit, dose +2")):
+        records, mine = read_dump(options.folder / "dumps" / name), lives.of_arm(arm)
+        ticks = np.zeros((EPISODES, 17))
+        np.add.at(ticks, (records.episode, records.agent_id), 1)
+        np.testing.assert_array_equal(ticks[:, 1:].ravel(), mine.outcomes["ticks"])
+        assert records.activations["lstm_cell"].shape == (len(records), UNITS)
+
+
 def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
-    """One group is missing, one is damaged, and one process plays instead of two."""
+    """A dump, a group and a replay are missing, others are damaged, and one process plays instead of two."""
     folder = tmp_path / "run"
     shutil.copytree(options.folder, folder)
     (folder / LIVES_FILE).unlink()
+    shutil.rmtree(folder / "dumps" / "edit_dose_+2")
+    (folder / UNEDITED_REPLAY).unlink()
+    (folder / EDITED_REPLAY).write_bytes((folder / EDITED_REPLAY).read_bytes()[:-1])
     groups = sorted((folder / "groups").glob("*.json"))
-    groups[0].unlink()
+    groups[2].unlink()
     groups[3].write_bytes(groups[3].read_bytes().replace(b'"edited":true', b'"edited":false', 1))
     play(again(options, folder, resume=True), Workers(1))
+    for name in (UNEDITED_REPLAY, EDITED_REPLAY):
+        assert (folder / name).read_bytes() == (options.folder / name).read_bytes()
+    assert dumps(folder) == dumps(options.folder) and len(dumps(folder)) == 3 * (EPISODES + 1)
     whole = read_lives(folder / LIVES_FILE)
     assert (folder / RUN_FILE).read_bytes() == (options.folder / RUN_FILE).read_bytes()
     np.testing.assert_array_equal(whole.arm, lives.arm)
@@ -131,9 +167,9 @@ def test_the_report_says_what_happened_and_proves_its_files(
     erased = [line for line in lines if "tick in action_decoder" in line]
     assert len(erased) == 4 and all("0.000 once they are erased; in other episodes" in line for line in erased)
     assert report_run(folder, draws=99) == lines
-    assert {"effects.json", "effects.tsv", "effects.png", "dose_response.png", "kl_by_head.png"} <= {
-        path.name for path in folder.iterdir()
-    }
+    written = {"effects.json", "effects.tsv", "effects.png", "dose_response.png", "kl_by_head.png", "intervention.html"}
+    assert written <= {path.name for path in folder.iterdir()}
+    assert "Edited, dose +2" in (folder / "intervention.html").read_text()
     lives_file = folder / LIVES_FILE
     lives_file.write_bytes(lives_file.read_bytes() + b" ")
     with pytest.raises(UserError, match="SHA-256"):
@@ -167,6 +203,7 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
         ({"direction": "fourth"}, "no direction 'fourth'"),
         ({"condition": "self_fodo < 3"}, "self_food"),
         ({"policy": "take"}, "has no memory"),
+        ({"record": "lstm_hidden_1"}, "lstm_hidden_1"),
         ({"further": (EditOptions("erase", variable="tick,self_fod"),)}, "self_fod.*did you mean self_food"),
         ({"further": (EditOptions("erase", variable="tick", layer="lstm_cell_1"),)}, "has one LSTM layer"),
         (

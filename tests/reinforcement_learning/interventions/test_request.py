@@ -93,6 +93,7 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "clear", "--donor", "self_food"), "--donor does nothing"),
         (("--edit", "clear", "--share", "0"), "--share is 0"),
         (("--edit", "clear", "--share", "1.5"), "--share is 1.5"),
+        (("--edit", "clear", "--record", "lstm_hiden"), "did you mean lstm_hidden"),
         (("--edit", "clear", "-n", "1"), "--episodes is 1"),
         (("--edit", "clear", "--controls", "-1"), "--controls is -1"),
     ],

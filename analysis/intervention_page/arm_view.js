@@ -1,0 +1,91 @@
+"use strict";
+
+/* The map of one arm. Both maps show the same place, and both paths of the agent that was picked. */
+
+const PATH_COLOURS = { unedited: "#ffffff", edited: "#ff5fa2" };
+const PATH_DASHES = { unedited: [], edited: [5, 4] };
+const OTHERS_SIZE = 0.68; // of agents that nobody edits, against those that are edited
+
+class ArmView extends MapView {
+  constructor(state, side) {
+    super(state, state.replays[side], `${side}-`, state.camera);
+    this.side = side;
+    this.other = SIDES.find((each) => each !== side);
+  }
+
+  /** A page that scrolls keeps its wheel. */
+  wheelZooms(event) { return event.ctrlKey || event.metaKey; }
+
+  placeOf(group, index) {
+    const isWanted = group === this.data.players ? this.state.isWanted(index) : !this.state.onlyDrawn;
+    return isWanted ? super.placeOf(group, index) : null;
+  }
+
+  radiusOf(group, index) {
+    const isSmall = group === this.data.players && !this.state.isDrawn(index);
+    return this.radius() * (isSmall ? OTHERS_SIZE : 1);
+  }
+
+  labelOf(player) { return `agent ${this.data.players.ids[player]}`; }
+
+  draw() {
+    super.draw();
+    this.drawHovered();
+  }
+
+  /** The whole paths of the picked agent in both arms, this arm's on top; what is still to come is faint. */
+  drawTrail() {
+    if (this.state.followed === null) return;
+    this.drawPath(this.other);
+    this.drawPath(this.side);
+  }
+
+  drawPath(side) {
+    const { context, state } = this;
+    const { players, ticks } = state.replays[side];
+    context.save();
+    context.lineJoin = context.lineCap = "round";
+    for (const [from, to, alpha] of [[0, state.tick, 1], [state.tick, ticks - 1, 0.35]]) {
+      context.beginPath();
+      for (let tick = from; tick <= to; tick++) {
+        if (!players.present(state.followed, tick)) continue;
+        const { x, y } = this.camera.toScreen(players.at("row", state.followed, tick), players.at("col", state.followed, tick));
+        context.lineTo(x, y);
+      }
+      context.globalAlpha = alpha;
+      for (const [width, colour, dashes] of [[4.5, "#101214b0", []], [2.2, PATH_COLOURS[side], PATH_DASHES[side]]]) {
+        context.lineWidth = width;
+        context.strokeStyle = colour;
+        context.setLineDash(dashes);
+        context.stroke();
+      }
+    }
+    context.restore();
+  }
+
+  /** Show in both maps which agent the pointer is on in either. */
+  drawHovered() {
+    const { hovered, followed } = this.state;
+    if (hovered === null || hovered === followed) return;
+    const found = this.shown.find(({ group, index }) => group === this.data.players && index === hovered);
+    if (!found) return;
+    this.context.beginPath();
+    this.context.arc(found.x, found.y, this.radius() + 4, 0, 2 * Math.PI);
+    this.context.lineWidth = 2;
+    this.context.strokeStyle = "#ffffff";
+    this.context.stroke();
+  }
+
+  /** The agent under the pointer, if the pointer is on this map. */
+  hoveredPlayer() {
+    const found = this.pointer && this.entityAt(this.pointer);
+    return found && found.group === this.data.players ? found.index : null;
+  }
+
+  describe(entity) {
+    if (entity.group !== this.data.players) return super.describe(entity);
+    const { state } = this;
+    const lines = SIDES.map((side) => `    ${side}: ${state.told(side, entity.index)}`);
+    return [state.nameOf(entity.index), ...lines].join("\n");
+  }
+}

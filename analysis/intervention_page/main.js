@@ -1,0 +1,48 @@
+"use strict";
+
+/* Puts the parts together, and shows the state to consoles and tests. */
+
+/** What `window.compared` offers: numbers and copies, nothing that could change the view. */
+function publicState(state, views) {
+  const { players } = state.data;
+  const view = (side) => views[SIDES.indexOf(side)];
+  return Object.freeze({
+    get tick() { return state.tick; },
+    get ticks() { return state.data.ticks; },
+    get playing() { return state.playing; },
+    get following() { return state.followed === null ? null : players.ids[state.followed]; },
+    /** Agents and NPCs that are on a map, by id, with the middle of each on its canvas in CSS pixels. */
+    shown(side) {
+      return view(side).shown.map(({ group, index, x, y, alive }) => ({
+        id: group.ids[index], x, y, alive,
+        row: group.at("row", index, state.tick), col: group.at("col", index, state.tick),
+      }));
+    },
+  });
+}
+
+async function start() {
+  const loading = document.getElementById("loading");
+  try {
+    const facts = JSON.parse(document.getElementById("compared-facts").textContent);
+    const [unedited, edited] = await Promise.all(SIDES.map((side) => ReplayData.load(side)));
+    const state = new ComparedState(facts, { unedited, edited });
+    const views = SIDES.map((side) => new ArmView(state, side));
+    new MapLegend(state);
+    const panels = [new ComparedControls(state, views), new ArmHeadings(state), new AgentTable(state)];
+    state.addEventListener("change", ({ detail }) => {
+      if (detail !== "pointer") return;
+      state.setHovered(views.map((view) => view.hoveredPlayer()).find((player) => player !== null) ?? null);
+    });
+    drawOnChange(state, views, panels);
+    window.compared = publicState(state, views);
+    loading.hidden = true;
+  } catch (error) {
+    loading.classList.add("failed");
+    loading.textContent = `This page cannot show its replays: ${error.message}. It needs a browser of 2023 or later; if `
+      + "yours is newer, the file is damaged: run intervene.py report again.";
+    throw error;
+  }
+}
+
+start();

@@ -1,0 +1,91 @@
+"use strict";
+
+/* What the page says in words: who lives in each arm, and the picked agent in both. */
+
+class ArmHeadings {
+  constructor(state) {
+    this.state = state;
+  }
+
+  draw() {
+    const { state } = this;
+    const drawn = state.facts.drawn.filter(Boolean).length;
+    for (const side of SIDES) {
+      const living = state.living(side);
+      const end = state.facts.ends[side];
+      const over = state.tick >= end && end < state.data.ticks - 1 ? ` The episode ended at tick ${end}.` : "";
+      document.getElementById(`${side}-living`).textContent = `Alive: ${living.drawn} of ${drawn} agents drawn by lot, `
+        + `${living.others} of ${state.data.players.count - drawn} others.${over}`;
+    }
+  }
+}
+
+class AgentTable {
+  constructor(state) {
+    this.state = state;
+    this.panel = document.getElementById("agent");
+    this.choice = document.getElementById("agent-choice");
+    const players = Array.from({ length: state.data.players.count }, (_, player) => player);
+    const first = players.filter((player) => state.isDrawn(player));
+    for (const [label, group] of [["edited", first], ["others", players.filter((player) => !state.isDrawn(player))]]) {
+      if (!group.length) continue;
+      this.choice.append(element("optgroup", { label }, ...group.map(
+        (player) => element("option", { value: String(player) }, `agent ${state.data.players.ids[player]}`),
+      )));
+    }
+    this.choice.addEventListener("change", () => state.follow(this.choice.value === "" ? null : Number(this.choice.value)));
+  }
+
+  draw() {
+    const { followed } = this.state;
+    this.choice.value = followed === null ? "" : String(followed);
+    document.getElementById("show-paths").hidden = followed === null;
+    const content = followed === null
+      ? [element("p", { class: "dim" }, "Hover over an agent to see its state in both arms. Click it, or choose it here, to keep it and to see its two paths.")]
+      : [this.table(followed), element("p", { id: "agent-difference" }, this.difference(followed))];
+    this.panel.replaceChildren(...content);
+  }
+
+  table(player) {
+    const { state } = this;
+    const values = SIDES.map((side) => state.valuesOf(side, player));
+    const row = (name, cells) => element(
+      "tr", {}, element("th", { scope: "row" }, name), ...cells.map((cell) => element("td", {}, String(cell))),
+    );
+    return element(
+      "table", { "aria-label": state.nameOf(player) },
+      element("thead", {}, element(
+        "tr", {}, element("th", { scope: "col" }, state.nameOf(player)),
+        ...SIDES.map((side) => element("th", { scope: "col" }, element("span", { class: `path ${side}`, "aria-hidden": "true" }), side)),
+      )),
+      element(
+        "tbody", {},
+        row("state", SIDES.map((side) => state.fateOf(side, player))),
+        ...["health", "food", "water", "level"].map((name) => row(name, values.map((each) => each[name]))),
+        row("row, column", values.map(({ row: line, col }) => `${line}, ${col}`)),
+      ),
+    );
+  }
+
+  difference(player) {
+    const tick = this.state.facts.first[player];
+    if (tick < 0) return "This agent is in the same place and state in both arms at every tick.";
+    return `This agent first differs at tick ${tick}: ${this.state.facts.differs[player].join(", ")}.`;
+  }
+}
+
+class MapLegend {
+  constructor(state) {
+    const { npcKinds } = state.data.facts;
+    const agent = (colour, radius) => markCanvas((context) => drawPlayer(context, 8, 8, radius, { colour, solid: true }));
+    const path = (side) => element("span", { class: `path ${side}`, "aria-hidden": "true" });
+    document.getElementById("legend").append(
+      element("li", {}, agent(COLOURS.drawn, 5.5), "agent drawn by lot, edited on the right"),
+      element("li", {}, agent(COLOURS.other, 3.8), "other agent"),
+      ...npcKinds.map((kind) => element("li", {}, markCanvas((context) => drawNpc(context, 8, 8, 5, kind)), `${kind.name} NPC`)),
+      element("li", {}, markCanvas((context) => drawShape(context, "cross", 8, 8, 5, "#ffffff", "#101214")), "dies"),
+      element("li", {}, path("unedited"), "path of the chosen agent, unedited"),
+      element("li", {}, path("edited"), "its path, edited"),
+    );
+  }
+}

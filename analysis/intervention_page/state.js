@@ -1,0 +1,96 @@
+"use strict";
+
+/* What the user looks at in two replays of the same episode: one tick, one agent, one place for both. */
+
+const SIDES = ["unedited", "edited"];
+const COLOURS = { drawn: "#ff9f1c", other: "#5eb3e8" };
+
+class ComparedState extends ViewState {
+  /** `facts` are the page's own, `replays` the two replays by side; players have the same places in both. */
+  constructor(facts, replays) {
+    super(replays.unedited);
+    this.facts = facts;
+    this.replays = replays;
+    this.camera = new Camera();
+    this.onlyDrawn = false;
+    this.hovered = null;
+  }
+
+  isDrawn(player) { return this.facts.drawn[player]; }
+
+  colouring(player) {
+    return this.isDrawn(player)
+      ? { colour: COLOURS.drawn, solid: true, label: "edited" }
+      : { colour: COLOURS.other, solid: true, label: "unedited" };
+  }
+
+  /** Pick an agent; the view stays where it is, since the two paths lead to different places. */
+  follow(player) {
+    this.followed = player;
+    this.changed("followed");
+  }
+
+  setOnlyDrawn(onlyDrawn) {
+    this.onlyDrawn = onlyDrawn;
+    this.changed("onlyDrawn");
+  }
+
+  setHovered(player) {
+    if (this.hovered === player) return;
+    this.hovered = player;
+    this.changed("hovered");
+  }
+
+  /** Whether a player is on the maps: while only edited agents are wanted, they are, and the chosen one. */
+  isWanted(player) {
+    return !this.onlyDrawn || this.isDrawn(player) || player === this.followed;
+  }
+
+  nameOf(player) {
+    return `agent ${this.data.players.ids[player]}${this.isDrawn(player) ? " (edited)" : ""}`;
+  }
+
+  /** The death of an agent in one replay, up to the current tick; undefined if it lives. */
+  deathOf(side, player) {
+    return this.replays[side].eventsOf[player].find(({ kind, tick }) => kind === "death" && tick <= this.tick);
+  }
+
+  /** "alive", "died at tick 17, starved", or "alive when the episode ended". */
+  fateOf(side, player) {
+    const replay = this.replays[side];
+    const death = this.deathOf(side, player);
+    if (death) return `died at tick ${death.tick}, ${this.causeOf(replay, death)}`;
+    return replay.players.alive(player, this.tick) ? "alive" : "alive when the episode ended";
+  }
+
+  causeOf(replay, death) {
+    if (death.other > 0) return `killed by ${this.nameOf(this.data.find(death.other).index)}`;
+    return death.other ? "killed by an NPC" : replay.facts.causes[death.detail];
+  }
+
+  /** The last values of an agent in one replay, at or before the current tick. */
+  valuesOf(side, player) {
+    const { players } = this.replays[side];
+    const seen = Math.max(0, players.lastSeen(player, this.tick));
+    return Object.fromEntries(
+      ["health", "food", "water", "level", "row", "col"].map((name) => [name, players.at(name, player, seen)]),
+    );
+  }
+
+  /** One line on an agent in one replay. */
+  told(side, player) {
+    const fate = this.fateOf(side, player);
+    const { health, food, water } = this.valuesOf(side, player);
+    return fate === "alive" ? `alive, health ${health}, food ${food}, water ${water}` : fate;
+  }
+
+  /** Living agents in one replay: those drawn by lot, and the others. */
+  living(side) {
+    const { players } = this.replays[side];
+    const counts = { drawn: 0, others: 0 };
+    for (let player = 0; player < players.count; player++) {
+      if (players.alive(player, this.tick)) counts[this.isDrawn(player) ? "drawn" : "others"]++;
+    }
+    return counts;
+  }
+}

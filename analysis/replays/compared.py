@@ -1,0 +1,147 @@
+"""Two replays of the same episode, one with some agents edited: where they differ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from analysis.replays.replay import Entities, Replay
+from user_error import UserError
+
+AnyEntities = TypeVar("AnyEntities", bound=Entities)
+
+_SAME = -1
+_NAMED = 5
+_PARTS = {
+    "row": "place", "col": "place", "health": "health", "food": "food", "water": "water", "target": "attack",
+    "style": "attack", "damage": "damage", "gold": "gold", "inventory": "inventory", "skill_level": "skills",
+    "skill_experience": "skills", "level": "skills",
+}  # fmt: skip
+"""What a difference in each table is called; differences in other tables alone are called `state`."""
+
+
+@dataclass(frozen=True)
+class ComparedReplays:
+    """An episode without and with an edit; both replays have as many ticks as the longer one.
+
+    Attributes:
+        unedited: the first replay; after its end nobody is present.
+        edited: the second one.
+        ends: last tick of each before it was made longer.
+        drawn: which agents were drawn by lot to be edited, (P,) bool.
+        first: tick at which each agent first differs, -1 if it never does, (P,) int32.
+        differs: what differs at that tick, by player, such as ("place", "food"); empty if nothing ever does.
+    """
+
+    unedited: Replay
+    edited: Replay
+    ends: tuple[int, int]
+    drawn: np.ndarray
+    first: np.ndarray
+    differs: tuple[tuple[str, ...], ...]
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The agents' ids, (P,) int32."""
+        return self.unedited.players.ids
+
+    @property
+    def first_tick(self) -> int | None:
+        """The first tick at which any agent differs; None if none ever does."""
+        found = self.first[self.first != _SAME]
+        return int(found.min()) if len(found) else None
+
+
+def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedReplays:
+    """Compare two replays of the same episode.
+
+    Args:
+        unedited: the first one.
+        edited: the second one.
+        drawn: ids of the agents that were drawn by lot to be edited.
+
+    Raises:
+        UserError: they have other maps or agents, or some of the drawn agents do not exist.
+    """
+    ids = unedited.players.ids
+    same_agents = np.array_equal(ids, edited.players.ids) and unedited.players.names == edited.players.names
+    if not same_agents or not np.array_equal(unedited.tiles, edited.tiles) or unedited.skills != edited.skills:
+        raise UserError("the two replays are not of the same episode")
+    if not np.isin(drawn, ids).all():
+        raise UserError("the replays are of another run: they do not hold all agents that this one drew by lot")
+    ends = (unedited.ticks - 1, edited.ticks - 1)
+    unedited, edited = (_lengthened(each, max(ends) + 1) for each in (unedited, edited))
+    different = _different(unedited, edited)
+    anything = np.any(list(different.values()), axis=0)  # (T, P)
+    first = np.where(anything.any(axis=0), anything.argmax(axis=0), _SAME).astype(np.int32)
+    parts = tuple(_parts(different, int(tick), player) for player, tick in enumerate(first))
+    return ComparedReplays(unedited, edited, ends, np.isin(ids, drawn), first, parts)
+
+
+def first_difference(compared: ComparedReplays) -> str:
+    """Say in one or two sentences when the two episodes first differ, and in whom."""
+    tick = compared.first_tick
+    if tick is None:
+        return "The two episodes are equal: at every tick, every agent is in the same place and state in both."
+    who = np.flatnonzero(compared.first == tick)
+    named = [
+        f"agent {compared.ids[player]} ({'edited; ' if compared.drawn[player] else ''}"
+        f"{', '.join(compared.differs[player])})"
+        for player in who[:_NAMED]
+    ]
+    more = [f"{len(who) - _NAMED} more"] if len(who) > _NAMED else []
+    listed = " and ".join([", ".join([*named, *more][:-1]), [*named, *more][-1]]) if len(who) > 1 else named[0]
+    before = (
+        "" if tick == 0 else f" Before that, all {len(compared.ids)} agents are in the same place and state in both."
+    )
+    return f"The two episodes first differ at tick {tick}, in {listed}.{before}"
+
+
+def _different(unedited: Replay, edited: Replay) -> dict[str, np.ndarray]:
+    """Return for each table of the agents where it differs, (T, P) bool."""
+    codes = {items: number for number, items in enumerate(dict.fromkeys((*unedited.inventories, *edited.inventories)))}
+    found = {}
+    for each in fields(unedited.players):
+        one, other = (getattr(replay.players, each.name) for replay in (unedited, edited))
+        if each.name in ("ids", "names"):
+            continue
+        if each.name == "inventory":
+            one, other = (
+                np.array([codes[items] for items in replay.inventories])[table]
+                for replay, table in ((unedited, one), (edited, other))
+            )
+        unequal = one != other
+        found[each.name] = unequal if unequal.ndim == 2 else unequal.any(axis=2)
+    return found
+
+
+def _parts(different: dict[str, np.ndarray], tick: int, player: int) -> tuple[str, ...]:
+    if tick == _SAME:
+        return ()
+    if different["alive"][tick, player] or different["present"][tick, player]:
+        return ("alive or dead",)
+    parts = dict.fromkeys(_PARTS[name] for name in _PARTS if different[name][tick, player])
+    return tuple(parts) or ("state",)
+
+
+def _lengthened(replay: Replay, ticks: int) -> Replay:
+    """Add ticks after the last one, in which no entity is present."""
+    more = ticks - replay.ticks
+    if not more:
+        return replay
+    return replace(
+        replay,
+        harvested=(*replay.harvested, *[replay.harvested[-1]] * more),
+        players=_with_empty_ticks(replay.players, more),
+        npcs=_with_empty_ticks(replay.npcs, more),
+    )
+
+
+def _with_empty_ticks(entities: AnyEntities, more: int) -> AnyEntities:
+    tables: dict[str, Any] = {
+        name: np.concatenate([table, np.zeros((more, *table.shape[1:]), table.dtype)])
+        for name, table in vars(entities).items()
+        if name not in ("ids", "names")
+    }
+    return replace(entities, **tables)

@@ -1,0 +1,72 @@
+"""How the agents of one arm are edited, and what is measured on the way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from activation_store.directions import Direction
+from reinforcement_learning.interventions.donor_outcomes import DataSpan
+from reinforcement_learning.interventions.donors import DonorRule
+from reinforcement_learning.interventions.interchange import Interchange
+from reinforcement_learning.interventions.linear_readings import Reading
+from reinforcement_learning.interventions.memory_edits import MemoryEdit
+from reinforcement_learning.interventions.state_edits import StateEdit
+from reinforcement_learning.interventions.state_moments import Distances
+from reinforcement_learning.interventions.transplant import Transplant
+from reinforcement_learning.interventions.when import When
+
+
+@dataclass(frozen=True, eq=False)
+class ArmPlan:
+    """How the agents of one arm are edited.
+
+    Attributes:
+        name: of the arm.
+        drawn: number of agents in each world that are drawn by lot.
+        when: the ticks in which they are edited.
+        states: edits of layers, applied in this order.
+        memories: edits of the memory between ticks, applied in this order.
+        watched: layers whose unedited states are summed up; of unedited arms.
+        distances: of edited states from unedited ones, by layer.
+        directions: whose read-outs are compared before and after the edit.
+        spans: of unedited states, by layer; what donors change is compared with them.
+        readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
+            all agents, which must be watched, and otherwise with edited states.
+        replayed: number of the episode whose replay is kept; None for none.
+        recorded: layers whose activations are recorded in every tick; none if the arm is not recorded.
+    """
+
+    name: str
+    drawn: int
+    when: When = field(default_factory=When)
+    states: tuple[StateEdit | Interchange, ...] = ()
+    memories: tuple[MemoryEdit | Transplant, ...] = ()
+    watched: tuple[str, ...] = ()
+    distances: Mapping[str, Distances] = field(default_factory=dict)
+    directions: tuple[Direction, ...] = ()
+    spans: Mapping[str, DataSpan] = field(default_factory=dict)
+    readings: tuple[Reading, ...] = ()
+    replayed: int | None = None
+    recorded: tuple[str, ...] = ()
+
+    @property
+    def donors(self) -> tuple[DonorRule, ...]:
+        """How the donors of the edits that need them are drawn."""
+        return tuple(
+            each.donor for each in (*self.memories, *self.states) if isinstance(each, Transplant | Interchange)
+        )
+
+    @property
+    def interchanged(self) -> tuple[str, ...]:
+        """Layers in which read-outs are taken from donors."""
+        return tuple(dict.fromkeys(each.layer for each in self.states if isinstance(each, Interchange)))
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """Layers whose edited states are compared with unedited ones."""
+        layers = [*self.distances, *(each.layer for each in self.directions), *self.interchanged]
+        return tuple(dict.fromkeys(layers))
+
+    @property
+    def edits(self) -> bool:
+        """Whether anything is edited."""
+        return bool(self.states or self.memories)

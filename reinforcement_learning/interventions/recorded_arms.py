@@ -1,0 +1,138 @@
+"""The activation dumps of an intervention run: one for each arm that is recorded, in the format of extraction."""
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from activation_store.interventions import Arm
+from activation_store.schema import DumpMetadata
+from activation_store.writer import DumpWriter, state_of
+from reinforcement_learning.interventions.arm_recorder import EDIT_COLUMNS
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.extraction import Plan, metadata_of
+from reinforcement_learning.play.recorder import Batch, Finished
+
+DUMPS_FOLDER = "dumps"
+
+
+def is_recorded(arm: Arm) -> bool:
+    """Return whether an arm is recorded if a run records any: the trained policy without the edit, and with it."""
+    return arm.policy == "trained" and arm.kind in ("unedited", "edit")
+
+
+def dump_folder(folder: Path, arm: Arm) -> Path:
+    """Return the folder of an arm's dump in a run's folder."""
+    return folder / DUMPS_FOLDER / re.sub(r"[^A-Za-z0-9.+-]+", "_", arm.name)
+
+
+class RecordedArms:
+    """Writes the dumps of a run, as a context manager: leaving it without an error finishes them.
+
+    Episodes that are stored completely survive an interruption; a later run writes the others.
+    """
+
+    def __init__(self, folder: Path, contest: Contest, arms: Sequence[Arm], plan: Plan):
+        """Prepare to record.
+
+        Args:
+            folder: of the run.
+            contest: of the trained policy.
+            arms: of the run.
+            plan: episodes, seed and layers; without layers, nothing is recorded.
+        """
+        self._dumps = {
+            arm.name: _Dump(dump_folder(folder, arm), _metadata(contest, plan, arm))
+            for arm in arms
+            if plan.layers and is_recorded(arm)
+        }
+        self.layers = plan.layers
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Open the dumps.
+
+        Raises:
+            UserError: as `DumpWriter`.
+        """
+        with contextlib.ExitStack() as stack:
+            for dump in self._dumps.values():
+                dump.open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, traceback)
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of the dumps."""
+        return [dump.folder for dump in self._dumps.values()]
+
+    def layers_of(self, arm: Arm) -> tuple[str, ...]:
+        """Return the layers that are recorded of an arm; none if it is not recorded."""
+        return self.layers if arm.name in self._dumps else ()
+
+    def hold(self, arm: Arm, group: Group) -> bool:
+        """Return whether a group of episodes need not be played for the dumps."""
+        return arm.name not in self._dumps or self._dumps[arm.name].holds(group)
+
+    def take(self, arm: str, told: Batch | Finished) -> None:
+        """Write what was recorded of an arm."""
+        self._dumps[arm].take(told)
+
+    def start_over(self, arm: str, group: Group) -> None:
+        """Forget the unfinished episodes of a group that is played again."""
+        if arm in self._dumps:
+            self._dumps[arm].start_over(group)
+
+
+class _Dump:
+    """One dump: complete since an earlier run, or being written."""
+
+    def __init__(self, folder: Path, metadata: DumpMetadata):
+        self.folder = folder
+        self._metadata = metadata
+        self._writer: DumpWriter | None = None
+        self._stored: set[int] = set()  # episodes stored before this run, or before a group started over
+
+    def open(self, stack: contextlib.ExitStack) -> None:
+        if state_of(self.folder) != "whole":
+            self._writer = stack.enter_context(DumpWriter(self.folder, self._metadata, resume=True))
+            self._stored = set(self._writer.stored)
+
+    def holds(self, group: Group) -> bool:
+        return self._writer is None or set(group.numbers) <= self._writer.stored.keys()
+
+    def take(self, told: Batch | Finished) -> None:
+        if self._writer is None:
+            return
+        if isinstance(told, Finished):
+            if told.number not in self._stored:
+                self._writer.finish_episode(told.number, told.description)
+            return
+        new = told.records.take(~np.isin(told.records.episode, list(self._stored)))
+        if len(new):
+            self._writer.write(new)
+
+    def start_over(self, group: Group) -> None:
+        if self._writer is not None:
+            self._writer.drop_unfinished(group.numbers)
+            self._stored = set(self._writer.stored)
+
+
+def _metadata(contest: Contest, plan: Plan, arm: Arm) -> DumpMetadata:
+    extracted = metadata_of(contest, contest.entrants[0], plan)
+    intervention: Mapping[str, object] = {"arm": arm.name, "kind": arm.kind, "dose": arm.dose}
+    return replace(
+        extracted,
+        columns={**extracted.columns, **EDIT_COLUMNS},
+        environment={**extracted.environment, "intervention": intervention},
+    )

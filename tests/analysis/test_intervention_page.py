@@ -1,0 +1,326 @@
+"""The page of an intervention run in a real browser: what it shows is what the two replays hold."""
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.checked_json import with_checksum
+from activation_store.files import write_json
+from activation_store.interventions import (
+    EDITED_REPLAY,
+    LIVES_FILE,
+    REPLAYED_EPISODE,
+    RUN_FILE,
+    UNEDITED_REPLAY,
+    Arm,
+    LivesTable,
+    read_lives,
+    write_lives,
+)
+from analysis.intervention_outputs import PAGE_FILE, report_run
+from analysis.intervention_page.shown_replays import ShownReplays, read_shown_replays
+from analysis.replays.compared import first_difference
+from analysis.replays.replay import Replay
+from analysis.runs.finished_files import open_finished
+from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.edited_play import play_arm
+from reinforcement_learning.interventions.state_edits import steer
+from reinforcement_learning.play.contest import Group
+from tests.browser import damaged, scripts_that_ran
+from tests.driven import DRIVER, UNITS, driven_contest
+from tests.reinforcement_learning.interventions.directions import unit
+
+ARMS = (
+    Arm("unedited", "unedited", "trained", None, "unedited"),
+    Arm("edit, dose -1", "edit", "trained", -1.0, "unedited"),
+    Arm("edit, dose +1", "edit", "trained", 1.0, "unedited"),
+)
+DRAWN = 5
+SIDES = ("unedited", "edited")
+
+
+@pytest.fixture(scope="module")
+def run_folder(small_world, task, maps, tmp_path_factory) -> Path:
+    """A run of three arms on the small map, in which edited agents are drawn to the north or kept from it."""
+    pool = driven_contest(small_world, task, maps).pool(2)
+    folder, rows = tmp_path_factory.mktemp("page") / "<b>&'run'", []
+    folder.mkdir()
+    for arm in ARMS:
+        states = () if arm.dose is None else (steer(unit(DRIVER, UNITS), arm.dose),)
+        (played,) = play_arm(pool, Group(4, (0, 1)), ArmPlan(arm.name, DRAWN, states=states, replayed=REPLAYED_EPISODE))
+        rows += played.rows
+        if arm.dose != -1:
+            (folder / (EDITED_REPLAY if arm.dose else UNEDITED_REPLAY)).write_bytes(played.replay)
+    write_lives(folder / LIVES_FILE, LivesTable.of_rows(rows))
+    write_json(folder / RUN_FILE, with_checksum({"seed": 4, "arms": ARMS}))
+    report_run(folder, draws=99)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shown(run_folder: Path) -> ShownReplays:
+    return read_shown_replays(run_folder, read_lives(run_folder / LIVES_FILE), ARMS, lambda share: None)
+
+
+@pytest.fixture
+def page(browser, run_folder: Path) -> Iterator:
+    """The opened page; at the end, there must have been no errors and no network requests."""
+    path = run_folder / PAGE_FILE
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
+    page, problems, requests = context.new_page(), [], []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(path.as_uri())
+    until(page, "window.compared !== undefined")
+    yield page
+    assert problems == [] and [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
+    context.close()
+
+
+def until(page, condition: str) -> None:
+    """Wait for a condition; playwright's own way evaluates text inside the page, which the page forbids."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")
+
+
+def seek(page, tick: int) -> None:
+    page.get_by_label("Tick", exact=True).fill(str(tick))
+    until(page, f"window.compared.tick === {tick}")
+    settle(page)
+
+
+def settle(page) -> None:
+    """Wait until a change is drawn."""
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+
+
+def replay_of(shown: ShownReplays, side: str) -> Replay:
+    return getattr(shown.compared, side)
+
+
+def truth(replay: Replay, tick: int) -> dict[int, tuple[int, int, bool]]:
+    """Row, column and whether alive of everyone who is there."""
+    found = {}
+    for group in (replay.players, replay.npcs):
+        for column in np.flatnonzero(group.present[tick]):
+            place = int(group.row[tick, column]), int(group.col[tick, column])
+            found[int(group.ids[column])] = (*place, bool(group.alive[tick, column]))
+    return found
+
+
+def on_map(page, side: str) -> dict[int, tuple[int, int, bool]]:
+    shown = page.evaluate(f"window.compared.shown('{side}')")
+    return {each["id"]: (each["row"], each["col"], each["alive"]) for each in shown}
+
+
+def pictures(page) -> list[str]:
+    """What is drawn on the two maps."""
+    return [page.evaluate(f"document.getElementById('{side}-map-canvas').toDataURL()") for side in SIDES]
+
+
+def test_the_planted_edit_shows_in_the_replays(shown: ShownReplays) -> None:
+    """Otherwise the page would have nothing to show: edited agents go north, unedited ones stay around."""
+    compared = shown.compared
+    assert shown.arm == "edit, dose +1" and compared.drawn.sum() == DRAWN
+    moved = compared.edited.players.row[8] - compared.unedited.players.row[8]
+    assert moved[compared.drawn].mean() < -1 and abs(moved[~compared.drawn]).max() < 6
+    first = compared.first_tick
+    assert first is not None and first <= 4 and compared.drawn[compared.first == first].all()
+
+
+def test_the_slider_moves_both_replays(page, shown: ShownReplays) -> None:
+    for tick in (0, 9, shown.compared.edited.ticks - 1, 3):
+        seek(page, tick)
+        for side in SIDES:
+            assert on_map(page, side) == truth(replay_of(shown, side), tick)
+        assert f"tick {tick} of {shown.compared.edited.ticks - 1}" in page.locator("#clock").inner_text()
+    assert on_map(page, "unedited") != on_map(page, "edited")
+
+
+def test_the_page_says_what_it_shows(page, shown: ShownReplays, run_folder: Path) -> None:
+    compared, tick = shown.compared, 12
+    seek(page, tick)
+    assert page.title() == "<b>&'run' – intervention" and page.locator("h1").inner_text() == "<b>&'run'"
+    assert first_difference(compared) in page.locator("#difference").inner_text()
+    summary = page.locator("#summary").inner_text()
+    assert "2 episodes in each arm, 3 arms, 96 lives" in summary and "edit, dose +1" in summary
+    assert page.locator("#arms h3").all_inner_texts() == ["Unedited", "Edited, dose +1"]
+    for side in SIDES:
+        alive = replay_of(shown, side).players.alive[tick]
+        told = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} agents drawn by lot, "
+        assert (
+            page.locator(f"#{side}-living")
+            .inner_text()
+            .startswith(f"{told}{(alive & ~compared.drawn).sum()} of {16 - DRAWN} others.")
+        )
+    assert page.locator("#figures img").count() == len([*run_folder.glob("*.png")]) > 1
+
+
+def test_only_the_edited_agents_can_be_shown(page, shown: ShownReplays) -> None:
+    seek(page, 2)
+    drawn = set(shown.compared.ids[shown.compared.drawn].tolist())
+    page.get_by_label("only the edited agents").check()
+    settle(page)
+    for side in SIDES:
+        there = {number for number in truth(replay_of(shown, side), 2) if number in drawn}
+        assert set(on_map(page, side)) == there != set()
+    page.keyboard.press("e")
+    settle(page)
+    assert on_map(page, "edited") == truth(shown.compared.edited, 2)
+
+
+def test_a_clicked_agent_is_told_in_both_arms_and_has_two_paths(page, shown: ShownReplays) -> None:
+    compared, tick = shown.compared, 6
+    seek(page, tick)
+    before = pictures(page)
+    everyone = page.evaluate("window.compared.shown('edited')")
+    alone = [
+        each for each in everyone
+        if each["id"] > 0 and all(
+            other is each or math.dist((each["x"], each["y"]), (other["x"], other["y"])) > 12 for other in everyone
+        )
+    ]  # fmt: skip
+    ids = compared.ids.tolist()
+    chosen = next(each for each in alone if compared.first[ids.index(each["id"])] in range(tick + 1))
+    player = ids.index(chosen["id"])
+    box = page.locator("#edited-map-canvas").bounding_box()
+    page.mouse.move(box["x"] + chosen["x"], box["y"] + chosen["y"])
+    settle(page)
+    hover = page.locator("#edited-tooltip").inner_text()
+    for side in SIDES:
+        players = replay_of(shown, side).players
+        if players.alive[tick, player]:
+            vitals = ", ".join(f"{name} {getattr(players, name)[tick, player]}" for name in ("health", "food", "water"))
+            assert f"alive, {vitals}" in hover
+    page.mouse.down()
+    page.mouse.up()
+    until(page, f"window.compared.following === {chosen['id']}")
+    settle(page)
+    table = page.locator("#agent").inner_text()
+    assert f"agent {chosen['id']}" in table and "unedited" in table
+    assert f"This agent first differs at tick {compared.first[player]}: {compared.differs[player][0]}" in table
+    page.mouse.move(box["x"] - 5, box["y"] - 5)
+    settle(page)
+    assert all(now != then for now, then in zip(pictures(page), before, strict=True))
+    page.keyboard.press("Escape")
+    settle(page)
+    assert page.evaluate("window.compared.following") is None
+    assert pictures(page) == before
+
+
+def test_the_dead_are_said_to_be_dead(page, shown: ShownReplays) -> None:
+    compared = shown.compared
+    last = compared.edited.ticks - 1
+    died = np.flatnonzero(~compared.edited.players.alive[last - 1] & (compared.edited.players.health[0] > 0))
+    player = int(died[0])
+    seek(page, last - 1)
+    page.get_by_label("Agent", exact=True).select_option(str(player))
+    settle(page)
+    at = int(np.flatnonzero(~compared.edited.players.alive[:, player])[0])
+    assert f"died at tick {at}, " in page.get_by_role("row", name="state").inner_text()
+
+
+def test_keys_and_buttons_move_time(page, shown: ShownReplays) -> None:
+    last = shown.compared.edited.ticks - 1
+    for key, tick in (("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", last), ("Home", 0)):
+        page.keyboard.press(key)
+        assert page.evaluate("window.compared.tick") == tick
+    page.keyboard.press("d")
+    assert page.evaluate("window.compared.tick") == shown.compared.first_tick
+    page.get_by_label("Speed").select_option("100")
+    page.get_by_role("button", name="Play", exact=True).click()
+    until(page, f"window.compared.tick === {last} && !window.compared.playing")
+    page.keyboard.press("Home")
+    page.get_by_role("button", name="Go there").click()
+    assert page.evaluate("window.compared.tick") == shown.compared.first_tick
+
+
+def test_both_maps_zoom_together(page) -> None:
+    seek(page, 4)
+    page.get_by_role("button", name="Zoom in").click()
+    settle(page)
+    places = [
+        {each["id"]: (each["x"], each["y"]) for each in page.evaluate(f"window.compared.shown('{side}')")}
+        for side in SIDES
+    ]
+    tiles = [on_map(page, side) for side in SIDES]
+    still = [number for number in tiles[0] if tiles[0].get(number) == tiles[1].get(number)]
+    assert len(still) > 3
+    assert sum(math.dist(places[0][number], places[1][number]) < 1 for number in still) > len(still) / 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_narrow_window_in_both_colour_schemes(browser, run_folder: Path, scheme: str) -> None:
+    context = browser.new_context(viewport={"width": 800, "height": 900}, color_scheme=scheme, offline=True)
+    page = context.new_page()
+    page.goto((run_folder / PAGE_FILE).as_uri())
+    until(page, "window.compared !== undefined")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    left, right = (page.locator(f"#{side}-map-canvas").bounding_box() for side in SIDES)
+    assert left["y"] == right["y"] and left["x"] + left["width"] < right["x"]
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
+    context.close()
+
+
+def test_only_its_own_scripts_run(browser, run_folder: Path, tmp_path: Path) -> None:
+    assert scripts_that_ran(browser, run_folder / PAGE_FILE, tmp_path) == []
+
+
+def test_a_damaged_page_says_so(browser, run_folder: Path, tmp_path: Path) -> None:
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(damaged(run_folder / PAGE_FILE, "edited-content", tmp_path).as_uri())
+    page.locator("#loading.failed").wait_for()
+    assert "cannot show its replays" in page.locator("#loading").inner_text()
+    context.close()
+
+
+def missing(path: Path) -> None:
+    path.unlink()
+
+
+def truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize("name", [UNEDITED_REPLAY, EDITED_REPLAY])
+@pytest.mark.parametrize(
+    ("harm", "before", "said"),
+    [
+        (missing, "reported", "is missing"),
+        (truncated, "reported", "does not match its SHA-256"),
+        (truncated, "played", "is truncated"),
+    ],
+)
+def test_without_whole_replays_the_page_says_why(
+    browser, run_folder: Path, tmp_path: Path, name: str, harm, before: str, said: str
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run_folder, folder)
+    if before == "played":
+        (folder / "DONE.json").unlink()
+    harm(folder / name)
+    lines = report_run(folder, draws=99)
+    assert lines[-1].startswith(f"{PAGE_FILE} shows no replays: {name} {said}")
+    text = (folder / PAGE_FILE).read_text()
+    assert str(tmp_path) not in text and "<script" not in text and "<canvas" not in text
+    assert "Repeat the run" in text and said in text and text.count("data:image/png") > 1
+    finished = open_finished(folder)
+    assert PAGE_FILE in finished and name not in finished
+
+
+def test_the_page_is_the_same_again_and_is_proved(run_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / run_folder.name
+    shutil.copytree(run_folder, folder)
+    report_run(folder, draws=99)
+    assert (folder / PAGE_FILE).read_bytes() == (run_folder / PAGE_FILE).read_bytes()
+    assert {PAGE_FILE, UNEDITED_REPLAY, EDITED_REPLAY} <= open_finished(folder).sha256.keys()

@@ -1,0 +1,27 @@
+"""A policy built by hand: one unit of its hidden state drives the move to the north, and nothing else does."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from tests.conftest import AGENT
+
+UNITS, DRIVER = 16, 3
+
+
+def driven_contest(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Contest:
+    """The policy alone in a small world, for 28 ticks."""
+    env = replace(small_world, spawn_immunity=0, horizon=28)
+    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS))
+    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
+    with torch.no_grad():
+        for head in entrant.policy.policy.action_decoder.heads.values():
+            head.weight.zero_()
+            head.bias.zero_()
+        north = next(each for key, each in entrant.policy.policy.action_decoder.heads.items() if "Move" in key)
+        north.weight[0, DRIVER] = 5
+    return Contest((entrant,), env, task, maps, torch.device("cpu"))

@@ -1,0 +1,163 @@
+"""Dumps of an intervention run: the same records as an extraction's, with the states after the edit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.interventions import Arm
+from activation_store.reader import read_dump, read_metadata
+from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
+from reinforcement_learning.interventions.memory_edits import Clear
+from reinforcement_learning.interventions.recorded_arms import RecordedArms, dump_folder
+from reinforcement_learning.interventions.state_edits import steer
+from reinforcement_learning.interventions.when import When
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.extraction import Plan, record_group
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.play.recorder import Batch, Finished
+from tests.driven import DRIVER, UNITS, driven_contest
+from tests.reinforcement_learning.interventions.directions import unit
+
+LAYERS = ("lstm_hidden", "lstm_cell", "action_decoder")
+GROUPS = (Group(4, (0, 1)), Group(4, (2, 3)))
+TWIN = Arm("unedited", "unedited", "trained", None, "unedited")
+EDIT = Arm("edit, dose -0.9", "edit", "trained", -0.9, "unedited")
+ARMS = (
+    TWIN,
+    EDIT,
+    Arm("no edit", "no edit", "trained", None, "unedited"),
+    Arm("untrained, edit", "edit", "untrained", None, "unedited"),
+)
+STEERED = ArmPlan(EDIT.name, 4, When(2, 9), (steer(unit(DRIVER, UNITS), -0.9),), recorded=LAYERS)
+
+
+@pytest.fixture(scope="module")
+def contest(small_world, task, maps) -> Contest:
+    return driven_contest(small_world, task, maps)
+
+
+@pytest.fixture(scope="module")
+def pool(contest: Contest) -> PolicyPool:
+    return contest.pool(2)
+
+
+def batches(pool: PolicyPool, plan: ArmPlan) -> list[Batch]:
+    return [told for told in play_arm(pool, GROUPS[0], plan) if isinstance(told, Batch)]
+
+
+def test_an_unedited_arm_records_what_an_extraction_does(pool: PolicyPool) -> None:
+    extracted = list(record_group(pool, GROUPS[0], ("all",), (), None))
+    *recorded, played = play_arm(pool, GROUPS[0], ArmPlan("unedited", 4, recorded=("all",)))
+    assert isinstance(played, PlayedGroup) and len(recorded) == len(extracted) > 20
+    for mine, theirs in zip(recorded, extracted, strict=True):
+        if isinstance(theirs, Finished):
+            assert mine == theirs
+            continue
+        one, other = mine.records, theirs.records
+        assert one.activations.keys() == other.activations.keys() > {"encoder_output"}
+        for layer, states in other.activations.items():
+            np.testing.assert_array_equal(one.activations[layer], states)
+        for name in ("step", "agent_id", "episode", "tick", "reward", "value", "action", "log_probability", "tile"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        for name, column in other.columns.items():
+            np.testing.assert_array_equal(one.columns[name], column)
+        assert one.columns.keys() - other.columns.keys() == {"drawn", "edited"}
+        assert not one.columns["edited"].any()
+
+
+def test_recorded_states_are_those_after_the_edit(pool: PolicyPool) -> None:
+    edited = 0
+    for batch in batches(pool, STEERED):
+        records = batch.records
+        read_out = records.activations["lstm_hidden"][:, DRIVER]
+        now = records.columns["edited"]
+        np.testing.assert_array_equal(now, records.columns["drawn"] & (records.step >= 2) & (records.step < 9))
+        np.testing.assert_allclose(read_out[now], -0.9, atol=1e-6)
+        assert (abs(read_out[~now] + 0.9) > 1e-3).all()
+        edited += now.sum()
+    assert edited > 30
+
+
+def test_an_emptied_memory_is_recorded_as_it_goes_on(pool: PolicyPool) -> None:
+    """After the tick: what the policy made of an empty memory, which differs from what the twin's memory held."""
+    cleared, twin = (
+        batches(pool, ArmPlan("edit", 16, memories=memories, recorded=LAYERS)) for memories in ((Clear(1),), ())
+    )
+    first, second = (each.records.activations["lstm_cell"] for each in cleared[:2])
+    np.testing.assert_array_equal(first, twin[0].records.activations["lstm_cell"])  # empty at birth anyway
+    assert np.abs(second - twin[1].records.activations["lstm_cell"]).max() > 1e-4
+
+
+class Stop(Exception):
+    """Interrupts a run."""
+
+
+def record(folder: Path, contest: Contest, pool: PolicyPool, stop_after: int | None = None) -> None:
+    """Play what is missing, as a run does; optionally end after this many messages."""
+    plan, told_so_far = Plan(4, None, 4, LAYERS, format="parquet"), 0
+    plans = {TWIN.name: ArmPlan(TWIN.name, 4, recorded=LAYERS), EDIT.name: STEERED}
+    with RecordedArms(folder, contest, ARMS, plan) as dumps:
+        assert [dumps.layers_of(arm) for arm in ARMS] == [LAYERS, LAYERS, (), ()]
+        for arm in (TWIN, EDIT):
+            for group in GROUPS:
+                if dumps.hold(arm, group):
+                    continue
+                for told in play_arm(pool, group, plans[arm.name]):
+                    told_so_far += 1
+                    if told_so_far == stop_after:
+                        raise Stop
+                    if isinstance(told, Batch | Finished):
+                        dumps.take(arm.name, told)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def run_folder(contest: Contest, pool: PolicyPool, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    record(folder, contest, pool)
+    return folder
+
+
+def test_dumps_can_be_read_and_say_what_they_are(run_folder: Path) -> None:
+    for arm, is_edited in ((TWIN, False), (EDIT, True)):
+        folder = dump_folder(run_folder, arm)
+        metadata, records = read_metadata(folder), read_dump(folder)
+        assert metadata.environment["intervention"] == {"arm": arm.name, "kind": arm.kind, "dose": arm.dose}
+        assert [each["episode"] for each in metadata.episodes] == [0, 1, 2, 3] and metadata.lives == 4 * 16
+        assert set(records.activations) == set(LAYERS)
+        drawn, edited = records.column("drawn"), records.column("edited")
+        assert len({*zip(records.episode[drawn].tolist(), records.agent_id[drawn].tolist(), strict=True)}) == 4 * 4
+        assert edited.any() == is_edited and not edited[~drawn].any()
+    assert {path.name for path in (run_folder / "dumps").iterdir()} == {"unedited", "edit_dose_-0.9"}
+
+
+@pytest.mark.parametrize("stop_after", [40, 75])
+def test_an_interrupted_recording_is_continued_to_the_same_bytes(
+    run_folder: Path, contest: Contest, pool: PolicyPool, tmp_path: Path, stop_after: int
+) -> None:
+    with pytest.raises(Stop):
+        record(tmp_path, contest, pool, stop_after)
+    assert not list(tmp_path.rglob("edit*/metadata.json"))
+    record(tmp_path, contest, pool)
+    assert contents(tmp_path) == contents(run_folder)
+
+
+def test_whole_dumps_are_left_alone(run_folder: Path, contest: Contest, pool: PolicyPool) -> None:
+    before = contents(run_folder)
+    record(run_folder, contest, pool, stop_after=1)  # nothing is played, so nothing stops it
+    with RecordedArms(run_folder, contest, ARMS, Plan(4, None, 4, LAYERS, format="parquet")) as dumps:
+        for told in play_arm(pool, GROUPS[0], STEERED):  # as if the group's lives had been lost
+            if isinstance(told, Batch | Finished):
+                dumps.take(EDIT.name, told)
+    assert contents(run_folder) == before
+
+
+def test_without_layers_nothing_is_recorded(contest: Contest, tmp_path: Path) -> None:
+    with RecordedArms(tmp_path, contest, ARMS, Plan(4, None, 4, (), format="parquet")) as dumps:
+        assert dumps.folders == [] and dumps.hold(EDIT, GROUPS[0]) and dumps.layers_of(EDIT) == ()
+    assert not list(tmp_path.iterdir())
