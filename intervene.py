@@ -6,6 +6,8 @@
     python intervene.py -p NAME --directions FILE --edit swap --from component_3 --to component_1 --change
     python intervene.py -p NAME --directions FILE --edit collapse --direction tick --while 'self_food < 30'
     python intervene.py -p NAME --edit erase --variable tick --layer lstm_cell  # what can be read linearly, removed
+    python intervene.py -p start_kit_3M --edit transplant --donor self_food --every 16      # another agent's memory
+    python intervene.py -p NAME --directions FILE --edit interchange --direction self_food --donor self_food
     python intervene.py -p NAME --edit clear --record all                   # and activation dumps of both arms
     python intervene.py report interventions/RUN                            # tables, figures and page again
 

@@ -30,10 +30,11 @@ REPLAYED_EPISODE = 0
 UNEDITED_REPLAY, EDITED_REPLAY = "unedited.replay.lzma", "edited.replay.lzma"
 """Names of the two replays in an intervention run's folder."""
 
-ArmKind = Literal["unedited", "edit", "no edit", "random direction", "same variance"]
+ArmKind = Literal["unedited", "edit", "no edit", "random direction", "same variance", "random donor"]
 """unedited: the twin of the other arms. edit: what is studied. The others are controls: `no edit` calls the edit but
 keeps its input; `random direction` changes the state as far as the edit does, in a random direction; `same variance`
-is the same edit along a direction in which recorded states vary as much."""
+is the same edit along a direction in which recorded states vary as much; `random donor` takes from agents that are
+drawn whatever the variable that other donors are chosen by."""
 
 KEYS = ("arm", "episode", "agent", "edited")
 """Columns of every file of lives; all others are outcomes."""

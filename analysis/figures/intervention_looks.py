@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures.style import cluster_colour
-from analysis.interventions.controls import RANDOM, SAME_VARIANCE, UNTRAINED
+from analysis.interventions.controls import RANDOM, RANDOM_DONOR, SAME_VARIANCE, UNTRAINED
 from analysis.statistics.resampling import Estimate
 
 EDIT = "edit"
@@ -19,6 +19,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     EDIT: {"color": INK, "marker": "o", "markersize": 6.5},
     RANDOM: {"color": cluster_colour(0), "marker": "s", "markersize": 4.5},
     SAME_VARIANCE: {"color": cluster_colour(5), "marker": "D", "markersize": 4.5},
+    RANDOM_DONOR: {"color": cluster_colour(1), "marker": "v", "markersize": 5},
     UNTRAINED: {"color": cluster_colour(3), "marker": "^", "markersize": 5},
 }
 """By series, in the order in which they are drawn and listed."""

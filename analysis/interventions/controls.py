@@ -1,17 +1,21 @@
-"""Controls: what the same edit does in random directions, along directions of the same variance, or untrained."""
+"""Controls: the same edit in random directions, along ones of the same variance, from any donor, or untrained."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
 from analysis.interventions.pairs import Pairs
+from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 
 RANDOM, SAME_VARIANCE, UNTRAINED = "random directions", "same variance", "untrained policy"
-CONTROLS = (RANDOM, SAME_VARIANCE, UNTRAINED)
+RANDOM_DONOR = "random donors"
+CONTROLS = (RANDOM, SAME_VARIANCE, RANDOM_DONOR, UNTRAINED)
 
+Verdict = Literal["effect", "no more than controls", "no controls", "not found", "pairing is broken"]
 PerEpisode = Callable[[Pairs], np.ndarray]
 """Returns a number for each episode of an arm, (E,); NaN where there is none."""
 
@@ -45,14 +49,19 @@ def edits(everything: Sequence[Pairs]) -> list[Pairs]:
 
 
 def controls_of(edit: Pairs, everything: Sequence[Pairs]) -> dict[str, list[Pairs]]:
-    """Return the control arms of an edit by kind: those with the same dose. A kind that was not played is empty."""
+    """Return the control arms of an edit by kind: those with the same dose.
+
+    A kind that was not played is empty; random donors, which only transplants can have, are then no kind at all.
+    """
     same_dose = [pairs for pairs in everything if pairs.arm.dose == edit.arm.dose]
     trained = [pairs for pairs in same_dose if pairs.arm.policy == "trained"]
-    return {
+    found = {
         RANDOM: [pairs for pairs in trained if pairs.arm.kind == "random direction"],
         SAME_VARIANCE: [pairs for pairs in trained if pairs.arm.kind == "same variance"],
+        RANDOM_DONOR: [pairs for pairs in trained if pairs.arm.kind == "random donor"],
         UNTRAINED: [pairs for pairs in same_dose if pairs.arm.policy == "untrained" and pairs.arm.kind == "edit"],
     }
+    return {kind: arms for kind, arms in found.items() if arms or kind != RANDOM_DONOR}
 
 
 def compare(
@@ -71,6 +80,20 @@ def compare(
             Against(control, names, over.estimate(theirs), over.estimate(difference), over.sign_flip_p(difference))
         )
     return tuple(found)
+
+
+def verdict(q: float, effect: Estimate, against: Sequence[Against]) -> Verdict:
+    """Judge an effect: it counts only beyond chance, and only beyond every kind of control that was played.
+
+    not found: q is above `LEVEL`, or the interval of the effect includes 0. no controls: it would be found, but nothing
+    was played to compare it with. no more than controls: the interval of the difference to some kind of control
+    includes 0 or lies on the other side of it.
+    """
+    if not q <= LEVEL or not excludes_zero(effect):
+        return "not found"
+    if not against:
+        return "no controls"
+    return "effect" if all(each.agrees(np.sign(effect.value)) for each in against) else "no more than controls"
 
 
 def on_episodes_of(edit: Pairs, arm: Pairs, values: np.ndarray) -> np.ndarray:

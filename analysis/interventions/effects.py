@@ -2,18 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
-from analysis.interventions.controls import CONTROLS, Against, PerEpisode, compare, controls_of, edits
+from analysis.interventions.controls import (
+    Against,
+    PerEpisode,
+    Verdict,
+    compare,
+    controls_of,
+    edits,
+    verdict,
+)
 from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
 from analysis.interventions.pairs import Pairs
 from analysis.interventions.randomisation import Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
-
-Verdict = Literal["effect", "no more than controls", "no controls", "not found", "pairing is broken"]
 
 
 @dataclass(frozen=True)
@@ -146,26 +151,17 @@ def _effect(
         p=p,
         q=np.nan,
         against=against,
-        without=tuple(kind for kind in CONTROLS if kind not in {each.control for each in against}),
+        without=tuple(kind for kind in controls if kind not in {each.control for each in against}),
         verdict="not found",
     )
 
 
 def _verdict(effect: Effect) -> Verdict:
-    """Judge an effect: it counts only beyond chance, and only beyond every kind of control that was played.
-
-    not found: q is above `LEVEL`, or the interval of the effect includes 0, or edited and unedited agents changed in
-    such a way that their contrast points the other way. no controls: it would be found, but nothing was played to
-    compare it with. no more than controls: the interval of the difference to some kind of control includes 0 or lies
-    on the other side of it.
-    """
+    """Judge an effect as `verdict` does; one of which edited and unedited agents changed in such a way that their
+    contrast points the other way is not found either."""
     sign = np.sign(effect.effect.value)
     opposed = np.isfinite(effect.contrast) and np.sign(effect.contrast) != sign
-    if not effect.q <= LEVEL or not excludes_zero(effect.effect) or opposed:
-        return "not found"
-    if not effect.against:
-        return "no controls"
-    return "effect" if all(each.agrees(sign) for each in effect.against) else "no more than controls"
+    return "not found" if opposed else verdict(effect.q, effect.effect, effect.against)
 
 
 def _spillover(edit: Pairs, outcome: str, over: OverEpisodes) -> Spillover:

@@ -6,10 +6,11 @@ from math import ceil
 import numpy as np
 
 from analysis.interventions.at_once import AtOnce
-from analysis.interventions.controls import CONTROLS, controls_of, edits
+from analysis.interventions.controls import controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect, Spillover
-from analysis.interventions.outcomes import OFF_MANIFOLD, title
+from analysis.interventions.follows import Follows
+from analysis.interventions.outcomes import OFF_MANIFOLD, WITHIN_DATA, title
 from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.inference import LEVEL
@@ -20,22 +21,27 @@ FEWEST_EPISODES = 5
 FAR_OFF = 1.5
 """Times as far from recorded states as unedited ones: from here on, edited states are called unusual."""
 
+MOSTLY = 0.5
+"""Share of a change within the span of recorded states, below which a note is given."""
+
 
 def notes_on(
     everything: Sequence[Pairs],
     effects: Sequence[Effect],
     spilled: Sequence[Spillover],
     levels: Sequence[AtOnce],
+    followed: Sequence[Follows],
     responses: Sequence[DoseResponse],
     over: OverEpisodes,
 ) -> list[str]:
     """Return notes on episodes, tests, controls, missing values and unusual states; empty if all is well."""
     return [
         *_on_episodes(everything, effects, over),
-        *_on_sign_flips(everything, effects, spilled, responses),
+        *_on_sign_flips(everything, effects, spilled, followed, responses),
         *_on_controls(everything),
         *_on_missing_values(effects),
         *_on_unusual_states(levels),
+        *_on_changes_outside_data(levels),
     ]
 
 
@@ -62,6 +68,7 @@ def _on_sign_flips(
     everything: Sequence[Pairs],
     effects: Sequence[Effect],
     spilled: Sequence[Spillover],
+    followed: Sequence[Follows],
     responses: Sequence[DoseResponse],
 ) -> list[str]:
     notes = []
@@ -76,6 +83,7 @@ def _on_sign_flips(
     for what, p_values in (
         ("effects", [each.p for each in flipped]),
         ("effects on neighbours", [each.p for each in spilled]),
+        ("actions that follow a variable", [each.p for each in followed]),
         ("slopes", [each.p for each in slopes]),
     ):
         tests = int(np.isfinite(p_values).sum())
@@ -90,8 +98,8 @@ def _on_sign_flips(
 def _on_controls(everything: Sequence[Pairs]) -> list[str]:
     played = {edit.arm.name: controls_of(edit, everything) for edit in edits(everything)}
     notes = []
-    for kind in CONTROLS:
-        without = [name for name, controls in played.items() if not controls[kind]]
+    for kind in dict.fromkeys(kind for controls in played.values() for kind in controls):
+        without = [name for name, controls in played.items() if not controls.get(kind)]
         if len(without) == len(played):
             notes.append(f"No control: {kind}. Effects could not be compared with it.")
         elif without:
@@ -121,4 +129,15 @@ def _on_unusual_states(levels: Sequence[AtOnce]) -> list[str]:
     return [
         f"Edited states lie further from recorded states than unedited ones: {told}. The policy may never have been in "
         "such states, so its behaviour in them says little about how it works."
+    ]
+
+
+def _on_changes_outside_data(levels: Sequence[AtOnce]) -> list[str]:
+    outside = [each for each in levels if each.outcome == WITHIN_DATA and each.level.value < MOSTLY]
+    if not outside:
+        return []
+    told = "; ".join(f"{each.level.value:.0%}, {each.arm}" for each in outside)
+    return [
+        f"Only part of the squared change lies where recorded states vary: {told}. The rest may act through parts of "
+        "the network that are never active otherwise."
     ]

@@ -11,6 +11,9 @@ GAIN = "gain/"
 DEATH = "died_of/"
 MOVED = "moved/"
 KL, VALUE_CHANGE, OFF_MANIFOLD, EDITED_TICKS = "kl", "value_change", "off_manifold", "edited_ticks"
+WITHIN_DATA = "within_data"
+FOLLOWS_SIDES = ("follows_lower/", "follows_higher/")
+"""Shares of ticks in which an option follows a donor of a lower value, and of a higher one; see `follows`."""
 
 _SHARE, _PER_100_TICKS, _NATS, _SPREADS = "share", "per 100 ticks", "nats", "spreads"
 _WORDS = {
@@ -26,6 +29,7 @@ _WORDS = {
     KL: ("KL, all heads", _NATS),
     VALUE_CHANGE: ("change of the value", ""),
     OFF_MANIFOLD: ("distance from recorded states", "unedited = 1"),
+    WITHIN_DATA: ("change within the span of recorded states", _SHARE),
     EDITED_TICKS: ("edited ticks", ""),
 }
 _GROUPS = ("life", "needs", "fights", "death", "other")
@@ -65,10 +69,10 @@ def split_outcomes(table: LivesTable, arms: Sequence[Arm]) -> tuple[list[str], l
     """Return the outcomes in behaviour, and those at once, which exist only for lives that are being edited.
 
     Outcomes at once are differences between the edited and the unedited state of the same tick already, so no twin has
-    them. An outcome without any value is neither.
+    them. An outcome without any value is neither, nor are the two sides of shares, which are studied together.
     """
     unedited = np.isin(table.arm, [arm.name for arm in arms if arm.kind == "unedited"]) | ~table.edited
-    known = {name: np.isfinite(values) for name, values in table.outcomes.items()}
+    known = {name: np.isfinite(values) for name, values in table.outcomes.items() if not name.startswith(FOLLOWS_SIDES)}
     in_behaviour = [name for name, finite in known.items() if finite[unedited].any()]
     at_once = [name for name, finite in known.items() if finite.any() and name not in in_behaviour]
     return in_groups(in_behaviour), at_once

@@ -8,6 +8,7 @@ from analysis.interventions.at_once import AtOnce, outcomes_at_once
 from analysis.interventions.controls import edits
 from analysis.interventions.dose_response import DoseResponse, dose_responses
 from analysis.interventions.effects import Effect, Spillover, effects_of_edits, spillovers
+from analysis.interventions.follows import Follows, options_that_follow
 from analysis.interventions.no_edit import broken_pairing
 from analysis.interventions.notes import notes_on
 from analysis.interventions.outcomes import split_outcomes
@@ -29,6 +30,7 @@ class Study:
         settings: of all intervals and tests.
         effects: on edited agents' behaviour.
         at_once: in the edited state.
+        follows: how often options follow the variable by which donors are drawn; empty without donors.
         spillovers: on unedited agents' behaviour.
         dose_responses: slopes over doses.
         broken: outcome in which each arm that edits nothing differs from its twin, by arm; empty if pairing works.
@@ -43,6 +45,7 @@ class Study:
     settings: Inference
     effects: tuple[Effect, ...]
     at_once: tuple[AtOnce, ...]
+    follows: tuple[Follows, ...]
     spillovers: tuple[Spillover, ...]
     dose_responses: tuple[DoseResponse, ...]
     broken: dict[str, str]
@@ -67,6 +70,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -
     effects = effects_of_edits(everything, in_behaviour, over, not broken)
     spilled = spillovers(everything, in_behaviour, over)
     levels = outcomes_at_once(everything, at_once, over)
+    followed = options_that_follow(table, everything, over, not broken)
     responses = dose_responses(everything, in_behaviour, at_once, over)
     return Study(
         arms=tuple(arms),
@@ -76,9 +80,10 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -
         settings=settings,
         effects=tuple(effects),
         at_once=tuple(levels),
+        follows=tuple(followed),
         spillovers=tuple(spilled),
         dose_responses=tuple(responses),
         broken=broken,
         checked=tuple(pairs.arm.name for pairs in everything if pairs.arm.kind == "no edit"),
-        notes=tuple(notes_on(everything, effects, spilled, levels, responses, over)),
+        notes=tuple(notes_on(everything, effects, spilled, levels, followed, responses, over)),
     )

@@ -17,8 +17,9 @@ _OF_CONTROL = ("value", "difference", "low", "high", "p")
 def effects_table(study: Study) -> Table:
     """Return one row for each arm and outcome.
 
-    The measure says what `value` is: `effect` on edited agents, `at once` in the edited state, `spillover` on unedited
-    agents, or `slope` over doses, per unit of dose. Columns of a control hold its own value, and the difference of the
+    The measure says what `value` is: `effect` on edited agents, `at once` in the edited state, `follows`, the share of
+    ticks in which an option follows the donor's variable minus 0.5, `spillover` on unedited agents, or `slope` over
+    doses, per unit of dose. Columns of a control hold its own value, and the difference of the
     edit to it with its interval and p-value.
     """
     heads = tuple(f"{control.replace(' ', '_')}_{column}" for control in CONTROLS for column in _OF_CONTROL)
@@ -35,16 +36,28 @@ def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
         lives = level.episodes, level.lives, level.left_out
         row_at_once = level.arm, level.dose, level.outcome, *_cells(level.level), None, None, *lives
         yield "at once", *row_at_once, None, None, None, None, *_controls(level.against)
+    for each in study.follows:
+        name = f"follows/{each.feature}/{each.option}"
+        row_follows = each.arm, each.dose, name, *_cells(each.effect), None, None, each.episodes, each.lives, None
+        yield (
+            "follows",
+            *row_follows,
+            "sign flips over episodes",
+            each.p,
+            each.q,
+            each.verdict,
+            *_controls(each.against),
+        )
     for spilled in study.spillovers:
         lives = spilled.episodes, spilled.pairs, spilled.left_out
         row_spilled = spilled.arm, spilled.dose, spilled.outcome, *_cells(spilled.effect), None, None, *lives
         verdict = "effect" if spilled.found else "not found"
         yield "spillover", *row_spilled, "sign flips over episodes", spilled.p, spilled.q, verdict, *nothing
-    for each in study.dose_responses:
-        row_slope = None, None, each.outcome, *_cells(each.slope), None, None, None, None, None
-        random = each.random_slope.value, *_cells(each.slope_difference), None
+    for slope in study.dose_responses:
+        row_slope = None, None, slope.outcome, *_cells(slope.slope), None, None, None, None, None
+        random = slope.random_slope.value, *_cells(slope.slope_difference), None
         others = nothing[len(random) :]
-        yield "slope", *row_slope, each.test, each.p, each.q, each.shape, *random, *others
+        yield "slope", *row_slope, slope.test, slope.p, slope.q, slope.shape, *random, *others
 
 
 def _controls(against: tuple[Against, ...]) -> tuple[Cell, ...]:

@@ -7,6 +7,7 @@ from analysis.interventions.at_once import AtOnce
 from analysis.interventions.controls import RANDOM, Against
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect
+from analysis.interventions.follows import Follows
 from analysis.interventions.outcomes import (
     EDITED_TICKS,
     GAIN,
@@ -15,6 +16,7 @@ from analysis.interventions.outcomes import (
     MOVED,
     OFF_MANIFOLD,
     VALUE_CHANGE,
+    WITHIN_DATA,
     title,
     title_with_unit,
 )
@@ -33,6 +35,7 @@ def summary_lines(study: Study) -> list[str]:
     lines = [*_about(study), *_on_pairing(study)]
     for arm in dict.fromkeys(effect.arm for effect in study.effects):
         lines += ["", f"{arm}", *_at_once([each for each in study.at_once if each.arm == arm])]
+        lines += _follows([each for each in study.follows if each.arm == arm])
         lines += _effects([effect for effect in study.effects if effect.arm == arm])
         lines += _spillovers(study, arm)
     if study.dose_responses:
@@ -108,7 +111,7 @@ def _controls(against: Iterable[Against], sign: bool) -> list[str]:
 
 def _at_once(levels: list[AtOnce]) -> Iterator[str]:
     named = {each.outcome: each for each in levels}
-    for outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD, EDITED_TICKS):
+    for outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS):
         if each := named.get(outcome):
             sign = outcome == VALUE_CHANGE
             told = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
@@ -129,6 +132,16 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
     if moved:
         parts = (f"{each.outcome.removeprefix(MOVED)} {number(each.level.value)}" for each in moved)
         yield f"  at once: largest changes along other directions, in spreads: {', '.join(parts)}"
+
+
+def _follows(options: list[Follows]) -> Iterator[str]:
+    """Yield the options that follow each variable most, and those that move against it most."""
+    for feature in dict.fromkeys(each.feature for each in options):
+        ranked = sorted((each for each in options if each.feature == feature), key=lambda each: -each.effect.value)
+        for most, each in (("most", ranked[0]), *((("least", ranked[-1]),) if len(ranked) > 1 else ())):
+            name = f"at once: follows {feature} {most}: {each.option.replace('/', ' ')}, share of ticks above one half"
+            controls = _controls(each.against, sign=True)
+            yield f"  {with_interval(name, each.effect, f'q {p_text(each.q)}', *controls, each.verdict)}"
 
 
 def _size(level: AtOnce) -> float:

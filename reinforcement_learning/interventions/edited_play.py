@@ -18,13 +18,17 @@ from agent_zoo.memory import MemoryState
 from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.interventions.arm_recorder import ArmRecorder
 from reinforcement_learning.interventions.at_once import Outputs, at_once
+from reinforcement_learning.interventions.donor_outcomes import DataSpan, DonorOutcomes
+from reinforcement_learning.interventions.donors import DonorLots, DonorRule, Donors
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
+from reinforcement_learning.interventions.interchange import Interchange
 from reinforcement_learning.interventions.kept_replay import KeptReplay
 from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.memory_edits import MemoryEdit
 from reinforcement_learning.interventions.state_edits import StateEdit
 from reinforcement_learning.interventions.state_moments import Distances, StateMoments
+from reinforcement_learning.interventions.transplant import Transplant
 from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
@@ -44,6 +48,7 @@ class ArmPlan:
         watched: layers whose unedited states are summed up; of unedited arms.
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
+        spans: of unedited states, by layer; what donors change is compared with them.
         readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
             all agents, which must be watched, and otherwise with edited states.
         replayed: number of the episode whose replay is kept; None for none.
@@ -53,19 +58,33 @@ class ArmPlan:
     name: str
     drawn: int
     when: When = field(default_factory=When)
-    states: tuple[StateEdit, ...] = ()
-    memories: tuple[MemoryEdit, ...] = ()
+    states: tuple[StateEdit | Interchange, ...] = ()
+    memories: tuple[MemoryEdit | Transplant, ...] = ()
     watched: tuple[str, ...] = ()
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
+    spans: Mapping[str, DataSpan] = field(default_factory=dict)
     readings: tuple[Reading, ...] = ()
     replayed: int | None = None
     recorded: tuple[str, ...] = ()
 
     @property
+    def donors(self) -> tuple[DonorRule, ...]:
+        """How the donors of the edits that need them are drawn."""
+        return tuple(
+            each.donor for each in (*self.memories, *self.states) if isinstance(each, Transplant | Interchange)
+        )
+
+    @property
+    def interchanged(self) -> tuple[str, ...]:
+        """Layers in which read-outs are taken from donors."""
+        return tuple(dict.fromkeys(each.layer for each in self.states if isinstance(each, Interchange)))
+
+    @property
     def reported(self) -> tuple[str, ...]:
         """Layers whose edited states are compared with unedited ones."""
-        return tuple(dict.fromkeys([*self.distances, *(each.layer for each in self.directions)]))
+        layers = [*self.distances, *(each.layer for each in self.directions), *self.interchanged]
+        return tuple(dict.fromkeys(layers))
 
     @property
     def edits(self) -> bool:
@@ -106,6 +125,8 @@ class _EditedGame:
         self.drawn = np.concatenate(lots)  # (slots,)
         self.age = np.zeros(pool.slots, dtype=np.int64)  # ticks in which each slot was edited so far
         self.outcomes = LifeOutcomes(pool)
+        self.lots = DonorLots(self.plan.donors, self.drawn, group.seed, group.numbers)
+        self.donor_outcomes = DonorOutcomes(pool.slots)
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
         self.moments |= {each.name: each.empty(self.policy.layer_units[each.layer]) for each in plan.readings}
         kept = [world for world, number in enumerate(group.numbers) if number == plan.replayed]
@@ -126,15 +147,15 @@ class _EditedGame:
     def _row(self, world: int, number: int, life: Any) -> dict[str, Any]:
         slot = world * self.pool.agents + self.pool.shared[world].agents.index(life.agent_id)
         keys = {"arm": self.plan.name, "episode": number, "agent": life.agent_id, "edited": bool(self.drawn[slot])}
-        return {**keys, **self.outcomes.row(slot, life)}
+        return {**keys, **self.outcomes.row(slot, life), **self.donor_outcomes.row(slot)}
 
     def _tick(self) -> Iterator[Batch | Finished]:
         slots = np.flatnonzero(self.pool.arrival.acting)
         # All slots, since selecting from the padded observations would copy 25 kB an agent.
         own = OwnRows(self.pool.arrival.observations, self.pool.layout)
         self.outcomes.before_tick(slots, own.position[slots])
-        rows = self._edited_rows(slots, own.values[slots])
-        tick = _Tick(self.policy, self.plan, rows)
+        rows, donors = self._edited_rows(slots, own.values[slots])
+        tick = _Tick(self.policy, self.plan, rows, donors)
         memory = self.pool.memories[0]
         device = memory.hidden.device
         edited = torch.from_numpy(slots[rows.cpu().numpy()])
@@ -142,9 +163,12 @@ class _EditedGame:
         if len(rows):
             begun = unedited
             for each in self.plan.memories:
+                if isinstance(each, Transplant):
+                    each = each.taking(memory.take(torch.from_numpy(slots)[donors[each.donor].rows].to(device)))
                 begun = each.begin(begun, torch.from_numpy(self.age[edited.numpy()]), edited)
             if self.plan.memories:
                 memory.put(edited.to(device), begun)
+            tick.begun = begun
         tick.before = memory.take(torch.from_numpy(slots).to(device))
         with self.policy.hooked(tick.hooks()), self.recorder.capturing() if self.recorder else nullcontext():
             (choice,) = self.pool.decide()
@@ -161,12 +185,13 @@ class _EditedGame:
         if self.recorder:
             yield from self.recorder.after()
 
-    def _edited_rows(self, slots: np.ndarray, own: np.ndarray) -> torch.Tensor:
-        """Which of the acting agents, given their own rows in the game, are edited in this tick, (E,) int64."""
+    def _edited_rows(self, slots: np.ndarray, own: np.ndarray) -> tuple[torch.Tensor, Mapping[DonorRule, Donors]]:
+        """Which of the acting agents, given their own rows, are edited in this tick, (E,) int64, and their donors."""
         now = self.drawn[slots]
         if self.plan.edits:
             now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
-        return torch.from_numpy(np.flatnonzero(now))
+        rows, donors = self.lots.draw(np.flatnonzero(now), slots, own, self.columns, self.pool.ticks)
+        return torch.from_numpy(rows), donors
 
     def _read(self, own: np.ndarray, rows: np.ndarray, tick: "_Tick") -> None:
         """Add the states of this tick to the sums of each reading, given the acting agents' own rows."""
@@ -195,6 +220,23 @@ class _EditedGame:
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
         self.outcomes.add(slots, numbers)
+        if tick.donors:
+            self.donor_outcomes.add(slots, numbers, tick.donors)
+            self.donor_outcomes.add_within(slots, self._shares_within(unedited, states, tick))
+
+    def _shares_within(
+        self, unedited: MemoryState, states: Mapping[str, torch.Tensor], tick: "_Tick"
+    ) -> list[np.ndarray]:
+        """Which share of what donors changed lies in the span of unedited states, (E,) for each layer."""
+        changes = [(layer, tick.edited[layer] - states[layer]) for layer in self.plan.interchanged]
+        if any(isinstance(each, Transplant) for each in self.plan.memories):
+            for kind, begun, own in (
+                (LSTM_HIDDEN, tick.begun.hidden, unedited.hidden), (LSTM_CELL, tick.begun.cell, unedited.cell)
+            ):  # fmt: skip
+                changes += zip(memory_names(kind, len(own)), begun - own, strict=True)
+        return [
+            self.plan.spans[layer].share(change.cpu().numpy()) for layer, change in changes if layer in self.plan.spans
+        ]
 
 
 def _read_outs_moved(
@@ -212,14 +254,17 @@ class _Tick:
     """The hooks of one tick.
 
     Attributes:
+        donors: of the edited agents.
+        begun: memory with which the edited agents begin the tick; to be set before the policy runs, if there are any.
         before: memory of the acting agents before the tick; to be set before the policy runs.
         watched: states of the watched layers, (acting agents, units) each.
         edited: states of the edited agents after the edit, by layer, (E, units) each.
     """
 
-    def __init__(self, policy: RecurrentPolicy, plan: ArmPlan, rows: torch.Tensor):
+    def __init__(self, policy: RecurrentPolicy, plan: ArmPlan, rows: torch.Tensor, donors: Mapping[DonorRule, Donors]):
         """Edit the given rows of the acting agents, (E,) int64."""
-        self.plan, self.rows = plan, rows
+        self.plan, self.rows, self.donors = plan, rows, donors
+        self.begun: MemoryState
         self.before: MemoryState
         self.watched: dict[str, np.ndarray] = {}
         self.edited: dict[str, torch.Tensor] = {}
@@ -241,16 +286,21 @@ class _Tick:
             if not len(self.rows):
                 return None
             rows = self.rows.to(states.device)
-            self.edited[layer] = self._edited(layer, states[rows], self._before(layer, rows))
+            self.edited[layer] = self._edited(layer, states, rows)
             is_edited = any(each.layer == layer for each in self.plan.states)
             return states.index_copy(0, rows, self.edited[layer]) if is_edited else None
 
         return edit
 
-    def _edited(self, layer: str, states: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor:
+    def _edited(self, layer: str, everyone: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """States of the edited agents after the edit, given those of all acting agents before it."""
+        before, states = self._before(layer, rows), everyone[rows]
         for each in self.plan.states:
-            if each.layer == layer:
-                states = each.edited(before, states)
+            if each.layer != layer:
+                continue
+            if isinstance(each, Interchange):
+                each = each.taking(everyone[self.donors[each.donor].rows.to(everyone.device)])
+            states = each.edited(before, states)
         return states
 
     def _before(self, layer: str, rows: torch.Tensor) -> torch.Tensor | None:

@@ -8,8 +8,12 @@ import numpy as np
 
 from activation_store.directions import Direction
 from activation_store.interventions import Arm
+from activation_store.layers import LSTM_CELL
+from reinforcement_learning.interventions.donor_outcomes import DataSpan
+from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.edited_play import ArmPlan
 from reinforcement_learning.interventions.erasure import fitted_eraser, random_eraser
+from reinforcement_learning.interventions.interchange import Interchange, interchange, towards_donors
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
 from reinforcement_learning.interventions.random_directions import orthonormal, unit, unit_of_variance, variance
@@ -25,11 +29,12 @@ from reinforcement_learning.interventions.state_edits import (
     swap,
 )
 from reinforcement_learning.interventions.state_moments import Distances, StateMoments
+from reinforcement_learning.interventions.transplant import Transplant
 from reinforcement_learning.interventions.when import When
 from user_error import UserError
 
-StateEditKind = Literal["collapse", "steer", "swap", "erase"]
-MemoryEditKind = Literal["clear", "freeze"]
+StateEditKind = Literal["collapse", "steer", "swap", "erase", "interchange"]
+MemoryEditKind = Literal["clear", "freeze", "transplant"]
 UNEDITED = "unedited"
 UNTRAINED_UNEDITED = "untrained, unedited"
 
@@ -40,11 +45,12 @@ class RequestedEdit:
 
     Attributes:
         kind: what is done.
-        directions: along which the state is edited: any number for collapse, one for steer, origin and target for
-            swap, none for other edits.
+        directions: along which the state is edited: any number for collapse and interchange, one for steer, origin and
+            target for swap, none for other edits.
         erased: the variables that erase removes, and from which layer; None for other edits.
         of: whether the state is edited or its change per tick.
-        every: of clear: ticks from one emptying to the next.
+        every: of clear and transplant: edited ticks from one to the next.
+        donor: of transplant and interchange: how donors are drawn.
     """
 
     kind: StateEditKind | MemoryEditKind
@@ -52,6 +58,7 @@ class RequestedEdit:
     of: EditOf = "state"
     every: int = 1
     erased: Reading | None = None
+    donor: DonorRule | None = None
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -71,6 +78,7 @@ class Experiment:
         controls: arms of each kind of random control, for every dose.
         seed: of the random directions.
         reported: directions whose read-outs are compared before and after the edit.
+        memory: layers of the policy's memory.
     """
 
     edits: tuple[RequestedEdit, ...]
@@ -80,6 +88,7 @@ class Experiment:
     controls: int
     seed: int
     reported: tuple[Direction, ...] = ()
+    memory: tuple[str, ...] = ()
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -90,6 +99,22 @@ class Experiment:
     def readings(self) -> tuple[Reading, ...]:
         """Variables that are erased, by layer."""
         return tuple(edit.erased for edit in self.edits if edit.erased)
+
+    @property
+    def transplants(self) -> bool:
+        """Whether an edit takes over memories, so that those of other donors can take their place."""
+        return any(edit.kind == "transplant" for edit in self.edits)
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Layers whose unedited states are summed up."""
+        return tuple(dict.fromkeys([*self.layers, *(self.memory if self.transplants else ())]))
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Layers whose states the memory carries into the next tick: an LSTM's cell, another memory's hidden state."""
+        cells = tuple(layer for layer in self.memory if layer.startswith(LSTM_CELL))
+        return cells or self.memory
 
     @property
     def moves_states(self) -> bool:
@@ -111,6 +136,8 @@ class Experiment:
                 arms.append(Arm(f"random direction {number}{said}", "random direction", "trained", dose, UNEDITED))
                 if self.moves_states:
                     arms.append(Arm(f"same variance {number}{said}", "same variance", "trained", dose, UNEDITED))
+                if self.transplants:
+                    arms.append(Arm(f"random donor {number}{said}", "random donor", "trained", dose, UNEDITED))
         return arms
 
     def plan(self, arm: Arm, moments: Mapping[str, StateMoments]) -> ArmPlan:
@@ -126,42 +153,44 @@ class Experiment:
             NothingToErase: a variable does not vary.
         """
         if arm.kind == "unedited":
-            return ArmPlan(arm.name, self.drawn, watched=self.layers, readings=self.readings)
-        states: list[StateEdit] = []
-        memories: list[MemoryEdit] = []
+            return ArmPlan(arm.name, self.drawn, watched=self.watched, readings=self.readings)
+        states: list[StateEdit | Interchange] = []
+        memories: list[MemoryEdit | Transplant] = []
         random = np.random.default_rng([self.seed, _number(arm)])
         for edit in self.edits:
             made = self._made(edit, arm, moments, random)
-            (states if isinstance(made, StateEdit) else memories).append(made)  # type: ignore[arg-type]
+            (states if isinstance(made, StateEdit | Interchange) else memories).append(made)  # type: ignore[arg-type]
+        has_donors = any(edit.donor for edit in self.edits)
         return ArmPlan(
             arm.name, self.drawn, self.when, tuple(states), tuple(memories),
             distances={layer: Distances.of(moments[layer]) for layer in self.layers},
             directions=tuple(_measured(each, moments) for each in self.reported),
+            spans={layer: DataSpan.of(moments[layer]) for layer in self.watched} if has_donors else {},
             readings=self.readings if arm.kind == "edit" else (),
         )  # fmt: skip
 
     def _made(
         self, edit: RequestedEdit, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator
-    ) -> StateEdit | MemoryEdit:
+    ) -> StateEdit | Interchange | MemoryEdit | Transplant:
         """Return one edit as it is done in an arm."""
         if edit.erased:
-            return _erasure(edit.erased, arm, moments, random)
-        if not edit.directions:
-            memory_edit = _memory_edit(edit)
-            if arm.kind == "no edit":
-                return KeptMemory()
-            return MovedAsFar(memory_edit, int(random.integers(2**31))) if arm.kind != "edit" else memory_edit
-        directions: Sequence[Direction] = edit.directions
+            return _erasure(edit.erased, arm, moments, random, self.kept)
         if arm.kind == "no edit":
-            return Untouched(directions[0].layer)
+            return Untouched(edit.directions[0].layer) if edit.directions else KeptMemory()
+        if arm.kind == "random donor" and edit.donor:
+            edit = replace(edit, donor=replace(edit.donor, lottery=_number(arm)))
+        if not edit.directions:
+            return _memory_edit(edit, int(random.integers(2**31)) if arm.kind == "random direction" else None)
+        directions: Sequence[Direction] = edit.directions
         if arm.policy == "untrained":
             directions = [_measured(each, moments) for each in directions]
         if arm.kind == "same variance":
             directions = [_same_variance(each, moments[each.layer], random) for each in directions]
+        if edit.donor:
+            exchange = interchange(directions, edit.donor)
+            return towards_donors(exchange, random) if arm.kind == "random direction" else exchange
         made = _state_edit(replace(edit, directions=tuple(directions)), arm.dose or 0.0, moments)
-        if arm.kind == "random direction":
-            return _as_far_as(made, random)
-        return made
+        return _as_far_as(made, moments, random, self.kept) if arm.kind == "random direction" else made
 
 
 def _number(arm: Arm) -> int:
@@ -170,23 +199,34 @@ def _number(arm: Arm) -> int:
     return int(digits or 0)
 
 
-def _memory_edit(edit: RequestedEdit) -> MemoryEdit:
-    return Clear(edit.every) if edit.kind == "clear" else Freeze()
+def _memory_edit(edit: RequestedEdit, seed: int | None) -> MemoryEdit | Transplant:
+    """Return an edit of the memory, or with a seed the control that moves it as far in a random direction."""
+    if edit.donor:
+        return Transplant(edit.donor, edit.every, seed)
+    made = Clear(edit.every) if edit.kind == "clear" else Freeze()
+    return made if seed is None else MovedAsFar(made, seed)
 
 
-def _erasure(erased: Reading, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator) -> StateEdit:
-    """Return an erasure as it is done in an arm."""
+def _erasure(
+    erased: Reading, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator, kept: Sequence[str]
+) -> StateEdit:
+    """Return an erasure as it is done in an arm; `kept` as in `_as_far_as`."""
     if arm.kind == "no edit":
         return Untouched(erased.layer)
     eraser = fitted_eraser(erased, erased.of(moments[erased.name]), arm.policy)
     if arm.kind == "same variance":
         return random_eraser(eraser, moments[erased.layer], random)
-    return _as_far_as(eraser, random) if arm.kind == "random direction" else eraser
+    return _as_far_as(eraser, moments, random, kept) if arm.kind == "random direction" else eraser
 
 
-def _as_far_as(edit: DirectedEdit, random: np.random.Generator) -> AsFarAs:
+def _as_far_as(
+    edit: DirectedEdit, moments: Mapping[str, StateMoments], random: np.random.Generator, kept: Sequence[str]
+) -> AsFarAs:
+    """Return the control along random directions; `kept` names the layers that the memory keeps."""
     count, units = edit.axes().shape
-    return AsFarAs(edit, orthonormal(count, units, random))
+    directions = orthonormal(count, units, random)
+    adds_up = edit.layer in kept and edit.of == "state"
+    return AsFarAs(edit, directions, directions @ moments[edit.layer].mean if adds_up else None)
 
 
 def _state_edit(edit: RequestedEdit, dose: float, moments: Mapping[str, StateMoments]) -> DirectedEdit:

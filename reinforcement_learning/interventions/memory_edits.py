@@ -59,7 +59,11 @@ class Freeze(MemoryEdit):
 
 
 class MovedAsFar(MemoryEdit):
-    """Moves each memory as far as another edit would, in a random direction."""
+    """Moves each memory as far as another edit would, in a random direction.
+
+    A memory keeps what was moved, so moves would add up from tick to tick. Each one therefore starts where the memory
+    has no part along the direction.
+    """
 
     def __init__(self, original: MemoryEdit, seed: int):
         self.original = original
@@ -67,16 +71,19 @@ class MovedAsFar(MemoryEdit):
 
     def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
         """See `MemoryEdit.begin`."""
-        edited = self.original.begin(memory, age, slots)
-        return MemoryState(self._moved(memory.hidden, edited.hidden), self._moved(memory.cell, edited.cell))
+        along = MemoryState(self._direction(memory.hidden), self._direction(memory.cell))
+        start = MemoryState(_without(memory.hidden, along.hidden), _without(memory.cell, along.cell))
+        edited = self.original.begin(start, age, slots)
+        return MemoryState(
+            _moved(memory.hidden, start.hidden, edited.hidden, along.hidden),
+            _moved(memory.cell, start.cell, edited.cell, along.cell),
+        )
 
-    def _moved(self, before: torch.Tensor, edited: torch.Tensor) -> torch.Tensor:
-        layers, _, units = before.shape
+    def _direction(self, memory: torch.Tensor) -> torch.Tensor:
+        """A direction of length 1 for each layer, (layers, 1, units) float64."""
         random = torch.Generator().manual_seed(self._seed)
-        direction = torch.randn(layers, 1, units, generator=random, dtype=torch.float64)
-        direction /= direction.norm(dim=2, keepdim=True)
-        far = (edited - before).double().norm(dim=2, keepdim=True)  # (layers, B, 1)
-        return (before + far * direction.to(before.device)).to(before.dtype)
+        direction = torch.randn(len(memory), 1, memory.shape[2], generator=random, dtype=torch.float64)
+        return (direction / direction.norm(dim=2, keepdim=True)).to(memory.device)
 
 
 class KeptMemory(MemoryEdit):
@@ -100,3 +107,15 @@ def _with_room(held: MemoryState | None, memory: MemoryState, slots: torch.Tenso
     if held is not None:
         bigger.hidden[:, :have], bigger.cell[:, :have] = held.hidden, held.cell
     return bigger
+
+
+def _without(memory: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+    """Take the part along a direction out of memories, (layers, B, units)."""
+    wide = memory.double()
+    return (wide - (wide * direction).sum(dim=2, keepdim=True) * direction).to(memory.dtype)
+
+
+def _moved(memory: torch.Tensor, start: torch.Tensor, edited: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+    """Move memories from `start` as far as `edited` is from it; those that are not edited stay as they are."""
+    far = (edited - start).double().norm(dim=2, keepdim=True)  # (layers, B, 1)
+    return torch.where(far > 0, start + far * direction, memory).to(memory.dtype)

@@ -11,9 +11,10 @@ from activation_store.layers import LSTM_HIDDEN, check_layers
 from argument_checks import split
 from user_error import UserError
 
-EditKind = Literal["collapse", "steer", "swap", "erase", "clear", "freeze"]
-_NEEDS_DIRECTION = ("collapse", "steer")
-_OF_MEMORY = ("clear", "freeze")
+EditKind = Literal["collapse", "steer", "swap", "erase", "clear", "freeze", "transplant", "interchange"]
+_NEEDS_DIRECTION = ("collapse", "steer", "interchange")
+_NEEDS_DONOR = ("transplant", "interchange")
+_HAS_EVERY = ("clear", "transplant")
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,10 @@ class EditOptions:
     """collapse: hold the read-outs of --direction at their means; steer: hold one at its mean plus --dose standard
     deviations; swap: move what varies along --from to --to; erase: remove what can be read linearly about --variable
     from --layer; clear: empty the memory every --every ticks; freeze: begin every tick with the memory from when the
-    edit began."""
+    edit began; transplant: begin every --every ticks with a donor's memory; interchange: give the read-outs of
+    --direction the values that they have in a donor's state."""
     direction: str | None = None
-    """Comma-separated names of directions, for collapse and steer."""
+    """Comma-separated names of directions, for collapse, steer and interchange."""
     origin: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """Direction that swap empties."""
     target: Annotated[str | None, tyro.conf.arg(name="to")] = None
@@ -41,7 +43,10 @@ class EditOptions:
     layer: str | None = None
     """Layer that erase removes them from, such as lstm_cell; by default lstm_hidden."""
     every: int = 1
-    """Ticks from one emptying of the memory to the next, at least 1, for clear."""
+    """Edited ticks from one emptying of the memory, or one transplant, to the next, at least 1."""
+    donor: str | None = None
+    """Feature such as self_food, for transplant and interchange: each edited agent takes from an unedited agent whose
+    value is far from its own. Features are named as in --while."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,6 +100,8 @@ class EditOptions:
             if len(set(self.variables)) < len(self.variables):
                 raise UserError(f"--variable is {self.variable}: names a variable twice")
             check_layers([str(self.erased_layer)])
+        if self.edit in _NEEDS_DONOR and not self.donor:
+            raise UserError(f"--edit {self.edit} needs --donor with the name of a feature, such as self_food")
         needless = {
             "--direction": self.direction is not None and self.edit not in _NEEDS_DIRECTION,
             "--from": self.origin is not None and self.edit != "swap",
@@ -103,7 +110,8 @@ class EditOptions:
             "--change": self.change and self.edit not in ("collapse", "swap"),
             "--variable": self.variable is not None and self.edit != "erase",
             "--layer": self.layer is not None and self.edit != "erase",
-            "--every": self.every != 1 and self.edit != "clear",
+            "--every": self.every != 1 and self.edit not in _HAS_EVERY,
+            "--donor": self.donor is not None and self.edit not in _NEEDS_DONOR,
         }
         for option, is_needless in needless.items():
             if is_needless:
@@ -173,6 +181,7 @@ class RunOptions(EditOptions):
             words += [each.edit, *(name.replace("/", "_") for name in (*each.names, *each.variables))]
             words += [each.erased_layer] if each.erased_layer else []
             words += ["change"] if each.change else []
+            words += [each.donor] if each.donor else []
         return Path("interventions") / "-".join(words)
 
 

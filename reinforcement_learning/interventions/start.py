@@ -23,6 +23,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
 from argument_checks import split
 from progress_view import progress
+from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.erasure import NothingToErase
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
 from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
@@ -128,7 +129,7 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     edits = tuple(
         RequestedEdit(
             each.edit, _named(found, each.names), "change" if each.change else "state", each.every,
-            _erased(each, entrant.policy, columns),
+            _erased(each, entrant.policy, columns), DonorRule.parse(each.donor, columns) if each.donor else None,
         )
         for each in options.edits
     )  # fmt: skip
@@ -136,14 +137,20 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
         raise UserError(f"{entrant.name} is feed-forward and has no memory to edit")
     condition = Condition.parse(options.condition, columns) if options.condition else None
     layers = {layer for edit in edits for layer in edit.layers}
+    drawn = max(1, round(options.share * contest.env.num_agents))
+    if drawn == contest.env.num_agents and any(edit.donor for edit in edits):
+        raise UserError(
+            f"--share {options.share:g} edits all {drawn} agents of each world, so no donor is left: give a smaller one"
+        )
     experiment = Experiment(
         edits=edits,
         doses=next((each.doses for each in options.edits if each.doses), ()),
         when=When(options.from_tick, options.until_tick, condition),
-        drawn=max(1, round(options.share * contest.env.num_agents)),
+        drawn=drawn,
         controls=options.controls,
         seed=options.seed,
         reported=tuple(each for each in found or () if each.layer in layers),
+        memory=tuple(layer for layer in entrant.policy.layer_units if layer.startswith("lstm_")),
     )
     layer_units(entrant.policy, split(options.record))  # refuses layers that the policy lacks
     check_directions(experiment, entrant.policy.layer_units, entrant.name, entrant.sha256)

@@ -65,7 +65,7 @@ class ReadOutEdit(DirectedEdit):
         bias: of the read-outs, (K,).
         write: what a unit more of each read-out adds to the activations, (K, units); read @ write.T is the identity.
         mixture: new read-outs from old ones, (K, K).
-        constant: added to them, (K,).
+        constant: added to them, (K,); or (B, K), others for each state.
     """
 
     layer: str
@@ -78,13 +78,15 @@ class ReadOutEdit(DirectedEdit):
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
-        # In double precision: a unit that hardly varies may have a large weight, offset by the bias.
-        read, bias, write, mixture, constant = (
-            _like(activations, each) for each in (self.read, self.bias, self.write, self.mixture, self.constant)
-        )
-        read_outs = activations.double() @ read.T + bias  # (B, K)
+        write, mixture, constant = (_like(activations, each) for each in (self.write, self.mixture, self.constant))
+        read_outs = self.read_out(activations)
         wanted = read_outs @ mixture.T + constant
         return (activations + (wanted - read_outs) @ write).to(activations.dtype)
+
+    def read_out(self, activations: torch.Tensor) -> torch.Tensor:
+        """Return the read-outs of states, (B, units) -> (B, K) float64."""
+        # In double precision: a unit that hardly varies may have a large weight, offset by the bias.
+        return activations.double() @ _like(activations, self.read).T + _like(activations, self.bias)
 
     def axes(self) -> np.ndarray:
         """See `DirectedEdit.axes`."""
@@ -143,13 +145,19 @@ class AsFarAs(StateEdit):
 
     So each state moves exactly as far, and those that the other edit moves to opposite sides move to opposite sides.
 
+    In a state that the memory keeps, such moves would add up from tick to tick, while the other edit finds its state
+    where it has put it. There a move starts where states are on average along the directions, so that a state ends up
+    as far from there as the other edit would take it.
+
     Attributes:
         original: the other edit, with K axes.
         directions: orthonormal, (K, units).
+        start: where moves along the directions start, (K,); None for the state itself.
     """
 
     original: DirectedEdit
     directions: np.ndarray
+    start: np.ndarray | None = None
 
     @property
     def layer(self) -> str:  # type: ignore[override]
@@ -163,9 +171,14 @@ class AsFarAs(StateEdit):
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
-        moved = (self.original.apply(activations) - activations).double()
+        directions = _like(activations, self.directions)
+        started = activations
+        if self.start is not None:
+            offset = activations.double() @ directions.T - _like(activations, self.start)  # (B, K)
+            started = (activations - offset @ directions).to(activations.dtype)
+        moved = (self.original.apply(started) - started).double()
         along = moved @ _like(activations, self.original.axes()).T  # (B, K)
-        return (activations + along @ _like(activations, self.directions)).to(activations.dtype)
+        return (started + along @ directions).to(activations.dtype)
 
 
 def collapse(directions: Sequence[Direction], of: EditOf) -> ReadOutEdit:

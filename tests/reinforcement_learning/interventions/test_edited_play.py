@@ -8,6 +8,7 @@ import torch
 
 from activation_store.directions import Direction
 from activation_store.interventions import LivesTable
+from agent_zoo.memory import MemoryState
 from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
 from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
 from reinforcement_learning.interventions.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
@@ -135,15 +136,34 @@ def test_a_memory_cleared_once_recovers(pool: PolicyPool) -> None:
     assert 0 < np.nanmean(rarely.outcomes["kl"]) < np.nanmean(often.outcomes["kl"])
 
 
-def test_a_random_memory_is_as_far_away(contest: Contest) -> None:
+def random_memories(contest: Contest) -> MemoryState:
     state = contest.entrants[0].policy.initial_state(5)
     state.hidden.normal_(generator=torch.Generator().manual_seed(0))
     state.cell.normal_(generator=torch.Generator().manual_seed(1))
-    age, slots = torch.ones(5, dtype=torch.int64), torch.arange(5)
-    moved = MovedAsFar(Clear(1), seed=3).begin(state, age, slots)
+    return state
+
+
+def test_a_random_memory_is_as_far_away(contest: Contest) -> None:
+    state, slots = random_memories(contest), torch.arange(5)
+    moved = MovedAsFar(Clear(1), seed=3).begin(state, torch.ones(5, dtype=torch.int64), slots)
     for before, after in ((state.hidden, moved.hidden), (state.cell, moved.cell)):
-        torch.testing.assert_close((after - before).norm(dim=2), before.norm(dim=2))
+        apart = (after - before).norm(dim=2) / before.norm(dim=2)
+        assert apart.min() > 0.5 and apart.max() < 2  # exactly 1 from where the memory has no part along the direction
         assert not torch.allclose(after, torch.zeros(()))
+
+
+def test_random_moves_of_a_memory_do_not_add_up(contest: Contest) -> None:
+    state, slots = random_memories(contest), torch.arange(5)
+    edit, moved = MovedAsFar(Clear(1), seed=3), state
+    for age in range(20):
+        moved = edit.begin(moved, torch.full((5,), age), slots)
+    assert (moved.cell.norm(dim=2) < 2 * state.cell.norm(dim=2)).all()
+
+
+def test_a_random_memory_stays_between_edits(contest: Contest) -> None:
+    state, slots = random_memories(contest), torch.arange(5)
+    kept = MovedAsFar(Clear(4), seed=3).begin(state, torch.ones(5, dtype=torch.int64), slots)
+    torch.testing.assert_close(kept.cell, state.cell, rtol=0, atol=0)
 
 
 def test_the_same_plan_gives_the_same_lives(pool: PolicyPool) -> None:

@@ -27,7 +27,9 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
     folder = tmp_path_factory.mktemp("interventions")
     # A hidden state, a cell state and the input of the action heads, so that edits of all and of the memory are applied
     # together.
-    directions = (unit(0, UNITS, "first", "lstm_cell", spread=0.1), unit(1, UNITS, "second", spread=0.1))
+    directions = (
+        unit(0, UNITS, "first", "lstm_cell", spread=0.1), unit(1, UNITS, "second", spread=0.1), unit(2, UNITS, "third"),
+    )  # fmt: skip
     write_directions(folder / "directions.safetensors", directions)
     return RunOptions(
         edit="steer", direction="first", dose="-2,2",
@@ -35,6 +37,8 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
             EditOptions("collapse", "second"),
             EditOptions("clear", every=4),
             EditOptions("erase", variable="tick,self_food", layer="action_decoder"),
+            EditOptions("transplant", donor="self_row", every=3),
+            EditOptions("interchange", "third", donor="self_col"),
         ),
         policy="kit", directions=folder / "directions.safetensors", episodes=EPISODES, seed=3, controls=1, share=0.25,
         record="lstm_cell",
@@ -58,7 +62,7 @@ def test_every_arm_plays_the_same_episodes(lives: LivesTable) -> None:
         ["unedited", "untrained, unedited", "no edit"]
         + [
             f"{kind}, dose {dose}"
-            for kind in ("edit", "untrained, edit", "random direction 1")
+            for kind in ("edit", "untrained, edit", "random direction 1", "random donor 1")
             for dose in ("-2", "+2")
         ]
     )
@@ -74,6 +78,15 @@ def test_doses_differ_from_each_other_and_from_their_controls(lives: LivesTable)
     moved = {arm: np.nanmean(lives.of_arm(arm).outcomes["moved/first"]) for arm in ("edit, dose -2", "edit, dose +2")}
     assert moved["edit, dose -2"] < moved["edit, dose +2"]
     assert np.nanmean(lives.of_arm("edit, dose +2").outcomes["kl"]) > 0
+
+
+def test_edits_with_donors_leave_shares(lives: LivesTable) -> None:
+    edited, twin = lives.of_arm("edit, dose +2"), lives.of_arm("unedited")
+    for feature in ("self_row", "self_col"):
+        share = edited.outcomes[f"follows_higher/{feature}/Move.Direction/North"]
+        assert np.isfinite(share[edited.edited]).any() and np.isnan(share[~edited.edited]).all()
+    within = edited.outcomes["within_data"][edited.edited]
+    assert np.nanmin(within) > 0 and np.nanmax(within) < 1 + 1e-6 and np.isnan(twin.outcomes["within_data"]).all()
 
 
 def test_a_call_without_an_edit_changes_nothing(lives: LivesTable) -> None:
@@ -187,12 +200,27 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"direction": "third"}, "no direction 'third'"),
+        ({"direction": "fourth"}, "no direction 'fourth'"),
         ({"condition": "self_fodo < 3"}, "self_food"),
         ({"policy": "take"}, "has no memory"),
         ({"record": "lstm_hidden_1"}, "lstm_hidden_1"),
         ({"further": (EditOptions("erase", variable="tick,self_fod"),)}, "self_fod.*did you mean self_food"),
         ({"further": (EditOptions("erase", variable="tick", layer="lstm_cell_1"),)}, "has one LSTM layer"),
+        (
+            {
+                "policy": "take",
+                "further": (),
+                "edit": "transplant",
+                "donor": "self_food",
+                "direction": None,
+                "dose": None,
+            },
+            "has no memory",
+        ),
+        ({"further": (EditOptions("transplant", donor="self_fod"),)}, "did you mean self_food"),
+        ({"further": (EditOptions("transplant", donor="tick"),)}, "same tick"),
+        ({"share": 1.0}, "no donor is left"),
+        ({"share": 0.99}, "no donor is left"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_anything_is_made(
@@ -211,6 +239,6 @@ def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: Run
 
 
 def test_directions_of_another_size_are_refused(options: RunOptions, tmp_path: Path) -> None:
-    write_directions(tmp_path / "small.safetensors", (unit(0, 8, "first"), unit(1, 8, "second")))
+    write_directions(tmp_path / "small.safetensors", (unit(0, 8, "first"), unit(1, 8, "second"), unit(2, 8, "third")))
     with pytest.raises(UserError, match="8 weights"):
         play(again(options, tmp_path / "run", directions=tmp_path / "small.safetensors"), Workers(1))

@@ -44,6 +44,17 @@ def test_layers_can_be_erased_together(policies: Path) -> None:
     assert str(options.folder) == "interventions/kit-erase-tick-self_food-lstm_hidden-erase-tick-lstm_cell"
 
 
+def test_each_edit_has_its_own_donors(policies: Path) -> None:
+    options = parse(
+        policies, "--edit", "transplant", "--donor", "self_food", "--every", "16",
+        "--edit", "interchange", "--direction", "a", "--donor", "self_water", "--directions", "d.safetensors",
+    )  # fmt: skip
+    assert [(each.edit, each.donor, each.every) for each in options.edits] == [
+        ("transplant", "self_food", 16), ("interchange", "self_water", 1),
+    ]  # fmt: skip
+    assert str(options.folder) == "interventions/kit-transplant-self_food-interchange-a-self_water"
+
+
 def test_without_a_second_edit_nothing_is_separated() -> None:
     assert separate_edits(["-p", "x", "--edit", "clear", "--every", "2"]) == (
         ["-p", "x", "--edit", "clear", "--every", "2"],
@@ -72,6 +83,14 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "erase", "--variable", "tick", "--edit", "erase", "--variable", "self_food"), "two edits erase"),
         (("--edit", "freeze", "--every", "2"), "--every does nothing"),
         (("--edit", "clear", "--every", "0"), "--every is 0"),
+        (("--edit", "transplant"), "needs --donor"),
+        (("--edit", "transplant", "--donor", "self_food", "--every", "0"), "--every is 0"),
+        (("--edit", "transplant", "--donor", "self_food", "--direction", "a"), "--direction does nothing"),
+        (("--edit", "interchange", "--donor", "self_food"), "needs --direction"),
+        (("--edit", "interchange", "--direction", "a", "--directions", "d"), "needs --donor"),
+        (("--edit", "interchange", "--direction", "a", "--donor", "self_food"), "--directions names no file"),
+        (("--edit", "interchange", "--direction", "a", "--donor", "self_food", "--change"), "--change does nothing"),
+        (("--edit", "clear", "--donor", "self_food"), "--donor does nothing"),
         (("--edit", "clear", "--share", "0"), "--share is 0"),
         (("--edit", "clear", "--share", "1.5"), "--share is 1.5"),
         (("--edit", "clear", "--record", "lstm_hiden"), "did you mean lstm_hidden"),

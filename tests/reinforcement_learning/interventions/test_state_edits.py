@@ -77,6 +77,17 @@ def test_a_random_direction_moves_as_far_and_to_the_same_side() -> None:
     assert ((moved[:, 3] > 0) == (meant @ torch.from_numpy(original.axes()[0]) >= 0)).all()
 
 
+def test_random_moves_of_a_kept_state_do_not_add_up() -> None:
+    original = collapse([OBLIQUE], "state")
+    along, start = np.eye(UNITS)[[3]], np.array([0.5])
+    control = AsFarAs(original, along, start)
+    once = control.edited(None, STATES)
+    again = control.edited(None, once)
+    far = (original.edited(None, STATES) - STATES).double().norm(dim=1)
+    np.testing.assert_allclose((once[:, 3] - 0.5).abs(), far, **CLOSE)
+    np.testing.assert_allclose(again, once, **CLOSE)
+
+
 def test_several_random_directions_keep_distances_between_moves() -> None:
     original = collapse([OBLIQUE, OTHER], "state")
     moved = (AsFarAs(original, np.eye(UNITS)[[3, 4]]).edited(None, STATES) - STATES).double()

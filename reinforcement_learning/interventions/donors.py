@@ -1,0 +1,142 @@
+"""Donors: agents that nobody edits, from whom edited agents take something in the same tick.
+
+The episodes of a group are played tick by tick together, so all agents alive are in the same tick of their episode. A
+donor may live in another world of the group. Donors are drawn by lots that depend on the episodes, the tick and the
+agent alone, so they are the same in every run and for any number of processes.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from reinforcement_learning.interventions.when import TICK, check_feature, feature_values
+from user_error import UserError
+
+_STREAM = 0xD0_0E  # apart from the streams that seats, tasks, maps, actions and edited agents are drawn from
+_FAR = 0.25  # share of the donors with another value that count as far
+
+
+@dataclass(frozen=True)
+class DonorRule:
+    """How the donor of an edited agent is drawn.
+
+    By default it is drawn among the quarter of all possible donors with another value of the feature whose value is
+    farthest from the agent's own. Always taking the one that is farthest would give nearly all edited agents the same
+    one or two donors, and the results of a run would be about those.
+
+    Attributes:
+        feature: as in `Condition`, but not the tick, which is the same for all.
+        lottery: number of the lottery in which it is drawn among all possible donors instead, whatever their values;
+            None for the rule above.
+    """
+
+    feature: str
+    lottery: int | None = None
+
+    @staticmethod
+    def parse(feature: str, columns: Sequence[str]) -> "DonorRule":
+        """Read the name of a feature.
+
+        Args:
+            feature: such as `self_food`.
+            columns: of an entity's row in the game.
+
+        Raises:
+            UserError: there is no such feature, or it is the tick.
+        """
+        check_feature(f"--donor {feature}", feature, columns)
+        if feature == TICK:
+            raise UserError("--donor tick: all agents are in the same tick: name a feature such as self_food")
+        return DonorRule(feature)
+
+
+@dataclass(frozen=True, eq=False)
+class Donors:
+    """The donors of E edited agents in one tick.
+
+    Attributes:
+        rows: of the donors among the acting agents, (E,) int64.
+        own: values of the edited agents, (E,) float64.
+        given: values of their donors, (E,) float64.
+    """
+
+    rows: torch.Tensor
+    own: np.ndarray
+    given: np.ndarray
+
+
+class DonorLots:
+    """Draws the donors of a group of episodes."""
+
+    def __init__(self, rules: Sequence[DonorRule], drawn: np.ndarray, seed: int, numbers: Sequence[int]):
+        """Prepare to draw.
+
+        Args:
+            rules: of the edits that need a donor.
+            drawn: which slots are edited, and so never donors, (slots,) bool.
+            seed: of the sequence of episodes.
+            numbers: of the episodes in it.
+        """
+        self.rules = tuple(dict.fromkeys(rules))
+        self._drawn, self._seed, self._numbers = drawn, seed, numbers
+
+    def draw(
+        self, edited: np.ndarray, slots: np.ndarray, own_rows: np.ndarray, columns: Sequence[str], tick: int
+    ) -> tuple[np.ndarray, Mapping[DonorRule, Donors]]:
+        """Draw the donors of a tick.
+
+        Args:
+            edited: rows of the edited agents among the B acting ones, (E,) int64.
+            slots: of the acting agents, ascending, (B,) int64.
+            own_rows: their own rows in the game, (B, columns).
+            columns: of those rows.
+            tick: of the episode, from 0.
+
+        Returns:
+            The edited agents that have a donor by every rule, (at most E,), and their donors. Without rules these are
+            all edited agents.
+        """
+        possible = np.flatnonzero(~self._drawn[slots])  # ascending slots, which decide between equal distances
+        chosen, values = {}, {}
+        for rule in self.rules:
+            values[rule] = feature_values(rule.feature, own_rows, columns, tick).astype(np.float64)
+            lots = self._lots(rule, tick)[slots[edited]]
+            chosen[rule] = _choose(rule, values[rule][edited], values[rule][possible], lots)
+        have_one = np.all([places >= 0 for places in chosen.values()], axis=0) if chosen else slice(None)
+        edited = edited[have_one]
+        donors = {}
+        for rule, places in chosen.items():
+            rows = possible[places[have_one]]
+            donors[rule] = Donors(torch.from_numpy(rows), values[rule][edited], values[rule][rows])
+        return edited, donors
+
+    def _lots(self, rule: DonorRule, tick: int) -> np.ndarray:
+        """One number for each slot, (slots,) from 0 to below 1; the same in all arms with the same rule."""
+        lottery = 0 if rule.lottery is None else 1 + rule.lottery
+        key = [_STREAM, self._seed, tick, lottery, zlib.crc32(rule.feature.encode()), *self._numbers]
+        return np.random.default_rng(np.random.SeedSequence(key)).random(len(self._drawn))
+
+
+def _choose(rule: DonorRule, own: np.ndarray, possible: np.ndarray, lots: np.ndarray) -> np.ndarray:
+    """Return the places of donors, (E,) int64; -1 where no possible donor has another value.
+
+    Args:
+        rule: how to choose.
+        own: values of the edited agents, (E,).
+        possible: values of the possible donors, (D,).
+        lots: from 0 to below 1, (E,).
+    """
+    if not len(possible):
+        return np.full(len(own), -1)
+    distance = np.abs(possible - own[:, None])  # (E, D)
+    differing = (distance > 0).sum(axis=1)
+    if rule.lottery is not None:
+        place = (lots * len(possible)).astype(np.int64)
+    else:
+        far = np.ceil(_FAR * differing)
+        order = np.argsort(-distance, axis=1, kind="stable")
+        place = order[np.arange(len(own)), (lots * far).astype(np.int64)]
+    return np.where(differing > 0, place, -1)

@@ -1,0 +1,125 @@
+"""Shares in which options follow the donor's variable: planted ones are found, one-sided moves are none."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.interventions import Arm, LivesTable
+from analysis.intervention_outputs import write_effects
+from analysis.interventions.study import Study, study_effects
+from analysis.interventions.text import summary_lines
+from analysis.statistics.inference import Inference
+from tests.planted_interventions import NO_EDIT, RANDOM, SAME, UNTRAINED, Planted, kind_of, plant
+
+SETTINGS = Inference(permutations=499, bootstraps=499)
+PLANTED = Planted(doses=(None,), kinds=(RANDOM, UNTRAINED, NO_EDIT), episodes=10)
+
+
+def shares(table: LivesTable, option: str, mean: dict[str, tuple[float, float]], both: float = 1.0) -> LivesTable:
+    """Add shares of an option: means with lower and with higher donors by arm; `both`: share of lives with higher."""
+    random, more = np.random.default_rng(0), {}
+    for place, side in enumerate(("lower", "higher")):
+        about = np.array([mean.get(arm, (np.nan, np.nan))[place] for arm in table.arm.tolist()])
+        values = np.clip(about + 0.05 * random.normal(size=len(table)), 0, 1)
+        has = table.edited & (random.random(len(table)) < (both if side == "higher" else 1))
+        more[f"follows_{side}/self_food/Move/{option}"] = np.where(has, values, np.nan)
+    return replace(table, outcomes={**table.outcomes, **more})
+
+
+def planted() -> tuple[LivesTable, list[Arm]]:
+    table, arms = plant(PLANTED)
+    arms = [*arms, replace(arms[-1], name="random donor 1", kind="random donor", policy="trained", twin="unedited")]
+    copied = replace(table.of_arm("random direction 1"), arm=np.full(10 * 16, "random donor 1"))
+    table = LivesTable(
+        *(
+            np.concatenate([getattr(table, name), getattr(copied, name)])
+            for name in ("arm", "episode", "agent", "edited")
+        ),
+        {name: np.concatenate([values, copied.outcomes[name]]) for name, values in table.outcomes.items()},
+    )
+    edited = [arm.name for arm in arms if arm.kind not in ("unedited", "no edit")]
+    edit = next(arm.name for arm in arms if kind_of(arm) == "edit")
+    none = dict.fromkeys(edited, (0.5, 0.5))
+    table = shares(table, "North", {**none, edit: (0.8, 0.8)})
+    table = shares(table, "South", {**none, edit: (0.2, 0.3)})
+    table = shares(table, "East", {**none, edit: (0.9, 0.1)}, both=0.2)  # falls whoever the donor is
+    return shares(table, "West", {**none, edit: (0.7, 0.7), "random donor 1": (0.7, 0.7)}), arms
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return study_effects(*planted(), SETTINGS)
+
+
+def test_planted_options_follow_beyond_controls(study: Study) -> None:
+    found = {each.option: each for each in study.follows}
+    verdicts = {name: each.verdict for name, each in found.items()}
+    assert verdicts == {
+        "Move/North": "effect", "Move/South": "effect", "Move/East": "not found", "Move/West": "no more than controls",
+    }  # fmt: skip
+    north = found["Move/North"]
+    assert north.effect.low < 0.3 < north.effect.high and north.effect.low > 0.2
+    assert (north.feature, north.episodes, north.lives) == ("self_food", 10, 80)
+    assert [each.control for each in north.against] == ["random directions", "random donors", "untrained policy"]
+    assert all(abs(each.effect.value) < 0.05 for each in north.against)
+    assert found["Move/South"].effect.value == pytest.approx(-0.25, abs=0.03)
+
+
+def test_moves_to_one_side_are_no_following_even_if_most_donors_are_on_the_other(study: Study) -> None:
+    east = next(each for each in study.follows if each.option == "Move/East")
+    assert abs(east.effect.value) < 0.05
+
+
+def test_shares_of_one_side_are_no_outcomes_of_their_own(study: Study) -> None:
+    assert not any("follows" in each.outcome for each in [*study.at_once, *study.effects])
+
+
+def test_summary_names_the_options_that_follow_most_and_least(study: Study) -> None:
+    lines = [line for line in summary_lines(study) if "follows self_food" in line]
+    assert len(lines) == 2
+    assert "most: Move North, share of ticks above one half +0.3" in lines[0] and lines[0].endswith("; effect)")
+    assert "least: Move South" in lines[1]
+
+
+def test_table_and_figures_have_them(tmp_path: Path) -> None:
+    write_effects(tmp_path, *planted(), draws=99, seed=1)
+    heads, *rows = [line.split("\t") for line in (tmp_path / "effects.tsv").read_text().splitlines()]
+    named = [dict(zip(heads, row, strict=True)) for row in rows if row[0] == "follows"]
+    assert [each["outcome"] for each in named][:2] == ["follows/self_food/Move/East", "follows/self_food/Move/North"]
+    assert named[1]["verdict"] == "effect" and float(named[1]["random_donors_difference"]) > 0.2
+
+
+def test_broken_pairing_takes_their_verdicts() -> None:
+    table, arms = planted()
+    broken = replace(table, outcomes={**table.outcomes, "ticks": table.outcomes["ticks"] + (table.arm == "no edit")})
+    assert {each.verdict for each in study_effects(broken, arms, SETTINGS).follows} == {"pairing is broken"}
+
+
+def test_donors_on_one_side_only_leave_no_share() -> None:
+    table, arms = planted()
+    kept = {name: values for name, values in table.outcomes.items() if "follows_higher" not in name}
+    assert study_effects(replace(table, outcomes=kept), arms, SETTINGS).follows == ()
+
+
+def test_only_transplants_are_expected_to_have_random_donors(study: Study) -> None:
+    assert not any("random donors" in note for note in study.notes)
+    assert any("No control: same variance" in note for note in study.notes)
+    other = study_effects(*plant(Planted(kinds=(SAME,))), SETTINGS)
+    assert not any("random donors" in note for note in other.notes)
+
+
+def test_changes_outside_the_data_are_noted() -> None:
+    table, arms = plant(PLANTED)
+    part = np.where(table.edited & np.isfinite(table.outcomes["kl"]), 0.2, np.nan)
+    found = study_effects(replace(table, outcomes={**table.outcomes, "within_data": part}), arms, SETTINGS)
+    assert any(note.startswith("Only part of the squared change lies where") for note in found.notes)
+    assert any("change within the span of recorded states (share) 0.2" in line for line in summary_lines(found))
+
+
+def test_too_few_episodes_for_any_option_are_noted() -> None:
+    table, arms = plant(replace(PLANTED, episodes=3))
+    table = shares(table, "North", dict.fromkeys([arm.name for arm in arms if arm.kind == "edit"], (0.8, 0.8)))
+    notes = study_effects(table, arms, SETTINGS).notes
+    assert any("one of 1 possible actions that follow a variable alone cannot survive" in note for note in notes)

@@ -1,0 +1,162 @@
+"""Edits with donors in the real game: a planted variable moves its action, and no other variable does."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.interventions import LivesTable
+from agent_zoo.base import RecurrentPolicy
+from reinforcement_learning.interventions.donor_outcomes import DataSpan
+from reinforcement_learning.interventions.donors import DonorLots, DonorRule
+from reinforcement_learning.interventions.edited_play import ArmPlan, PlayedGroup, play_arm
+from reinforcement_learning.interventions.interchange import Interchange, interchange
+from reinforcement_learning.interventions.transplant import Transplant
+from reinforcement_learning.interventions.when import When
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.settings import PolicySettings, Settings
+from tests.conftest import AGENT
+from tests.reinforcement_learning.interventions.directions import unit
+
+UNITS = 16
+ROWS, COLUMNS, IDLE = 3, 5, 9  # units of the hidden state that hold the agent's row, column and row on the map
+GROUP = Group(4, (0, 1, 2, 3))
+BY_ROW = DonorRule("self_row")
+NORTH, MELEE = "Move.Direction/North", "Attack.Style/Melee"
+
+
+@pytest.fixture(scope="module")
+def pool(small_world, task, maps) -> PolicyPool:
+    """A policy built by hand: its memory holds the agent's row, which drives the move to the north, and its column,
+    which drives the choice of melee; an idle unit holds the row too, and drives nothing."""
+    env = replace(small_world, spawn_immunity=0, horizon=12)
+    entrant = untrained_entrant(AGENT, Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS)), maps, 0)
+    with torch.no_grad():
+        plant(entrant.policy)
+    return Contest((entrant,), env, task, maps, torch.device("cpu")).pool(len(GROUP.numbers))
+
+
+def plant(policy: RecurrentPolicy) -> None:
+    encoder, cell = policy.policy, policy.lstm
+    for weight in [*cell.parameters(), *encoder.projection.parameters(), *encoder.self_encoder.parameters()]:
+        weight.zero_()
+    columns = list(encoder.layout.entity_columns)
+    entering, forgetting, candidate, output = (place * UNITS for place in range(4))  # as in nn.LSTM
+    for state, name in ((ROWS, "row"), (COLUMNS, "col"), (IDLE, "row")):
+        kept = [column for column in columns if column != "npc_type"].index(name)
+        encoder.self_encoder.weight[state, encoder.self_encoder.in_features - len(columns) + 1 + kept] = 1
+        encoder.projection.weight[state, UNITS + state] = 1  # the agent's own row is the second part
+        cell.weight_ih_l0[candidate + state, state] = 4
+    for gate, bias in ((entering, 9.0), (forgetting, 0.0), (output, 9.0)):  # a cell forgets half of itself in a tick
+        cell.bias_ih_l0[gate : gate + UNITS] = bias
+    for head in encoder.action_decoder.heads.values():
+        head.weight.zero_()
+        head.bias.zero_()
+    for action, state in (("Move", ROWS), ("Style", COLUMNS)):
+        (head,) = (head for name, head in encoder.action_decoder.heads.items() if action in name)
+        head.weight[0, state] = 3
+
+
+def played(pool: PolicyPool, plan: ArmPlan) -> PlayedGroup:
+    (group,) = play_arm(pool, GROUP, plan)
+    return group
+
+
+def outcomes(pool: PolicyPool, **given: object) -> Mapping[str, np.ndarray]:
+    plan = ArmPlan("edit", given.pop("drawn", 6), **given)  # type: ignore[arg-type]
+    table = LivesTable.of_rows(played(pool, plan).rows)
+    assert all(np.isnan(values[~table.edited]).all() for name, values in table.outcomes.items() if "follows" in name)
+    return table.outcomes
+
+
+def followed(found: Mapping[str, np.ndarray], option: str) -> list[float]:
+    """Mean shares over lives: with a lower and with a higher donor."""
+    sides = [found[f"follows_{side}/self_row/{option}"] for side in ("lower", "higher")]
+    assert all(np.isfinite(each).sum() > 5 for each in sides)
+    return [float(np.nanmean(each)) for each in sides]
+
+
+def along(place: int, **given: object) -> tuple[Interchange, ...]:
+    return (replace(interchange([unit(place, UNITS)], BY_ROW), **given),)
+
+
+def test_actions_follow_the_variable_that_drives_them(pool: PolicyPool) -> None:
+    """An agent whose donor is further south goes north more, at the cost of all other options."""
+    found = outcomes(pool, states=along(ROWS))
+    assert followed(found, NORTH) == [1, 1] and followed(found, "Move.Direction/South") == [0, 0]
+    assert f"follows_higher/self_row/{MELEE}" not in found
+
+
+def test_actions_do_not_follow_a_variable_that_the_edited_direction_does_not_hold(pool: PolicyPool) -> None:
+    """Columns of the map vary independently of rows."""
+    found = outcomes(pool, states=along(COLUMNS), drawn=10)
+    assert 0.3 < np.mean(followed(found, MELEE)) < 0.7
+    assert f"follows_higher/self_row/{NORTH}" not in found
+
+
+def test_a_direction_that_drives_nothing_has_no_share(pool: PolicyPool) -> None:
+    found = outcomes(pool, states=along(IDLE), when=When(4, 6))
+    assert not any("follows" in name for name in found) and np.nanmax(found["kl"]) < 1e-6
+
+
+def test_the_memory_of_another_agent_moves_actions_as_planted(pool: PolicyPool) -> None:
+    found = outcomes(pool, memories=(Transplant(BY_ROW, 1),), when=When(4))
+    assert followed(found, NORTH) == [1, 1]
+    assert 0.3 < np.mean(followed(found, MELEE)) < 0.7
+
+
+def test_a_memory_moved_in_a_random_direction_moves_actions_to_one_side(pool: PolicyPool) -> None:
+    """So they follow all donors of one side and none of the other, which is half."""
+    found = outcomes(pool, memories=(Transplant(BY_ROW, 1, seed=3),), when=When(4))
+    assert sorted(followed(found, NORTH)) == [0, 1]
+
+
+def test_a_memory_transplanted_once_fades(pool: PolicyPool) -> None:
+    often, rarely = (
+        np.nanmean(outcomes(pool, memories=(Transplant(BY_ROW, every),), when=When(4))["kl"]) for every in (1, 4)
+    )
+    assert 0 < rarely < often
+
+
+def test_changes_are_compared_with_the_span_of_unedited_states(pool: PolicyPool) -> None:
+    """States vary in two ways only, since two units always change together. A change of one of them is half unusual."""
+    layers = ("lstm_hidden", "lstm_cell")
+    moments = played(pool, ArmPlan("edit", 6, watched=layers)).moments
+    spans = {layer: DataSpan.of(each) for layer, each in moments.items()}
+    assert [len(each.components) for each in spans.values()] == [2, 2]
+    given = {"spans": spans, "when": When(4)}
+    for plan, share in (
+        ({"states": along(COLUMNS)}, 1), ({"states": along(ROWS)}, 0.5), ({"memories": (Transplant(BY_ROW, 2),)}, 1),
+    ):  # fmt: skip
+        within = outcomes(pool, **plan, **given)["within_data"]
+        np.testing.assert_allclose([np.nanmin(within), np.nanmax(within)], share, atol=1e-3)
+
+
+def test_donors_are_never_edited(pool: PolicyPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, seen = DonorLots.draw, list[tuple[int, int]]()
+
+    def spy(self: DonorLots, edited, slots, *more):
+        kept, donors = draw(self, edited, slots, *more)
+        seen.extend((len(kept), self._drawn[slots[each.rows]].sum()) for each in donors.values())
+        assert self._drawn[slots[kept]].all()
+        return kept, donors
+
+    monkeypatch.setattr(DonorLots, "draw", spy)
+    outcomes(pool, states=along(ROWS), memories=(Transplant(DonorRule("self_col", lottery=1), 1),))
+    assert sum(edited for edited, _ in seen) > 100 and not sum(wrong for _, wrong in seen)
+
+
+def test_without_anyone_who_differs_nobody_is_edited(pool: PolicyPool) -> None:
+    """All agents have full health at first."""
+    found = outcomes(pool, memories=(Transplant(DonorRule("self_health"), 1),), when=When(0, 1))
+    assert "kl" not in found and "edited_ticks" not in found
+
+
+def test_the_same_plan_gives_the_same_lives(pool: PolicyPool) -> None:
+    first, second = (outcomes(pool, memories=(Transplant(BY_ROW, 1),), states=along(ROWS)) for _ in range(2))
+    for name, values in first.items():
+        np.testing.assert_array_equal(values, second[name], err_msg=name)

@@ -1,0 +1,67 @@
+"""Which arms edits with donors have, and how each arm is edited; what interchanges do to states."""
+
+import numpy as np
+import torch
+
+from activation_store.interventions import Arm
+from reinforcement_learning.interventions.donors import DonorRule
+from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit
+from reinforcement_learning.interventions.interchange import Interchange, interchange
+from reinforcement_learning.interventions.state_moments import StateMoments
+from reinforcement_learning.interventions.transplant import Transplant
+from reinforcement_learning.interventions.when import When
+from tests.reinforcement_learning.interventions.directions import direction, unit
+
+UNITS = 6
+STATES, DONORS = (torch.randn(20, UNITS, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+MOMENTS = dict.fromkeys(("lstm_hidden", "lstm_cell"), StateMoments.of(STATES.numpy()))
+BY_FOOD = DonorRule("self_food")
+TRANSPLANT = RequestedEdit("transplant", every=8, donor=BY_FOOD)
+INTERCHANGE = RequestedEdit("interchange", (unit(2, UNITS),), donor=BY_FOOD)
+
+
+def experiment(*edits: RequestedEdit) -> Experiment:
+    return Experiment(edits, (), When(), 4, controls=2, seed=0, memory=("lstm_hidden", "lstm_cell"))
+
+
+def arms(*edits: RequestedEdit) -> dict[str, Arm]:
+    return {arm.name: arm for arm in experiment(*edits).arms()}
+
+
+def test_transplants_have_random_donors_and_interchanges_directions_of_the_same_variance() -> None:
+    common = {"unedited", "untrained, unedited", "no edit", "edit", "untrained, edit"}
+    common |= {"random direction 1", "random direction 2"}
+    assert set(arms(TRANSPLANT)) == common | {"random donor 1", "random donor 2"}
+    assert set(arms(INTERCHANGE)) == common | {"same variance 1", "same variance 2"}
+    assert set(arms(TRANSPLANT, INTERCHANGE)) == set(arms(TRANSPLANT))
+
+
+def test_each_arm_of_a_transplant_draws_its_own_donors() -> None:
+    found = experiment(TRANSPLANT)
+    plans = {name: found.plan(arm, MOMENTS) for name, arm in arms(TRANSPLANT).items()}
+    assert plans["unedited"].watched == ("lstm_hidden", "lstm_cell") and not plans["no edit"].donors
+    assert plans["edit"].memories == (Transplant(BY_FOOD, 8),) == plans["untrained, edit"].memories
+    assert [plans[f"random donor {number}"].donors[0].lottery for number in (1, 2)] == [1, 2]
+    (moved,) = plans["random direction 1"].memories
+    assert isinstance(moved, Transplant) and moved.donor == BY_FOOD and moved.seed is not None
+    assert set(plans["edit"].spans) == {"lstm_hidden", "lstm_cell"}
+
+
+def test_an_interchange_takes_the_donors_read_outs_and_leaves_the_rest() -> None:
+    oblique, other = direction([1, 2, 0, 0, 0, 0.5], bias=3.0), direction([0, 1, 1, 0, 0, 0], "other")
+    after = interchange([oblique, other], BY_FOOD).taking(DONORS).edited(None, STATES).numpy()
+    for each in (oblique, other):
+        np.testing.assert_allclose(each.read_out(after), each.read_out(DONORS.numpy()), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(after[:, [3, 4]], STATES.numpy()[:, [3, 4]])
+
+
+def test_the_random_direction_of_an_interchange_goes_as_far_towards_the_donor() -> None:
+    found = experiment(INTERCHANGE)
+    (edit,) = found.plan(arms(INTERCHANGE)["edit"], MOMENTS).states
+    (moved,) = found.plan(arms(INTERCHANGE)["random direction 1"], MOMENTS).states
+    assert isinstance(edit, Interchange) and isinstance(moved, Interchange) and moved.along is not None
+    meant, change = ((each.taking(DONORS).edited(None, STATES) - STATES).double() for each in (edit, moved))
+    torch.testing.assert_close(change.norm(dim=1), meant.norm(dim=1), rtol=1e-4, atol=1e-5)
+    along = torch.from_numpy(moved.along[0])
+    torch.testing.assert_close((change @ along).abs(), change.norm(dim=1), rtol=1e-4, atol=1e-5)
+    assert ((change @ along > 0) == ((DONORS - STATES).double() @ along > 0)).all()
