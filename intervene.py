@@ -9,6 +9,7 @@
     python intervene.py -p start_kit_3M --edit transplant --donor self_food --every 16      # another agent's memory
     python intervene.py -p NAME --directions FILE --edit interchange --direction self_food --donor self_food
     python intervene.py -p NAME --edit clear --record all                   # and activation dumps of both arms
+    python intervene.py -p NAME --edit clear --follow 32                    # and how long a single edit lasts
     python intervene.py report interventions/RUN                            # tables, figures and page again
 
 Some agents of each world are drawn by lot and edited; the others share the world. The same episodes are played without
@@ -73,6 +74,7 @@ def parse(arguments: list[str]) -> RunOptions:
         seed=seed_value(options.seed),
         share=(0 < options.share <= 1, "above 0 and at most 1"),
         controls=at_least(options.controls, 0),
+        follow=at_least(options.follow, 0),
         workers=at_least(options.workers, 0),
     )
     if split(options.record) not in ((), ("all",)):
@@ -87,6 +89,10 @@ def parse(arguments: list[str]) -> RunOptions:
             raise UserError(
                 f"two edits erase from {layer}: name all its variables in one, as in --variable tick,self_food"
             )
+    if options.follow and all(each.edit == "freeze" for each in options.edits):
+        raise UserError(
+            "--follow does nothing with --edit freeze, which changes nothing in its first tick: leave it out"
+        )
     if any(each.names for each in options.edits) and options.directions is None:
         raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
     return options

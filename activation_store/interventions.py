@@ -30,11 +30,15 @@ REPLAYED_EPISODE = 0
 UNEDITED_REPLAY, EDITED_REPLAY = "unedited.replay.lzma", "edited.replay.lzma"
 """Names of the two replays in an intervention run's folder."""
 
-ArmKind = Literal["unedited", "edit", "no edit", "random direction", "same variance", "random donor"]
+ArmKind = Literal["unedited", "edit", "no edit", "random direction", "same variance", "random donor", "edited once"]
 """unedited: the twin of the other arms. edit: what is studied. The others are controls: `no edit` calls the edit but
 keeps its input; `random direction` changes the state as far as the edit does, in a random direction; `same variance`
 is the same edit along a direction in which recorded states vary as much; `random donor` takes from agents that are
-drawn whatever the variable that other donors are chosen by."""
+drawn whatever the variable that other donors are chosen by. `edited once` makes the edit in single ticks, and follows
+what is left of it."""
+
+LASTING = "lasting/"
+"""How outcomes begin that say what is left of an edit: `lasting/cell/3`, three ticks after it, in the cell state."""
 
 KEYS = ("arm", "episode", "agent", "edited")
 """Columns of every file of lives; all others are outcomes."""

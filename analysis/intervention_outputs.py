@@ -19,12 +19,14 @@ from user_error import UserError
 
 EFFECTS_FILE, TABLE_FILE = "effects.json", "effects.tsv"
 EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
-OUTPUTS = (EFFECTS_FILE, TABLE_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE)
+LASTING_FIGURE = "persistence.png"
+OUTPUTS = (EFFECTS_FILE, TABLE_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE, LASTING_FIGURE)
 """Names of all files that may be written."""
 PAGE_FILE = "intervention.html"
 _CAPTIONS = {
     EFFECTS_FIGURE: "Effects of the edit on edited agents, with intervals, beside those of the controls.",
     DOSES_FIGURE: "Outcomes against the dose of the edit, beside random directions at the same doses.",
+    LASTING_FIGURE: "What is left of an edit made in a single tick, in the ticks after it.",
     KL_FIGURE: "How far the edit moves the distribution of each action head at once, beside the controls.",
 }
 DRAWS = 9_999
@@ -83,8 +85,8 @@ def write_effects(
 ) -> list[str]:
     """Measure effects, write effects.json, effects.tsv and figures, and return the summary's lines.
 
-    dose_response.png is written with at least two doses, kl_by_head.png if the KL of heads was recorded; figures of an
-    earlier call that this one does not have are removed.
+    dose_response.png is written with at least two doses, kl_by_head.png if the KL of heads was recorded, and
+    persistence.png if edits were followed; figures of an earlier call that this one does not have are removed.
 
     Args:
         folder: of the run.
@@ -99,12 +101,14 @@ def write_effects(
     """
     from analysis.figures.intervention_doses import dose_response
     from analysis.figures.intervention_effects import effects_figure, kl_by_head
+    from analysis.figures.intervention_persistence import persistence_figure
 
     study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed))
     figures = {
         EFFECTS_FIGURE: effects_figure(study),
         DOSES_FIGURE: dose_response(study),
         KL_FIGURE: kl_by_head(study),
+        LASTING_FIGURE: persistence_figure(study),
     }
     lines = [*summary_lines(study), *readability_lines(erased)]
     write_json(folder / EFFECTS_FILE, {"summary": lines, **vars(study), "erased": [vars(each) for each in erased]})

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from activation_store.interventions import Arm, LivesTable
+from activation_store.interventions import LASTING, Arm, LivesTable
 
 EDIT, RANDOM, SAME, UNTRAINED, NO_EDIT = "edit", "random direction", "same variance", "untrained", "no edit"
 
@@ -147,3 +147,22 @@ def _at_once(arm: Arm, drawn: np.ndarray, rng: np.random.Generator) -> dict[str,
         "off_manifold": 1 + np.abs(about(0.3 * abs(dose), 0.1)),
         "edited_ticks": np.where(drawn & (arm.kind != "unedited"), 50.0, np.nan),
     }
+
+
+FOLLOWED_TICKS = 8
+
+
+def with_followed(table: LivesTable, arms: list[Arm], rate: float) -> tuple[LivesTable, list[Arm]]:
+    """Add an arm whose edits leave `rate` of themselves in the cell from tick to tick, with noise in each life."""
+    once = Arm("edited once", "edited once", "trained", 1.0, TWIN.name)
+    rng = np.random.default_rng(0)
+    twin = table.of_arm(TWIN.name)
+    outcomes = {name: np.concatenate([values, twin.outcomes[name]]) for name, values in table.outcomes.items()}
+    for lag in range(FOLLOWED_TICKS + 1):
+        left = np.where(twin.edited, rate**lag * rng.normal(1, 0.1 * (lag > 0), len(twin)), np.nan)
+        outcomes[f"{LASTING}cell/{lag}"] = np.concatenate([np.full(len(table), np.nan), left])
+    episode, agent, edited = (
+        np.concatenate([getattr(table, key), getattr(twin, key)]) for key in ("episode", "agent", "edited")
+    )
+    arm = np.concatenate([table.arm, np.full(len(twin), once.name)])
+    return LivesTable(arm, episode, agent, edited, outcomes), [*arms, once]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from activation_store.interventions import Arm, LivesTable
+from activation_store.interventions import LASTING, Arm, LivesTable
 
 KL_OF_HEAD = "kl/"
 GAIN = "gain/"
@@ -69,10 +69,12 @@ def split_outcomes(table: LivesTable, arms: Sequence[Arm]) -> tuple[list[str], l
     """Return the outcomes in behaviour, and those at once, which exist only for lives that are being edited.
 
     Outcomes at once are differences between the edited and the unedited state of the same tick already, so no twin has
-    them. An outcome without any value is neither, nor are the two sides of shares, which are studied together.
+    them. An outcome without any value is neither, nor are the two sides of shares and
+    what is left of edits, which are studied by themselves.
     """
     unedited = np.isin(table.arm, [arm.name for arm in arms if arm.kind == "unedited"]) | ~table.edited
-    known = {name: np.isfinite(values) for name, values in table.outcomes.items() if not name.startswith(FOLLOWS_SIDES)}
+    elsewhere = (*FOLLOWS_SIDES, LASTING)
+    known = {name: np.isfinite(values) for name, values in table.outcomes.items() if not name.startswith(elsewhere)}
     in_behaviour = [name for name, finite in known.items() if finite[unedited].any()]
     at_once = [name for name, finite in known.items() if finite.any() and name not in in_behaviour]
     return in_groups(in_behaviour), at_once

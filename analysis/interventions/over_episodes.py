@@ -45,6 +45,16 @@ class OverEpisodes:
         low, high = mean + student_stretch(len(known), self.settings.confidence) * (ends - mean)
         return Estimate(mean, float(low), float(high))
 
+    def resampled_means(self, values: np.ndarray) -> np.ndarray:
+        """Return the means of resampled episodes, (E, ...) -> (resamples, ...); none may be NaN."""
+        return np.tensordot(self._weights(len(values)), values, axes=1) if len(values) else np.full_like(values, np.nan)
+
+    def percentiles(self, resampled: np.ndarray) -> np.ndarray:
+        """Return the ends of the percentile interval over resamples, (resamples, ...) -> (2, ...)."""
+        tail = (1 - self.settings.confidence) / 2
+        # Without interpolation, since some resamples may be infinite.
+        return np.asarray(np.quantile(resampled, [tail, 1 - tail], axis=0, method="nearest"))
+
     def sign_flip_p(self, values: np.ndarray) -> float:
         """Return the two-sided p-value of a mean over episodes of 0, (E,); episodes that are NaN are left out.
 

@@ -14,6 +14,7 @@ from analysis.interventions.notes import notes_on
 from analysis.interventions.outcomes import split_outcomes
 from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import paired
+from analysis.interventions.persistence import Persistence, persistence_of_edits
 from analysis.statistics.inference import Inference
 from user_error import UserError
 
@@ -33,6 +34,7 @@ class Study:
         follows: how often options follow the variable by which donors are drawn; empty without donors.
         spillovers: on unedited agents' behaviour.
         dose_responses: slopes over doses.
+        persistences: how long edits last, if they were followed.
         broken: outcome in which each arm that edits nothing differs from its twin, by arm; empty if pairing works.
         checked: names of the arms that edit nothing.
         notes: what a reader must know beside the numbers.
@@ -48,6 +50,7 @@ class Study:
     follows: tuple[Follows, ...]
     spillovers: tuple[Spillover, ...]
     dose_responses: tuple[DoseResponse, ...]
+    persistences: tuple[Persistence, ...]
     broken: dict[str, str]
     checked: tuple[str, ...]
     notes: tuple[str, ...]
@@ -83,6 +86,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -
         follows=tuple(followed),
         spillovers=tuple(spilled),
         dose_responses=tuple(responses),
+        persistences=tuple(persistence_of_edits(everything, over)),
         broken=broken,
         checked=tuple(pairs.arm.name for pairs in everything if pairs.arm.kind == "no edit"),
         notes=tuple(notes_on(everything, effects, spilled, levels, followed, responses, over)),

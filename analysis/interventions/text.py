@@ -20,6 +20,7 @@ from analysis.interventions.outcomes import (
     title,
     title_with_unit,
 )
+from analysis.interventions.persistence import TITLES, Persistence
 from analysis.interventions.study import Study
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
@@ -40,6 +41,8 @@ def summary_lines(study: Study) -> list[str]:
         lines += _spillovers(study, arm)
     if study.dose_responses:
         lines += ["", "Slopes over doses:", *_slopes(study.dose_responses)]
+    if study.persistences:
+        lines += ["", "Edited in a single tick, time until half of the edit is left:", *_lasting(study.persistences)]
     if study.notes:
         lines += ["", "Notes:", *(f"- {note}" for note in study.notes)]
     return lines
@@ -171,3 +174,15 @@ def _slopes(responses: Iterable[DoseResponse]) -> Iterator[str]:
             yield f"  {verdict}{with_interval(name, each.slope, f'q {p_text(each.q)}', *random)}; {each.shape}"
     if rest := [title(each.outcome) for each in shown if not each.found]:
         yield f"  no slope found: {'; '.join(rest)}"
+
+
+def _lasting(persistences: Iterable[Persistence]) -> Iterator[str]:
+    for each in persistences:
+        most = len(each.left) - 1
+        low, high = (_ticks(end, most) for end in (each.half_life.low, each.half_life.high))
+        of = "" if each.policy == "trained" else " (untrained policy)"
+        yield f"  {TITLES[each.what]}{of}: {_ticks(each.half_life.value, most)} ticks ({low} to {high})"
+
+
+def _ticks(value: float, most: int) -> str:
+    return f"{value:.1f}" if math.isfinite(value) else f"more than {most}"

@@ -32,6 +32,8 @@ class ArmPlan:
         readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
             all agents, which must be watched, and otherwise with edited states.
         replayed: number of the episode whose replay is kept; None for none.
+        follow: number of ticks for which agents are followed after each edit, which is then made in a single tick; 0 if
+            they are edited in all ticks.
         recorded: layers whose activations are recorded in every tick; none if the arm is not recorded.
     """
 
@@ -47,6 +49,7 @@ class ArmPlan:
     readings: tuple[Reading, ...] = ()
     replayed: int | None = None
     recorded: tuple[str, ...] = ()
+    follow: int = 0
 
     @property
     def donors(self) -> tuple[DonorRule, ...]:

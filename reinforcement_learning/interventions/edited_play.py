@@ -22,6 +22,7 @@ from reinforcement_learning.interventions.at_once import Outputs, at_once
 from reinforcement_learning.interventions.donor_outcomes import DonorOutcomes
 from reinforcement_learning.interventions.donors import DonorLots, DonorRule, Donors
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
+from reinforcement_learning.interventions.followed_edits import FollowedEdits
 from reinforcement_learning.interventions.interchange import Interchange
 from reinforcement_learning.interventions.kept_replay import KeptReplay
 from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
@@ -71,6 +72,7 @@ class _EditedGame:
         self.moments |= {each.name: each.empty(self.policy.layer_units[each.layer]) for each in plan.readings}
         kept = [world for world, number in enumerate(group.numbers) if number == plan.replayed]
         self.replays = [KeptReplay(pool, world, self.drawn) for world in kept]
+        self.followed = FollowedEdits(self.policy, pool.slots, plan.follow) if plan.follow else None
         self.recorder = ArmRecorder(pool, plan.recorded, self.drawn) if plan.recorded else None
 
     def play(self) -> Iterator[Batch | Finished | PlayedGroup]:
@@ -87,7 +89,8 @@ class _EditedGame:
     def _row(self, world: int, number: int, life: Any) -> dict[str, Any]:
         slot = world * self.pool.agents + self.pool.shared[world].agents.index(life.agent_id)
         keys = {"arm": self.plan.name, "episode": number, "agent": life.agent_id, "edited": bool(self.drawn[slot])}
-        return {**keys, **self.outcomes.row(slot, life), **self.donor_outcomes.row(slot)}
+        lasting = self.followed.row(slot) if self.followed else {}
+        return {**keys, **self.outcomes.row(slot, life), **self.donor_outcomes.row(slot), **lasting}
 
     def _tick(self) -> Iterator[Batch | Finished]:
         slots = np.flatnonzero(self.pool.arrival.acting)
@@ -112,9 +115,10 @@ class _EditedGame:
         tick.before = memory.take(torch.from_numpy(slots).to(device))
         with self.policy.hooked(tick.hooks()), self.recorder.capturing() if self.recorder else nullcontext():
             (choice,) = self.pool.decide()
+        if self.followed:
+            self.followed.follow(choice.decision)
         if len(rows) and self.plan.edits:
             self._measure(choice, rows, edited.numpy(), unedited, tick)
-            self.age[edited.numpy()] += 1
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
         self._read(own.values[slots], rows.numpy(), tick)
@@ -130,6 +134,8 @@ class _EditedGame:
         now = self.drawn[slots]
         if self.plan.edits:
             now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
+        if self.followed:
+            now = now & self.followed.due(slots)
         rows, donors = self.lots.draw(np.flatnonzero(now), slots, own, self.columns, self.pool.ticks)
         return torch.from_numpy(rows), donors
 
@@ -151,7 +157,7 @@ class _EditedGame:
         """Compare with what the same agents would do in this tick without the edit."""
         seen = choice.decision.observation.take(rows).to(unedited.hidden.device)
         with capture(self.policy, self.plan.reported) as states:
-            distribution, value, _ = self.policy(seen, unedited)
+            distribution, value, without = self.policy(seen, unedited)
         decision = choice.decision
         edited = Outputs(decision.distribution.take(rows.to(value.device)), torch.from_numpy(decision.value)[rows])
         numbers = at_once(Outputs(distribution, value.cpu()), edited)
@@ -160,6 +166,11 @@ class _EditedGame:
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
         self.outcomes.add(slots, numbers)
+        if self.followed:
+            with_edit = decision.next_state.take(rows.to(value.device))
+            self.followed.begin(slots, with_edit, without, numbers["kl"].cpu().numpy())
+        else:
+            self.age[slots] += 1
         if tick.donors:
             self.donor_outcomes.add(slots, numbers, tick.donors)
             self.donor_outcomes.add_within(slots, self._shares_within(unedited, states, tick))

@@ -79,6 +79,7 @@ class Experiment:
         seed: of the random directions.
         reported: directions whose read-outs are compared before and after the edit.
         memory: layers of the policy's memory.
+        follow: ticks for which agents are followed after an edit in a single tick, in arms of their own; 0 for none.
     """
 
     edits: tuple[RequestedEdit, ...]
@@ -89,6 +90,7 @@ class Experiment:
     seed: int
     reported: tuple[Direction, ...] = ()
     memory: tuple[str, ...] = ()
+    follow: int = 0
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -138,7 +140,15 @@ class Experiment:
                     arms.append(Arm(f"same variance {number}{said}", "same variance", "trained", dose, UNEDITED))
                 if self.transplants:
                     arms.append(Arm(f"random donor {number}{said}", "random donor", "trained", dose, UNEDITED))
-        return arms
+        return [*arms, *self._followed_arms()] if self.follow else arms
+
+    def _followed_arms(self) -> list[Arm]:
+        """Return the arms in which edits are made once and followed: with the dose that is farthest from 0."""
+        dose = max(self.doses, key=abs) if self.doses else None
+        return [
+            Arm("edited once", "edited once", "trained", dose, UNEDITED),
+            Arm("untrained, edited once", "edited once", "untrained", dose, UNTRAINED_UNEDITED),
+        ]
 
     def plan(self, arm: Arm, moments: Mapping[str, StateMoments]) -> ArmPlan:
         """Return how the agents of an arm are edited.
@@ -167,6 +177,7 @@ class Experiment:
             directions=tuple(_measured(each, moments) for each in self.reported),
             spans={layer: DataSpan.of(moments[layer]) for layer in self.watched} if has_donors else {},
             readings=self.readings if arm.kind == "edit" else (),
+            follow=self.follow if arm.kind == "edited once" else 0,
         )  # fmt: skip
 
     def _made(

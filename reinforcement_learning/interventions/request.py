@@ -142,6 +142,9 @@ class RunOptions(EditOptions):
     """First tick in which they no longer are; by default they are edited until the episode ends."""
     condition: Annotated[str | None, tyro.conf.arg(name="while")] = None
     """Edit only while this holds for the agent, such as 'self_food < 30'; also if its policy does not see the value."""
+    follow: int = 0
+    """Also make the edit in single ticks, in arms of their own, and say what is left of it in each of this many ticks
+    after it; 0 for none. The policy needs a memory."""
     record: str = ""
     """Comma-separated layers, or `all`: also write activation dumps of the unedited and of the edited arms of the
     trained policy, with the activations after the edit, to dumps/ in the run's folder."""

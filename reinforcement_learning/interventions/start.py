@@ -137,6 +137,8 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
         raise UserError(f"{entrant.name} is feed-forward and has no memory to edit")
     condition = Condition.parse(options.condition, columns) if options.condition else None
     layers = {layer for edit in edits for layer in edit.layers}
+    if options.follow and not entrant.policy.layers:
+        raise UserError(f"--follow {options.follow}: {entrant.name} is feed-forward, so nothing of an edit can last")
     drawn = max(1, round(options.share * contest.env.num_agents))
     if drawn == contest.env.num_agents and any(edit.donor for edit in edits):
         raise UserError(
@@ -151,6 +153,7 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
         seed=options.seed,
         reported=tuple(each for each in found or () if each.layer in layers),
         memory=tuple(layer for layer in entrant.policy.layer_units if layer.startswith("lstm_")),
+        follow=options.follow,
     )
     layer_units(entrant.policy, split(options.record))  # refuses layers that the policy lacks
     check_directions(experiment, entrant.policy.layer_units, entrant.name, entrant.sha256)

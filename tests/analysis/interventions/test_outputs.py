@@ -23,7 +23,7 @@ from analysis.interventions.text import number, summary_lines
 from analysis.statistics.inference import Inference
 from tests.analysis.figures.test_figures import texts
 from tests.fuzz import budget, damaged_json, read_or_refuse, resigned
-from tests.planted_interventions import EDIT, RANDOM, Planted, plant
+from tests.planted_interventions import EDIT, RANDOM, Planted, plant, with_followed
 from user_error import UserError
 
 PLANTED = Planted({EDIT: {"ticks": -25.0}, RANDOM: {"meals": -0.6}}, doses=(1.0, 2.0), agents=32, edited=16)
@@ -32,7 +32,7 @@ PLANTED = Planted({EDIT: {"ticks": -25.0}, RANDOM: {"meals": -0.6}}, doses=(1.0,
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     folder = tmp_path_factory.mktemp("run")
-    return folder, write_effects(folder, *plant(PLANTED), draws=999, seed=1)
+    return folder, write_effects(folder, *with_followed(*plant(PLANTED), 0.5), draws=999, seed=1)
 
 
 def test_everything_is_written_and_nothing_else(run: tuple[Path, list[str]]) -> None:
@@ -46,7 +46,7 @@ def test_json_holds_everything(run: tuple[Path, list[str]]) -> None:
     assert [each["verdict"] for each in ticks] == ["effect", "effect"]
     assert set(ticks[0]["effect"]) == {"value", "low", "high"}
     assert ticks[0]["against"][0]["control"] == "random directions"
-    for part in ("arms", "at_once", "spillovers", "dose_responses", "notes"):
+    for part in ("arms", "at_once", "spillovers", "dose_responses", "persistences", "notes"):
         assert content[part], part
 
 
@@ -68,7 +68,7 @@ def test_table_has_a_row_for_everything(run: tuple[Path, list[str]]) -> None:
 
 def test_summary_says_what_counts(run: tuple[Path, list[str]]) -> None:
     text = "\n".join(run[1])
-    assert "8 episodes in each arm, 13 arms, 3,328 lives; 50% of agents edited." in text
+    assert "8 episodes in each arm, 14 arms, 3,584 lives; 50% of agents edited." in text
     assert "Check passed: no edit equals its twin exactly." in text
     (line,) = [line for line in run[1] if line.startswith("  ticks lived -2")]
     assert "; q 0.0" in line and "; random directions " in line and "; untrained policy " in line

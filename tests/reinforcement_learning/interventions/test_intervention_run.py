@@ -41,6 +41,7 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
             EditOptions("interchange", "third", donor="self_col"),
         ),
         policy="kit", directions=folder / "directions.safetensors", episodes=EPISODES, seed=3, controls=1, share=0.25,
+        follow=3,
         record="lstm_cell",
         output=folder / "run", policies_dir=three_policies, maps_dir=small_world.maps_dir,
     )  # fmt: skip
@@ -59,7 +60,7 @@ def again(options: RunOptions, folder: Path, **changed: object) -> RunOptions:
 def test_every_arm_plays_the_same_episodes(lives: LivesTable) -> None:
     arms = sorted(set(lives.arm.tolist()))
     assert arms == sorted(
-        ["unedited", "untrained, unedited", "no edit"]
+        ["unedited", "untrained, unedited", "no edit", "edited once", "untrained, edited once"]
         + [
             f"{kind}, dose {dose}"
             for kind in ("edit", "untrained, edit", "random direction 1", "random donor 1")

@@ -82,6 +82,8 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "freeze", "--layer", "lstm_cell"), "--layer does nothing"),
         (("--edit", "erase", "--variable", "tick", "--edit", "erase", "--variable", "self_food"), "two edits erase"),
         (("--edit", "freeze", "--every", "2"), "--every does nothing"),
+        (("--edit", "freeze", "--follow", "4"), "--follow does nothing"),
+        (("--edit", "clear", "--follow", "-1"), "--follow is -1"),
         (("--edit", "clear", "--every", "0"), "--every is 0"),
         (("--edit", "transplant"), "needs --donor"),
         (("--edit", "transplant", "--donor", "self_food", "--every", "0"), "--every is 0"),

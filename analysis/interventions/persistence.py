@@ -1,0 +1,85 @@
+"""How long an edit lasts: what is left of it in the memory and in the actions, tick by tick."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from activation_store.interventions import LASTING
+from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.pairs import Pairs
+from analysis.statistics.resampling import Estimate
+
+TITLES = {"cell": "cell state", "hidden": "hidden state", "actions": "actions"}
+"""What is followed, by the name in the outcome."""
+_HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Persistence:
+    """What is left of edits that were each made in a single tick.
+
+    Attributes:
+        policy: trained or untrained.
+        what: a key of `TITLES`: the distance of a state from that of a copy without the edit, or the Kullback-Leibler
+            divergence of the distributions over actions.
+        left: after 0, 1, ... ticks, as a share of that in the tick of the edit.
+        first: in the tick of the edit: 1 for states, nats for actions.
+        half_life: ticks until half is left, between ticks by linear interpolation; infinite if more than half is left
+            in the last tick.
+        episodes: with a value.
+    """
+
+    policy: str
+    what: str
+    left: tuple[Estimate, ...]
+    first: Estimate
+    half_life: Estimate
+    episodes: int
+
+
+def persistence_of_edits(everything: Sequence[Pairs], over: OverEpisodes) -> list[Persistence]:
+    """Measure what is left in every arm whose edits were followed; empty if there is none."""
+    return [
+        _persistence(pairs, what, over)
+        for pairs in everything
+        if pairs.arm.kind == "edited once"
+        for what in TITLES
+        if f"{LASTING}{what}/0" in pairs.values and np.isfinite(pairs.values[f"{LASTING}{what}/0"][pairs.edited]).any()
+    ]
+
+
+def half_life(left: np.ndarray) -> np.ndarray:
+    """Return after how many ticks half of the first value is left, (R, ticks) -> (R,); infinite if never.
+
+    Args:
+        left: after 0, 1, ... ticks.
+    """
+    share = left / left[:, :1]
+    below = share <= _HALF
+    place = below.argmax(axis=1)
+    rows = np.arange(len(left))
+    before, after = share[rows, place - 1], share[rows, place]
+    between = place - 1 + (before - _HALF) / np.where(before > after, before - after, 1)
+    return np.where(below.any(axis=1), between, np.inf)
+
+
+def _persistence(pairs: Pairs, what: str, over: OverEpisodes) -> Persistence:
+    names = [
+        f"{LASTING}{what}/{lag}" for lag in range(sum(name.startswith(f"{LASTING}{what}/") for name in pairs.values))
+    ]
+    values = np.stack([pairs.episode_means(pairs.values[name], pairs.edited) for name in names], axis=1)  # (E, ticks)
+    values = values[np.isfinite(values).all(axis=1)]
+    resampled = over.resampled_means(values)  # (R, ticks)
+    mean = values.mean(axis=0) if len(values) else np.full(len(names), np.nan)
+    shares = mean / mean[0]
+    low, high = over.percentiles(resampled / resampled[:, :1])
+    ends = over.percentiles(half_life(resampled))
+    return Persistence(
+        policy=pairs.arm.policy,
+        what=what,
+        left=tuple(Estimate(*map(float, each)) for each in zip(shares, low, high, strict=True)),
+        first=over.estimate(values[:, 0]),
+        half_life=Estimate(float(half_life(mean[None])[0]), float(ends[0]), float(ends[1])),
+        episodes=len(values),
+    )

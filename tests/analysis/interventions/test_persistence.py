@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from activation_store.interventions import LASTING
+from analysis.figures.intervention_persistence import persistence_figure
+from analysis.interventions.persistence import half_life
+from analysis.interventions.study import Study, study_effects
+from analysis.interventions.text import summary_lines
+from analysis.statistics.inference import Inference
+from tests.planted_interventions import FOLLOWED_TICKS, Planted, plant, with_followed
+
+TICKS = FOLLOWED_TICKS
+
+
+def study_with(rate: float) -> Study:
+    return study_effects(*with_followed(*plant(Planted()), rate), Inference(permutations=199, bootstraps=199))
+
+
+def test_the_planted_half_life_is_within_its_interval() -> None:
+    study = study_with(0.5**0.5)  # half is left after two ticks
+    (found,) = study.persistences
+    assert found.what == "cell" and found.episodes == 8 and len(found.left) == TICKS + 1
+    assert found.half_life.low <= 2 <= found.half_life.high
+    assert found.half_life.high - found.half_life.low < 0.5
+    assert not any(LASTING in each.outcome for each in (*study.effects, *study.at_once, *study.spillovers))
+    assert any("cell state: 2.0 ticks" in line or "cell state: 1.9 ticks" in line for line in summary_lines(study))
+
+
+def test_an_edit_that_stays_has_no_half_life() -> None:
+    study = study_with(1.0)
+    assert study.persistences[0].half_life.value == np.inf
+    assert any(f"more than {TICKS} ticks" in line for line in summary_lines(study))
+
+
+def test_the_figure_has_a_panel_for_what_was_followed_and_is_none_without() -> None:
+    figure = persistence_figure(study_with(0.5))
+    assert figure is not None and [axes.get_title() for axes in figure.axes] == ["cell state"]
+    table, arms = plant(Planted())
+    assert persistence_figure(study_effects(table, arms, Inference(permutations=99, bootstraps=99))) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "ticks"),
+    [([1, 0.75, 0.5, 0.1], 2), ([4, 3, 1, 0], 1.5), ([1, 0], 0.5), ([1, 0.9, 0.8], np.inf), ([1, 0.6, 0.4, 0.6], 1.5)],
+)
+def test_half_lives_by_hand(left: list[float], ticks: float) -> None:
+    np.testing.assert_allclose(half_life(np.array([left], dtype=float)), [ticks])

@@ -1,0 +1,66 @@
+"""What is left of an edit, in a memory that keeps half of its cell in every tick, whatever its agent sees."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.interventions import LASTING, LivesTable
+from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
+from reinforcement_learning.interventions.state_edits import steer
+from reinforcement_learning.interventions.when import When
+from reinforcement_learning.play.contest import Group
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.driven import DRIVER, UNITS, driven_contest
+from tests.reinforcement_learning.interventions.directions import unit
+
+FOLLOW = 4
+GROUP = Group(4, (0, 1))
+
+
+@pytest.fixture(scope="module")
+def pool(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> PolicyPool:
+    contest = driven_contest(small_world, task, maps)
+    memory = contest.entrants[0].policy.memory
+    assert memory is not None
+    with torch.no_grad():
+        for name, weights in memory.named_parameters():
+            weights.zero_()
+            if "bias_ih" in name:  # gates in the order input, forget, cell, output: shut, half open, empty, open
+                weights[:UNITS] = -100
+                weights[3 * UNITS :] = 100
+    return contest.pool(len(GROUP.numbers))
+
+
+def edited_once(pool: PolicyPool, when: When) -> LivesTable:
+    edit = steer(unit(DRIVER, UNITS, layer="lstm_cell"), 0.9)
+    (played,) = play_arm(pool, GROUP, ArmPlan("edited once", 4, when, states=(edit,), follow=FOLLOW))
+    assert isinstance(played, PlayedGroup)
+    return LivesTable.of_rows(played.rows).of_arm("edited once")
+
+
+def left(lives: LivesTable, what: str) -> np.ndarray:
+    """What is left after each tick, (edited lives, ticks)."""
+    return np.stack([lives.outcomes[f"{LASTING}{what}/{lag}"][lives.edited] for lag in range(FOLLOW + 1)], axis=1)
+
+
+def test_a_cell_that_halves_has_lost_half_of_an_edit_after_a_tick(pool: PolicyPool) -> None:
+    lives = edited_once(pool, When(2, 3))
+    halves = 0.5 ** np.arange(FOLLOW + 1)
+    for what, expected in (("cell", halves), ("hidden", np.tanh(0.9 * halves) / np.tanh(0.9))):
+        found = left(lives, what)
+        known = np.isfinite(found)
+        assert known[:, 0].any()
+        np.testing.assert_allclose(found[known], np.broadcast_to(expected, found.shape)[known], rtol=1e-5)
+    actions = np.nanmean(left(lives, "actions"), axis=0)
+    assert (np.diff(actions) < 0).all() and actions[0] > 0.1
+
+
+def test_agents_are_edited_again_only_once_they_are_no_longer_followed(pool: PolicyPool) -> None:
+    lives = edited_once(pool, When())
+    ticks, edited = (lives.outcomes[name][lives.edited] for name in ("ticks", "edited_ticks"))
+    np.testing.assert_array_equal(edited, np.ceil(ticks / (FOLLOW + 1)))
+    np.testing.assert_allclose(np.nanmean(left(lives, "cell"), axis=0), 0.5 ** np.arange(FOLLOW + 1), rtol=0.05)
