@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PANEL_WIDTH, _HEIGHT, _LETTERS_A_COLUMN = 3.6, 4.0, 38
 _BAND = 0.18
+_ROOM = 0.06
 _SERIES = {"trained": EDIT, "untrained": UNTRAINED}
 
 
@@ -31,6 +32,7 @@ def persistence_figure(study: "Study") -> Figure | None:
         for axes, what in zip(panels, shown, strict=True):
             _draw(axes, what, [each for each in study.persistences if each.what == what])
         panels[0].set_ylabel("share left")
+        panels[0].set_ylim(-_ROOM, max(each.value for one in study.persistences for each in one.left) + _ROOM)
         about = (
             "Distance of the states, and divergence of the distributions over actions, from those of copies without "
             f"the edit that get the same observations. Means over {study.episodes} episodes with "

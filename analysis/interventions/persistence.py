@@ -13,6 +13,7 @@ from analysis.statistics.resampling import Estimate
 TITLES = {"cell": "cell state", "hidden": "hidden state", "actions": "actions"}
 """What is followed, by the name in the outcome."""
 _HALF = 0.5
+_ROUNDING = 1e-5  # nats: smaller divergences of distributions over actions cannot be told from rounding
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,12 @@ class Persistence:
 
 
 def persistence_of_edits(everything: Sequence[Pairs], over: OverEpisodes) -> list[Persistence]:
-    """Measure what is left in every arm whose edits were followed; empty if there is none."""
-    return [
-        _persistence(pairs, what, over)
-        for pairs in everything
-        if pairs.arm.kind == "edited once"
-        for what in TITLES
-        if f"{LASTING}{what}/0" in pairs.values and np.isfinite(pairs.values[f"{LASTING}{what}/0"][pairs.edited]).any()
-    ]
+    """Measure what is left in every arm whose edits were followed; empty if there is none.
+
+    Actions are left out if the edit itself moves them by no more than rounding.
+    """
+    followed = [pairs for pairs in everything if pairs.arm.kind == "edited once"]
+    return [_persistence(pairs, what, over) for pairs in followed for what in TITLES if _moves(pairs, what)]
 
 
 def half_life(left: np.ndarray) -> np.ndarray:
@@ -62,6 +61,12 @@ def half_life(left: np.ndarray) -> np.ndarray:
     before, after = share[rows, place - 1], share[rows, place]
     between = place - 1 + (before - _HALF) / np.where(before > after, before - after, 1)
     return np.where(below.any(axis=1), between, np.inf)
+
+
+def _moves(pairs: Pairs, what: str) -> bool:
+    values = pairs.values.get(f"{LASTING}{what}/0", np.zeros(len(pairs.edited)))
+    known = values[pairs.edited & np.isfinite(values)]
+    return len(known) > 0 and bool(known.mean() > _ROUNDING)
 
 
 def _persistence(pairs: Pairs, what: str, over: OverEpisodes) -> Persistence:

@@ -45,3 +45,11 @@ def test_the_figure_has_a_panel_for_what_was_followed_and_is_none_without() -> N
 )
 def test_half_lives_by_hand(left: list[float], ticks: float) -> None:
     np.testing.assert_allclose(half_life(np.array([left], dtype=float)), [ticks])
+
+
+def test_actions_that_an_edit_moves_by_no_more_than_rounding_are_left_out() -> None:
+    table, arms = with_followed(*plant(Planted()), 0.5)
+    for lag in range(TICKS + 1):
+        table.outcomes[f"{LASTING}actions/{lag}"] = table.outcomes[f"{LASTING}cell/{lag}"] * 1e-7  # type: ignore[index]
+    study = study_effects(table, arms, Inference(permutations=99, bootstraps=99))
+    assert [each.what for each in study.persistences] == ["cell"]
