@@ -58,3 +58,17 @@ def scripts_that_ran(browser, page_file: Path, folder: Path) -> list[str]:
     ran = page.evaluate("Object.keys(document.documentElement.dataset)")
     context.close()
     return ran
+
+
+def until(page, condition: str) -> None:
+    """Wait for a condition; playwright's own way evaluates text inside the page, which the page forbids."""
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never came true: {condition}")
+
+
+def settle(page) -> None:
+    """Wait until a change is drawn."""
+    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")

@@ -21,7 +21,7 @@ from analysis.replays.file import read_replay
 from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
-from tests.browser import damaged, scripts_that_ran
+from tests.browser import damaged, scripts_that_ran, settle, until
 from tests.command import assert_refused, run, run_here
 from tests.recorded import POLICIES, Recording
 
@@ -74,24 +74,10 @@ def page(browser, page_file: Path) -> Iterator:
     context.close()
 
 
-def until(page, condition: str) -> None:
-    """Wait for a condition; playwright's own way evaluates text inside the page, which the page forbids."""
-    for _ in range(300):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
-
-
 def seek(page, tick: int) -> None:
     page.get_by_label("Tick", exact=True).fill(str(tick))
     until(page, f"window.replay.tick === {tick}")
     settle(page)
-
-
-def settle(page) -> None:
-    """Wait until a change is drawn."""
-    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
 
 
 def test_the_page_says_what_it_shows(page, page_file: Path, replay: Replay) -> None:

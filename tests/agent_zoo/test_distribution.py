@@ -4,7 +4,8 @@ import pytest
 import torch
 from scipy import stats
 
-from agent_zoo.distribution import ILLEGAL, Choices
+from agent_zoo.distribution import ILLEGAL, ActionDistribution, Choices
+from agent_zoo.observation import ActionHead
 
 JUST_BELOW_ONE = 1 - 2.0**-53
 
@@ -60,3 +61,22 @@ def test_frequencies_follow_the_probabilities() -> None:
     expected = torch.tensor(probabilities, dtype=torch.float64).numpy() * len(numbers)
     possible = [0, 1, 3, 4]
     assert stats.chisquare(counts[possible], expected[possible]).pvalue > 0.001
+
+
+def test_divergence_is_that_of_the_full_tables_however_choices_are_padded() -> None:
+    """An own head of three options, and a head of rows with a no-op, 4, which one of two policies pads wider."""
+    heads = (ActionHead("Move", 3, None, None), ActionHead("Target", 5, 4, "entity"))
+    only = torch.tensor([[0, 4], [0, 4]])
+
+    def policy(move: list[list[float]], target: list[list[float]], option: list[list[int]]) -> ActionDistribution:
+        rows = choices(target, option)
+        rows = Choices(torch.tensor([1]), torch.tensor([1]), rows.logits, rows.option)
+        return ActionDistribution(heads, only, (choices(move), rows))
+
+    one = policy([[0.2, 0.8, 0.0], [0.1, 0.3, 0.6]], [[0.5, 0.0, 0.0, 0.5]], [[2, -1, -1, 4]])
+    other = policy([[0.5, 0.5, 0.0], [0.1, 0.3, 0.6]], [[0.9, 0.1]], [[2, 4]])
+    found = one.divergence(other)
+    full = zip(one.log_probabilities, other.log_probabilities, strict=True)
+    expected = [(before.exp() * (before - after)).sum(dim=1) for before, after in full]
+    torch.testing.assert_close(found, torch.stack(expected, dim=1).double(), rtol=1e-5, atol=1e-7)
+    assert found[0, 0] > 0.1 and found[1, 0] == 0 and found[0, 1] == 0 and found[1, 1] > 0.5

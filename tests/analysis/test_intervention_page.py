@@ -30,7 +30,7 @@ from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import play_arm
 from reinforcement_learning.interventions.state_edits import steer
 from reinforcement_learning.play.contest import Group
-from tests.browser import damaged, scripts_that_ran
+from tests.browser import damaged, scripts_that_ran, settle, until
 from tests.driven import DRIVER, UNITS, driven_contest
 from tests.reinforcement_learning.interventions.directions import unit
 
@@ -82,24 +82,10 @@ def page(browser, run_folder: Path) -> Iterator:
     context.close()
 
 
-def until(page, condition: str) -> None:
-    """Wait for a condition; playwright's own way evaluates text inside the page, which the page forbids."""
-    for _ in range(300):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
-
-
 def seek(page, tick: int) -> None:
     page.get_by_label("Tick", exact=True).fill(str(tick))
     until(page, f"window.compared.tick === {tick}")
     settle(page)
-
-
-def settle(page) -> None:
-    """Wait until a change is drawn."""
-    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
 
 
 def replay_of(shown: ShownReplays, side: str) -> Replay:
