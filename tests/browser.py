@@ -62,7 +62,7 @@ def scripts_that_ran(browser, page_file: Path, folder: Path) -> list[str]:
 
 def until(page, condition: str) -> None:
     """Wait for a condition; playwright's own way evaluates text inside the page, which the page forbids."""
-    for _ in range(300):
+    for _ in range(400):
         if page.evaluate(condition):
             return
         page.wait_for_timeout(50)

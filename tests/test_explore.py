@@ -35,7 +35,7 @@ from analysis.statistics.effect_sizes import cohens_d, moments
 from analysis.statistics.given_time import shift_test_given_time
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
-from tests.browser import damaged, scripts_that_ran
+from tests.browser import damaged, scripts_that_ran, until
 from tests.command import assert_refused, run, run_here
 from tests.planted_run import rewrite
 
@@ -95,15 +95,6 @@ def untouched(browser, page_file: Path) -> Iterator:
     yield page
     assert [each for each in problems if not each.startswith(("blob:", "data:"))] == []
     page.context.close()
-
-
-def until(page, condition: str) -> None:
-    """Wait for a condition; playwright's own way evaluates text inside the page, which may be forbidden."""
-    for _ in range(300):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
 
 
 def expected_tick(content: Explored, tick: int, words: list[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from analysis.dendrogram_page.page import dendrogram_page
 from analysis.features import FEATURES, feature_matrix
 from analysis.labels import NOISE
 from analysis.lives import lives_of
-from tests.browser import scripts_that_ran
+from tests.browser import scripts_that_ran, until
 from tests.planted import planted_dump
 
 NO_CLUSTER = 65535
@@ -69,14 +69,6 @@ def page(browser, page_file: Path) -> Iterator:
     assert [text for text in problems if "GL Driver Message" not in text] == []
     assert [url for url in requests if not url.startswith("blob:")] == [page_file.as_uri()]
     context.close()
-
-
-def until(page, condition: str) -> None:
-    for _ in range(400):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
 
 
 def shown(page) -> np.ndarray:

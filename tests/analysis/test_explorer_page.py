@@ -13,6 +13,7 @@ from analysis.explorer_page.page import explorer_page
 from analysis.figures.style import cluster_colour
 from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed
+from tests.browser import until
 
 SIZES = ((1280, 720), (1920, 1080))
 COUNTS = (1, 20, 200)
@@ -53,14 +54,6 @@ def page(request: pytest.FixtureRequest, browser, content: Explored, tmp_path_fa
     yield page
     assert problems == []
     page.close()
-
-
-def until(page, condition: str) -> None:
-    for _ in range(300):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
 
 
 def box(page, selector: str) -> dict[str, float]:
