@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import orjson
 from rich.markup import escape
@@ -14,15 +13,13 @@ from analysis.runs.run_folder import RunFolder
 from representation.sparse_autoencoder import figures
 from representation.sparse_autoencoder.report import table
 from representation.sparse_autoencoder.states import Split
-
-if TYPE_CHECKING:
-    from representation.sparse_autoencoder.sparse_run import Tested
+from representation.sparse_autoencoder.tested import Tested
 
 RESULTS_FILE = "sparse.json"
 CURVES_FILE = "curves.jsonl"
 
 
-def save(folder: RunFolder, results: "Sequence[Tested]", metadata: DumpMetadata, split: Split) -> None:
+def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, split: Split) -> None:
     """Write all files of a run."""
     rows = [row for each in results for row in each.scores()]
     comparisons = [row for each in results for row in each.comparisons()]
@@ -46,7 +43,7 @@ def save(folder: RunFolder, results: "Sequence[Tested]", metadata: DumpMetadata,
     _draw(folder, results)
 
 
-def _draw(folder: RunFolder, results: "Sequence[Tested]") -> None:
+def _draw(folder: RunFolder, results: Sequence[Tested]) -> None:
     fitted = {name: each for result in results for name, each in result.fitted.items()}
     reported = [name for name, each in fitted.items() if each.entry.kind in AUTOENCODERS and not each.entry.original]
     usages = {name: each for result in results for name, each in result.usages.items()}
@@ -59,7 +56,7 @@ def _draw(folder: RunFolder, results: "Sequence[Tested]") -> None:
         folder.save_figure("stability.png", figures.stability_histogram(found))
 
 
-def headline(results: "Sequence[Tested]") -> Table:
+def headline(results: Sequence[Tested]) -> Table:
     """Return a table of all dictionaries, without other seeds."""
     shown = Table(title="states that no dictionary was fitted to", title_justify="left")
     names = ("dictionary", "features a state", "alive", "not explained", "KL, nats", "KL of the mean avoided", "value")

@@ -1,7 +1,7 @@
 """A run of sparse autoencoders: fit, test, splice in, compare, and write what was found."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,12 @@ from analysis.terminal import step
 from argument_checks import did_you_mean
 from representation.sparse_autoencoder import outputs
 from representation.sparse_autoencoder.fitting import Entry, Fitted, claim, discard, entries, fit
-from representation.sparse_autoencoder.report import (
-    ComparisonRow,
-    ScoreRow,
-    StabilityRow,
-    are_compared,
-    comparison_row,
-    score_row,
-    stability_row,
-)
-from representation.sparse_autoencoder.scores import Estimate, Units, Usage, usage
+from representation.sparse_autoencoder.scores import Units, Usage, usage
 from representation.sparse_autoencoder.settings import SparseSettings
-from representation.sparse_autoencoder.splicing import RecordedPolicy, SplicedRun, load_recorded_policy, splice
+from representation.sparse_autoencoder.splicing import RecordedPolicy, load_recorded_policy, splice
 from representation.sparse_autoencoder.stability import Stability, stability
 from representation.sparse_autoencoder.states import Split, States, check_enough, read_states, split_episodes
+from representation.sparse_autoencoder.tested import Tested
 from representation.sparse_autoencoder.tracking import Curves, check_login
 from user_error import UserError
 
@@ -39,50 +31,6 @@ TESTED = 20_000
 
 _NOT_SETTINGS = ("resume", "output_dir", "policies_dir", "track", "wandb")
 """Options that do not change the results."""
-
-
-@dataclass(frozen=True, eq=False)
-class Tested:
-    """Everything that is known of the dictionaries of one layer.
-
-    Attributes:
-        fitted: the dictionaries, by name.
-        usages: of the test states, by name.
-        units: of intervals over the test states.
-        spliced: what splicing in changes; None if nothing was spliced.
-        stabilities: by the names of an autoencoder and its other seed.
-    """
-
-    fitted: dict[str, Fitted]
-    usages: dict[str, Usage]
-    units: Units
-    spliced: SplicedRun | None
-    stabilities: dict[tuple[str, str], Stability]
-
-    def scores(self) -> list[ScoreRow]:
-        """Return a row for each dictionary."""
-        return [
-            score_row(each, self.usages[name], self.spliced.score(name) if self.spliced else None)
-            for name, each in self.fitted.items()
-        ]
-
-    def comparisons(self) -> list[ComparisonRow]:
-        """Return a row for each autoencoder and baseline."""
-        return [
-            comparison_row(own, other, self._less(own, other), self.spliced)
-            for own in self.fitted.values()
-            for other in self.fitted.values()
-            if are_compared(own, other)
-        ]
-
-    def stability(self) -> list[StabilityRow]:
-        """Return a row for each pair of seeds."""
-        return [stability_row(*names, found) for names, found in self.stabilities.items()]
-
-    def _less(self, own: Fitted, other: Fitted) -> Estimate:
-        """How much less of the variance an autoencoder leaves unexplained."""
-        first, second = self.usages[own.entry.name], self.usages[other.entry.name]
-        return self.units.mean(second.error - first.error, first.deviation)
 
 
 def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPolicy | None:
