@@ -15,7 +15,7 @@ from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.terminal import step
 from argument_checks import did_you_mean
-from representation.sparse_autoencoder import outputs
+from representation.sparse_autoencoder import describing, outputs
 from representation.sparse_autoencoder.fitting import Entry, Fitted, claim, discard, entries, fit
 from representation.sparse_autoencoder.scores import Units, Usage, usage
 from representation.sparse_autoencoder.settings import SparseSettings
@@ -65,13 +65,32 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
     if settings.untrained:
         wanted = entries(settings, units, untrained=True)
         results.append(_tested(settings, metadata, split, waiting, wanted, None, console))
+    meaning = _described_features(settings, metadata, split, results[0], console) if settings.meaning else None
     run = {**described, "input": {str(settings.dump): sha256(settings.dump / METADATA_FILE)}}
     with RunFolder(settings.run_folder, run) as folder:
         with step(console, "writing tables and drawing"):
             outputs.save(folder, results, metadata, split)
+            if meaning is not None:
+                describing.save(folder, meaning, settings, metadata)
         console.print(outputs.headline(results))
+        if meaning is not None:
+            console.print("\n".join(meaning.lines()), highlight=False, markup=False)
     discard(settings)
     return settings.run_folder
+
+
+def _described_features(
+    settings: SparseSettings, metadata: DumpMetadata, split: Split, tested: Tested, console: Console
+) -> describing.Described:
+    """Describe the features of the first autoencoder that was asked for."""
+    first = next(each for each in tested.fitted.values() if each.entry.kind in AUTOENCODERS)
+    name = first.entry.name
+    cosine = np.full(first.dictionary.features, np.nan)
+    for (own, _), found in tested.stabilities.items():
+        if own == name:
+            cosine[tested.usages[name].density > 0] = found.cosine
+            break
+    return describing.describe(settings, metadata, split, name, first.dictionary, cosine, console)
 
 
 def _tested(
