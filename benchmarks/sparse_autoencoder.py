@@ -57,7 +57,9 @@ class Result:
     Attributes:
         threads: of torch.
         seconds: of one epoch over the states.
+        processor_seconds: the same, of all threads: what counts if other programs run.
         minutes_for_a_million: of all epochs over a million states, at the same speed.
+        processor_minutes_for_a_million: likewise.
         cosine: of a planted feature with the nearest one that the autoencoder found, on average.
         cosine_of_library: the same for scikit-learn's mini-batch dictionary learning, given as many features.
         seconds_of_planted, seconds_of_library: to find them.
@@ -65,7 +67,9 @@ class Result:
 
     threads: int
     seconds: float
+    processor_seconds: float
     minutes_for_a_million: float
+    processor_minutes_for_a_million: float
     cosine: float
     cosine_of_library: float
     seconds_of_planted: float
@@ -87,14 +91,16 @@ def measure(arguments: Arguments) -> Result:
     features = arguments.width * arguments.units
     states, _ = planted(arguments.states, arguments.units, 2 * arguments.units)
     plan = Plan(arguments.kind, features, arguments.k, 0, 1)
+    before = time.process_time()
     seconds, _ = _timed(lambda: _trained(plan, states))
-    per_state = seconds / arguments.states
+    processor = time.process_time() - before
+    to_minutes = MILLION * arguments.epochs / arguments.states / 60
     few, truth = planted(TRUE_STATES, TRUE_UNITS, TRUE_FEATURES)
     wanted = 2 * TRUE_FEATURES
     own_seconds, decoder = _timed(lambda: _trained(Plan(arguments.kind, wanted, ACTIVE, 0, 30), few))
     library_seconds, atoms = _timed(lambda: _library(few, wanted))
     return Result(
-        torch.get_num_threads(), seconds, per_state * MILLION * arguments.epochs / 60,
+        torch.get_num_threads(), seconds, processor, seconds * to_minutes, processor * to_minutes,
         _nearest(truth, decoder), _nearest(truth, atoms), own_seconds, library_seconds,
     )  # fmt: skip
 
