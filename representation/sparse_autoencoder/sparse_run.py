@@ -107,7 +107,7 @@ def _tested(
     with step(console, f"reading {layer} of {len(split.train)} episodes") as show:
         states = read_states(settings.dump, layer, split.train, show)
     check_enough(settings.dump, len(states), max(entry.features for entry in wanted))
-    with Curves(settings, _plain(settings), waiting) as curves:
+    with Curves(settings, _plain(settings)) as curves:
         found = fit(
             waiting, list(wanted), states, _source(settings, metadata, states), settings.epochs, curves.log, console
         )

@@ -1,6 +1,5 @@
 """Mirror training curves to Weights & Biases."""
 
-from pathlib import Path
 from typing import Any, Self
 
 from representation.sparse_autoencoder.settings import SparseSettings
@@ -29,9 +28,9 @@ def check_login(settings: SparseSettings) -> None:
 class Curves:
     """Takes the epochs of all autoencoders of a run; a context manager."""
 
-    def __init__(self, settings: SparseSettings, config: dict[str, Any], folder: Path):
-        """Prepare a run of Weights & Biases, if one is wanted."""
-        self._settings, self._config, self._folder = settings, config, folder
+    def __init__(self, settings: SparseSettings, config: dict[str, Any]):
+        """Prepare a run of Weights & Biases, if one is wanted; its files are in wandb/ beside the run's folder."""
+        self._settings, self._config = settings, config
         self._run: Any = None
 
     def __enter__(self) -> Self:
@@ -48,7 +47,7 @@ class Curves:
         try:
             self._run = wandb.init(
                 project=options.project, entity=options.entity, mode=options.mode, name=self._settings.run_folder.name,
-                dir=str(self._folder), config=self._config,
+                dir=str(self._settings.output_dir), config=self._config,
             )  # fmt: skip
         except wandb.errors.Error as error:
             raise UserError(f"Weights & Biases cannot be used ({error}): {_WAYS_OUT}") from None
