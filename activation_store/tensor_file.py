@@ -18,7 +18,10 @@ from safetensors.numpy import load, save
 from activation_store.files import read_bytes, write_bytes
 from user_error import UserError
 
-Kind = Literal["policy", "training state", "directions", "task embeddings", "state moments"]
+Kind = Literal[
+    "policy", "training state", "directions", "task embeddings", "state moments", "sparse dictionary",
+    "autoencoder training",
+]  # fmt: skip
 
 _HEADER_KEY = "nmmo_interpretability"
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80")
@@ -29,6 +32,8 @@ _CALLED = {
     "directions": "a file of directions",
     "task embeddings": "a cache of task embeddings",
     "state moments": "a file of moments of hidden states",
+    "sparse dictionary": "a dictionary of sparse features",
+    "autoencoder training": "the unfinished training of a sparse autoencoder",
 }
 _KEYS_OF_OLDER: dict[str, set[str]] = {
     "policy": {"agent", "layout"},

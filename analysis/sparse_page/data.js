@@ -1,0 +1,62 @@
+"use strict";
+
+/* The page's tables, and what its parts ask of them. */
+
+class Features {
+  constructor(facts, tables) {
+    this.facts = facts;
+    this.tables = tables;
+    this.tops = new Map();
+    this.entityStart = running(tables["entity.count"]);
+    this.traceStart = running(tables["top.ticks"]);
+    tables["top.feature"].forEach((feature, top) => {
+      if (!this.tops.has(feature)) this.tops.set(feature, []);
+      this.tops.get(feature).push(top);
+    });
+  }
+
+  get count() { return this.tables.titles.length; }
+
+  number(name, feature) { return this.tables[`feature.${name}`][feature]; }
+
+  behaviour(feature) { return this.facts.behaviours[this.number("best", feature)]; }
+
+  /** What drawView asks: the tiles that the agent of a top record saw. */
+  view(top) {
+    const size = this.facts.side ** 2;
+    return this.tables["view.tiles"].subarray(top * size, (top + 1) * size);
+  }
+
+  /** What drawView asks: everybody else in view. */
+  others(top) {
+    const found = [];
+    const start = this.entityStart[top];
+    for (let i = 0; i < this.tables["entity.count"][top]; i++) {
+      const at = start + i;
+      const other = { attacked: i === this.tables["attack.target"][top] };
+      for (const name of ["kind", "id", "health", "down", "right"]) other[name] = this.tables[`entity.${name}`][at];
+      found.push(other);
+    }
+    return found;
+  }
+
+  /** The life of a top record: ticks, strengths and the behaviour, in their units. */
+  trace(top) {
+    const [start, length] = [this.traceStart[top], this.tables["top.ticks"][top]];
+    const part = (name) => Array.from(this.tables[name].subarray(start, start + length));
+    const [low, high] = [this.tables["trace.ends"][2 * top], this.tables["trace.ends"][2 * top + 1]];
+    const most = this.tables["top.strength"][top];
+    return {
+      ticks: part("trace.tick"),
+      strengths: part("trace.strength").map((level) => (level / 255) * most),
+      behaviour: part("trace.behaviour").map((level) => low + (level / 255) * (high - low)),
+      most, low, high,
+    };
+  }
+}
+
+function running(counts) {
+  const starts = new Int32Array(counts.length + 1);
+  counts.forEach((count, i) => { starts[i + 1] = starts[i] + count; });
+  return starts;
+}

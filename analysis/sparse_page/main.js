@@ -1,0 +1,143 @@
+"use strict";
+
+/* The list of features: search, sort, and a card for each. */
+
+const STEP = 30;
+const VIEW_WIDTH = 105;
+
+async function main() {
+  const facts = JSON.parse(document.getElementById("page-facts").textContent);
+  const bytes = await inflated(document.getElementById("page-content").textContent.trim());
+  const data = new Features(facts, unpacked(facts.columns, bytes));
+  const state = { data, shown: STEP, found: [] };
+  for (const id of ["search", "sort", "described"]) {
+    document.getElementById(id).addEventListener("input", () => { state.shown = STEP; update(state); });
+  }
+  document.getElementById("more").addEventListener("click", () => { state.shown += STEP; draw(state); });
+  document.getElementById("close-life").addEventListener("click", closeLife);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeLife(); });
+  update(state);
+}
+
+function closeLife() {
+  document.getElementById("life").hidden = true;
+  document.querySelectorAll('.top[aria-pressed="true"]').forEach((top) => top.setAttribute("aria-pressed", "false"));
+}
+
+const KEYS = {
+  r: (data, i) => Math.abs(data.number("r", i)),
+  given: (data, i) => Math.abs(data.number("given", i)),
+  auc: (data, i) => Math.abs(data.number("auc", i) - 0.5),
+  density: (data, i) => data.number("density", i),
+  strongest: (data, i) => data.number("strongest", i),
+  cosine: (data, i) => data.number("cosine", i),
+  number: (data, i) => -data.number("number", i),
+};
+
+function update(state) {
+  const { data } = state;
+  const words = document.getElementById("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const only = document.getElementById("described").checked;
+  const key = KEYS[document.getElementById("sort").value];
+  const text = (i) => `feature_${data.number("number", i)} ${data.tables.titles[i]} ${data.tables.descriptions[i]}`.toLowerCase();
+  state.found = [];
+  for (let i = 0; i < data.count; i++) {
+    if (only && !data.number("described", i)) continue;
+    if (words.every((word) => text(i).includes(word))) state.found.push(i);
+  }
+  const order = new Map(state.found.map((i) => [i, key(data, i)]));
+  // What could not be measured comes last.
+  const value = (i) => (Number.isFinite(order.get(i)) ? order.get(i) : -Infinity);
+  state.found.sort((a, b) => value(b) - value(a) || a - b);
+  draw(state);
+}
+
+function draw({ data, found, shown }) {
+  document.getElementById("list").replaceChildren(...found.slice(0, shown).map((i) => card(data, i)));
+  document.getElementById("count").textContent =
+    `${found.length.toLocaleString("en")} of ${data.count.toLocaleString("en")} features`;
+  document.getElementById("more").hidden = found.length <= shown;
+}
+
+function card(data, i) {
+  const number = data.number("number", i);
+  const behaviour = data.behaviour(i);
+  const described = data.number("described", i) !== 0;
+  const facts = [
+    ["active in", `${(100 * data.number("density", i)).toFixed(2)}% of ticks`],
+    ["best behaviour", behaviour.name, `${behaviour.definition} (${behaviour.unit})`],
+    ["r", signed(data.number("r", i)), "Correlation of strength and behaviour"],
+    ["given tick and age", signed(data.number("given", i)), "Correlation with what tick and age leave of the behaviour"],
+    ["AUC", fixed(data.number("auc", i)), "Probability that the behaviour is higher where the feature is active than where it is not"],
+    ["q", fixed(data.number("q", i), 3), "p-value of the correlation given tick and age, corrected for all features"],
+    ["largest strength", fixed(data.number("strongest", i))],
+    ["other seed", fixed(data.number("cosine", i)), "Cosine with its partner in the autoencoder with another seed"],
+  ];
+  const tops = data.tops.get(i) ?? [];
+  return element(
+    "article", { class: described ? "" : "plain", id: `feature_${number}` },
+    element("h2", {}, `feature_${number}: ${data.tables.titles[i]}`),
+    element("p", {}, data.tables.descriptions[i]),
+    element("dl", {}, ...facts.map(([name, value, title]) => (
+      element("div", { title: title ?? null }, element("dt", {}, name), element("dd", {}, value))
+    ))),
+    element(
+      "div", { class: "tops" },
+      ...tops.map((top) => topButton(data, i, number, top)),
+      element("div", { class: "ages" }, ages(data, i), "density from birth to death"),
+    ),
+  );
+}
+
+function topButton(data, i, number, top) {
+  const { tables } = data;
+  const canvas = element("canvas", { role: "img", "aria-label": inWords(data, top) });
+  drawView(canvas, data, top, VIEW_WIDTH);
+  const words = `agent ${tables["top.agent"][top]}, tick ${tables["top.tick"][top]}`;
+  const button = element(
+    "button", { type: "button", class: "top", "aria-pressed": "false", title: `${inWords(data, top)}. Click for the life.` },
+    canvas, element("span", {}, words), element("span", {}, `strength ${tables["top.strength"][top].toFixed(2)}`),
+  );
+  button.addEventListener("click", () => {
+    closeLife();
+    button.setAttribute("aria-pressed", "true");
+    openLife(data, i, top);
+  });
+  return button;
+}
+
+/** Bars: in which share of the records of each part of life the feature is active. */
+function ages(data, i) {
+  const [width, height, parts] = [140, 56, data.facts.parts];
+  const values = Array.from(data.tables["feature.byAge"].subarray(i * parts, (i + 1) * parts));
+  const most = Math.max(...values);
+  const canvas = element("canvas", {
+    role: "img", title: `At most in ${(100 * most).toFixed(1)}% of ticks`,
+    "aria-label": `Density in ${parts} parts of life: ${values.map((value) => `${(100 * value).toFixed(1)}%`).join(", ")}`,
+  });
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  context.fillStyle = "#eef1f4";
+  context.fillRect(0, 0, width, height);
+  context.fillStyle = "#1f5fa8";
+  values.forEach((value, part) => {
+    const tall = most > 0 ? (value / most) * (height - 4) : 0;
+    context.fillRect((part * width) / parts + 0.5, height - tall, width / parts - 1, tall);
+  });
+  return canvas;
+}
+
+function fixed(value, digits = 2) { return Number.isFinite(value) ? value.toFixed(digits) : "–"; }
+
+function signed(value) { return Number.isFinite(value) ? `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}` : "–"; }
+
+main().catch((error) => {
+  const count = document.getElementById("count");
+  count.classList.add("failed");
+  count.textContent = `This page cannot be shown (${error.message}): write it again, or use a newer browser.`;
+});

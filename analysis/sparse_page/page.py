@@ -1,0 +1,121 @@
+"""One self-contained page with a card for each sparse feature: what it goes with, its top records, and their lives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.explorer_page.views import SIDE, view_tables
+from analysis.features.observed import Observed
+from analysis.materials import MATERIALS
+from analysis.page_parts.packing import embedded, pack, scripts_of
+from analysis.page_parts.pages import Scripts, environment
+from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
+from analysis.replays.replay import NPC_KINDS
+
+_HERE = Path(__file__).parent
+_SCRIPTS = (
+    "page_parts/packing.js", "page_parts/glyphs.js", "explorer_page/view.js", "sparse_page/data.js",
+    "sparse_page/life.js", "sparse_page/main.js",
+)  # fmt: skip
+_LEVELS = 255
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCards:
+    """What the page shows. F features, R top records of all features, T ticks of the traces of all top records.
+
+    Attributes:
+        columns: numbers of each feature, (F,) each, by name.
+        by_age: share of the records in each part of life in which each feature is active, (F, parts).
+        titles: short names, F.
+        descriptions: sentences, F.
+        behaviours: names of the behaviours, and their units and definitions.
+        seen: the top records, feature by feature.
+        feature: of each top record, (R,) ascending.
+        strength: of each top record, (R,).
+        trace_ticks: ticks of each top record's life, (R,); adds up to T.
+        trace_tick: tick of each, (T,).
+        trace_strength: strength of the feature there, (T,).
+        trace_behaviour: value of its best behaviour there, (T,).
+    """
+
+    columns: Mapping[str, np.ndarray]
+    by_age: np.ndarray
+    titles: Sequence[str]
+    descriptions: Sequence[str]
+    behaviours: Sequence[Mapping[str, str]]
+    seen: Observed
+    feature: np.ndarray
+    strength: np.ndarray
+    trace_ticks: np.ndarray
+    trace_tick: np.ndarray
+    trace_strength: np.ndarray
+    trace_behaviour: np.ndarray
+
+
+def sparse_page(name: str, facts: Mapping[str, Any], cards: FeatureCards) -> str:
+    """Return the page as HTML.
+
+    Args:
+        name: of the run.
+        facts: texts that the head of the page says: policy, layer, dictionary, dump, scores and intervals.
+        cards: the features.
+    """
+    from markupsafe import Markup
+
+    records = cards.seen.records
+    tiles = records.tile[:, :, 2].astype(np.uint8)
+    tables = {
+        **{f"feature.{key}": each for key, each in cards.columns.items()},
+        "feature.byAge": cards.by_age.astype(np.float32),
+        **view_tables(cards.seen),
+        "view.tiles": tiles,
+        "top.feature": cards.feature,
+        "top.strength": cards.strength.astype(np.float32),
+        "top.tick": records.tick,
+        "top.agent": records.agent_id,
+        "top.episode": records.episode,
+        "top.ticks": cards.trace_ticks,
+        "trace.tick": cards.trace_tick,
+        "trace.strength": _levels(cards.trace_strength, cards.trace_ticks),
+        "trace.behaviour": _levels(cards.trace_behaviour, cards.trace_ticks),
+        "trace.ends": _ends(cards.trace_behaviour, cards.trace_ticks),
+    }
+    packed = pack(tables, {"titles": list(cards.titles), "descriptions": list(cards.descriptions)})
+    content = {
+        "columns": packed.columns,
+        "side": SIDE,
+        "parts": cards.by_age.shape[1],
+        "behaviours": list(cards.behaviours),
+        "materials": [{"name": m.name, "colour": m.colour} for m in MATERIALS],
+        "harvestable": {m.name: True for m in MATERIALS if m.leaves is not None},
+        "npcKinds": [{"name": k, "colour": NPC_COLOURS[k], "shape": NPC_SHAPES[k]} for k in NPC_KINDS],
+        "dump": facts["dump"],
+    }
+    page = environment(_HERE, trim=True).get_template("template.html")
+    return page.render(
+        name=name, said=facts, features=len(cards.titles), facts=embedded(content), packed=packed.content,
+        style=Markup((_HERE / "style.css").read_text()), scripts=Scripts.of(scripts_of(*_SCRIPTS)),
+    )  # fmt: skip
+
+
+def _levels(values: np.ndarray, ticks: np.ndarray) -> np.ndarray:
+    """Return values as levels from 0 to 255 between the least and the largest of their trace, uint8."""
+    least, most = _least_and_most(values, ticks)
+    low, high = np.repeat(least, ticks), np.repeat(most, ticks)
+    return np.round(_LEVELS * (values - low) / np.where(high > low, high - low, 1)).astype(np.uint8)
+
+
+def _ends(values: np.ndarray, ticks: np.ndarray) -> np.ndarray:
+    """Return the least and the largest value of each trace, (R, 2) float32."""
+    return np.stack(_least_and_most(values, ticks), axis=1).astype(np.float32)
+
+
+def _least_and_most(values: np.ndarray, ticks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    if not len(ticks):
+        return np.zeros(0), np.zeros(0)
+    starts = np.cumsum(ticks) - ticks
+    return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)

@@ -1,0 +1,242 @@
+"""Sparse autoencoders while they are trained: their parameters, reconstructions and losses.
+
+TopK with an auxiliary loss that revives dead features: Gao et al. 2024, "Scaling and evaluating sparse autoencoders",
+arXiv:2406.04093. BatchTopK: Bussmann et al. 2024, arXiv:2412.06410. JumpReLU: Rajamanoharan et al. 2024,
+arXiv:2407.14435. Matryoshka: Bussmann et al. 2025, arXiv:2503.17547.
+
+States are divided by one number for the whole layer, so that their mean squared distance from the centre is the number
+of units. Losses are in shares of that: 1 is what the centre alone leaves.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from activation_store.sparse_dictionary import DictionaryKind, DictionarySource, SparseDictionary
+
+BANDWIDTH = 0.1
+"""Width of the window around a jumprelu threshold in which it has a gradient, in normalised units."""
+REVIVING = 1 / 32
+"""Weight of the auxiliary loss, as in Gao et al."""
+SPARSITY = 1.0
+"""Weight of the squared relative distance of jumprelu's mean number of features from k."""
+
+PREFIXES = (16, 8, 4, 2, 1)
+"""Matryoshka autoencoders also reconstruct with the first features alone: one in so many."""
+
+
+@dataclass(eq=False)
+class Parameters:
+    """The parameters of an autoencoder with F features of U units, in normalised units.
+
+    Attributes:
+        encoder: (F, U).
+        encoder_bias: (F,).
+        decoder: (F, U); rows have length 1.
+        centre: (U,).
+        log_threshold: (F,); used by jumprelu only.
+    """
+
+    encoder: torch.Tensor
+    encoder_bias: torch.Tensor
+    decoder: torch.Tensor
+    centre: torch.Tensor
+    log_threshold: torch.Tensor
+
+    @staticmethod
+    def drawn(
+        kind: DictionaryKind, features: int, k: int, sample: torch.Tensor, centre: torch.Tensor, seed: int
+    ) -> "Parameters":
+        """Draw random directions for decoder and encoder.
+
+        Args:
+            kind: of autoencoder.
+            features: number of them.
+            k: wanted in a state; jumprelu thresholds start where as many are above them.
+            sample: some states, (N, U).
+            centre: where the decoder starts, (U,).
+            seed: of the directions.
+        """
+        random = torch.Generator().manual_seed(seed)
+        decoder = functional.normalize(torch.randn(features, len(centre), generator=random), dim=1)
+        threshold = 1.0
+        if kind == "jumprelu":
+            z = functional.linear(sample - centre, decoder)
+            threshold = max(float(np.quantile(z.numpy(), 1 - k / features)), BANDWIDTH)
+        return Parameters(
+            decoder.clone(), torch.zeros(features), decoder, centre.clone(),
+            torch.full((features,), float(np.log(threshold))),
+        )  # fmt: skip
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the parameters by name."""
+        return vars(self)
+
+    @torch.no_grad()
+    def project_gradient(self) -> None:
+        """Take out of the decoder's gradient what would only change the length of its rows."""
+        gradient = self.decoder.grad
+        if gradient is not None:
+            gradient -= (gradient * self.decoder).sum(dim=1, keepdim=True) * self.decoder
+
+    @torch.no_grad()
+    def normalise(self) -> None:
+        """Give the decoder's rows length 1 again."""
+        self.decoder.copy_(functional.normalize(self.decoder, dim=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What one batch gives.
+
+    Attributes:
+        loss: to minimise.
+        unexplained: share of the variance that the reconstruction does not explain.
+        fired: which features are active in any of the states, (F,) bool.
+        active: features of a state, on average.
+        least: smallest strength that BatchTopK kept; NaN for other kinds.
+    """
+
+    loss: torch.Tensor
+    unexplained: float
+    fired: torch.Tensor
+    active: float
+    least: float
+
+
+def step(kind: DictionaryKind, k: int, p: Parameters, states: torch.Tensor, dead: torch.Tensor) -> Step:
+    """Reconstruct a batch of states, (B, U), and return the losses.
+
+    Args:
+        kind: of autoencoder.
+        k: features of a state.
+        p: parameters.
+        states: normalised, (B, U).
+        dead: features that have not been active for long, (F,) bool; the auxiliary loss is theirs.
+    """
+    units = states.shape[1]
+    z = functional.linear(states - p.centre, p.encoder, p.encoder_bias)  # (B, F)
+    extra: torch.Tensor | float = 0.0
+    least = float("nan")
+    if kind == "topk":
+        strengths, places = z.topk(k, dim=1, sorted=False)
+        strengths = strengths.relu()
+        rebuilt: torch.Tensor | None = _sum_of_rows(places, strengths, p.decoder)
+        fired = torch.zeros(len(p.decoder), dtype=torch.bool)
+        fired[places[strengths > 0]] = True
+        active = float((strengths > 0).sum()) / len(states)
+    else:
+        if kind == "jumprelu":
+            threshold = p.log_threshold.exp()
+            strengths = _JumpReLU.apply(z, threshold)
+            count = _Above.apply(z, threshold).sum(dim=1).mean()
+            extra = SPARSITY * (count / k - 1) ** 2
+        else:
+            strengths, least = _largest_of_batch(z.relu(), k)
+        fired = (strengths > 0).any(dim=0)
+        active = float((strengths > 0).sum()) / len(states)
+        rebuilt = None if kind == "matryoshka" else strengths @ p.decoder
+    if rebuilt is None:
+        loss, rebuilt = _nested_loss(states, strengths, p)
+    else:
+        loss = _unexplained(states - p.centre - rebuilt, units)
+    rest = (states - p.centre - rebuilt).detach()
+    unexplained = float(_unexplained(rest, units))
+    revived = _reviving_loss(rest, z, dead, p, units) if dead.any() else 0.0
+    return Step(loss + extra + REVIVING * revived, unexplained, fired, active, least)
+
+
+def folded(
+    kind: DictionaryKind, k: int, p: Mapping[str, np.ndarray], scale: float, threshold: float, source: DictionarySource
+) -> SparseDictionary:
+    """Return the trained autoencoder in raw units.
+
+    Args:
+        kind: of autoencoder.
+        k: features of a state.
+        p: the parameters by name, in normalised units.
+        scale: raw units in a normalised one.
+        threshold: of BatchTopK's strengths when states come one by one, in normalised units.
+        source: what it was fitted to.
+    """
+    features = len(p["decoder"])
+    thresholds = {
+        "topk": np.zeros(features), "jumprelu": np.exp(p["log_threshold"])
+    }.get(kind, np.full(features, threshold))  # fmt: skip
+    return SparseDictionary(
+        kind, k, p["decoder"], (scale * p["centre"]).astype(np.float32), source, p["encoder"],
+        (scale * p["encoder_bias"]).astype(np.float32), (scale * thresholds).astype(np.float32),
+    )  # fmt: skip
+
+
+def _sum_of_rows(places: torch.Tensor, strengths: torch.Tensor, decoder: torch.Tensor) -> torch.Tensor:
+    """Add up k rows of the decoder for each state: (B, k) twice to (B, U); much less work than a full product."""
+    return functional.embedding_bag(places, decoder, per_sample_weights=strengths, mode="sum")
+
+
+def _largest_of_batch(strengths: torch.Tensor, k: int) -> tuple[torch.Tensor, float]:
+    """Keep the k times B largest of a batch, (B, F), and return the smallest of them."""
+    values, _ = strengths.flatten().topk(k * len(strengths), sorted=False)
+    least = float(values.detach().min())
+    return torch.where(strengths >= max(least, 1e-12), strengths, 0), least
+
+
+def _nested_loss(states: torch.Tensor, strengths: torch.Tensor, p: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
+    """The mean loss of reconstructions by the first features, and the reconstruction by all, less the centre."""
+    features, units = p.decoder.shape
+    ends = [max(1, features // part) for part in PREFIXES]
+    rebuilt, losses, start = torch.zeros_like(states), [], 0
+    for end in ends:
+        rebuilt = rebuilt + strengths[:, start:end] @ p.decoder[start:end]
+        losses.append(_unexplained(states - p.centre - rebuilt, units))
+        start = end
+    return torch.stack(losses).mean(), rebuilt
+
+
+def _reviving_loss(rest: torch.Tensor, z: torch.Tensor, dead: torch.Tensor, p: Parameters, units: int) -> torch.Tensor:
+    """How much of what is left the dead features leave, as a share of it."""
+    (places,) = dead.nonzero(as_tuple=True)
+    strengths, chosen = z[:, places].topk(min(units // 2 or 1, len(places)), dim=1, sorted=False)
+    rebuilt = _sum_of_rows(places[chosen], strengths.relu(), p.decoder)
+    return _unexplained(rest - rebuilt, units) / _unexplained(rest, units).clamp(min=1e-12)
+
+
+def _unexplained(error: torch.Tensor, units: int) -> torch.Tensor:
+    """Return the share of the variance: errors, (B, U), in normalised units."""
+    return error.square().sum(dim=1).mean() / units
+
+
+class _JumpReLU(torch.autograd.Function):
+    """z where it is above its threshold, else 0; the threshold's gradient is that of a step smoothed by a window."""
+
+    @staticmethod
+    def forward(context: Any, z: torch.Tensor, threshold: torch.Tensor) -> torch.Tensor:
+        context.save_for_backward(z, threshold)
+        return torch.where(z > threshold, z, 0)
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        (gradient,) = gradients
+        z, threshold = context.saved_tensors
+        near = (z - threshold).abs() < BANDWIDTH / 2
+        return gradient * (z > threshold), -(threshold / BANDWIDTH) * (near * gradient).sum(dim=0)
+
+
+class _Above(torch.autograd.Function):
+    """1 where z is above its threshold, else 0; with the same gradient of the threshold, and none of z."""
+
+    @staticmethod
+    def forward(context: Any, z: torch.Tensor, threshold: torch.Tensor) -> torch.Tensor:
+        context.save_for_backward(z, threshold)
+        return (z > threshold).to(z.dtype)
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[None, torch.Tensor]:
+        (gradient,) = gradients
+        z, threshold = context.saved_tensors
+        near = (z - threshold).abs() < BANDWIDTH / 2
+        return None, -(near * gradient).sum(dim=0) / BANDWIDTH

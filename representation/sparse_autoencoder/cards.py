@@ -1,0 +1,168 @@
+"""The cards of features: their top records in different lives, and how strong they are over those lives."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+from activation_store.gathering import Gathering
+from activation_store.reader import Progress, read_dump
+from activation_store.schema import DumpMetadata
+from activation_store.selection import select
+from activation_store.sparse_dictionary import feature_name
+from analysis.features.feature import Feature
+from analysis.features.observed import Observed, own_truth_columns
+from analysis.sparse_page.page import FeatureCards
+from representation.sparse_autoencoder.behaviours import Behaviours
+from representation.sparse_autoencoder.descriptions import description, title
+from representation.sparse_autoencoder.meaning import Meanings
+
+TOP = 6
+"""Top records of each feature, each of another life."""
+
+
+@dataclass(frozen=True, eq=False)
+class TopRecords:
+    """The top records of features, episode by episode.
+
+    Attributes:
+        feature: of each, (R,) int64.
+        record: index among the test records, (R,) int64, ascending.
+    """
+
+    feature: np.ndarray
+    record: np.ndarray
+
+
+def top_records(strengths: sparse.csr_array, behaviours: Behaviours, features: np.ndarray) -> TopRecords:
+    """Find the records of different lives in which each of some features is strongest."""
+    columns = strengths.tocsc()
+    life = behaviours.states.lives.index
+    found_features, found_records = [], []
+    for feature in features.tolist():
+        own = slice(columns.indptr[feature], columns.indptr[feature + 1])
+        rows, values = columns.indices[own], columns.data[own]
+        order = np.argsort(-values, kind="stable")
+        _, first = np.unique(life[rows[order]], return_index=True)
+        chosen = rows[order[np.sort(first)[:TOP]]]
+        found_records.append(chosen)
+        found_features.append(np.full(len(chosen), feature))
+    feature, record = (np.concatenate([[], *parts]).astype(np.int64) for parts in (found_features, found_records))
+    order = np.argsort(record, kind="stable")
+    return TopRecords(feature[order], record[order])
+
+
+def feature_cards(
+    folder: Path, metadata: DumpMetadata, episodes: Sequence[int], strengths: sparse.csr_array, behaviours: Behaviours,
+    meanings: Meanings, features: tuple[Feature, ...], cosine: np.ndarray, progress: Progress | None = None,
+) -> FeatureCards:  # fmt: skip
+    """Put together what the page shows of every feature that is active in the test episodes.
+
+    Args:
+        folder: of the dump.
+        metadata: of the dump.
+        episodes: the test episodes, in the order of the records.
+        strengths: of the test records, (B, F).
+        behaviours: of the test records.
+        meanings: of the features.
+        features: the behaviours.
+        cosine: with each feature's partner in another seed, (F,); NaN for none.
+        progress: called with the share done.
+    """
+    alive = np.flatnonzero(meanings.density > 0)
+    top = top_records(strengths, behaviours, alive)
+    seen = _observed(folder, metadata, episodes, top, behaviours, progress)
+    ticks, tick, strength, behaviour = _traces(strengths, behaviours, meanings, top)
+    place = np.zeros(strengths.shape[1], np.int64)
+    place[alive] = np.arange(len(alive))
+    return FeatureCards(
+        columns=_columns(meanings, alive, cosine),
+        by_age=meanings.by_age[alive],
+        titles=[title(meanings, number, features) for number in alive.tolist()],
+        descriptions=[description(meanings, number, features) for number in alive.tolist()],
+        behaviours=[{"name": f.name, "unit": f.unit, "definition": f.definition} for f in features],
+        seen=seen,
+        feature=place[top.feature],
+        strength=np.asarray(strengths[top.record, top.feature]).ravel(),
+        trace_ticks=ticks,
+        trace_tick=tick,
+        trace_strength=strength,
+        trace_behaviour=behaviour,
+    )
+
+
+def rows_of(meanings: Meanings, features: tuple[Feature, ...], cosine: np.ndarray) -> list[dict[str, object]]:
+    """Return a row for each feature that is active in the test episodes, for tables."""
+    alive = np.flatnonzero(meanings.density > 0)
+    columns = _columns(meanings, alive, cosine)
+    return [
+        {
+            "name": feature_name(number),
+            **{name: columns[name][i].item() for name in ("density", "strongest", "r", "given", "auc", "q", "cosine")},
+            "behaviour": features[int(meanings.best[number])].name,
+            "described": bool(meanings.described[number]),
+            "title": title(meanings, number, features),
+            "description": description(meanings, number, features),
+        }
+        for i, number in enumerate(alive.tolist())
+    ]
+
+
+def _columns(meanings: Meanings, alive: np.ndarray, cosine: np.ndarray) -> dict[str, np.ndarray]:
+    best = meanings.best[alive]
+    tested = meanings.tested
+    return {
+        "number": alive,
+        "best": best,
+        "density": meanings.density[alive],
+        "strongest": meanings.strongest[alive].astype(np.float64),
+        "r": tested.correlation[alive, best],
+        "given": tested.given_time[alive, best],
+        "auc": tested.auc[alive, best],
+        "q": meanings.q[alive],
+        "described": meanings.described[alive].astype(np.uint8),
+        "cosine": cosine[alive],
+    }
+
+
+def _observed(
+    folder: Path, metadata: DumpMetadata, episodes: Sequence[int], top: TopRecords, behaviours: Behaviours,
+    progress: Progress | None,
+) -> Observed:  # fmt: skip
+    """Read what the agents saw in the top records."""
+    columns = own_truth_columns(metadata)
+    wanted = select(folder, metadata, layers=[], columns=columns, leave_out=["tables"])
+    gathering = Gathering(metadata, wanted, len(top.record))
+    of_record = behaviours.states.episodes
+    for number, episode in enumerate(episodes):
+        records = read_dump(folder, layers=[], columns=columns, leave_out=["tables"], episodes=[episode])
+        first = int(np.argmax(of_record == episode))
+        inside = (top.record >= first) & (top.record < first + len(records))
+        gathering.add(records.take(top.record[inside] - first))
+        if progress:
+            progress((number + 1) / len(episodes))
+    return Observed(gathering.finish(), metadata)
+
+
+def _traces(
+    strengths: sparse.csr_array, behaviours: Behaviours, meanings: Meanings, top: TopRecords
+) -> tuple[np.ndarray, ...]:
+    """Return the ticks of each top record's life, and tick, strength and behaviour at each of them."""
+    lives, columns = behaviours.states.lives, strengths.tocsc()
+    life = lives.index[top.record]
+    ticks = lives.lengths[life]
+    rows = np.concatenate(
+        [[], *(lives.order[lives.starts[one] : lives.starts[one] + lives.lengths[one]] for one in life.tolist())]
+    ).astype(np.int64)
+    feature = np.repeat(top.feature, ticks)
+    strength = np.zeros(len(rows), np.float32)
+    order = np.argsort(feature, kind="stable")
+    ends = np.searchsorted(feature[order], np.arange(strengths.shape[1] + 1))
+    for number in np.unique(top.feature).tolist():
+        own = order[ends[number] : ends[number + 1]]
+        dense = columns[:, [number]].toarray().ravel()
+        strength[own] = dense[rows[own]]
+    behaviour = behaviours.values[rows, meanings.best[feature]]
+    return ticks, behaviours.states.places["tick"][rows], strength, behaviour

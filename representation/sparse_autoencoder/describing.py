@@ -1,0 +1,127 @@
+"""Describe the features of one dictionary of a run, and write cards, table and directions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+
+from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
+from activation_store.schema import DumpMetadata
+from activation_store.sparse_dictionary import SparseDictionary, feature_name
+from analysis.features.registry import features_named
+from analysis.runs.run_folder import RunFolder
+from analysis.sparse_page.page import FeatureCards, sparse_page
+from analysis.terminal import step
+from argument_checks import split
+from representation.sparse_autoencoder.behaviours import Behaviours, read_behaviours
+from representation.sparse_autoencoder.cards import feature_cards, rows_of
+from representation.sparse_autoencoder.meaning import PERMUTATIONS, Meanings, meanings
+from representation.sparse_autoencoder.scores import strengths_of
+from representation.sparse_autoencoder.settings import SparseSettings
+from representation.sparse_autoencoder.states import Split
+
+PAGE_FILE = "sparse_features.html"
+FEATURES_FILE = "sparse_features"
+UNIT = "distance along the feature's direction, in activation units"
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """The described features of one dictionary.
+
+    Attributes:
+        name: of the dictionary.
+        dictionary: itself.
+        meanings: of its features.
+        rows: one for each feature that is active in the test episodes.
+        cards: of the same features.
+        directions: of the same features.
+    """
+
+    name: str
+    dictionary: SparseDictionary
+    meanings: Meanings
+    rows: list[dict[str, object]]
+    cards: FeatureCards
+    directions: list[Direction]
+
+    def lines(self) -> list[str]:
+        """Say how many features are described, and show the clearest of them."""
+        described = [row for row in self.rows if row["described"]]
+        described.sort(key=lambda row: -abs(float(str(row["r"]))))
+        lines = [f"{self.name}: {len(described):,} of {len(self.rows):,} active features go with a behaviour; first:"]
+        lines += [f"  {row['name']}: {row['description']}" for row in described[:_SHOWN]]
+        return lines if described else [lines[0].replace("; first:", "")]
+
+
+def describe(
+    settings: SparseSettings, metadata: DumpMetadata, split_: Split, name: str, dictionary: SparseDictionary,
+    cosine: np.ndarray, console: Console,
+) -> Described:  # fmt: skip
+    """Read behaviours of all episodes, and describe every feature of a dictionary."""
+    features = features_named(split(settings.feature_set))
+    layer = settings.layer
+    with step(console, "reading behaviours of the training episodes") as show:
+        training = read_behaviours(settings.dump, metadata, layer, split_.train, features, show)
+    with step(console, "reading behaviours of the test episodes") as show:
+        test = read_behaviours(settings.dump, metadata, layer, split_.test, features, show)
+    with step(console, f"describing the features of {name}"):
+        own, others = (strengths_of(dictionary, each.states.values) for each in (training, test))
+        found = meanings((own, training), (others, test), settings.seed)
+    with step(console, "collecting their top records") as show:
+        cards = feature_cards(settings.dump, metadata, split_.test, others, test, found, features, cosine, show)
+    rows = rows_of(found, features, cosine)
+    return Described(name, dictionary, found, rows, cards, _directions(dictionary, found, test))
+
+
+def save(folder: RunFolder, described: Described, settings: SparseSettings, metadata: DumpMetadata) -> None:
+    """Write the page, the table and the directions."""
+    names = [name for name in described.rows[0] if name != "title"]
+    lines = ["\t".join(names), *("\t".join(_cell(row[name]) for name in names) for row in described.rows)]
+    folder.save_text(f"{FEATURES_FILE}.tsv", "\n".join(lines) + "\n")
+    write_directions(folder.path / DIRECTIONS_FILE, described.directions)
+    folder.save_text(PAGE_FILE, sparse_page(folder.path.name, _facts(described, settings, metadata), described.cards))
+
+
+def _facts(described: Described, settings: SparseSettings, metadata: DumpMetadata) -> dict[str, object]:
+    episodes = np.unique(described.cards.seen.records.episode).tolist()
+    count = sum(bool(row["described"]) for row in described.rows)
+    return {
+        "sentence": f"{metadata.policy}, {settings.layer}, dictionary {described.name}: {len(described.rows):,} of "
+        f"{described.dictionary.features:,} features are active in the test episodes, and {count:,} of these go with "
+        "a behaviour.",
+        "test": f"{len(episodes)} episode{'s' * (len(episodes) != 1)} ({', '.join(map(str, episodes))})",
+        "permutations": PERMUTATIONS,
+        "caution": "Lives are shifted independently, so something that happened to a whole world can pass for a "
+        "behaviour. A behaviour that goes with a feature is not proved to be what the policy uses it for: edit it.",
+        "dump": str(settings.dump),
+    }  # fmt: skip
+
+
+def _directions(dictionary: SparseDictionary, found: Meanings, test: Behaviours) -> list[Direction]:
+    """Return each active feature's direction, whose read-out is the distance from the centre along it."""
+    source = dictionary.source
+    alive = np.flatnonzero(found.density > 0)
+    states, made = test.states, []
+    read_outs = (states.values - dictionary.centre) @ dictionary.decoder[alive].T  # (B, alive) float32
+    means, spreads = read_outs.mean(axis=0, dtype=np.float64), read_outs.std(axis=0, dtype=np.float64)
+    where = Source("sparse feature", source.run, source.dump, source.policy, source.checkpoint_sha256)
+    episodes = len(np.unique(states.episodes))
+    for place, number in enumerate(alive.tolist()):
+        weight = dictionary.decoder[number]
+        bias = -float(dictionary.centre.astype(np.float64) @ weight)
+        made.append(
+            Direction(
+                feature_name(number), source.layer, weight, bias, UNIT, float(means[place]), float(spreads[place]),
+                len(states), len(states.lives), episodes, where,
+            )
+        )  # fmt: skip
+    return made
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if np.isnan(value) else f"{value:.6g}"
+    return str(value)

@@ -1,0 +1,198 @@
+"""Fit all dictionaries of a run, one after the other; what is finished is kept for --resume."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from activation_store.checked_json import read_small_json, with_checksum, without_checksum
+from activation_store.files import make_folder, write_json
+from activation_store.layers import UNTRAINED
+from activation_store.sparse_dictionary import (
+    BASELINES,
+    DictionaryKind,
+    DictionarySource,
+    SparseDictionary,
+    read_dictionary,
+    write_dictionary,
+)
+from progress_view import progress
+from representation.sparse_autoencoder.autoencoder import folded
+from representation.sparse_autoencoder.baselines import baseline
+from representation.sparse_autoencoder.settings import SparseSettings
+from representation.sparse_autoencoder.states import States
+from representation.sparse_autoencoder.training import Epoch, Normalisation, Plan, normalisation, train
+from user_error import UserError
+
+PLAN_FILE = "plan.json"
+SUFFIX = ".safetensors"
+_CURVE = ".curve.json"
+_UNFINISHED = ".training"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One dictionary to fit.
+
+    Attributes:
+        name: unique in the run, such as topk_8x_k32.
+        kind: of dictionary.
+        features: wanted; PCA and ICA have as many as the states have dimensions.
+        k: features of a state.
+        seed: of the fit.
+        layer: whose states are written.
+        original: name of the entry that differs only in its seed and is reported; None if this is that one.
+    """
+
+    name: str
+    kind: DictionaryKind
+    features: int
+    k: int
+    seed: int
+    layer: str
+    original: str | None = None
+
+
+def entries(settings: SparseSettings, units: int, *, untrained: bool = False) -> list[Entry]:
+    """Return the dictionaries to fit to the states of a layer of this many units, baselines first.
+
+    Args:
+        settings: of the run.
+        units: of the layer.
+        untrained: whether to list those of the untrained network beside the policy, which have one seed.
+    """
+    found: dict[str, Entry] = {}
+    prefix, layer = (f"{UNTRAINED}_", f"{UNTRAINED}_{settings.layer}") if untrained else ("", settings.layer)
+
+    def add(said: str, kind: DictionaryKind, features: int, k: int, number: int = 0) -> None:
+        name = prefix + said + (f"_seed{settings.seed + number}" if number else "")
+        original = prefix + said if number else None
+        found.setdefault(name, Entry(name, kind, features, k, settings.seed + number, layer, original))
+
+    for k in settings.sparsities:
+        for kind in BASELINES:
+            for width in settings.widths if kind == "k_means" else settings.widths[:1]:
+                said = f"{kind}_{width.said}_k{k}" if kind == "k_means" else f"{kind}_k{k}"
+                add(said, kind, width.features(units), k)
+    for width in settings.widths:
+        for k in settings.sparsities:
+            for kind in settings.kinds:
+                for number in range(1 if untrained else settings.seeds):
+                    add(f"{kind}_{width.said}_k{k}", kind, width.features(units), k, number)
+    return list(found.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """One fitted dictionary.
+
+    Attributes:
+        entry: what was wanted.
+        dictionary: in raw units.
+        curve: of its training; empty for baselines.
+    """
+
+    entry: Entry
+    dictionary: SparseDictionary
+    curve: tuple[Epoch, ...]
+
+
+def claim(settings: SparseSettings, described: Mapping[str, Any]) -> Path:
+    """Return the folder where finished parts wait, made if it is not there.
+
+    Raises:
+        UserError: it is left from an interrupted run and --resume is not given, or the run had other arguments.
+    """
+    folder = settings.training_folder
+    path = folder / PLAN_FILE
+    if path.exists():
+        if not settings.resume:
+            raise UserError(f"{folder} is left from an interrupted run: add --resume to continue it, or delete it")
+        content: Any = read_small_json(path)
+        if not isinstance(content, dict):
+            raise UserError(f"{path} is damaged: delete {folder} and start the run again")
+        if without_checksum(content, str(path)) != without_checksum(with_checksum(dict(described)), str(path)):
+            raise UserError(f"{folder} was started with other arguments or another dump: use those, or delete it")
+        return folder
+    make_folder(folder)
+    write_json(path, with_checksum(dict(described)))
+    return folder
+
+
+def discard(settings: SparseSettings) -> None:
+    """Remove what waited, once the run is complete."""
+    shutil.rmtree(settings.training_folder)
+
+
+def fit(
+    folder: Path, wanted: list[Entry], states: States, source: DictionarySource, epochs: int,
+    on_epoch: Callable[[str, Epoch], None], console: Console,
+) -> Iterator[Fitted]:  # fmt: skip
+    """Fit dictionaries to the states of one layer, or read those that an interrupted run finished.
+
+    Args:
+        folder: where finished parts wait.
+        wanted: of one layer.
+        states: to fit to.
+        source: of all dictionaries; layer and seed are filled in.
+        epochs: of each training.
+        on_epoch: called after each epoch with the entry's name.
+        console: for progress.
+    """
+    normal: Normalisation | None = None
+    like: dict[tuple[DictionaryKind, int], SparseDictionary] = {}
+    for entry in wanted:
+        path = folder / f"{entry.name}{SUFFIX}"
+        own = replace(source, layer=entry.layer, seed=entry.seed)
+        if path.exists():
+            yield Fitted(entry, read_dictionary(path), _read_curve(folder, entry))
+            continue
+        if entry.kind in BASELINES:
+            key = entry.kind, entry.features if entry.kind == "k_means" else 0
+            if key not in like:
+                with progress(f"fitting {entry.name}", console=console):
+                    like[key] = baseline(entry.kind, states.values, entry.features, entry.k, own)
+            dictionary = replace(like[key], k=min(entry.k, like[key].features))
+            curve: tuple[Epoch, ...] = ()
+        else:
+            normal = normal or normalisation(states.values, source.seed)
+            dictionary, curve = _trained(folder, entry, states, normal, own, epochs, on_epoch, console)
+            write_json(folder / f"{entry.name}{_CURVE}", [asdict(each) for each in curve])
+        write_dictionary(path, dictionary)
+        (folder / f"{entry.name}{_UNFINISHED}").unlink(missing_ok=True)
+        yield Fitted(entry, dictionary, curve)
+
+
+def _trained(
+    folder: Path, entry: Entry, states: States, normal: Normalisation, source: DictionarySource, epochs: int,
+    on_epoch: Callable[[str, Epoch], None], console: Console,
+) -> tuple[SparseDictionary, tuple[Epoch, ...]]:  # fmt: skip
+    plan = Plan(entry.kind, entry.features, entry.k, entry.seed, epochs)
+    latest: list[Epoch] = []
+
+    def told(epoch: Epoch) -> None:
+        latest[:] = [epoch]
+        on_epoch(entry.name, epoch)
+
+    with progress(f"training {entry.name}", "states", console=console) as show:
+
+        def report(done: int, total: int) -> None:
+            detail = f"{latest[0].unexplained:.2%} of the variance left" if latest else ""
+            show(done, total, detail)
+
+        found = train(plan, states.values, normal, folder / f"{entry.name}{_UNFINISHED}", told, report)
+    return folded(entry.kind, entry.k, found.parameters, normal.scale, found.threshold, source), found.curve
+
+
+def _read_curve(folder: Path, entry: Entry) -> tuple[Epoch, ...]:
+    path = folder / f"{entry.name}{_CURVE}"
+    if entry.kind in BASELINES:
+        return ()
+    content: Any = read_small_json(path)
+    try:
+        return tuple(Epoch(**each) for each in content)
+    except TypeError:
+        raise UserError(f"{path} is damaged: delete it and {entry.name}{SUFFIX}, and resume again") from None

@@ -1,0 +1,149 @@
+"""What a run reports of each dictionary, as rows of tables."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from activation_store.sparse_dictionary import BASELINES
+from representation.sparse_autoencoder.fitting import Fitted
+from representation.sparse_autoencoder.scores import Estimate, Usage
+from representation.sparse_autoencoder.splicing import SplicedRun, SplicedScore
+from representation.sparse_autoencoder.stability import Stability
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """One dictionary on the test episodes; ends of 95% intervals are `_low` and `_high`, NaN where there is none.
+
+    Attributes:
+        name: of the dictionary.
+        layer: whose states it writes.
+        kind: of dictionary.
+        features: in it.
+        k: features of a state that were wanted.
+        seed: of the fit.
+        active: features of a state.
+        alive: features that are active in at least one state.
+        unexplained: share of the variance that reconstructions do not explain.
+        kl: divergence of the policy's actions from those on the recorded state, in nats; NaN if not spliced.
+        kl_kept: share of the divergence caused by the mean state that is avoided; 1 is perfect.
+        value: absolute difference of the critic's value.
+        value_share: the same in its standard deviations.
+    """
+
+    name: str
+    layer: str
+    kind: str
+    features: int
+    k: int
+    seed: int
+    active: float
+    alive: int
+    unexplained: float
+    unexplained_low: float
+    unexplained_high: float
+    kl: float = math.nan
+    kl_low: float = math.nan
+    kl_high: float = math.nan
+    kl_kept: float = math.nan
+    value: float = math.nan
+    value_low: float = math.nan
+    value_high: float = math.nan
+    value_share: float = math.nan
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """An autoencoder against a baseline of the same k, in the same records.
+
+    Attributes:
+        autoencoder: its name.
+        baseline: its name.
+        unexplained_less: how much less of the variance the autoencoder leaves unexplained; below 0 if more.
+        kl_less: how many nats less divergence it causes; NaN if not spliced.
+    """
+
+    autoencoder: str
+    baseline: str
+    unexplained_less: float
+    unexplained_less_low: float
+    unexplained_less_high: float
+    kl_less: float = math.nan
+    kl_less_low: float = math.nan
+    kl_less_high: float = math.nan
+
+
+@dataclass(frozen=True)
+class StabilityRow:
+    """An autoencoder against the same with another seed.
+
+    Attributes:
+        autoencoder: its name.
+        other: name of the one with another seed.
+        cosine: of a living feature with its partner, on average.
+        found_again: share of living features with a partner at a cosine of 0.9 or more.
+        chance: mean cosine of as many random directions.
+    """
+
+    autoencoder: str
+    other: str
+    cosine: float
+    cosine_low: float
+    cosine_high: float
+    found_again: float
+    found_again_low: float
+    found_again_high: float
+    chance: float
+
+
+def score_row(fitted: Fitted, usage: Usage, spliced: SplicedScore | None) -> ScoreRow:
+    """Return the row of one dictionary."""
+    entry, dictionary = fitted.entry, fitted.dictionary
+    more: dict[str, Any] = {}
+    if spliced is not None:
+        more = {**_ends("kl", spliced.kl), **_ends("value", spliced.value)}
+        more |= {"kl_kept": spliced.kl_kept.value, "value_share": spliced.value_share}
+    return ScoreRow(
+        entry.name, entry.layer, entry.kind, dictionary.features, dictionary.k, entry.seed, usage.active, usage.alive,
+        **_ends("unexplained", usage.unexplained), **more,
+    )  # fmt: skip
+
+
+def comparison_row(fitted: Fitted, other: Fitted, unexplained: Estimate, run: SplicedRun | None) -> ComparisonRow:
+    """Return the row of an autoencoder against a baseline."""
+    name, baseline = fitted.entry.name, other.entry.name
+    more = {} if run is None else _ends("kl_less", run.difference(name, baseline))
+    return ComparisonRow(name, baseline, **_ends("unexplained_less", unexplained), **more)
+
+
+def stability_row(name: str, other: str, found: Stability) -> StabilityRow:
+    """Return the row of an autoencoder against the same with another seed."""
+    return StabilityRow(
+        name, other, **_ends("cosine", found.mean), **_ends("found_again", found.found_again), chance=found.chance
+    )
+
+
+def are_compared(autoencoder: Fitted, other: Fitted) -> bool:
+    """Tell whether a baseline is one for an autoencoder: of the same layer and k, k-means of the same width."""
+    own, its = autoencoder.entry, other.entry
+    same = its.kind in BASELINES and own.kind not in BASELINES and (own.layer, own.k) == (its.layer, its.k)
+    return same and own.original is None and (its.kind != "k_means" or own.features == its.features)
+
+
+def table(rows: Sequence[Any]) -> str:
+    """Return rows of one kind as tab-separated text; NaN is empty."""
+    names = [each.name for each in fields(rows[0])]
+    lines = ["\t".join(names)]
+    lines += ["\t".join(_cell(value) for value in asdict(row).values()) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.6g}"
+    return str(value)
+
+
+def _ends(name: str, estimate: Estimate) -> dict[str, float]:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

@@ -1,0 +1,122 @@
+"""How well a dictionary writes states that it was not fitted to, and how its features are used."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from activation_store.sparse_dictionary import SparseDictionary
+from agent_zoo.sparse_codes import SparseCoder
+from analysis.statistics.inference import student_stretch
+from representation.sparse_autoencoder.states import States
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+ENOUGH_EPISODES = 4
+"""From so many test episodes on, intervals are over episodes; with fewer, over their lives."""
+
+_CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with the ends of its 95% interval, NaN where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """What is resampled for intervals.
+
+    Attributes:
+        name: "episode" or "life".
+        of_record: the unit of each record, (B,) int64.
+        draws: how often each resample draws each unit, (R, units).
+    """
+
+    name: str
+    of_record: np.ndarray
+    draws: np.ndarray
+
+    @staticmethod
+    def of(life: np.ndarray, episode: np.ndarray, seed: int) -> "Units":
+        """Choose units for records of these lives and episodes, (B,) numbers each, and draw them."""
+        episodes, number = np.unique(episode, return_inverse=True)
+        few = len(episodes) < ENOUGH_EPISODES
+        index = np.unique(life, return_inverse=True)[1] if few else number
+        count = int(index.max()) + 1
+        draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+        return Units("life" if few else "episode", index, draws.astype(np.float64))
+
+    def mean(self, numbers: np.ndarray, weights: np.ndarray | None = None) -> Estimate:
+        """Return the mean of one number per record, (B,), or the ratio of its sum to that of another number."""
+        count = self.draws.shape[1]
+        weights = np.ones(len(numbers)) if weights is None else weights
+        tops = np.bincount(self.of_record, numbers, count)
+        bottoms = np.bincount(self.of_record, weights, count)
+        return self._interval(tops, bottoms)
+
+    def difference(self, first: np.ndarray, second: np.ndarray) -> Estimate:
+        """Return the mean difference of two numbers of each record, (B,) and (B,): a paired comparison."""
+        return self.mean(first - second)
+
+    def _interval(self, tops: np.ndarray, bottoms: np.ndarray) -> Estimate:
+        value = float(tops.sum() / bottoms.sum())
+        there = int((bottoms > 0).sum())
+        if there < 2:
+            return Estimate(value, float("nan"), float("nan"))
+        below = self.draws @ bottoms
+        drawn = (self.draws @ tops)[below > 0] / below[below > 0]
+        tail = (1 - CONFIDENCE) / 2
+        # Plain percentiles of few units are too narrow.
+        low, high = value + student_stretch(there, CONFIDENCE) * (np.quantile(drawn, [tail, 1 - tail]) - value)
+        return Estimate(value, float(low), float(high))
+
+
+@dataclass(frozen=True, eq=False)
+class Usage:
+    """How a dictionary writes the test states.
+
+    Attributes:
+        unexplained: share of the variance that reconstructions do not explain.
+        active: features of a state, on average.
+        alive: features that are active in at least one state.
+        density: share of the states in which each feature is active, (F,).
+        error: squared error of each record's reconstruction, (B,).
+        deviation: squared distance of each record's state from the mean, (B,).
+    """
+
+    unexplained: Estimate
+    active: float
+    alive: int
+    density: np.ndarray
+    error: np.ndarray
+    deviation: np.ndarray
+
+
+def usage(dictionary: SparseDictionary, states: States, units: Units) -> Usage:
+    """Write every state with a dictionary, and sum up."""
+    error, counts = np.empty(len(states)), np.zeros(dictionary.features)
+    coder = SparseCoder(dictionary)
+    for start in range(0, len(states), _CHUNK):
+        place = slice(start, start + _CHUNK)
+        chunk = torch.from_numpy(states.values[place])
+        strengths = coder.strengths(chunk)
+        error[place] = (coder.rebuilt(strengths) - chunk).double().square().sum(dim=1).numpy()
+        counts += (strengths != 0).sum(dim=0).numpy()
+    deviation = np.square(states.values - states.values.mean(axis=0, dtype=np.float64)).sum(axis=1)
+    active, alive = float(counts.sum() / len(states)), int((counts > 0).sum())
+    return Usage(units.mean(error, deviation), active, alive, counts / len(states), error, deviation)
+
+
+def strengths_of(dictionary: SparseDictionary, states: np.ndarray) -> sparse.csr_array:
+    """Return the strengths of all features in all states, (B, U) to sparse (B, F) float32."""
+    coder = SparseCoder(dictionary)
+    parts = []
+    for start in range(0, len(states), _CHUNK):
+        parts.append(sparse.csr_array(coder.strengths(torch.from_numpy(states[start : start + _CHUNK])).numpy()))
+    return sparse.csr_array(sparse.vstack(parts))

@@ -1,0 +1,184 @@
+"""The settings of one run of sparse autoencoders: every option of train_sparse_autoencoder.py."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+import tyro
+
+from activation_store.layers import check_layers
+from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind
+from argument_checks import at_least, check, did_you_mean, seed_value, split
+from user_error import UserError
+
+MOST_FEATURES = 1 << 20
+_WIDTH = re.compile(r"(\d{1,7})(x?)")
+
+
+@dataclass(frozen=True)
+class Wandb:
+    """Logging of the training curves to Weights & Biases."""
+
+    project: str = "nmmo-interpretability"
+    """Name of the project."""
+    entity: str | None = None
+    """User or team; by default that of your account."""
+    mode: Literal["online", "offline"] = "online"
+    """online uploads during training; offline writes files that `wandb sync` can upload later."""
+
+
+@dataclass(frozen=True)
+class Width:
+    """A number of features: in itself, or as a multiple of the layer's units.
+
+    Attributes:
+        said: as the user wrote it, such as 8x or 2048.
+        number: in it.
+        is_multiple: whether it is a multiple.
+    """
+
+    said: str
+    number: int
+    is_multiple: bool
+
+    def features(self, units: int) -> int:
+        """Return the number of features for a layer of this many units."""
+        return self.number * units if self.is_multiple else self.number
+
+
+@dataclass(frozen=True)
+class SparseSettings:
+    """Arguments of train_sparse_autoencoder.py."""
+
+    dump: tyro.conf.Positional[Path]
+    """Dump of the policy: a folder written by extract_activations.py, with at least 2 episodes."""
+    layer: str = "lstm_cell"
+    """Layer whose states are written as sparse features, such as lstm_cell, lstm_hidden or encoder_output."""
+    width: str = "8x"
+    """Comma-separated numbers of features: 2048, or 8x for eight times the layer's units."""
+    k: str = "32"
+    """Comma-separated numbers of features that a state may have, at least 1; for batch_topk, jumprelu and matryoshka on
+    average."""
+    kind: str = "topk"
+    """Comma-separated kinds of autoencoder: topk, batch_topk, jumprelu, matryoshka."""
+    seeds: int = 2
+    """Autoencoders of each kind, width and k, which differ in their seeds, at least 1. The first is reported; the
+    others say how many of its features are found again."""
+    epochs: int = 10
+    """Passes over the training states, at least 1."""
+    untrained: bool = False
+    """Also fit everything to the memory of the untrained network that --untrained-twin recorded beside the policy."""
+    splice: bool = True
+    """Also let the policy act on reconstructed states, and compare its actions and values. Needs a dump recorded with
+    --layers all --fields Market,Task,ActionTargets, and the policy in --policies-dir."""
+    meaning: bool = True
+    """Also describe what each feature goes with, and write the page sparse_features.html."""
+    feature_set: str = "extended"
+    """Comma-separated behavioural features to describe sparse features with: default, extended, or names listed in
+    docs/features.md."""
+    seed: int = 0
+    """Seed of the first autoencoder and of the resamples, 0 to 4294967295."""
+    resume: bool = False
+    """Continue an interrupted run with the same arguments; the result is the same as without the interruption."""
+    policies_dir: Path = Path("policies")
+    """Folder of trained policies, for --splice."""
+    name: str | None = None
+    """Name of the run's folder; by default that of the dump followed by -sparse."""
+    output_dir: Path = Path("analysis_results")
+    """Parent folder of the run's folder."""
+    track: bool = True
+    """Mirror the training curves to Weights & Biases; --no-track for local files only."""
+    wandb: Wandb = field(default_factory=Wandb)
+
+    @property
+    def run_folder(self) -> Path:
+        """The run's folder."""
+        return self.output_dir / (self.name or f"{self.dump.resolve().name}-sparse")
+
+    @property
+    def training_folder(self) -> Path:
+        """Where trained parts wait until the run is complete."""
+        return self.output_dir / f".{self.run_folder.name}.unfinished"
+
+    @property
+    def kinds(self) -> tuple[DictionaryKind, ...]:
+        """The kinds of autoencoder.
+
+        Raises:
+            UserError: there is none of that name, or one is named twice.
+        """
+        names = _distinct("kind", self.kind)
+        for name in names:
+            if name not in AUTOENCODERS:
+                hint = did_you_mean(name, AUTOENCODERS)
+                raise UserError(f"--kind is {self.kind}: must be {', '.join(AUTOENCODERS)}, or several{hint}")
+        return tuple(each for name in names for each in get_args(DictionaryKind) if each == name)
+
+    @property
+    def widths(self) -> tuple[Width, ...]:
+        """The numbers of features.
+
+        Raises:
+            UserError: one is neither a number nor a multiple.
+        """
+        found = []
+        for each in _distinct("width", self.width):
+            parts = _WIDTH.fullmatch(each)
+            if parts is None or int(parts[1]) < 1:
+                raise UserError(f"--width is {self.width}: must be a number of features such as 2048, or 8x, or both")
+            found.append(Width(each, int(parts[1]), bool(parts[2])))
+        return tuple(found)
+
+    @property
+    def sparsities(self) -> tuple[int, ...]:
+        """The values of k.
+
+        Raises:
+            UserError: one is not a number, or below 1.
+        """
+        said = _distinct("k", self.k)
+        if not all(each.isascii() and each.isdigit() and int(each[:7]) > 0 and len(each) < 8 for each in said):
+            raise UserError(f"--k is {self.k}: must be numbers from 1, such as 32 or 16,32")
+        return tuple(map(int, said))
+
+    def check(self) -> None:
+        """Refuse values that no dump could make sense of.
+
+        Raises:
+            UserError: names the option, and the allowed values.
+        """
+        check(
+            self,
+            seeds=at_least(self.seeds, 1),
+            epochs=at_least(self.epochs, 1),
+            seed=seed_value(self.seed + self.seeds - 1),
+        )
+        check_layers([self.layer])
+        _ = self.kinds, self.widths, self.sparsities
+
+    def check_units(self, units: int) -> None:
+        """Refuse widths and k that do not fit a layer.
+
+        Raises:
+            UserError: k is above a width, or a width is too large.
+        """
+        for width in self.widths:
+            features = width.features(units)
+            if features > MOST_FEATURES:
+                raise UserError(f"--width {width.said} is {features:,} features: must be at most {MOST_FEATURES:,}")
+            for k in self.sparsities:
+                if k > features:
+                    raise UserError(
+                        f"--k {k} is above --width {width.said}, which is {features} features of {units} units: a "
+                        "state cannot have more features than there are"
+                    )
+
+
+def _distinct(option: str, said: str) -> tuple[str, ...]:
+    names = split(said)
+    if not names:
+        raise UserError(f"--{option} is empty: give at least one")
+    if len(set(names)) < len(names):
+        raise UserError(f"--{option} is {said}: names one twice")
+    return names

@@ -1,0 +1,159 @@
+"""A run of sparse autoencoders: fit, test, splice in, compare, and write what was found."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from activation_store.files import sha256
+from activation_store.layers import UNTRAINED
+from activation_store.schema import METADATA_FILE, DumpMetadata
+from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
+from analysis.runs.run_folder import RunFolder, refuse_existing_run
+from analysis.terminal import step
+from argument_checks import did_you_mean
+from representation.sparse_autoencoder import describing, outputs
+from representation.sparse_autoencoder.fitting import Entry, Fitted, claim, discard, entries, fit
+from representation.sparse_autoencoder.scores import Units, Usage, usage
+from representation.sparse_autoencoder.settings import SparseSettings
+from representation.sparse_autoencoder.splicing import RecordedPolicy, load_recorded_policy, splice
+from representation.sparse_autoencoder.stability import Stability, stability
+from representation.sparse_autoencoder.states import Split, States, check_enough, read_states, split_episodes
+from representation.sparse_autoencoder.tested import Tested
+from representation.sparse_autoencoder.tracking import Curves, check_login
+from user_error import UserError
+
+TESTED = 20_000
+"""States of the test episodes that dictionaries are tested on, at most."""
+
+_NOT_SETTINGS = ("resume", "output_dir", "policies_dir", "track", "wandb")
+"""Options that do not change the results."""
+
+
+def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPolicy | None:
+    """Refuse what does not fit the dump before anything is trained; returns the policy if it is spliced.
+
+    Raises:
+        UserError: the dump lacks a layer or what splicing needs, or the widths do not fit.
+    """
+    wanted = [settings.layer, *([f"{UNTRAINED}_{settings.layer}"] if settings.untrained else [])]
+    for layer in wanted:
+        if layer not in metadata.layers:
+            there = ", ".join(metadata.layers)
+            hint = did_you_mean(layer, metadata.layers)
+            more = "; record it with --untrained-twin" if layer != settings.layer else ""
+            raise UserError(f"{settings.dump} holds no layer {layer!r}, only: {there}{hint}{more}")
+    settings.check_units(metadata.layers[settings.layer])
+    refuse_existing_run(settings.run_folder)
+    if not settings.splice:
+        return None
+    return load_recorded_policy(settings.dump, metadata, settings.policies_dir, settings.layer)
+
+
+def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorded: RecordedPolicy | None) -> Path:
+    """Fit and test everything that is asked for; returns the run's folder."""
+    console = Console()
+    check_login(settings)
+    split = split_episodes(settings.dump, metadata, settings.seed)
+    described = _described(settings, split)
+    waiting = claim(settings, described)
+    units = metadata.layers[settings.layer]
+    results = [_tested(settings, metadata, split, waiting, entries(settings, units), recorded, console)]
+    if settings.untrained:
+        wanted = entries(settings, units, untrained=True)
+        results.append(_tested(settings, metadata, split, waiting, wanted, None, console))
+    meaning = _described_features(settings, metadata, split, results[0], console) if settings.meaning else None
+    run = {**described, "input": {str(settings.dump): sha256(settings.dump / METADATA_FILE)}}
+    with RunFolder(settings.run_folder, run) as folder:
+        with step(console, "writing tables and drawing"):
+            outputs.save(folder, results, metadata, split)
+            if meaning is not None:
+                describing.save(folder, meaning, settings, metadata)
+        console.print(outputs.headline(results))
+        if meaning is not None:
+            console.print("\n".join(meaning.lines()), highlight=False, markup=False)
+    discard(settings)
+    return settings.run_folder
+
+
+def _described_features(
+    settings: SparseSettings, metadata: DumpMetadata, split: Split, tested: Tested, console: Console
+) -> describing.Described:
+    """Describe the features of the first autoencoder that was asked for."""
+    first = next(each for each in tested.fitted.values() if each.entry.kind in AUTOENCODERS)
+    name = first.entry.name
+    cosine = np.full(first.dictionary.features, np.nan)
+    for (own, _), found in tested.stabilities.items():
+        if own == name:
+            cosine[tested.usages[name].density > 0] = found.cosine
+            break
+    return describing.describe(settings, metadata, split, name, first.dictionary, cosine, console)
+
+
+def _tested(
+    settings: SparseSettings, metadata: DumpMetadata, split: Split, waiting: Path, wanted: Sequence[Entry],
+    recorded: RecordedPolicy | None, console: Console,
+) -> Tested:  # fmt: skip
+    """Fit the dictionaries of one layer, and test them."""
+    layer = wanted[0].layer
+    with step(console, f"reading {layer} of {len(split.train)} episodes") as show:
+        states = read_states(settings.dump, layer, split.train, show)
+    check_enough(settings.dump, len(states), max(entry.features for entry in wanted))
+    with Curves(settings, _plain(settings), waiting) as curves:
+        found = fit(
+            waiting, list(wanted), states, _source(settings, metadata, states), settings.epochs, curves.log, console
+        )
+        fitted = {each.entry.name: each for each in found}
+    mean = states.values.mean(axis=0, dtype=np.float64).astype(np.float32)
+    del states
+    with step(console, f"testing on {len(split.test)} other episodes") as show:
+        test = read_states(settings.dump, layer, split.test).sample(TESTED, settings.seed)
+        intervals = Units.of(test.lives.index, test.episodes, settings.seed)
+        usages = {}
+        for number, (name, each) in enumerate(fitted.items()):
+            usages[name] = usage(each.dictionary, test, intervals)
+            show((number + 1) / len(fitted))
+    spliced = None
+    if recorded is not None:
+        with step(console, "splicing into recorded ticks") as show:
+            dictionaries = {name: each.dictionary for name, each in fitted.items()}
+            spliced = splice(settings.dump, recorded, layer, dictionaries, split.test, mean, settings.seed, show)
+    return Tested(fitted, usages, intervals, spliced, _stabilities(fitted, usages, settings.seed))
+
+
+def _stabilities(fitted: dict[str, Fitted], usages: dict[str, Usage], seed: int) -> dict[tuple[str, str], Stability]:
+    found = {}
+    for name, each in fitted.items():
+        original = each.entry.original
+        if original is None or each.entry.kind not in AUTOENCODERS:
+            continue
+        own, others = (fitted[one].dictionary.decoder[usages[one].density > 0] for one in (original, name))
+        found[original, name] = stability(own, others, seed)
+    return found
+
+
+def _source(settings: SparseSettings, metadata: DumpMetadata, states: States) -> DictionarySource:
+    return DictionarySource(
+        run=settings.run_folder.name, dump=settings.dump.resolve().name,
+        dump_sha256=sha256(settings.dump / METADATA_FILE), policy=metadata.policy,
+        checkpoint_sha256=metadata.checkpoint_sha256, layer=settings.layer, records=len(states),
+        lives=len(states.lives), episodes=len(np.unique(states.episodes)), seed=settings.seed,
+    )  # fmt: skip
+
+
+def _described(settings: SparseSettings, split: Split) -> dict[str, Any]:
+    """What decides the results: the arguments, the dump and the episodes."""
+    return {
+        "arguments": {name: each for name, each in _plain(settings).items() if name not in _NOT_SETTINGS},
+        "seed": settings.seed,
+        "dump_sha256": sha256(settings.dump / METADATA_FILE),
+        "train": list(split.train),
+        "test": list(split.test),
+    }
+
+
+def _plain(settings: SparseSettings) -> dict[str, Any]:
+    return {name: str(each) if isinstance(each, Path) else each for name, each in asdict(settings).items()}

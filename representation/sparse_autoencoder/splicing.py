@@ -1,0 +1,229 @@
+"""Let a policy act on reconstructed states, and compare what it does with what it does on the recorded ones.
+
+Each recorded tick is computed again from the recorded memory before it and the recorded observation, once as it was and
+once with the layer replaced by its reconstruction. Of a replaced cell state, the hidden state is computed again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from activation_store.files import sha256
+from activation_store.layers import ENCODER_OUTPUT, STATES, memory_names
+from activation_store.reader import read_dump
+from activation_store.records import Records
+from activation_store.schema import DumpMetadata
+from activation_store.sparse_dictionary import SparseDictionary
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.capture import memory_from_layers
+from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
+from agent_zoo.distribution import ActionDistribution
+from agent_zoo.memory import MemoryState
+from agent_zoo.observation import PackedObservation
+from agent_zoo.sparse_codes import SparseCoder
+from analysis.lives import lives_of, previous_tick
+from representation.recorded_observation import check_shows_everything, packed_observation
+from representation.sparse_autoencoder.scores import Estimate, Units
+from user_error import UserError
+
+MEAN = "mean"
+"""Name of the control that replaces every state by the mean state."""
+
+_RECORDS = 16_000
+_BATCH = 1024
+
+Rebuild = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedPolicy:
+    """A policy with what its checkpoint says of it."""
+
+    policy: RecurrentPolicy
+    info: CheckpointInfo
+
+
+@dataclass(frozen=True, eq=False)
+class Spliced:
+    """What one dictionary changes, in every record.
+
+    Attributes:
+        kl: divergence of the actions' distribution on the reconstruction from that on the recorded state, summed over
+            heads, in nats, (B,).
+        value: absolute difference of the critic's value, (B,).
+    """
+
+    kl: np.ndarray
+    value: np.ndarray
+
+
+@dataclass(frozen=True)
+class SplicedScore:
+    """Means over records.
+
+    Attributes:
+        kl: in nats.
+        value: absolute difference, in the critic's unit.
+        kl_kept: share of the divergence caused by the mean state that the reconstruction avoids; 1 is perfect.
+        value_share: the difference of the value as a share of the value's standard deviation.
+    """
+
+    kl: Estimate
+    value: Estimate
+    kl_kept: Estimate
+    value_share: float
+
+
+def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, layer: str) -> RecordedPolicy:
+    """Load the policy of a dump, and refuse what cannot be spliced, before anything is trained.
+
+    Raises:
+        UserError: the policy's file is missing or another one than was recorded, or the dump lacks layers of the
+            memory or parts of the observation.
+    """
+    path = policies / f"{metadata.policy}.safetensors"
+    without = "or pass --no-splice"
+    if not path.exists():
+        raise UserError(f"{path}, whose states {folder} holds, is not there: give --policies-dir, {without}")
+    if metadata.checkpoint_sha256 is not None and sha256(path) != metadata.checkpoint_sha256:
+        raise UserError(
+            f"{folder} was recorded with another policy than {path} as it is now: extract it again, {without}"
+        )
+    policy, info = load_checkpoint(path)
+    states = [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
+    if missing := [name for name in states if name not in metadata.layers]:
+        raise UserError(
+            f"{folder} lacks {', '.join(missing)}, from which the memory is rebuilt: extract it again with --layers "
+            f"all, {without}"
+        )
+    if layer not in policy.layer_units:
+        raise UserError(f"{layer} is not a layer of {metadata.policy}: give another --layer, {without}")
+    try:
+        check_shows_everything(folder, info.layout)
+    except UserError as error:
+        raise UserError(f"{error}; {without}") from None
+    return RecordedPolicy(policy, info)
+
+
+def splice(
+    folder: Path, recorded: RecordedPolicy, layer: str, dictionaries: Mapping[str, SparseDictionary],
+    episodes: Sequence[int], mean: np.ndarray, seed: int, progress: Callable[[float], None] = lambda _: None,
+) -> "SplicedRun":  # fmt: skip
+    """Splice dictionaries into about 16,000 recorded ticks of some episodes.
+
+    Args:
+        folder: of the dump.
+        recorded: its policy.
+        layer: that is replaced.
+        dictionaries: by name.
+        episodes: whose ticks are computed again.
+        mean: state of the control `MEAN`, (U,).
+        seed: draws the ticks, and the resamples of intervals.
+        progress: called with the share done.
+    """
+    rebuilds: dict[str, Rebuild] = {name: SparseCoder(each).reconstruction for name, each in dictionaries.items()}
+    rebuilds[MEAN] = lambda states: torch.from_numpy(mean).expand_as(states).clone()
+    changed: dict[str, list[np.ndarray]] = {name: [] for name in rebuilds}  # (2, B) each: divergence, value
+    values, lives, episode_of = [], [], []
+    for number, episode in enumerate(episodes):
+        ticks = _read_ticks(folder, recorded.policy, episode, _RECORDS // len(episodes), seed)
+        for start in range(0, len(ticks.records), _BATCH):
+            batch = ticks.take(np.arange(start, min(start + _BATCH, len(ticks.records))))
+            observation = packed_observation(batch.records, recorded.info.layout, recorded.policy.mask)
+            found, value = _spliced(recorded.policy, observation, batch.before, layer, rebuilds)
+            values.append(value)
+            for name, each in found.items():
+                changed[name].append(each)
+            progress((number + start / len(ticks.records)) / len(episodes))
+        lives.append(ticks.life)
+        episode_of.append(np.full(len(ticks.records), episode))
+    offsets = np.cumsum([0, *(int(each.max()) + 1 for each in lives[:-1])])
+    life = np.concatenate([each + offset for each, offset in zip(lives, offsets, strict=True)])
+    units = Units.of(life, np.concatenate(episode_of), seed)
+    joined = {name: np.concatenate(parts, axis=1) for name, parts in changed.items()}
+    return SplicedRun(
+        {name: Spliced(each[0], each[1]) for name, each in joined.items()}, float(np.concatenate(values).std()), units
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SplicedRun:
+    """What several dictionaries change in the same records.
+
+    Attributes:
+        spliced: by the dictionary's name, and `MEAN`.
+        value_spread: standard deviation of the critic's value over the records.
+        units: of intervals.
+    """
+
+    spliced: Mapping[str, Spliced]
+    value_spread: float
+    units: Units
+
+    def score(self, name: str) -> SplicedScore:
+        """Return the means of one dictionary."""
+        own, mean = self.spliced[name], self.spliced[MEAN]
+        value = self.units.mean(own.value)
+        kept = self.units.mean(mean.kl - own.kl, mean.kl)
+        return SplicedScore(self.units.mean(own.kl), value, kept, value.value / (self.value_spread or 1.0))
+
+    def difference(self, name: str, other: str) -> Estimate:
+        """Return how much less divergence one dictionary causes than another, in nats; negative if it causes more."""
+        return self.units.difference(self.spliced[other].kl, self.spliced[name].kl)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ticks:
+    """Recorded ticks of one episode: their records, the memory before them, and their lives, (B,) int64."""
+
+    records: Records
+    before: MemoryState
+    life: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> "_Ticks":
+        return _Ticks(self.records.take(chosen), self.before.take(torch.from_numpy(chosen)), self.life[chosen])
+
+
+def _read_ticks(folder: Path, policy: RecurrentPolicy, episode: int, most: int, seed: int) -> _Ticks:
+    layers = [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
+    records = read_dump(folder, layers=layers, columns=["task", "legal"], episodes=[episode])
+    lives = lives_of(records)
+    previous = previous_tick(records, lives)
+    # A record without a previous one is the first of its life, which begins with an empty memory.
+    known = previous >= 0
+    known[lives.order[lives.starts]] = True
+    candidates = np.flatnonzero(known)
+    chosen = np.sort(np.random.default_rng([seed, episode]).permutation(candidates)[:most])
+    before = previous[chosen]
+    memory = {
+        name: np.where(before[:, None] < 0, np.float32(0), each[before]) for name, each in records.activations.items()
+    }
+    state = memory_from_layers(policy, memory) if memory else policy.initial_state(len(chosen))
+    return _Ticks(records.take(chosen), state, lives.index[chosen])
+
+
+@torch.no_grad()
+def _spliced(
+    policy: RecurrentPolicy, observation: PackedObservation, before: MemoryState, layer: str,
+    rebuilds: Mapping[str, Rebuild],
+) -> tuple[dict[str, np.ndarray], np.ndarray]:  # fmt: skip
+    """Compute one batch of ticks; returns divergence and difference of value by name, (2, B), and values, (B,)."""
+    encoded, candidates = policy.encode(observation)  # once for all: most of the work
+
+    def outputs(rebuild: Rebuild | None) -> tuple[ActionDistribution, torch.Tensor]:
+        hooks = {} if rebuild is None or layer == ENCODER_OUTPUT else {layer: rebuild}
+        read = rebuild(encoded) if rebuild is not None and layer == ENCODER_OUTPUT else encoded
+        with policy.hooked(hooks):
+            hidden, _ = policy.remember(read, before)
+            return policy.decode(hidden, candidates, observation)
+
+    distribution, value = outputs(None)
+    found = {}
+    for name, rebuild in rebuilds.items():
+        changed, changed_value = outputs(rebuild)
+        kl = distribution.divergence(changed).sum(dim=1)
+        found[name] = np.stack([kl.numpy(), (changed_value - value).abs().double().numpy()])
+    return found, value.double().numpy()

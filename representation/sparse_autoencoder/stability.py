@@ -1,0 +1,66 @@
+"""Which features of an autoencoder are found again with another seed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from representation.sparse_autoencoder.scores import CONFIDENCE, RESAMPLES, Estimate
+
+FOUND_AGAIN = 0.9
+"""Cosine from which on two features count as the same."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stability:
+    """How features match those of the same autoencoder with another seed.
+
+    Attributes:
+        cosine: of each living feature's direction with its partner in a one-to-one matching, (alive,).
+        mean: of these cosines.
+        found_again: share of living features with a partner at `FOUND_AGAIN` or more.
+        chance: mean cosine of as many random directions, matched in the same way.
+    """
+
+    cosine: np.ndarray
+    mean: Estimate
+    found_again: Estimate
+    chance: float
+
+
+def stability(own: np.ndarray, others: np.ndarray, seed: int) -> Stability:
+    """Match features one to one with those of another seed, so that the sum of their cosines is largest.
+
+    Intervals are over features: how much other features of the same two trainings would differ, not other trainings.
+
+    Args:
+        own: directions of the living features, of length 1, (F, U).
+        others: of the other autoencoder's living features, (G, U).
+        seed: of the resamples and the random directions.
+    """
+    cosine = _matched(own, others)
+    random = np.random.default_rng(seed)
+    drawn = [random.standard_normal(each.shape) for each in (own, others)]
+    chance = _matched(*(each / np.linalg.norm(each, axis=1, keepdims=True) for each in drawn))
+    return Stability(
+        cosine, _over_features(cosine, random), _over_features(cosine >= FOUND_AGAIN, random), float(chance.mean())
+    )
+
+
+def _matched(own: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return each feature's cosine with its partner; 0 without a partner, where there are fewer others."""
+    from scipy.optimize import linear_sum_assignment
+
+    cosines = own @ others.T
+    rows, columns = linear_sum_assignment(-cosines)
+    found = np.zeros(len(own))
+    found[rows] = cosines[rows, columns]
+    return found
+
+
+def _over_features(numbers: np.ndarray, random: np.random.Generator) -> Estimate:
+    if len(numbers) < 2:
+        return Estimate(float(np.mean(numbers)) if len(numbers) else float("nan"), float("nan"), float("nan"))
+    drawn = [numbers[random.integers(len(numbers), size=len(numbers))].mean() for _ in range(RESAMPLES)]
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail])
+    return Estimate(float(numbers.mean()), float(low), float(high))

@@ -1,0 +1,251 @@
+"""Train one sparse autoencoder; after every epoch it can be interrupted and continued, with the same result."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import torch
+
+from activation_store.sparse_dictionary import DictionaryKind
+from activation_store.tensor_file import Kind, read_tensors, write_tensors
+from representation.sparse_autoencoder.autoencoder import Parameters, step
+from user_error import UserError
+
+BATCH = 512
+"""States in a batch."""
+DEAD_AFTER = 50_000
+"""A feature that has not been active in so many states, or in a whole epoch if that is shorter, is dead."""
+
+_LEARNING_RATE = 1e-3
+_WARM_UP = 0.05
+_DECAY_FROM = 0.5
+_SAMPLE = 20_000
+_MEDIAN_STEPS = 100
+_MEDIAN_TOLERANCE = 1e-6
+_SMOOTHING = 0.99
+_KIND: Kind = "autoencoder training"
+_REPORT_EVERY = 8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One autoencoder to train.
+
+    Attributes:
+        kind: of autoencoder.
+        features: number of them.
+        k: features of a state.
+        seed: of the first directions and of the order of states.
+        epochs: passes over the training states.
+    """
+
+    kind: DictionaryKind
+    features: int
+    k: int
+    seed: int
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one pass over the training states gives, on average over its batches.
+
+    Attributes:
+        epoch: number, from 1.
+        states: seen in all epochs so far.
+        loss: with all its terms.
+        unexplained: share of the variance.
+        active: features of a state.
+        dead: features that count as dead at the end.
+    """
+
+    epoch: int
+    states: int
+    loss: float
+    unexplained: float
+    active: float
+    dead: int
+
+
+@dataclass(frozen=True, eq=False)
+class Normalisation:
+    """How states are normalised: (state / scale) has the centre `centre` and a variance of 1 a unit on average.
+
+    Attributes:
+        scale: raw units in a normalised one.
+        centre: in normalised units, (U,) float32.
+        sample: some normalised states, (N, U) float32.
+    """
+
+    scale: float
+    centre: np.ndarray
+    sample: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained autoencoder.
+
+    Attributes:
+        parameters: as in `Parameters`, by name, in normalised units.
+        threshold: of BatchTopK's strengths, in normalised units; 0 for kinds without one.
+        curve: of every epoch.
+    """
+
+    parameters: dict[str, np.ndarray]
+    threshold: float
+    curve: tuple[Epoch, ...]
+
+
+def normalisation(states: np.ndarray, seed: int) -> Normalisation:
+    """Measure how to normalise states, (B, U), from up to 20,000 of them; the centre is their geometric median."""
+    chosen = np.random.default_rng(seed).permutation(len(states))[:_SAMPLE]
+    sample = states[np.sort(chosen)].astype(np.float64)
+    median = geometric_median(sample)
+    spread = float(np.sqrt(np.square(sample - median).mean()))
+    if not spread > 0:
+        raise UserError("the layer has the same state in every record, so it has no features")
+    return Normalisation(spread, (median / spread).astype(np.float32), (sample / spread).astype(np.float32))
+
+
+def geometric_median(points: np.ndarray) -> np.ndarray:
+    """Return the point whose distances from all points have the least sum, (B, U) to (U,), by Weiszfeld's iteration."""
+    found = points.mean(axis=0)
+    for _ in range(_MEDIAN_STEPS):
+        distances = np.maximum(np.linalg.norm(points - found, axis=1), 1e-12)
+        weights = 1 / distances
+        following = weights @ points / weights.sum()
+        moved, found = float(np.linalg.norm(following - found)), following
+        if moved <= _MEDIAN_TOLERANCE * float(distances.mean()):
+            break
+    return found
+
+
+def train(
+    plan: Plan,
+    states: np.ndarray,
+    normal: Normalisation,
+    unfinished: Path,
+    on_epoch: Callable[[Epoch], None] = lambda _: None,
+    report: Callable[[int, int], None] = lambda *_: None,
+) -> Trained:
+    """Train an autoencoder, from where an interrupted training left off if there is one.
+
+    Args:
+        plan: what to train.
+        states: raw, (B, U) float32.
+        normal: how to normalise them.
+        unfinished: file that holds the training after each epoch.
+        on_epoch: called after each epoch.
+        report: called with the states seen so far, and those of all epochs.
+
+    Raises:
+        UserError: the loss is no longer finite, or the file is damaged or of another training.
+    """
+    training = _Training.read(unfinished, plan, normal) if unfinished.exists() else _Training(plan, normal)
+    values = torch.from_numpy(states)
+    for number in range(len(training.curve), plan.epochs):
+        epoch = training.epoch(values, number, report)
+        training.curve.append(epoch)
+        if number + 1 < plan.epochs:
+            training.write(unfinished)
+        on_epoch(epoch)
+    parameters = {name: each.detach().numpy().copy() for name, each in training.p.tensors().items()}
+    return Trained(parameters, training.threshold, tuple(training.curve))
+
+
+class _Training:
+    """The state of one training."""
+
+    def __init__(self, plan: Plan, normal: Normalisation):
+        self.plan, self.scale = plan, normal.scale
+        sample, centre = torch.from_numpy(normal.sample), torch.from_numpy(normal.centre)
+        self.p = Parameters.drawn(plan.kind, plan.features, plan.k, sample, centre, plan.seed)
+        for each in self.p.tensors().values():
+            each.requires_grad_()
+        self.optimiser = torch.optim.Adam(list(self.p.tensors().values()), lr=_LEARNING_RATE, fused=True)
+        self.silent = torch.zeros(plan.features, dtype=torch.int64)  # states since each feature was active
+        self.threshold = 0.0
+        self.curve: list[Epoch] = []
+
+    def epoch(self, states: torch.Tensor, number: int, report: Callable[[int, int], None]) -> Epoch:
+        """Train on every state once, in an order that depends on the seed and the epoch alone."""
+        order = torch.from_numpy(np.random.default_rng([self.plan.seed, number]).permutation(len(states)))
+        batches = order.split(BATCH)
+        sums = np.zeros(3)
+        for place, batch in enumerate(batches):
+            done = (number + place / len(batches)) / self.plan.epochs
+            sums += np.array(self._step(states[batch] / self.scale, done, len(states))) * len(batch)
+            if place % _REPORT_EVERY == 0:
+                report(number * len(states) + place * BATCH, self.plan.epochs * len(states))
+        loss, unexplained, active = (sums / len(states)).tolist()
+        if not np.isfinite(loss):
+            raise UserError(f"the loss of {self.plan.kind} is no longer finite in epoch {number + 1}: check the dump")
+        dead = int(self._dead(len(states)).sum())
+        return Epoch(number + 1, (number + 1) * len(states), loss, unexplained, active, dead)
+
+    def _step(self, batch: torch.Tensor, done: float, epoch: int) -> tuple[float, float, float]:
+        found = step(self.plan.kind, self.plan.k, self.p, batch, self._dead(epoch))
+        self.optimiser.zero_grad()
+        found.loss.backward()
+        self.p.project_gradient()
+        self.optimiser.param_groups[0]["lr"] = _LEARNING_RATE * _schedule(done)
+        self.optimiser.step()
+        self.p.normalise()
+        self.silent += len(batch)
+        self.silent[found.fired] = 0
+        if np.isfinite(found.least):
+            before = self.threshold or found.least
+            self.threshold = _SMOOTHING * before + (1 - _SMOOTHING) * found.least
+        return float(found.loss.detach()), found.unexplained, found.active
+
+    def _dead(self, epoch: int) -> torch.Tensor:
+        return self.silent >= min(DEAD_AFTER, epoch)
+
+    def write(self, path: Path) -> None:
+        """Write everything that the following epochs depend on."""
+        arrays = {f"parameter/{name}": each.detach().numpy() for name, each in self.p.tensors().items()}
+        for name, each in self.p.tensors().items():
+            for part, value in self.optimiser.state.get(each, {}).items():
+                arrays[f"{part}/{name}"] = value.numpy()
+        text = {
+            "plan": asdict(self.plan), "scale": self.scale, "threshold": self.threshold,
+            "curve": [asdict(each) for each in self.curve],
+        }  # fmt: skip
+        write_tensors(path, {**arrays, "silent": self.silent.numpy()}, orjson.dumps(text).decode(), _KIND)
+
+    @staticmethod
+    def read(path: Path, plan: Plan, normal: Normalisation) -> "_Training":
+        """Read a training.
+
+        Raises:
+            UserError: the file is damaged, or of another training.
+        """
+        arrays, text = read_tensors(path, _KIND)
+        training = _Training(plan, normal)
+        try:
+            told: Any = orjson.loads(text)
+            if told["plan"] != asdict(plan) or told["scale"] != normal.scale:
+                raise UserError(f"{path} belongs to a run with other arguments or another dump: delete it")
+            training.threshold = float(told["threshold"])
+            training.curve = [Epoch(**each) for each in told["curve"]]
+            with torch.no_grad():
+                for name, each in training.p.tensors().items():
+                    each.copy_(torch.from_numpy(arrays[f"parameter/{name}"]))
+                    parts = [part for part in ("step", "exp_avg", "exp_avg_sq") if f"{part}/{name}" in arrays]
+                    if parts:
+                        training.optimiser.state[each] = {
+                            part: torch.from_numpy(arrays[f"{part}/{name}"].copy()) for part in parts
+                        }
+                training.silent.copy_(torch.from_numpy(arrays["silent"]))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise UserError(f"{path} is damaged ({error}): delete it, and this autoencoder starts again") from None
+        return training
+
+
+def _schedule(done: float) -> float:
+    """Return the learning rate's share at a share of the training: a short rise, a plateau, and a fall to 0."""
+    return min(1.0, done / _WARM_UP + 0.01, (1 - done) / (1 - _DECAY_FROM))

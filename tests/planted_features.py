@@ -1,0 +1,45 @@
+"""States made of known sparse features, so that what a dictionary finds can be compared with the truth."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from activation_store.sparse_dictionary import DictionarySource
+
+SOURCE = DictionarySource("run", "dump", "0" * 64, "planted", None, "lstm_cell", 100, 10, 2, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class PlantedFeatures:
+    """States and what they are made of. B states, U units, F features.
+
+    Attributes:
+        states: (B, U) float32.
+        directions: of length 1, (F, U).
+        strengths: of each feature in each state, (B, F).
+        centre: (U,).
+    """
+
+    states: np.ndarray
+    directions: np.ndarray
+    strengths: np.ndarray
+    centre: np.ndarray
+
+    def cosines(self, decoder: np.ndarray) -> np.ndarray:
+        """Return the largest cosine of each true direction with any found one, (F,)."""
+        return (self.directions @ decoder.T).max(axis=1)
+
+
+def planted_features(
+    states: int = 20_000, units: int = 24, features: int = 48, active: int = 3, noise: float = 0.02, seed: int = 0
+) -> PlantedFeatures:
+    """Plant twice as many features as units: each state is a sum of three, with strengths from 1 to 2."""
+    random = np.random.default_rng(seed)
+    directions = random.standard_normal((features, units))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    chosen = random.permuted(np.tile(np.arange(features), (states, 1)), axis=1)[:, :active]
+    strengths = np.zeros((states, features))
+    np.put_along_axis(strengths, chosen, random.uniform(1, 2, chosen.shape), axis=1)
+    centre = random.standard_normal(units)
+    made = centre + strengths @ directions + noise * random.standard_normal((states, units))
+    return PlantedFeatures(made.astype(np.float32), directions, strengths, centre)

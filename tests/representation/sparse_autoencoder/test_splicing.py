@@ -1,0 +1,112 @@
+"""Reconstructions in place of recorded states: a perfect one changes nothing, and a worse one changes more."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.reader import read_dump, read_metadata
+from activation_store.sparse_dictionary import SparseDictionary
+from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
+from representation.sparse_autoencoder.baselines import baseline
+from representation.sparse_autoencoder.scores import Units, usage
+from representation.sparse_autoencoder.splicing import MEAN, load_recorded_policy, splice
+from representation.sparse_autoencoder.states import read_states
+from tests.planted_features import SOURCE
+from tests.recorded_features import POLICY, UNITS, RecordedFeatures, recorded_features
+from user_error import UserError
+
+LAYERS = ("lstm_cell", "lstm_hidden", "encoder_output", "action_decoder")
+
+
+@pytest.fixture(scope="module")
+def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
+    return recorded_features(tmp_path_factory, small_world, task, maps)
+
+
+def components(states: np.ndarray) -> dict[str, SparseDictionary]:
+    return {f"pca {k}": baseline("pca", states, UNITS, k, SOURCE) for k in (1, 4, UNITS)}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_what_changes_depends_on_what_is_kept(recorded: RecordedFeatures, layer: str) -> None:
+    metadata = read_metadata(recorded.dump)
+    policy = load_recorded_policy(recorded.dump, metadata, recorded.policies, layer)
+    states = read_states(recorded.dump, layer, (0, 1))
+    mean = states.values.mean(axis=0)
+    run = splice(recorded.dump, policy, layer, components(states.values), (2, 3), mean, 0)
+    scores = {name: run.score(name) for name in run.spliced}
+    assert scores[f"pca {UNITS}"].kl.value < 1e-3 * scores[MEAN].kl.value < 1
+    assert scores[f"pca {UNITS}"].value.value < 1e-3 * scores[MEAN].value.value
+    assert 0 < scores["pca 4"].kl.value < scores["pca 1"].kl.value
+    assert scores[MEAN].kl_kept.value == 0 and scores[f"pca {UNITS}"].kl_kept.value > 0.99
+    low, high = scores["pca 1"].kl.low, scores["pca 1"].kl.high
+    assert low < scores["pca 1"].kl.value < high
+    assert run.difference("pca 4", "pca 1").low > 0 > run.difference("pca 1", "pca 4").high
+    # The values computed again are the recorded ones: rebuilt memory and observation are exact.
+    told = np.concatenate([read_dump(recorded.dump, episodes=[each]).value for each in (2, 3)])
+    assert run.value_spread == pytest.approx(float(told.std()), rel=1e-3)
+
+
+def test_a_policy_that_was_not_recorded_is_refused(recorded: RecordedFeatures, tmp_path: Path) -> None:
+    metadata = read_metadata(recorded.dump)
+    with pytest.raises(UserError, match="is not there: give --policies-dir, or pass --no-splice"):
+        load_recorded_policy(recorded.dump, metadata, tmp_path, "lstm_cell")
+    other = replace(metadata, checkpoint_sha256="0" * 64)
+    with pytest.raises(UserError, match="was recorded with another policy"):
+        load_recorded_policy(recorded.dump, other, recorded.policies, "lstm_cell")
+    less = replace(metadata, layers={"lstm_cell": UNITS})
+    with pytest.raises(UserError, match="lacks lstm_hidden"):
+        load_recorded_policy(recorded.dump, less, recorded.policies, "lstm_cell")
+    assert metadata.policy == POLICY
+
+
+def test_matching_pursuit_of_components_takes_the_largest_scores() -> None:
+    random = np.random.default_rng(0)
+    states = (random.standard_normal((500, 8)) * np.arange(1, 9)).astype(np.float32)
+    pca = baseline("pca", states, 8, 3, SOURCE)
+    scores = (states - pca.centre) @ pca.decoder.T
+    smallest = np.sort(np.abs(scores), axis=1)[:, [-3]]
+    expected = np.where(np.abs(scores) >= smallest, scores, 0)
+    found = SparseCoder(pca).strengths(torch.from_numpy(states)).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_matching_pursuit_keeps_to_its_number_of_atoms() -> None:
+    random = torch.Generator().manual_seed(0)
+    atoms = torch.nn.functional.normalize(torch.randn(40, 6, generator=random), dim=1)
+    vectors = torch.randn(200, 6, generator=random)
+    for k in (1, 3, 5):
+        strengths = matching_pursuit(vectors, atoms, atoms @ atoms.T, k)
+        assert int((strengths != 0).sum(dim=1).max()) == k
+    own = matching_pursuit(3 * atoms, atoms, atoms @ atoms.T, 1)
+    torch.testing.assert_close(own, 3 * torch.eye(40), atol=1e-4, rtol=1e-4)
+
+
+def test_intervals_are_over_lives_or_episodes(recorded: RecordedFeatures) -> None:
+    states = read_states(recorded.dump, "lstm_cell", (0, 1, 2, 3))
+    assert Units.of(states.lives.index, states.episodes, 0).name == "episode"
+    few = states.episodes < 3
+    units = Units.of(states.lives.index[few], states.episodes[few], 0)
+    assert units.name == "life"
+    # An estimate that is the same in every life has an interval without width.
+    same = units.mean(np.full(int(few.sum()), 0.3))
+    assert same.value == pytest.approx(0.3) and same.low == pytest.approx(0.3) and same.high == pytest.approx(0.3)
+    # Between lives that differ, the interval is as wide as theory says: 1.96 standard errors to either side.
+    of_life = np.random.default_rng(0).standard_normal(int(units.of_record.max()) + 1)
+    drawn = units.mean(of_life[units.of_record])
+    sizes = np.bincount(units.of_record)
+    error = np.sqrt((sizes**2 * (of_life - drawn.value) ** 2).sum()) / sizes.sum()
+    assert drawn.high - drawn.low == pytest.approx(2 * 1.96 * error, rel=0.25)
+
+
+def test_the_variance_left_is_that_of_components(recorded: RecordedFeatures) -> None:
+    states = read_states(recorded.dump, "lstm_cell", (0, 1, 2, 3))
+    units = Units.of(states.lives.index, states.episodes, 0)
+    pca = baseline("pca", states.values, UNITS, UNITS, SOURCE)
+    assert usage(pca, states, units).unexplained.value < 1e-5
+    one = usage(replace(pca, k=1), states, units)
+    assert 0 < one.unexplained.value < 1 and one.active == 1
+    assert one.density.sum() == pytest.approx(1) and one.alive == (one.density > 0).sum()

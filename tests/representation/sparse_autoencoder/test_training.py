@@ -1,0 +1,148 @@
+"""Planted features are recovered, dead ones revived, and interrupted trainings continue bit for bit."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
+from activation_store.tensor_file import read_tensors, write_tensors
+from agent_zoo.sparse_codes import SparseCoder
+from representation.sparse_autoencoder.autoencoder import Parameters, folded
+from representation.sparse_autoencoder.baselines import baseline
+from representation.sparse_autoencoder.stability import stability
+from representation.sparse_autoencoder.training import Epoch, Plan, geometric_median, normalisation, train
+from tests.planted_features import SOURCE, PlantedFeatures, planted_features
+from user_error import UserError
+
+K = 3
+FEATURES = 96
+
+
+def fitted(plan: Plan, states: np.ndarray, path: Path) -> tuple[SparseDictionary, tuple[Epoch, ...]]:
+    normal = normalisation(states, 0)
+    found = train(plan, states, normal, path)
+    return folded(plan.kind, plan.k, found.parameters, normal.scale, found.threshold, SOURCE), found.curve
+
+
+@pytest.fixture(scope="module")
+def planted() -> PlantedFeatures:
+    return planted_features()
+
+
+@pytest.fixture(scope="module")
+def topk(planted: PlantedFeatures, tmp_path_factory: pytest.TempPathFactory) -> SparseDictionary:
+    return fitted(Plan("topk", FEATURES, K, 0, 30), planted.states, tmp_path_factory.mktemp("topk") / "x")[0]
+
+
+def test_planted_features_are_recovered(planted: PlantedFeatures, topk: SparseDictionary) -> None:
+    cosines = planted.cosines(topk.decoder)
+    assert cosines.mean() > 0.95 and (cosines > 0.9).mean() > 0.9
+    # Twice as many features as units are more than PCA can have.
+    pca = baseline("pca", planted.states, FEATURES, K, SOURCE)
+    assert np.abs(planted.directions @ pca.decoder.T).max(axis=1).mean() < 0.7
+
+
+@pytest.mark.parametrize("kind", [kind for kind in AUTOENCODERS if kind != "topk"])
+def test_every_kind_finds_most_of_them_with_the_sparsity_asked_for(
+    planted: PlantedFeatures, kind: DictionaryKind, tmp_path: Path
+) -> None:
+    dictionary, curve = fitted(Plan(kind, FEATURES, K, 0, 30), planted.states, tmp_path / "x")
+    assert planted.cosines(dictionary.decoder).mean() > 0.8
+    active = (SparseCoder(dictionary).strengths(torch.from_numpy(planted.states[:4000])) > 0).sum(dim=1)
+    assert abs(float(active.float().mean()) - K) < 0.5
+    assert curve[-1].unexplained < curve[0].unexplained
+
+
+def test_features_that_are_found_again_are_those_that_are_there(
+    planted: PlantedFeatures, topk: SparseDictionary, tmp_path: Path
+) -> None:
+    other, _ = fitted(Plan("topk", FEATURES, K, 1, 30), planted.states, tmp_path / "one")
+    assert stability(planted.directions, topk.decoder, 0).found_again.value > 0.9
+    # Gaussian noise of the same covariance holds no features, and different seeds do not agree on any.
+    random = np.random.default_rng(0)
+    noise = random.multivariate_normal(planted.states.mean(axis=0), np.cov(planted.states.T), len(planted.states))
+    ones, others = (
+        fitted(Plan("topk", FEATURES, K, seed, 10), noise.astype(np.float32), tmp_path / f"noise{seed}")[0]
+        for seed in (0, 1)
+    )
+    assert stability(ones.decoder, others.decoder, 0).found_again.value < 0.1
+    assert stability(topk.decoder, other.decoder, 0).found_again.value > 0.4
+
+
+def test_dead_features_are_revived(planted: PlantedFeatures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = Parameters.drawn
+
+    def mostly_dead(*arguments) -> Parameters:
+        found = drawn(*arguments)
+        found.encoder_bias[10:] = -3.5
+        return found
+
+    monkeypatch.setattr(Parameters, "drawn", staticmethod(mostly_dead))
+    plan = Plan("topk", FEATURES, K, 0, 8)
+    revived = fitted(plan, planted.states, tmp_path / "revived")[1][-1]
+    monkeypatch.setattr("representation.sparse_autoencoder.autoencoder.REVIVING", 0.0)
+    left = fitted(plan, planted.states, tmp_path / "left")[1][-1]
+    assert left.dead > 50 and revived.dead < left.dead / 2
+
+
+@pytest.mark.parametrize("kind", AUTOENCODERS)
+def test_a_seed_decides_every_bit_with_and_without_an_interruption(
+    planted: PlantedFeatures, kind: DictionaryKind, tmp_path: Path
+) -> None:
+    states, plan = planted.states[:3000], Plan(kind, 48, K, 4, 4)
+    normal = normalisation(states, 0)
+    whole = train(plan, states, normal, tmp_path / "whole")
+
+    class Stop(Exception):
+        pass
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.epoch == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(plan, states, normal, tmp_path / "stopped", stop)
+    resumed = train(plan, states, normal, tmp_path / "stopped")
+    assert resumed.curve == whole.curve and resumed.threshold == whole.threshold
+    for name, array in whole.parameters.items():
+        np.testing.assert_array_equal(resumed.parameters[name], array)
+
+
+def test_another_or_a_damaged_training_is_refused(planted: PlantedFeatures, tmp_path: Path) -> None:
+    states, path = planted.states[:1000], tmp_path / "x"
+    normal = normalisation(states, 0)
+    train(Plan("topk", 24, K, 0, 2), states, normal, path)
+    with pytest.raises(UserError, match="other arguments"):
+        train(Plan("topk", 24, K, 1, 2), states, normal, path)
+    arrays, text = read_tensors(path, "autoencoder training")
+    del arrays["silent"]
+    write_tensors(path, arrays, text, "autoencoder training")
+    with pytest.raises(UserError, match="is damaged"):
+        train(Plan("topk", 24, K, 0, 2), states, normal, path)
+
+
+def test_strengths_are_the_same_in_raw_units(planted: PlantedFeatures, topk: SparseDictionary) -> None:
+    assert np.abs(np.linalg.norm(topk.decoder, axis=1) - 1).max() < 1e-5
+    states = torch.from_numpy(planted.states[:2000])
+    strengths = SparseCoder(topk).strengths(states).numpy()
+    assert ((strengths > 0).sum(axis=1) <= K).all() and (strengths >= 0).all()
+    # A planted feature is as strong as it was made.
+    for number in range(5):
+        partner = int((planted.directions[number] @ topk.decoder.T).argmax())
+        true, found = planted.strengths[:2000, number], strengths[:, partner]
+        both = (true > 0) & (found > 0)
+        assert both.sum() > 20 and np.abs(found[both] - true[both]).mean() < 0.4
+
+
+def test_the_geometric_median_is_not_moved_by_outliers() -> None:
+    points = np.random.default_rng(0).standard_normal((1000, 3))
+    points[:100] += 1000
+    assert np.abs(geometric_median(points)).max() < 0.5 and points.mean() > 50
+    np.testing.assert_allclose(geometric_median(np.array([[0.0], [1.0], [5.0]])), [1.0], atol=1e-3)
+
+
+def test_states_that_never_vary_are_refused() -> None:
+    with pytest.raises(UserError, match="the same state in every record"):
+        normalisation(np.ones((10, 3), np.float32), 0)
