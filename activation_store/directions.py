@@ -27,7 +27,9 @@ _LONGEST_NAME = 300
 _SHOWN_AT_MOST = 8
 _STRICT = ConfigDict(strict=True, extra="forbid")
 
-SourceKind = Literal["probe", "cluster difference", "principal component"]
+SourceKind = Literal[
+    "probe", "cluster difference", "principal component", "independent component", "non-negative component", "slow mode"
+]
 """How a direction was found; a new method needs a new entry here."""
 
 
