@@ -113,7 +113,7 @@ def time_constants(eigenvalues: np.ndarray) -> np.ndarray:
     """Return after how many ticks a mode falls to 1/e: -1 / ln |eigenvalue|; infinite from modulus 1 on."""
     modulus = np.abs(eigenvalues)
     with np.errstate(divide="ignore"):
-        return np.where(modulus < 1, -1 / np.log(np.clip(modulus, 1e-300, 1 - 1e-16)), np.inf)
+        return np.where(modulus < 1, -1 / np.log(np.where(modulus < 1, modulus, 0.5)), np.inf)
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,7 +107,8 @@ def _spectrum_lines(motion: Motion, names: tuple[str, ...]) -> Iterator[str]:
     yield "Slow modes of the layer's mean Jacobian, and the features that their activity goes with:"
     for number, mode in enumerate(motion.modes):
         constant = float(time_constants(np.array(mode.eigenvalue)))
-        turns = f", turns once in {2 * np.pi / abs(np.angle(mode.eigenvalue)):.0f} ticks" * (mode.eigenvalue.imag > 0)
+        angle = float(np.angle(mode.eigenvalue))
+        turns = f", turns once in {2 * np.pi / angle:.0f} ticks" if mode.eigenvalue.imag > 0 else ""
         yield (
             f"  slow_{number + 1}: |eigenvalue| {abs(mode.eigenvalue):.3f}, time constant {_ticks(constant)} "
             f"ticks{turns}: "
