@@ -4,8 +4,9 @@
     python analyze_dynamics.py activation_data/NAME --layer lstm_hidden --features extended
     python analyze_dynamics.py activation_data/NAME --policy runs/NAME/checkpoints/NAME_0003000000.safetensors
 
-Record the dump with --layers all. Figures, tables, summary.txt, directions.safetensors and report.html are written to
-analysis_results/RUN/; see docs/dynamics.md. After an interruption, the same command goes on where it stopped.
+Record the dump with --layers all, and with --fields Market,Task,ActionTargets to measure memory length too. Figures,
+tables, summary.txt, directions.safetensors and report.html are written to analysis_results/RUN/; see docs/dynamics.md.
+After an interruption, the same command goes on where it stopped.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -29,9 +30,9 @@ def main() -> None:
     from representation.dynamics.tracks import load_policy_of
 
     features = features_named(split(settings.features))
-    policy, _ = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)
+    policy, info = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)
     with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
-        analyse(settings, metadata, features, policy, folder)
+        analyse(settings, metadata, features, policy, info.layout, folder)
     print(f"figures, tables and report.html: {folder.path}")
 
 

@@ -33,7 +33,14 @@ class RecordedPolicy:
 
 
 def record_policy(
-    folder: Path, world: EnvironmentSettings, task: TaskSettings, maps: Path, *, layers: int = 1, episodes: int = 2
+    folder: Path,
+    world: EnvironmentSettings,
+    task: TaskSettings,
+    maps: Path,
+    *,
+    layers: int = 1,
+    episodes: int = 2,
+    fields: tuple[str, ...] = tuple(FIELDS.split(",")),
 ) -> RecordedPolicy:
     """Record an untrained policy from its checkpoint file."""
     env = replace(world, spawn_immunity=0, num_npcs=48)
@@ -42,7 +49,7 @@ def record_policy(
     found = RecordedPolicy(folder / NAME, folder / "policies")
     found.policies.mkdir()
     save_checkpoint(found.checkpoint, made.policy, made.info)
-    plan = Plan(episodes, None, 4, ALL_LAYERS, tuple(FIELDS.split(",")), format="parquet")
+    plan = Plan(episodes, None, 4, ALL_LAYERS, fields, format="parquet")
     contest = Contest((load_entrant(found.checkpoint),), env, task, maps, torch.device("cpu"))
     extract(contest, plan, [found.dump], Workers(1), lambda *_: None)
     return found

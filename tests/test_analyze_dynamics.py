@@ -21,11 +21,12 @@ from user_error import UserError
 
 QUICK = (
     "--components", 4, "--clusters", 5, "--behaviours", 3, "--subsample", 2, "--lives", 24, "--lags", 3, "--states", 40,
-    "--spectrum-states", 10, "--tsne-records", 200, "--permutations", 99, "--bootstraps", 2,
+    "--spectrum-states", 10, "--tsne-records", 200, "--reach", 4, "--followed-states", 20,
+    "--permutations", 99, "--bootstraps", 2,
 )  # fmt: skip
 FIGURES = {
     "components_features.png", "tsne.png", "trajectories.png", "correlations_jacobians.png", "agreement.png",
-    "spectra.png",
+    "spectra.png", "half_lives.png", "memory_length.png", "fixed_points.png",
 }  # fmt: skip
 
 
@@ -78,6 +79,7 @@ def test_the_report_says_what_the_summary_says(results: Path) -> None:
     report, summary = (results / "report.html").read_text(), json.loads((results / "summary.json").read_text())
     assert all(f"<b>{name}.</b>" in report for name in FIGURES)
     assert f"{summary['explained']['ica']:.1%} of the variance" in report
+    assert summary["memory_length"]["ticks"] == [1, 2, 3, 4] and len(summary["fixed_points"]) == 4
     assert len(summary["components"]) == 12 and len(summary["sign_agreement"]) == 3 * 3
     assert "python analyze_dynamics.py" in report and "--lags 3" in report
 
@@ -115,11 +117,22 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
     refused(*ours, "--features", "self_fod", parts=("did you mean self_food",))
     refused(*ours, "--subsample", 1000, parts=("too few records",))
     refused(*ours, "--lags", 64, *QUICK[:8], parts=("--lags is 64: no life drawn is long enough",))
+    refused(*ours, *QUICK, "--reach", 200, parts=("--reach is 200: fewer than two of the lives drawn last 402 ticks",))
     refused(tmp_path / "nowhere", parts=("does not exist",))
     refused(recorded.dump, "--policies-dir", tmp_path, parts=("does not exist: name the checkpoint", "--policy"))
     refused(recorded.dump, "--policy", tmp_path / "x.safetensors", parts=("there is no policy",))
     refused(recording.dump, "--layer", "lstm_cell", parts=("holds no layer 'lstm_cell'",))
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").glob("[!.]*"))
+
+
+def test_a_dump_without_observations_lacks_memory_length_alone(small_world, task, maps, tmp_path: Path) -> None:
+    bare = record_policy(tmp_path, small_world, task, maps, episodes=1, fields=())
+    done = run_here(
+        "analyze_dynamics.py", bare.dump, "--policies-dir", bare.policies, *QUICK, "--output-dir", tmp_path / "results"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Memory length was not measured" in done.stdout and "--fields Market,Task,ActionTargets" in done.stdout
+    assert not list((tmp_path / "results").glob("*/memory_length.png"))
 
 
 def test_another_policy_is_refused(recorded: RecordedPolicy, small_world, task, maps, tmp_path: Path) -> None:

@@ -29,12 +29,11 @@ def state_directions(states: States, run: str, dump: str) -> Iterator[Direction]
         run: name of the run's folder.
         dump: name of the dump's folder.
     """
-    for kind, found in states.decompositions.items():
+    for found in states.decompositions.values():
         weights = found.axes.read_outs / states.scale.spread
         source = _source(KINDS[found.kind], states.data, run, dump)
         for name, weight in zip(found.names, weights, strict=True):
             yield _direction(name, weight, states.scale.mean, COMPONENT_UNIT, states.data, source)
-        assert kind == found.kind
     yield from cluster_directions(states.data, states.label, run, dump)
 
 

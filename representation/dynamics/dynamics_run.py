@@ -12,13 +12,15 @@ from activation_store.directions import DIRECTIONS_FILE, write_directions
 from activation_store.files import sha256
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.observation import ObservationLayout
 from analysis.clusters.dataset import Step
 from analysis.features import Feature
 from analysis.runs.run_folder import RunFolder
 from analysis.summary_page.page import Section, command_of, summary_page
 from analysis.terminal import step
-from representation.dynamics import figures_motion, figures_states, report
+from representation.dynamics import figures_lasting, figures_motion, figures_states, report, report_lasting
 from representation.dynamics.directions import mode_directions, state_directions
+from representation.dynamics.lasting_stage import Persisting, study_persistence
 from representation.dynamics.motion_stage import study_motion
 from representation.dynamics.results import Motion, States
 from representation.dynamics.settings import DynamicsSettings
@@ -45,9 +47,21 @@ _MOTION_FIGURES = {
     "constant is the number of ticks after which 1/e of it is left.",
 }
 
+_LASTING_FIGURES = {
+    "half_lives.png": "Compare with `intervene.py --edit steer --direction ic_1 --follow 32`, which makes the same "
+    "change "
+    "in the running game.",
+    "memory_length.png": "How much a decision changes if one observation in the past was another life's, and "
+    "everything "
+    "else is as recorded; bands are 95% intervals over lives.",
+    "fixed_points.png": "Where the memory would settle if what it reads stayed the same. The plane shows two of many "
+    "dimensions: arrows that cross do not in the others.",
+}
+
 
 def analyse(
     settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], policy: RecurrentPolicy,
+    layout: ObservationLayout,
     folder: RunFolder,
 ) -> None:  # fmt: skip
     """Run every stage and write the results; finished stages of an interrupted run are not repeated."""
@@ -62,21 +76,27 @@ def analyse(
     _write_states(states, folder, show)
     motion = study_motion(settings, metadata, features, states, update, parts, show)
     _write_motion(states, motion, folder, show)
+    persisting = study_persistence(settings, policy, layout, states, motion, update, parts, show)
+    _write_persisting(states, motion, persisting, update, folder, show)
     names = settings.run_folder.name, settings.dump.resolve().name
     found = [*state_directions(states, *names), *mode_directions(motion.modes, states, *names)]
     write_directions(folder.path / DIRECTIONS_FILE, found)
     of_states = report.state_lines(states)
     of_motion = report.motion_lines(motion, tuple(feature.name for feature in features))
-    folder.save_text("summary.txt", "\n".join([*of_states, "", *of_motion, ""]))
-    folder.save_json("summary.json", _summary(states, motion))
+    of_lasting = report_lasting.persistence_lines(persisting, states, settings.reach)
+    lines = [*of_states, "", *of_motion, "", *of_lasting]
+    folder.save_text("summary.txt", "\n".join([*lines, ""]))
+    more = report_lasting.persistence_summary(persisting, states)
+    folder.save_json("summary.json", {**_summary(states, motion), **more})
     sections = [
         Section("Single states", of_states, _STATE_FIGURES), Section("Consecutive states", of_motion, _MOTION_FIGURES),
+        Section("How long things last", of_lasting, _LASTING_FIGURES),
     ]  # fmt: skip
     heading = f"Dynamics of {metadata.policy}: {settings.layer}"
     command = command_of("analyze_dynamics.py", asdict(settings), defaults_of(type(settings)))
     folder.save_text(REPORT_FILE, summary_page(folder.path, heading, sections, command))
     parts.remove()
-    console.print("\n".join([*of_states, "", *of_motion]), highlight=False, markup=False)
+    console.print("\n".join(lines), highlight=False, markup=False)
 
 
 def defaults_of(settings: type[Any]) -> dict[str, Any]:
@@ -121,6 +141,24 @@ def _write_motion(states: States, motion: Motion, folder: RunFolder, show: Step)
         folder.save_figure("correlations_jacobians.png", figures_motion.correlations_and_jacobians(motion, heading))
         folder.save_figure("agreement.png", figures_motion.agreement(motion, heading))
         folder.save_figure("spectra.png", figures_motion.spectrum(motion, heading))
+
+
+def _write_persisting(
+    states: States, motion: Motion, found: Persisting, update: Update, folder: RunFolder, show: Step
+) -> None:
+    heading = states.data.heading
+    with show("writing and drawing how long things last"):
+        left = np.stack([each.left for each in found.lasting])
+        arrays = {"records": found.records, "left": left}
+        for number, held in enumerate(found.held):
+            arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
+        if found.length is not None:
+            arrays |= vars(found.length)
+        folder.save_arrays("lasting.npz", **arrays)
+        folder.save_figure("half_lives.png", figures_lasting.half_lives(found, states))
+        folder.save_figure("fixed_points.png", figures_lasting.flow(found, motion, states, update))
+        if (figure := figures_lasting.memory_length_figure(found, heading)) is not None:
+            folder.save_figure("memory_length.png", figure)
 
 
 def _summary(states: States, motion: Motion) -> dict[str, Any]:

@@ -47,6 +47,11 @@ class DynamicsSettings:
     """States at which Jacobians of components are computed, at least 10."""
     spectrum_states: int = 200
     """States at which all eigenvalues of the memory's one-tick Jacobian are computed, at least 10."""
+    reach: int = 64
+    """Ticks for which changes are followed, and furthest tick back of an observation that is replaced, 2 to 256. Needs
+    lives of more than twice as many ticks."""
+    followed_states: int = 200
+    """States from which changes are followed, at least 10."""
     tsne_records: int = 3000
     """Records in the t-SNE plane, 200 to 100000; its time grows steeply with them."""
     permutations: int = 299
@@ -82,6 +87,8 @@ class DynamicsSettings:
             lags=between(self.lags, 1, 64),
             states=at_least(self.states, 10),
             spectrum_states=at_least(self.spectrum_states, 10),
+            reach=between(self.reach, 2, 256),
+            followed_states=at_least(self.followed_states, 10),
             tsne_records=between(self.tsne_records, 200, 100_000),
             permutations=between(self.permutations, 99, 100_000),
             bootstraps=between(self.bootstraps, 2, 1000),
