@@ -1,0 +1,147 @@
+"""semantic_clusters.py as users run it: a fit on a real recording, read by every script for clusters."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.directions import read_directions
+from activation_store.reader import read_dump
+from analysis.runs.cluster_run import read_cluster_run
+from analysis.runs.finished_files import open_finished
+from analysis.runs.finished_run import read_run
+from analysis.runs.propagated_labels import fit_rule, propagate_labels
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.extraction import Plan
+from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
+from tests.command import assert_refused, run_here
+from tests.conftest import AGENT
+from tests.planted_run import rewrite
+from tests.recorded import Recording, record
+from user_error import UserError
+
+LAYER = "action_decoder"
+QUICK = ("--subsample", 2, "--permutations", 99, "--bootstraps", 99)
+FIT = (*QUICK, "--codes", 4, "--layer", LAYER, "--steps", 120, "--states", 64)
+
+
+@pytest.fixture(scope="module")
+def run(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit of four codes to every second record."""
+    results = tmp_path_factory.mktemp("results")
+    done = run_here("semantic_clusters.py", "fit", recording.dump, *FIT, "-o", results)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "codes fitted to its states are in use" in " ".join(done.stdout.split())
+    (folder,) = results.iterdir()
+    assert folder.name.startswith(f"{recording.dump.name}-semantic-k4-action_decoder-sub2-steps120-n64")
+    return folder
+
+
+def test_a_run_is_a_cluster_run_with_a_plane(run: Path, recording: Recording) -> None:
+    found = read_run(run, recording.dump)
+    plane, summary = np.load(run / "plane.npy"), found.summary
+    assert np.array_equal(plane, found.embedding) and plane.shape[1] == 2
+    assert summary["codes"]["asked"] == 4 and summary["codes"]["used"] == len(found.clusters.clusters)
+    assert summary["noise_records"] == 0 and summary["layer"] == LAYER
+    names = {direction.name for direction in read_directions(run / "directions.safetensors")}
+    assert {f"cluster_{label}" for label in found.clusters.clusters} <= names
+    report = (run / "report.html").read_text()
+    assert "python semantic_clusters.py fit" in report and "fitted along with the codes" in report
+
+
+def test_every_record_has_the_nearest_code(run: Path, recording: Recording) -> None:
+    clusters = read_cluster_run(run, recording.dump)
+    rule = fit_rule(clusters, recording.dump)
+    propagated = propagate_labels(clusters, recording.dump, rule)
+    records = read_dump(recording.dump, layers=[LAYER])
+    label, exact = propagated.of(records)
+    assert exact.all() and len(label) == len(records) > len(clusters.label)
+    plane = records.activations[LAYER] @ rule.weight + rule.bias
+    assert np.array_equal(label, rule.label[np.square(plane[:, None] - rule.places).sum(axis=2).argmin(axis=1)])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explore.py", "{run}", "--dump", "{dump}", "-o", "{out}/page.html"),
+        ("cluster_life_phase.py", "{dump}", "--cluster-dir", "{run}", "--min-lifespan", "5", "--permutations", "19",
+         "--bootstraps", "100", "--output", "{out}"),
+        ("agent_life_visualization.py", "{dump}", "--cluster-dir", "{run}", "--output", "{out}"),
+    ],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_scripts_for_clusters_take_it(run: Path, recording: Recording, tmp_path: Path, command: tuple) -> None:
+    script, *arguments = (each.format(run=run, dump=recording.dump, out=tmp_path) for each in command)
+    done = run_here(script, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert any(tmp_path.iterdir())
+
+
+def test_a_damaged_codebook_is_refused(run: Path, recording: Recording, tmp_path: Path) -> None:
+    import shutil
+
+    copy = shutil.copytree(run, tmp_path / "copy")
+    rewrite(copy, "codebook.npz", b"PK\x05\x06" + b"\x00" * 18)
+    with pytest.raises(UserError, match=r"codebook\.npz is no codebook") as error:
+        fit_rule(read_cluster_run(copy, recording.dump), recording.dump)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--codes", 1), ("--codes is 1", "2 to 512")),
+        (("--plane-dimensions", 1), ("--plane-dimensions is 1", "2 to 3")),
+        (("--plane-dimensions", 4), ("--plane-dimensions is 4", "2 to 3")),
+        (("--layer", "lstm_hiden"), ("no layer 'lstm_hiden'",)),
+        (("--layer", LAYER, "--codes", 500), ("too few states", "--codes 500 needs 5000")),
+        (("--recorded",), ("holds no layer semantic_code", "leave out --recorded")),
+        (("--layer", LAYER, "--steps", 3), ("--steps is 3", "100 or more")),
+        (("--layer", LAYER, "--features", "nonsense"), ("nonsense",)),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(recording: Recording, tmp_path: Path, options: tuple, parts: tuple) -> None:
+    done = run_here("semantic_clusters.py", "fit", recording.dump, *options, "-o", tmp_path / "results")
+    assert_refused(done, *parts)
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_unknown_command_is_refused() -> None:
+    assert_refused(run_here("semantic_clusters.py", "fti"), "no command 'fti'", "did you mean fit?")
+    assert "semantic_clusters.py fit" in run_here("semantic_clusters.py", "--help").stdout
+
+
+@pytest.fixture(scope="module")
+def learnt(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """A recording of a policy with a codebook of its own, whose codes lie where its states are."""
+    world = replace(small_world, spawn_immunity=0)
+    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16), semantic=SemanticSettings(codes=6))
+    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
+    contest = Contest((entrant,), world, task, maps, torch.device("cpu"))
+    plan = Plan(2, None, seed=4, layers=("lstm_hidden", "semantic_plane", "semantic_code"))
+    before = record(contest, plan, tmp_path_factory.mktemp("before"), episode=1)
+    plane = read_dump(before.dump).activations["semantic_plane"]
+    with torch.no_grad():
+        entrant.policy.semantic.codebook[:5] = torch.from_numpy(np.quantile(plane, [0.1, 0.3, 0.5, 0.7, 0.9], axis=0))
+        entrant.policy.semantic.codebook[5] = 1e3
+    return record(contest, plan, tmp_path_factory.mktemp("learnt"), episode=1)
+
+
+def test_codes_that_the_policy_learnt_are_read(learnt: Recording, tmp_path: Path) -> None:
+    done = run_here("semantic_clusters.py", "fit", learnt.dump, "--recorded", *QUICK, "-o", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = tmp_path.iterdir()
+    found = read_run(folder, learnt.dump)
+    codes = found.summary["codes"]
+    assert codes["recorded"] and codes["asked"] == 6 and codes["used"] == len(codes["numbers"]) < 6
+    assert json.loads((folder / "run.json").read_text())["arguments"]["layer"] == "semantic_code"
+    propagated = propagate_labels(found.clusters, learnt.dump, fit_rule(found.clusters, learnt.dump))
+    records = read_dump(learnt.dump)
+    number = records.activations["semantic_code"].argmax(axis=1)
+    label, exact = propagated.of(records)
+    assert exact.all() and np.array_equal(np.array(codes["numbers"])[label], number)
+    assert "codebook.npz" in open_finished(folder)
