@@ -2,6 +2,8 @@
 
     python semantic_clusters.py fit activation_data/NAME --codes 8         # fit a plane and a codebook to a dump
     python semantic_clusters.py fit activation_data/NAME --recorded        # codes of train.py --semantic.codes
+    python semantic_clusters.py describe analysis_results/RUN              # a card for each code, and names for them
+    python semantic_clusters.py plot analysis_results/RUN                  # the plane beside t-SNE and UMAP
     python semantic_clusters.py COMMAND --help                             # options of a command
 
 A run is a folder analysis_results/NAME-semantic-k8, which all scripts for clusters read too: explore.py,
@@ -12,11 +14,19 @@ import environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
+import tyro
+
+import argument_checks
 import command_line
-from argument_checks import did_you_mean
+from argument_checks import at_least, between, did_you_mean, seed_value
 from user_error import UserError
+
+Options = TypeVar("Options")
 
 
 def fit(arguments: list[str]) -> None:
@@ -47,7 +57,127 @@ def fit(arguments: list[str]) -> None:
     console.print(f"figures, codes and summary.txt: {folder.path}", highlight=False, markup=False, soft_wrap=True)
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {"fit": fit}
+@dataclass(frozen=True)
+class RunArguments:
+    """The run that a command works on."""
+
+    run: tyro.conf.Positional[Path]
+    """Run of `semantic_clusters.py fit`: a folder such as analysis_results/NAME-semantic-k8."""
+    dump: Path | None = None
+    """Activation dump that the run was made from, if it has been moved since."""
+
+
+@dataclass(frozen=True)
+class DescribeArguments(RunArguments):
+    """Arguments of `semantic_clusters.py describe`."""
+
+    permutations: int = 199
+    """Random orders of visits that what follows a code is compared with, at least 19."""
+    bootstraps: int = 1000
+    """Bootstrap resamples of episodes and lives for each interval, at least 100."""
+    seed: int = 42
+    """Random seed, 0 to 4294967295."""
+
+
+def describe(arguments: list[str]) -> None:
+    """Write a card for each code, a map of where they are, and labels.yaml for their names."""
+    options = _parsed(DescribeArguments, "describe", arguments)
+    argument_checks.check(
+        options, permutations=at_least(options.permutations, 19), bootstraps=at_least(options.bootstraps, 100),
+        seed=seed_value(options.seed),
+    )  # fmt: skip
+
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from activation_store.files import write_json, write_text
+    from analysis.codes.cards import cards_of
+    from analysis.codes.cards_text import cards_markdown
+    from analysis.codes.content import coded_dump
+    from analysis.figures.code_places import code_places
+    from analysis.position import positions
+    from analysis.runs.names import called, keep_names
+    from analysis.runs.run_folder import write_figure
+    from analysis.statistics.resampling import Bootstrap
+    from analysis.terminal import step
+
+    console = Console()
+    coded = coded_dump(options.run, options.dump, partial(step, console))
+    with step(console, "comparing codes with chance"):
+        cards = cards_of(coded, Bootstrap(resamples=options.bootstraps, seed=options.seed), options.permutations)
+    labels = keep_names(options.run, coded.labels)
+    verdict = " ".join(coded.run.summary["verdict"][:3])
+    text = cards_markdown(coded.run.name, cards, coded.names, verdict)
+    write_text(options.run / "cards.md", text)
+    write_json(options.run / "cards.json", [asdict(card) for card in cards])
+    with step(console, "drawing where codes are"):
+        names = [f"code {called(label, coded.names)}" for label in coded.labels]
+        figure = code_places(*positions(coded.records), coded.label, names, coded.run.name)
+        write_figure(options.run / "code_places.png", figure)
+    console.print(text, highlight=False, markup=False)
+    console.print(f"cards: {options.run / 'cards.md'}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"names of codes, for you to write: {labels}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _parsed(kind: type[Options], command: str, arguments: list[str]) -> Options:
+    return command_line.parse(kind, __doc__, args=arguments, prog=f"semantic_clusters.py {command}")
+
+
+@dataclass(frozen=True)
+class PlotArguments(RunArguments):
+    """Arguments of `semantic_clusters.py plot`."""
+
+    on: Path | None = None
+    """Another dump of the same policy to show, such as one of other maps; by default the run's own."""
+    states: int = 3000
+    """Maximum number of states, of whole lives drawn at random, 60 to 20000; time and memory grow with its square."""
+    bootstraps: int = 1000
+    """Bootstrap resamples of lives for each interval, at least 100."""
+
+
+def plot(arguments: list[str]) -> None:
+    """Draw the plane beside t-SNE and UMAP, and measure how well each keeps neighbourhoods."""
+    options = _parsed(PlotArguments, "plot", arguments)
+    argument_checks.check(
+        options, states=between(options.states, 60, 20_000), bootstraps=at_least(options.bootstraps, 100)
+    )
+
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from activation_store.files import write_json
+    from analysis.codes.content import open_run
+    from analysis.runs.run_folder import write_figure
+    from analysis.terminal import step
+
+    console = Console()
+    run, rule = open_run(options.run, options.dump)
+    with step(console, "loading the libraries"):
+        from analysis.codes.planes import kept_by, planes_of, states_of
+        from analysis.figures.code_planes import code_planes
+    states = states_of(run, rule, options.on, options.states, partial(step, console))
+    planes = planes_of(states, run.seed, partial(step, console))
+    with step(console, "measuring neighbourhoods"):
+        kept = kept_by(states, planes, options.bootstraps, run.seed)
+    captions = {
+        each.name: f"trustworthiness {each.trustworthiness:.3f}, neighbours kept {each.neighbours:.0%}" for each in kept
+    }
+    name = "planes" if options.on is None else f"planes-{options.on.resolve().name}"
+    heading = f"{run.name}: {states.layer}" + (f" of {options.on.resolve().name}" if options.on else "")
+    write_figure(options.run / f"{name}.png", code_planes(planes, captions, states.label, heading))
+    write_json(options.run / f"{name}.json", [asdict(each) for each in kept])
+    rows = [
+        (each.name, f"{each.trustworthiness:.3f} ({each.trustworthiness_low:.3f} to {each.trustworthiness_high:.3f})",
+         f"{each.neighbours:.1%} ({each.neighbours_low:.1%} to {each.neighbours_high:.1%})")
+        for each in kept
+    ]  # fmt: skip
+    command_line.print_table(("plane", "trustworthiness (chance .5)", "of 15 neighbours kept"), rows)
+    console.print(f"planes: {options.run / name}.png", highlight=False, markup=False, soft_wrap=True)
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {"fit": fit, "describe": describe, "plot": plot}
 
 
 def main() -> None:

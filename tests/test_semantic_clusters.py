@@ -1,6 +1,8 @@
 """semantic_clusters.py as users run it: a fit on a real recording, read by every script for clusters."""
 
+import itertools
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +12,12 @@ import torch
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
+from analysis.codes.content import coded_dump
+from analysis.life.endings import endings
 from analysis.runs.cluster_run import read_cluster_run
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
+from analysis.runs.names import read_names
 from analysis.runs.propagated_labels import fit_rule, propagate_labels
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -113,6 +118,81 @@ def test_bad_input_is_refused_in_one_line(recording: Recording, tmp_path: Path, 
 def test_an_unknown_command_is_refused() -> None:
     assert_refused(run_here("semantic_clusters.py", "fti"), "no command 'fti'", "did you mean fit?")
     assert "semantic_clusters.py fit" in run_here("semantic_clusters.py", "--help").stdout
+
+
+@pytest.fixture(scope="module")
+def described(run: Path, recording: Recording) -> list[dict]:
+    """The cards of the run."""
+    (run / "labels.yaml").write_text("0: forages\n1: ''\n")
+    done = run_here("semantic_clusters.py", "describe", run, "--permutations", 19, "--bootstraps", 100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "## Code 0 (forages)" in (run / "cards.md").read_text()
+    assert (run / "code_places.png").read_bytes().startswith(b"\x89PNG")
+    return json.loads((run / "cards.json").read_text())
+
+
+def test_cards_count_what_the_dump_holds(run: Path, recording: Recording, described: list[dict]) -> None:
+    coded = coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
+    seen, label = coded.seen, coded.label
+    assert sum(card["share"] for card in described) == pytest.approx(1)
+    moves = seen.chose("Move.Direction")
+    dead = list(endings(seen))
+    for card in described:
+        own = label == card["label"]
+        act = next(each for each in card["acts"] if each["name"] == "moves")
+        assert act["inside"] == pytest.approx(moves[own].mean())
+        assert act["elsewhere"] == pytest.approx(moves[~own].mean())
+        assert act["low"] <= act["inside"] - act["elsewhere"] <= act["high"]
+        assert card["deaths"] == sum(label[record] == card["label"] for record, _ in dead)
+        assert sum(count for _, count in card["causes"]) == card["deaths"]
+        assert card["lives"] == len(np.unique(coded.lives.index[own])) and card["number"] == card["label"]
+    assert sum(card["deaths"] for card in described) == len(dead) > 0
+
+
+def test_dwell_times_are_those_of_the_visits(run: Path, recording: Recording, described: list[dict]) -> None:
+    """Counted in a plain loop: ticks in a code over visits that end before the life does."""
+    coded = coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
+    lives, left = coded.lives, dict.fromkeys(coded.labels, 0)
+    for start, length in zip(lives.starts, lives.lengths, strict=True):
+        own = coded.label[lives.order[start : start + length]]
+        for before, after in itertools.pairwise(own.tolist()):
+            left[before] += before != after
+    for card in described:
+        ticks = int((coded.label == card["label"]).sum())
+        assert card["dwell"]["mean"] == pytest.approx(ticks / left[card["label"]])
+
+
+def test_names_are_kept_and_shown_elsewhere(run: Path, recording: Recording, described: list[dict]) -> None:
+    assert described[0]["name"] == "forages" and read_names(run) == {0: "forages"}
+    assert len((run / "labels.yaml").read_text().splitlines()) == 1 + len(described)
+    clusters = read_run(run, recording.dump).summary["clusters"]
+    assert clusters[0]["description"].startswith("forages: ") and ": " not in clusters[1]["description"][:9]
+
+
+@pytest.mark.parametrize(
+    "text", ["- a", "0: [1]", "x: name", "0: 5", "{", "0: &a b\n1: *c", "[" * 9000, "a: " + "b" * 70000]
+)
+def test_damaged_names_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "labels.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"labels\.yaml") as error:
+        read_names(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_without_a_codebook_is_refused(analysed, tmp_path: Path) -> None:
+    for command in ("describe", "plot"):
+        assert_refused(
+            run_here("semantic_clusters.py", command, analysed.run), "codebook.npz", "semantic_clusters.py fit"
+        )
+
+
+@pytest.mark.slow
+def test_planes_are_drawn_and_measured(run: Path, recording: Recording, analysed) -> None:
+    done = run_here("semantic_clusters.py", "plot", run, "--states", 200, "--bootstraps", 100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = json.loads((run / "planes.json").read_text())
+    assert [each["name"] for each in kept][:3] == ["semantic plane", "t-SNE", "UMAP"]
+    assert all(each["trustworthiness_low"] <= each["trustworthiness"] <= each["trustworthiness_high"] for each in kept)
 
 
 @pytest.fixture(scope="module")
