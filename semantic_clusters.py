@@ -4,6 +4,8 @@
     python semantic_clusters.py fit activation_data/NAME --recorded        # codes of train.py --semantic.codes
     python semantic_clusters.py describe analysis_results/RUN              # a card for each code, and names for them
     python semantic_clusters.py plot analysis_results/RUN                  # the plane beside t-SNE and UMAP
+    python semantic_clusters.py videos analysis_results/RUN                # a film of each code, and of all in a grid
+    python semantic_clusters.py hover analysis_results/RUN                 # a page to point at states and open lives
     python semantic_clusters.py COMMAND --help                             # options of a command
 
 A run is a folder analysis_results/NAME-semantic-k8, which all scripts for clusters read too: explore.py,
@@ -17,13 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import tyro
 
 import argument_checks
 import command_line
-from argument_checks import at_least, between, did_you_mean, seed_value
+from argument_checks import at_least, between, did_you_mean, seed_value, split
 from user_error import UserError
 
 Options = TypeVar("Options")
@@ -177,7 +179,79 @@ def plot(arguments: list[str]) -> None:
     console.print(f"planes: {options.run / name}.png", highlight=False, markup=False, soft_wrap=True)
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {"fit": fit, "describe": describe, "plot": plot}
+@dataclass(frozen=True)
+class VideoArguments(RunArguments):
+    """Arguments of `semantic_clusters.py videos`."""
+
+    source: Annotated[Literal["best", "all"], tyro.conf.arg(name="from")] = "best"
+    """Lives to show. best: the fifth with the highest sum of rewards, as in the paper; all: every life, since the best
+    hide failures."""
+    formats: str = "mp4,gif"
+    """Comma-separated formats: mp4, gif."""
+    seed: int = 42
+    """Random seed of the stretches shown, 0 to 4294967295."""
+
+
+def videos(arguments: list[str]) -> None:
+    """Write a film of each code, and one of all codes in a grid."""
+    options = _parsed(VideoArguments, "videos", arguments)
+    formats = split(options.formats)
+    argument_checks.check(
+        options,
+        formats=(bool(formats) and set(formats) <= {"mp4", "gif"}, "mp4, gif or both"),
+        seed=seed_value(options.seed),
+    )
+
+    from rich.console import Console
+
+    from analysis.codes.content import coded_dump
+    from analysis.codes.films import read_scenes, write_films
+    from analysis.codes.stretches import stretches_of
+    from analysis.terminal import step
+
+    console = Console()
+    coded = coded_dump(options.run, options.dump, partial(step, console))
+    stretches = stretches_of(coded, options.source, options.seed)
+    scenes = read_scenes(coded, stretches, partial(step, console))
+    folder = options.run / ("videos" if options.source == "best" else "videos-all")
+    for line in write_films(scenes, folder, formats, partial(step, console)):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class HoverArguments(RunArguments):
+    """Arguments of `semantic_clusters.py hover`."""
+
+    max_ticks: int = 400_000
+    """Maximum number of ticks in the page, at least 1, about 40 bytes each. Larger dumps are sampled by whole lives."""
+
+
+def hover(arguments: list[str]) -> None:
+    """Write the explorer's page of a run: the plane and its codes, a strip of views on hover, the life on click."""
+    options = _parsed(HoverArguments, "hover", arguments)
+    argument_checks.check(options, max_ticks=at_least(options.max_ticks, 1))
+
+    from rich.console import Console
+
+    from activation_store.files import write_text
+    from analysis.codes.content import open_run
+    from analysis.terminal import step
+
+    console = Console()
+    run, _ = open_run(options.run, options.dump)
+    with step(console, "loading the libraries"):
+        from analysis.explorer_page.content import explored
+        from analysis.explorer_page.page import explorer_page
+    content = explored(run, options.max_ticks, partial(step, console))
+    path = options.run / "hover.html"
+    with step(console, f"building the page of {len(content.rows):,} states and {len(content.seen):,} ticks"):
+        write_text(path, explorer_page(content))
+    console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", highlight=False, markup=False, soft_wrap=True)
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "fit": fit, "describe": describe, "plot": plot, "videos": videos, "hover": hover,
+}  # fmt: skip
 
 
 def main() -> None:

@@ -12,8 +12,12 @@ import torch
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
-from analysis.codes.content import coded_dump
+from analysis.codes.content import CodedDump, coded_dump
+from analysis.codes.films import read_scenes
+from analysis.codes.stretches import From, best_lives, stretches_of
 from analysis.life.endings import endings
+from analysis.materials import PALETTE
+from analysis.replays.agent_frames import AgentFrames
 from analysis.runs.cluster_run import read_cluster_run
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
@@ -184,6 +188,67 @@ def test_a_run_without_a_codebook_is_refused(analysed, tmp_path: Path) -> None:
         assert_refused(
             run_here("semantic_clusters.py", command, analysed.run), "codebook.npz", "semantic_clusters.py fit"
         )
+
+
+@pytest.fixture(scope="module")
+def coded(run: Path, recording: Recording) -> CodedDump:
+    return coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
+
+
+@pytest.mark.parametrize("source", ["best", "all"])
+def test_stretches_are_of_one_life_and_one_code(coded: CodedDump, source: From) -> None:
+    found = stretches_of(coded, source, seed=1)
+    best = best_lives(coded)
+    assert found.keys() == set(coded.labels) and sum(map(len, found.values())) > 1
+    for code, stretches in found.items():
+        assert sum(len(each.records) + 4 for each in stretches) <= 480 + 4 + 20
+        for each in stretches:
+            assert 5 <= len(each.records) <= 20 and (coded.label[each.records] == code).all()
+            assert (coded.lives.index[each.records] == each.life).all()
+            assert (np.diff(coded.records.tick[each.records]) == 1).all()
+            assert source == "all" or each.life in best
+        lives = [each.life for each in stretches]
+        assert len(set(lives[: len(set(lives))])) == len(set(lives)), "each life once before any twice"
+    reward = np.bincount(coded.lives.index, weights=coded.records.reward)
+    assert len(best) == round(0.2 * len(reward)) and reward[best].min() >= np.delete(reward, best).max()
+
+
+def test_frames_show_ground_self_and_code(coded: CodedDump, recording: Recording) -> None:
+    stretches = stretches_of(coded, "all", seed=1)
+    scenes = read_scenes(coded, stretches, lambda _: nullcontext(lambda _: None))
+    code, parts = next((code, parts) for code, parts in scenes.stretches.items() if parts)
+    kept = stretches[code][0].records
+    assert np.array_equal(scenes.seen.records.tick[parts[0]], coded.records.tick[kept])
+    assert np.array_equal(scenes.seen.records.agent_id[parts[0]], coded.records.agent_id[kept])
+    record = int(parts[0][0])
+    drawer = AgentFrames(scenes.seen, "me", "#ff00ff")
+    frame = drawer.draw(record, "code 3")
+    assert frame.shape == (256, 256, 3) and not np.array_equal(frame, drawer.draw(record, "code 4"))
+    material = scenes.seen.records.tile[record, :, 2].reshape(15, 15)
+    corners = {(0, 0), (0, 14), (14, 0), (14, 14)}
+    for down, right in corners:
+        assert frame[18 + 14 * down + 1, 23 + 14 * right + 1].tolist() == PALETTE[material[down, right]].tolist()
+    assert (np.abs(frame[116:130, 121:135].astype(int) - (255, 0, 255)).sum(axis=2) < 30).any(), "the agent itself"
+
+
+def test_films_are_written(run: Path, recording: Recording) -> None:
+    done = run_here("semantic_clusters.py", "videos", run, "--from", "all", "--formats", "gif")
+    assert done.returncode == 0, done.stdout + done.stderr
+    films = {path.name for path in (run / "videos-all").iterdir()}
+    assert "all.gif" in films and any(name.startswith("code-") for name in films)
+    assert_refused(run_here("semantic_clusters.py", "videos", run, "--formats", "avi"), "--formats", "mp4, gif or both")
+
+
+def test_lives_too_short_for_a_film_are_refused(coded: CodedDump) -> None:
+    with pytest.raises(UserError, match="has 5 ticks in a row in one code"):
+        read_scenes(coded, {0: [], 1: []}, lambda _: nullcontext(lambda _: None))
+
+
+def test_the_page_of_a_run_is_written(run: Path, recording: Recording) -> None:
+    done = run_here("semantic_clusters.py", "hover", run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (run / "hover.html").read_text()
+    assert '"axes":"plane"' in page.replace(" ", "") and "strip" in page
 
 
 @pytest.mark.slow
