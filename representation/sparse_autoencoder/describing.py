@@ -1,6 +1,6 @@
 """Describe the features of one dictionary of a run, and write cards, table and directions."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from rich.console import Console
@@ -13,11 +13,14 @@ from analysis.runs.run_folder import RunFolder
 from analysis.sparse_page.page import FeatureCards, sparse_page
 from analysis.terminal import step
 from argument_checks import split
+from representation.sparse_autoencoder.attribution import OUTPUTS, Attributions, attribute
 from representation.sparse_autoencoder.behaviours import Behaviours, read_behaviours
-from representation.sparse_autoencoder.cards import feature_cards, rows_of
+from representation.sparse_autoencoder.cards import BESIDE, feature_cards, rows_of
+from representation.sparse_autoencoder.figures import attribution_scatter
 from representation.sparse_autoencoder.meaning import PERMUTATIONS, Meanings, meanings
-from representation.sparse_autoencoder.scores import strengths_of
+from representation.sparse_autoencoder.scores import Estimate, strengths_of
 from representation.sparse_autoencoder.settings import SparseSettings
+from representation.sparse_autoencoder.splicing import RecordedPolicy
 from representation.sparse_autoencoder.states import Split
 
 PAGE_FILE = "sparse_features.html"
@@ -38,6 +41,7 @@ class Described:
         rows: one for each feature that is active in the test episodes.
         cards: of the same features.
         directions: of the same features.
+        attributions: what taking features out changes; None if the policy was not at hand.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Described:
     rows: list[dict[str, object]]
     cards: FeatureCards
     directions: list[Direction]
+    attributions: Attributions | None
 
     def lines(self) -> list[str]:
         """Say how many features are described, and show the clearest of them."""
@@ -53,14 +58,37 @@ class Described:
         described.sort(key=lambda row: -abs(float(str(row["r"]))))
         lines = [f"{self.name}: {len(described):,} of {len(self.rows):,} active features go with a behaviour; first:"]
         lines += [f"  {row['name']}: {row['description']}" for row in described[:_SHOWN]]
-        return lines if described else [lines[0].replace("; first:", "")]
+        return [*(lines if described else [lines[0].replace("; first:", "")]), *self._attribution_lines()]
+
+    def correlations(self) -> dict[str, Estimate]:
+        """Return the correlation of predicted and measured effects, by output; empty without attributions."""
+        found = self.attributions
+        return {} if found is None else {name: found.correlation(i) for i, name in enumerate(OUTPUTS)}
+
+    def _attribution_lines(self) -> list[str]:
+        return [
+            f"taking single features out, predicted (gradient times activation) against measured change of the {name}: "
+            f"r {each.value:.3f} ({each.low:.3f} to {each.high:.3f})"
+            for name, each in self.correlations().items()
+        ]
 
 
 def describe(
     settings: SparseSettings, metadata: DumpMetadata, split_: Split, name: str, dictionary: SparseDictionary,
-    cosine: np.ndarray, console: Console,
+    cosine: np.ndarray, recorded: RecordedPolicy | None, console: Console,
 ) -> Described:  # fmt: skip
-    """Read behaviours of all episodes, and describe every feature of a dictionary."""
+    """Read behaviours of all episodes, and describe every feature of a dictionary.
+
+    Args:
+        settings: of the run.
+        metadata: of the dump.
+        split_: its episodes.
+        name: of the dictionary.
+        dictionary: to describe.
+        cosine: with each feature's partner in another seed, (F,); NaN for none.
+        recorded: the policy, for attribution; None to leave it out.
+        console: for progress.
+    """
     features = features_named(split(settings.feature_set))
     layer = settings.layer
     with step(console, "reading behaviours of the training episodes") as show:
@@ -70,10 +98,18 @@ def describe(
     with step(console, f"describing the features of {name}"):
         own, others = (strengths_of(dictionary, each.states.values) for each in (training, test))
         found = meanings((own, training), (others, test), settings.seed)
+    attributions = None
+    if recorded is not None:
+        with step(console, "taking features out of recorded ticks") as show:
+            attributions = attribute(settings.dump, recorded, layer, dictionary, split_.test, settings.seed, show)
+    effects = np.full((2, dictionary.features), np.nan)
+    if attributions is not None:
+        effects = attributions.of_features(dictionary.features)
+    beside = dict(zip(BESIDE, (cosine, *effects), strict=True))
     with step(console, "collecting their top records") as show:
-        cards = feature_cards(settings.dump, metadata, split_.test, others, test, found, features, cosine, show)
-    rows = rows_of(found, features, cosine)
-    return Described(name, dictionary, found, rows, cards, _directions(dictionary, found, test))
+        cards = feature_cards(settings.dump, metadata, split_.test, others, test, found, features, beside, show)
+    rows = rows_of(found, features, beside)
+    return Described(name, dictionary, found, rows, cards, _directions(dictionary, found, test), attributions)
 
 
 def save(folder: RunFolder, described: Described, settings: SparseSettings, metadata: DumpMetadata) -> None:
@@ -82,6 +118,9 @@ def save(folder: RunFolder, described: Described, settings: SparseSettings, meta
     lines = ["\t".join(names), *("\t".join(_cell(row[name]) for name in names) for row in described.rows)]
     folder.save_text(f"{FEATURES_FILE}.tsv", "\n".join(lines) + "\n")
     write_directions(folder.path / DIRECTIONS_FILE, described.directions)
+    if described.attributions is not None:
+        folder.save_figure("attribution.png", attribution_scatter(described.attributions))
+        folder.save_json("attribution.json", {name: asdict(each) for name, each in described.correlations().items()})
     folder.save_text(PAGE_FILE, sparse_page(folder.path.name, _facts(described, settings, metadata), described.cards))
 
 

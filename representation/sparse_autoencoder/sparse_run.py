@@ -65,7 +65,9 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
     if settings.untrained:
         wanted = entries(settings, units, untrained=True)
         results.append(_tested(settings, metadata, split, waiting, wanted, None, console))
-    meaning = _described_features(settings, metadata, split, results[0], console) if settings.meaning else None
+    meaning = (
+        _described_features(settings, metadata, split, results[0], recorded, console) if settings.meaning else None
+    )
     run = {**described, "input": {str(settings.dump): sha256(settings.dump / METADATA_FILE)}}
     with RunFolder(settings.run_folder, run) as folder:
         with step(console, "writing tables and drawing"):
@@ -80,8 +82,9 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
 
 
 def _described_features(
-    settings: SparseSettings, metadata: DumpMetadata, split: Split, tested: Tested, console: Console
-) -> describing.Described:
+    settings: SparseSettings, metadata: DumpMetadata, split: Split, tested: Tested, recorded: RecordedPolicy | None,
+    console: Console,
+) -> describing.Described:  # fmt: skip
     """Describe the features of the first autoencoder that was asked for."""
     first = next(each for each in tested.fitted.values() if each.entry.kind in AUTOENCODERS)
     name = first.entry.name
@@ -90,7 +93,7 @@ def _described_features(
         if own == name:
             cosine[tested.usages[name].density > 0] = found.cosine
             break
-    return describing.describe(settings, metadata, split, name, first.dictionary, cosine, console)
+    return describing.describe(settings, metadata, split, name, first.dictionary, cosine, recorded, console)
 
 
 def _tested(
