@@ -177,8 +177,15 @@ class RecurrentPolicy(nn.Module):
         self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
     ) -> tuple[ActionDistribution, torch.Tensor]:
         """Return the distribution over actions and the value, (B,)."""
-        read = self._hooks.through(ACTION_DECODER, self.policy.decoder_input(self._with_code(hidden)))
-        return self.policy.decode_actions(read, candidates, observation)
+        return self.policy.decode_actions(self.read(hidden), candidates, observation)
+
+    def read(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the input of the action heads and the critic, (B, hidden), given the input of the decode step."""
+        return self.through(ACTION_DECODER, self.policy.decoder_input(self._with_code(hidden)))
+
+    def through(self, layer: str, values: torch.Tensor) -> torch.Tensor:
+        """Show a layer's values to the hook at that layer, if there is one, and return them or what replaces them."""
+        return self._hooks.through(layer, values)
 
     def forward(
         self, observation: PackedObservation, state: MemoryState
