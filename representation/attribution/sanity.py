@@ -109,7 +109,9 @@ def check_maps(
         Randomised(part, _alike(maps.tiles, again(shuffled).tiles)) for part, shuffled in _shuffled(policy, seed)
     )
     share = (maps.error.abs() / maps.change.abs().clamp(min=1e-12)).nanmedian()
-    return Sanity(randomised, _curves(policy, windows, target, maps.tiles[:, -1], sample, seed), float(share))
+    return Sanity(
+        randomised, _curves(policy, windows.last(policy), target, maps.tiles[:, -1], sample, seed), float(share)
+    )
 
 
 def _shuffled(policy: RecurrentPolicy, seed: int) -> Iterator[tuple[str, RecurrentPolicy]]:
@@ -148,7 +150,7 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> float:
 def _curves(
     policy: RecurrentPolicy, windows: Windows, target: Target, maps: torch.Tensor, sample: np.ndarray, seed: int
 ) -> Curves:
-    """Replace tiles of the last tick one after the other, in the order of a map and in random orders."""
+    """Replace tiles one after the other, in the order of a map and in random orders; windows of one tick."""
     count, tiles = maps.shape
     generator = torch.Generator().manual_seed(seed)
     own = _replaced(policy, windows, target, maps.argsort(dim=1, descending=True))
@@ -181,17 +183,15 @@ def _replaced(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the target as more tiles are replaced, and as more are put back, less that of the start: (N, P) each."""
     count, tiles = order.shape
-    last = torch.arange(count) * windows.ticks + windows.ticks - 1
     material = windows.observation.material
-    other = counterfactual_materials(material[last], policy.policy.layout.materials)
+    other = counterfactual_materials(material, policy.policy.layout.materials)
     rank = torch.empty_like(order).scatter_(1, order, torch.arange(tiles).expand(count, -1))
     found = []
     for putting_back in (False, True):
         values = []
         for share in _STAGES:
             first = rank < round(share * tiles)
-            changed = material.clone()
-            changed[last] = torch.where(first != putting_back, other, material[last])
+            changed = torch.where(first != putting_back, other, material)
             values.append(play(policy, windows, replace(windows.observation, material=changed), target))
         curve = torch.stack(values, dim=1)
         found.append(curve - curve[:, :1])

@@ -41,6 +41,18 @@ class Windows:
         rows = (chosen.unsqueeze(1) * self.ticks + torch.arange(self.ticks)).flatten()
         return Windows(self.observation.take(rows), self.ticks, self.memory.take(chosen), self.action[chosen])
 
+    @torch.no_grad()
+    def last(self, policy: RecurrentPolicy) -> "Windows":
+        """Return windows of the last tick alone, from the memory that the ticks before it left."""
+        if self.ticks == 1:
+            return self
+        everything = torch.arange(len(self.observation)).view(-1, self.ticks)
+        encoded, _ = policy.encode(self.observation.take(everything[:, :-1].flatten()))
+        memory = self.memory
+        for step in encoded.unflatten(0, (-1, self.ticks - 1)).unbind(1):
+            _, memory = policy.remember(step, memory)
+        return Windows(self.observation.take(everything[:, -1]), 1, memory, self.action)
+
 
 class Differentiable:
     """A target as a function of everything that the policy reads in some windows.
