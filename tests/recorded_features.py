@@ -20,6 +20,8 @@ from tests.shared import shared_folder
 POLICY = "small"
 UNITS = 16
 LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
+MORE = ("--untrained", "--erase", "self_food")
+"""Further options of the run that tests share."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def shared_sparse_run(factory: pytest.TempPathFactory, recorded: RecordedFeature
     """Return the folder of a finished run, made once per test session."""
 
     def train(output: Path) -> None:
-        done = run_here("train_sparse_autoencoder.py", *sparse_arguments(recorded, output, "--untrained"))
+        done = run_here("train_sparse_autoencoder.py", *sparse_arguments(recorded, output, *MORE))
         assert done.returncode == 0, done.stderr
         assert "topk_2x_k4" in done.stdout and "untrained_pca_k4" in done.stdout
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from activation_store.directions import read_directions
 from activation_store.files import sha256
 from activation_store.sparse_dictionary import read_dictionary
 from representation.sparse_autoencoder import fitting
 from tests.command import assert_refused, run_here
-from tests.recorded_features import POLICY, UNITS, RecordedFeatures, sparse_arguments
+from tests.recorded_features import MORE, POLICY, UNITS, RecordedFeatures, sparse_arguments
 
 NAMES = ("topk_2x_k4", "topk_2x_k4_seed1", "jumprelu_2x_k4", "jumprelu_2x_k4_seed1")
 BASELINES = ("pca_k4", "ica_k4", "k_means_2x_k4")
@@ -74,7 +75,7 @@ def test_scores_are_what_they_can_be(sparse_run: Path) -> None:
 def test_an_interrupted_run_continues_with_the_same_result(
     features_dump: RecordedFeatures, sparse_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, wanted = "train_sparse_autoencoder.py", sparse_arguments(features_dump, tmp_path, "--untrained")
+    stage, wanted = "train_sparse_autoencoder.py", sparse_arguments(features_dump, tmp_path, *MORE)
     trained, calls = fitting.train, []
 
     def interrupted(*parts, **named):
@@ -111,6 +112,8 @@ def test_an_interrupted_run_continues_with_the_same_result(
         (("--kind", "topkk"), "did you mean topk"),
         (("--layer", "lstm_hiden"), "did you mean lstm_hidden"),
         (("--layer", "lstm_cell_1"), "holds no layer 'lstm_cell_1'"),
+        (("--erase", "self_fod"), "did you mean self_food"),
+        (("--erase", "self_food", "--no-meaning"), "give only one of the two"),
         (("--epochs", 0), "--epochs is 0: must be 1 or more"),
         (("--policies-dir", "nowhere"), "is not there: give --policies-dir"),
     ],
@@ -120,3 +123,24 @@ def test_bad_input_is_refused_in_one_line(
 ) -> None:
     assert_refused(run_here("train_sparse_autoencoder.py", *sparse_arguments(features_dump, tmp_path), *options), said)
     assert not (tmp_path / f"{POLICY}-sparse").exists()
+
+
+def test_what_features_do_and_how_variables_are_erased(sparse_run: Path) -> None:
+    told = json.loads((sparse_run / "attribution.json").read_text())
+    assert told.keys() == {"value", "action"} and all(each["value"] > 0.5 for each in told.values())
+    with (sparse_run / "erasure.tsv").open() as file:
+        erased = {row["by"]: row for row in csv.DictReader(file, delimiter="\t")}
+    assert erased.keys() == {"nothing", "leace", "nulling", "1 feature", "4 features", "16 features"}
+    assert float(erased["nothing"]["moved"]) == 0 and float(erased["nothing"]["kl"]) < 1e-6
+    assert float(erased["leace"]["r2"]) < 0.1 and float(erased["leace"]["kl"]) >= 0
+    names = [each.name for each in read_directions(sparse_run / "directions.safetensors")]
+    rows = (sparse_run / "sparse_features.tsv").read_text().splitlines()[1:]
+    assert names == [row.split("\t")[0] for row in rows]
+
+
+def test_directions_read_distances_along_features(sparse_run: Path, features_dump: RecordedFeatures) -> None:
+    dictionary = read_dictionary(sparse_run / "topk_2x_k4.safetensors")
+    first = next(iter(read_directions(sparse_run / "directions.safetensors")))
+    assert first.source.kind == "sparse feature" and first.layer == "lstm_cell"
+    np.testing.assert_array_equal(first.weight, dictionary.decoder[dictionary.number(first.name)])
+    assert first.read_out(dictionary.centre[None])[0] == pytest.approx(0, abs=1e-5)

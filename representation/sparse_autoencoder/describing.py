@@ -4,10 +4,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from rich.console import Console
+from scipy import sparse
 
 from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
 from activation_store.schema import DumpMetadata
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
+from analysis.features.feature import Feature
 from analysis.features.registry import features_named
 from analysis.runs.run_folder import RunFolder
 from analysis.sparse_page.page import FeatureCards, sparse_page
@@ -16,12 +18,15 @@ from argument_checks import split
 from representation.sparse_autoencoder.attribution import OUTPUTS, Attributions, attribute
 from representation.sparse_autoencoder.behaviours import Behaviours, read_behaviours
 from representation.sparse_autoencoder.cards import BESIDE, feature_cards, rows_of
+from representation.sparse_autoencoder.erasing import ErasureRow, edits, row
 from representation.sparse_autoencoder.figures import attribution_scatter
 from representation.sparse_autoencoder.meaning import PERMUTATIONS, Meanings, meanings
+from representation.sparse_autoencoder.report import table
 from representation.sparse_autoencoder.scores import Estimate, strengths_of
 from representation.sparse_autoencoder.settings import SparseSettings
-from representation.sparse_autoencoder.splicing import RecordedPolicy
+from representation.sparse_autoencoder.splicing import RecordedPolicy, splice
 from representation.sparse_autoencoder.states import Split
+from user_error import UserError
 
 PAGE_FILE = "sparse_features.html"
 FEATURES_FILE = "sparse_features"
@@ -42,6 +47,7 @@ class Described:
         cards: of the same features.
         directions: of the same features.
         attributions: what taking features out changes; None if the policy was not at hand.
+        erasures: ways to erase variables; empty if none were asked for.
     """
 
     name: str
@@ -51,6 +57,7 @@ class Described:
     cards: FeatureCards
     directions: list[Direction]
     attributions: Attributions | None
+    erasures: list[ErasureRow]
 
     def lines(self) -> list[str]:
         """Say how many features are described, and show the clearest of them."""
@@ -73,6 +80,11 @@ class Described:
         ]
 
 
+def described_features(settings: SparseSettings) -> tuple[Feature, ...]:
+    """Return the behaviours that features are described with, those to erase included."""
+    return features_named([*split(settings.feature_set), *split(settings.erase)])
+
+
 def describe(
     settings: SparseSettings, metadata: DumpMetadata, split_: Split, name: str, dictionary: SparseDictionary,
     cosine: np.ndarray, recorded: RecordedPolicy | None, console: Console,
@@ -89,7 +101,7 @@ def describe(
         recorded: the policy, for attribution; None to leave it out.
         console: for progress.
     """
-    features = features_named(split(settings.feature_set))
+    features = described_features(settings)
     layer = settings.layer
     with step(console, "reading behaviours of the training episodes") as show:
         training = read_behaviours(settings.dump, metadata, layer, split_.train, features, show)
@@ -102,6 +114,8 @@ def describe(
     if recorded is not None:
         with step(console, "taking features out of recorded ticks") as show:
             attributions = attribute(settings.dump, recorded, layer, dictionary, split_.test, settings.seed, show)
+    with step(console, "erasing variables"):
+        erasures = _erasures(settings, split_, features, (own, training), test, dictionary, recorded)
     effects = np.full((2, dictionary.features), np.nan)
     if attributions is not None:
         effects = attributions.of_features(dictionary.features)
@@ -109,7 +123,31 @@ def describe(
     with step(console, "collecting their top records") as show:
         cards = feature_cards(settings.dump, metadata, split_.test, others, test, found, features, beside, show)
     rows = rows_of(found, features, beside)
-    return Described(name, dictionary, found, rows, cards, _directions(dictionary, found, test), attributions)
+    return Described(name, dictionary, found, rows, cards, _directions(dictionary, found, test), attributions, erasures)
+
+
+def _erasures(
+    settings: SparseSettings, split_: Split, features: tuple[Feature, ...],
+    training: tuple[sparse.csr_array, Behaviours], test: Behaviours, dictionary: SparseDictionary,
+    recorded: RecordedPolicy | None,
+) -> list[ErasureRow]:  # fmt: skip
+    """Erase each variable that was asked for in every way."""
+    names, rows = [each.name for each in features], []
+    strengths, before = training
+    mean = before.states.values.mean(axis=0)
+    for variable in split(settings.erase):
+        column = names.index(variable)
+        values, others = (each.values[:, column].astype(np.float64) for each in (before, test))
+        if not values.std() > 0:
+            raise UserError(f"--erase {variable}: it has the same value in all training states")
+        ways = edits(before.states.values, values, strengths, dictionary)
+        run = None
+        if recorded is not None:
+            run = splice(settings.dump, recorded, settings.layer, ways, split_.test, mean, settings.seed)
+        for by, edit in ways.items():
+            kl = np.nan if run is None else run.score(by).kl.value
+            rows.append(row(variable, by, edit, (before.states.values, values), (test.states.values, others), kl))
+    return rows
 
 
 def save(folder: RunFolder, described: Described, settings: SparseSettings, metadata: DumpMetadata) -> None:
@@ -118,6 +156,8 @@ def save(folder: RunFolder, described: Described, settings: SparseSettings, meta
     lines = ["\t".join(names), *("\t".join(_cell(row[name]) for name in names) for row in described.rows)]
     folder.save_text(f"{FEATURES_FILE}.tsv", "\n".join(lines) + "\n")
     write_directions(folder.path / DIRECTIONS_FILE, described.directions)
+    if described.erasures:
+        folder.save_text("erasure.tsv", table(described.erasures))
     if described.attributions is not None:
         folder.save_figure("attribution.png", attribution_scatter(described.attributions))
         folder.save_json("attribution.json", {name: asdict(each) for name, each in described.correlations().items()})

@@ -19,7 +19,7 @@ from representation.sparse_autoencoder import describing, outputs
 from representation.sparse_autoencoder.fitting import Entry, Fitted, claim, discard, entries, fit
 from representation.sparse_autoencoder.scores import Units, Usage, usage
 from representation.sparse_autoencoder.settings import SparseSettings
-from representation.sparse_autoencoder.splicing import RecordedPolicy, load_recorded_policy, splice
+from representation.sparse_autoencoder.splicing import RecordedPolicy, load_recorded_policy, reconstructions, splice
 from representation.sparse_autoencoder.stability import Stability, stability
 from representation.sparse_autoencoder.states import Split, States, check_enough, read_states, split_episodes
 from representation.sparse_autoencoder.tested import Tested
@@ -46,6 +46,8 @@ def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPoli
             hint = did_you_mean(layer, metadata.layers)
             more = "; record it with --untrained-twin" if layer != settings.layer else ""
             raise UserError(f"{settings.dump} holds no layer {layer!r}, only: {there}{hint}{more}")
+    if settings.meaning:
+        describing.described_features(settings)  # refuses names that are not features
     settings.check_units(metadata.layers[settings.layer])
     refuse_existing_run(settings.run_folder)
     if not settings.splice:
@@ -122,8 +124,8 @@ def _tested(
     spliced = None
     if recorded is not None:
         with step(console, "splicing into recorded ticks") as show:
-            dictionaries = {name: each.dictionary for name, each in fitted.items()}
-            spliced = splice(settings.dump, recorded, layer, dictionaries, split.test, mean, settings.seed, show)
+            rebuilds = reconstructions({name: each.dictionary for name, each in fitted.items()})
+            spliced = splice(settings.dump, recorded, layer, rebuilds, split.test, mean, settings.seed, show)
     return Tested(fitted, usages, intervals, spliced, _stabilities(fitted, usages, settings.seed))
 
 

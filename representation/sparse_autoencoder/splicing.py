@@ -38,6 +38,11 @@ _BATCH = 1024
 Rebuild = Callable[[torch.Tensor], torch.Tensor]
 
 
+def reconstructions(dictionaries: Mapping[str, SparseDictionary]) -> dict[str, Rebuild]:
+    """Return the function of each dictionary that replaces states by their reconstructions, by name."""
+    return {name: SparseCoder(each).reconstruction for name, each in dictionaries.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class RecordedPolicy:
     """A policy with what its checkpoint says of it."""
@@ -109,23 +114,22 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
 
 
 def splice(
-    folder: Path, recorded: RecordedPolicy, layer: str, dictionaries: Mapping[str, SparseDictionary],
+    folder: Path, recorded: RecordedPolicy, layer: str, rebuilds: Mapping[str, Rebuild],
     episodes: Sequence[int], mean: np.ndarray, seed: int, progress: Callable[[float], None] = lambda _: None,
 ) -> "SplicedRun":  # fmt: skip
-    """Splice dictionaries into about 16,000 recorded ticks of some episodes.
+    """Replace the states of about 16,000 recorded ticks of some episodes.
 
     Args:
         folder: of the dump.
         recorded: its policy.
         layer: that is replaced.
-        dictionaries: by name.
+        rebuilds: functions from states, (B, U), to states that replace them, by name.
         episodes: whose ticks are computed again.
         mean: state of the control `MEAN`, (U,).
         seed: draws the ticks, and the resamples of intervals.
         progress: called with the share done.
     """
-    rebuilds: dict[str, Rebuild] = {name: SparseCoder(each).reconstruction for name, each in dictionaries.items()}
-    rebuilds[MEAN] = lambda states: torch.from_numpy(mean).expand_as(states).clone()
+    rebuilds = {**rebuilds, MEAN: lambda states: torch.from_numpy(mean).expand_as(states).clone()}
     changed: dict[str, list[np.ndarray]] = {name: [] for name in rebuilds}  # (2, B) each: divergence, value
     values, lives, episode_of = [], [], []
     for number, episode in enumerate(episodes):

@@ -4,14 +4,17 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from activation_store.sparse_dictionary import SparseDictionary
 from analysis.features.registry import features_named
 from analysis.lives import Lives
 from analysis.statistics.given_time import age_of
 from representation.sparse_autoencoder.behaviours import Behaviours
 from representation.sparse_autoencoder.cards import TOP, top_records
 from representation.sparse_autoencoder.descriptions import description, title
+from representation.sparse_autoencoder.erasing import edits, row
 from representation.sparse_autoencoder.meaning import Meanings, meanings, shift_test
 from representation.sparse_autoencoder.states import States
+from tests.planted_features import SOURCE
 
 LIVES, LENGTH = 40, 100
 NAMES = ("self_food", "self_health", "is_moving", "n_visible_npcs", "self_water")
@@ -96,3 +99,27 @@ def test_density_over_a_life_and_top_records() -> None:
     assert len(own) == TOP == len(set(lives.tolist()))
     best_of_lives = np.sort(dense[:, FOOD].reshape(LIVES, LENGTH).max(axis=1))[::-1]
     np.testing.assert_allclose(np.sort(dense[own, FOOD])[::-1], best_of_lives[:TOP])
+
+
+def test_what_is_left_of_an_erased_variable() -> None:
+    """A variable that one feature carries is gone with that feature; LEACE always removes it, with less movement."""
+    random = np.random.default_rng(0)
+    variable = np.maximum(random.standard_normal(4000), 0)
+    strengths = np.abs(random.standard_normal((4000, 6)))
+    strengths[:, 2] = variable
+    decoder = np.linalg.qr(random.standard_normal((8, 8)))[0][:6].astype(np.float32)
+    states = (strengths @ decoder).astype(np.float32)
+    flat = np.zeros(6, np.float32)
+    dictionary = SparseDictionary(
+        "topk", 6, decoder, np.zeros(8, np.float32), SOURCE, decoder.copy(), flat, flat
+    )  # fmt: skip
+    first, second = slice(0, 2000), slice(2000, 4000)
+    ways = edits(states[first], variable[first], sparse.csr_array(strengths[first]), dictionary)
+    found = {
+        by: row("x", by, edit, (states[first], variable[first]), (states[second], variable[second]), np.nan)
+        for by, edit in ways.items()
+    }
+    assert found["nothing"].r2 > 0.99 and found["nothing"].moved == 0
+    for by in ("leace", "1 feature"):
+        assert abs(found[by].r2) < 0.02
+    assert 0 < found["leace"].moved <= found["1 feature"].moved + 1e-6 < found["4 features"].moved

@@ -12,7 +12,7 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
 from representation.sparse_autoencoder.baselines import baseline
 from representation.sparse_autoencoder.scores import Units, usage
-from representation.sparse_autoencoder.splicing import MEAN, load_recorded_policy, splice
+from representation.sparse_autoencoder.splicing import MEAN, load_recorded_policy, reconstructions, splice
 from representation.sparse_autoencoder.states import read_states
 from tests.planted_features import SOURCE
 from tests.recorded_features import POLICY, UNITS, RecordedFeatures
@@ -31,7 +31,7 @@ def test_what_changes_depends_on_what_is_kept(features_dump: RecordedFeatures, l
     policy = load_recorded_policy(features_dump.dump, metadata, features_dump.policies, layer)
     states = read_states(features_dump.dump, layer, (0, 1))
     mean = states.values.mean(axis=0)
-    run = splice(features_dump.dump, policy, layer, components(states.values), (2, 3), mean, 0)
+    run = splice(features_dump.dump, policy, layer, reconstructions(components(states.values)), (2, 3), mean, 0)
     scores = {name: run.score(name) for name in run.spliced}
     assert scores[f"pca {UNITS}"].kl.value < 1e-3 * scores[MEAN].kl.value < 1
     assert scores[f"pca {UNITS}"].value.value < 1e-3 * scores[MEAN].value.value
