@@ -1,6 +1,7 @@
 """On probabilities of 0 and 1 the soft path gives what the hard path gives; between them it can be differentiated."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +12,13 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
-from agent_zoo.soft_observation import SoftObservation, log_legality, softened
-from agent_zoo.soft_path import check_reads_probabilities, soft_tick, straight_through
+from agent_zoo.soft_observation import SoftObservation, SoftRows, log_legality, softened
+from agent_zoo.soft_path import ReadsProbabilities, check_reads_probabilities, soft_tick, straight_through
 from user_error import UserError
 
 START_KIT = "neurips23_start_kit"
 SIZE = 16
-CLOSE = {"atol": 2e-5, "rtol": 2e-5}
+CLOSE: dict[str, Any] = {"atol": 2e-5, "rtol": 2e-5}
 
 
 def built(agent: str, layout: ObservationLayout) -> RecurrentPolicy:
@@ -50,7 +51,9 @@ def memory(policy: RecurrentPolicy, agents: int) -> MemoryState:
     return MemoryState(*(torch.randn(each.shape, generator=random) for each in (empty.hidden, empty.cell)))
 
 
-def test_the_soft_path_equals_the_hard_path(policy, real: PackedObservation, layout: ObservationLayout) -> None:
+def test_the_soft_path_equals_the_hard_path(
+    policy: RecurrentPolicy, real: PackedObservation, layout: ObservationLayout
+) -> None:
     before = memory(policy, len(real))
     with torch.no_grad(), capture(policy, ["encoder_output", "action_decoder"]) as layers:
         distribution, value, after = policy(real, before)
@@ -74,7 +77,9 @@ def test_the_soft_path_equals_the_hard_path(policy, real: PackedObservation, lay
 
 
 @pytest.mark.parametrize("part", ["material", "entity", "inventory"])
-def test_gradients_are_those_of_finite_differences(part, policy, real: PackedObservation, layout) -> None:
+def test_gradients_are_those_of_finite_differences(
+    part: str, real: PackedObservation, layout: ObservationLayout
+) -> None:
     few = real.take((real.inventory.counts > 0).nonzero()[:3, 0])
     precise = built(START_KIT, layout).double()
     direction = torch.Generator().manual_seed(3)
@@ -99,7 +104,7 @@ def test_gradients_are_those_of_finite_differences(part, policy, real: PackedObs
 
 
 def doubled(soft: SoftObservation) -> SoftObservation:
-    def rows(each):
+    def rows(each: SoftRows) -> SoftRows:
         return replace(each, **{name: value.double() for name, value in vars(each).items()})
 
     return replace(
@@ -109,13 +114,16 @@ def doubled(soft: SoftObservation) -> SoftObservation:
     )  # fmt: skip
 
 
-def test_rows_that_may_be_there_count_by_their_probability(policy, real: PackedObservation, layout) -> None:
+def test_rows_that_may_be_there_count_by_their_probability(
+    policy: RecurrentPolicy, real: PackedObservation, layout: ObservationLayout
+) -> None:
     one = real.take((real.entity.counts > 1).nonzero()[0])
     soft = softened(one, layout)
 
     def encoded(presence: float) -> torch.Tensor:
         rows = soft.entity.presence.clone()
         rows[:, -1] = presence
+        assert isinstance(policy.policy, ReadsProbabilities)
         return policy.policy.encode_soft(replace(soft, entity=replace(soft.entity, presence=rows)))[0]
 
     with torch.no_grad():
