@@ -27,7 +27,10 @@ _LONGEST_NAME = 300
 _SHOWN_AT_MOST = 8
 _STRICT = ConfigDict(strict=True, extra="forbid")
 
-SourceKind = Literal["probe", "cluster difference", "principal component", "sparse feature"]
+SourceKind = Literal[
+    "probe", "cluster difference", "principal component", "independent component", "non-negative component",
+    "slow mode", "sparse feature",
+]  # fmt: skip
 """How a direction was found; a new method needs a new entry here."""
 
 

@@ -40,6 +40,9 @@ what is left of it."""
 LASTING = "lasting/"
 """How outcomes begin that say what is left of an edit: `lasting/cell/3`, three ticks after it, in the cell state."""
 
+PLANNED = "planned/"
+"""How outcomes begin that say by how many tiles an edit moved the read-out of a planned displacement."""
+
 KEYS = ("arm", "episode", "agent", "edited")
 """Columns of every file of lives; all others are outcomes."""
 

@@ -17,6 +17,8 @@ ENCODER_OUTPUT = "encoder_output"
 LSTM_HIDDEN = "lstm_hidden"
 LSTM_CELL = "lstm_cell"
 ACTION_DECODER = "action_decoder"
+SEMANTIC_PLANE = "semantic_plane"
+SEMANTIC_CODE = "semantic_code"
 MemoryCell = Literal["lstm", "gru", "ema"]
 """What a memory is made of: an LSTM, a gated recurrent unit, or leaky averages with learnt time constants."""
 
@@ -30,12 +32,12 @@ class Layer:
 
     Attributes:
         name: of the layer; of the last one if there are several.
-        of: whether each policy or each layer of its memory has one.
+        of: what has one: each policy, each layer of its memory, or a policy with a codebook.
         meaning: what its units are.
     """
 
     name: str
-    of: Literal["policy", "memory layer"]
+    of: Literal["policy", "memory layer", "codebook"]
     meaning: str
 
 
@@ -43,6 +45,8 @@ LAYERS = (
     Layer(ENCODER_OUTPUT, "policy", "the encoder's output for the observation; input of the memory's first layer"),
     Layer(LSTM_HIDDEN, "memory layer", "hidden state after the tick"),
     Layer(LSTM_CELL, "memory layer", "cell state after the tick; LSTM only"),
+    Layer(SEMANTIC_PLANE, "codebook", "place of the hidden state in the semantic plane"),
+    Layer(SEMANTIC_CODE, "codebook", "nearest code to it: 1 at the code's number, 0 elsewhere"),
     Layer(ACTION_DECODER, "policy", "input of the action heads and the critic"),
 )
 """Every kind of layer, in the order in which a policy computes them."""
@@ -56,11 +60,17 @@ _NAMES = {layer.name: layer for layer in LAYERS}
 _TITLES: dict[MemoryCell, str] = {"lstm": "LSTM", "gru": "GRU", "ema": "leaky-average"}
 
 
-def layer_names(memory_layers: int, cell: MemoryCell = "lstm") -> tuple[str, ...]:
-    """Return the names of all layers of a policy with this number of memory layers, 0 for a feed-forward policy."""
+def layer_names(memory_layers: int, cell: MemoryCell = "lstm", codebook: bool = False) -> tuple[str, ...]:
+    """Return the names of all layers of a policy.
+
+    Args:
+        memory_layers: 0 for a feed-forward policy.
+        cell: of the memory.
+        codebook: whether the policy has a semantic plane and a codebook.
+    """
     names: list[str] = []
     for layer in LAYERS:
-        if layer.of == "policy":
+        if layer.of == "policy" or (layer.of == "codebook" and codebook):
             names.append(layer.name)
         elif layer.name in STATES[cell]:
             names += memory_names(layer.name, memory_layers)
@@ -93,20 +103,23 @@ def check_layers(names: Iterable[str]) -> None:
             )
 
 
-def check_policy_layers(names: Iterable[str], memory_layers: int, cell: MemoryCell = "lstm") -> None:
+def check_policy_layers(
+    names: Iterable[str], memory_layers: int, cell: MemoryCell = "lstm", codebook: bool = False
+) -> None:
     """Refuse layers that a given policy does not have.
 
     Args:
         names: of layers.
         memory_layers: of the policy, 0 if it is feed-forward.
         cell: of the memory.
+        codebook: whether the policy has a semantic plane and a codebook.
 
     Raises:
         UserError: names the first one, and the layers that exist.
     """
     names = tuple(names)
     check_layers(names)
-    there = layer_names(memory_layers, cell)
+    there = layer_names(memory_layers, cell, codebook)
     for name in names:
         if name not in there:
             has = {0: "is feed-forward and has no memory", 1: f"has one {_TITLES[cell]} layer"}.get(

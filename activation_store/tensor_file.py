@@ -20,7 +20,7 @@ from user_error import UserError
 
 Kind = Literal[
     "policy", "training state", "directions", "task embeddings", "state moments", "sparse dictionary",
-    "autoencoder training",
+    "autoencoder training", "world model", "world model training",
 ]  # fmt: skip
 
 _HEADER_KEY = "nmmo_interpretability"
@@ -34,6 +34,8 @@ _CALLED = {
     "state moments": "a file of moments of hidden states",
     "sparse dictionary": "a dictionary of sparse features",
     "autoencoder training": "the unfinished training of a sparse autoencoder",
+    "world model": "a world model",
+    "world model training": "the unfinished training of a world model",
 }
 _KEYS_OF_OLDER: dict[str, set[str]] = {
     "policy": {"agent", "layout"},

@@ -20,6 +20,8 @@ from activation_store.layers import (
     ENCODER_OUTPUT,
     LSTM_CELL,
     LSTM_HIDDEN,
+    SEMANTIC_CODE,
+    SEMANTIC_PLANE,
     STATES,
     MemoryCell,
     check_policy_layers,
@@ -33,6 +35,8 @@ from agent_zoo.memory import Memory, MemoryState
 from agent_zoo.memory_cells import CELLS
 from agent_zoo.observation import ObservationLayout, PackedObservation
 from agent_zoo.observation_masking import ObservationMask
+from agent_zoo.semantic_module import SemanticModule
+from agent_zoo.semantic_shape import SemanticShape
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,11 @@ class RecurrentPolicy(nn.Module):
         layers: of the memory, 0 for none.
         cell: of the memory; names its module in the weights, as in `lstm.weight_ih_l0`.
         mask: hides parts of its agents' observations.
+        semantic: the semantic plane and its codebook; None in a policy without.
     """
 
     mask: ObservationMask = ObservationMask()
+    semantic: SemanticModule | None
 
     def __init__(self, policy: BasePolicy, layers: int, cell: MemoryCell = "lstm"):
         super().__init__()
@@ -100,9 +106,14 @@ class RecurrentPolicy(nn.Module):
         self.policy = policy
         self.layers = layers
         self.cell = cell
+        self.semantic = None
         if layers:
             self.add_module(cell, CELLS[cell](policy.hidden_size, layers))
         self._hooks = Hooks()
+
+    def add_codebook(self, shape: SemanticShape) -> None:
+        """Give the policy a semantic plane and a codebook, with new weights."""
+        self.semantic = SemanticModule(self.policy.hidden_size, shape)
 
     @property
     def memory(self) -> Memory | None:
@@ -114,7 +125,11 @@ class RecurrentPolicy(nn.Module):
     @property
     def layer_units(self) -> dict[str, int]:
         """The number of units of each of the policy's layers by name, in the order of computation."""
-        return dict.fromkeys(layer_names(self.layers, self.cell), self.policy.hidden_size)
+        units = dict.fromkeys(layer_names(self.layers, self.cell, bool(self.semantic)), self.policy.hidden_size)
+        if self.semantic:
+            shape = self.semantic.shape
+            units |= {SEMANTIC_PLANE: shape.plane_dimensions, SEMANTIC_CODE: shape.codes}
+        return units
 
     def hooked(self, hooks: Mapping[str, Hook]) -> AbstractContextManager[None]:
         """Within the block, call a function with the tensor of each named layer whenever the policy computes it.
@@ -129,7 +144,7 @@ class RecurrentPolicy(nn.Module):
         Raises:
             UserError: the policy has no layer of that name.
         """
-        check_policy_layers(hooks, self.layers, self.cell)
+        check_policy_layers(hooks, self.layers, self.cell, bool(self.semantic))
         return self._hooks.attached(hooks)
 
     def initial_state(self, agents: int) -> MemoryState:
@@ -162,8 +177,15 @@ class RecurrentPolicy(nn.Module):
         self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
     ) -> tuple[ActionDistribution, torch.Tensor]:
         """Return the distribution over actions and the value, (B,)."""
-        read = self._hooks.through(ACTION_DECODER, self.policy.decoder_input(hidden))
-        return self.policy.decode_actions(read, candidates, observation)
+        return self.policy.decode_actions(self.read(hidden), candidates, observation)
+
+    def read(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the input of the action heads and the critic, (B, hidden), given the input of the decode step."""
+        return self.through(ACTION_DECODER, self.policy.decoder_input(self._with_code(hidden)))
+
+    def through(self, layer: str, values: torch.Tensor) -> torch.Tensor:
+        """Show a layer's values to the hook at that layer, if there is one, and return them or what replaces them."""
+        return self._hooks.through(layer, values)
 
     def forward(
         self, observation: PackedObservation, state: MemoryState
@@ -216,6 +238,14 @@ class RecurrentPolicy(nn.Module):
                 state.hidden.index_copy(1, lasting, after.hidden), state.cell.index_copy(1, lasting, after.cell)
             )
         return torch.zeros_like(encoded).index_copy(0, torch.cat(rows), torch.cat(outputs))
+
+    def _with_code(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Add to the hidden state what the heads are fed of its code, if the policy has a codebook."""
+        if self.semantic is None:
+            return hidden
+        plane = self._hooks.through(SEMANTIC_PLANE, self.semantic.plane(hidden))
+        code = self._hooks.through(SEMANTIC_CODE, self.semantic.code(plane))
+        return hidden + self.semantic.fed(code)
 
     def _memory_is_hooked(self) -> bool:
         return any(self._hooks.any_at(memory_names(state, self.layers)) for state in STATES[self.cell])

@@ -51,7 +51,7 @@ def layer_units(policy: RecurrentPolicy, layers: Sequence[str]) -> dict[str, int
     """
     if tuple(layers) == ALL_LAYERS:
         return policy.layer_units
-    check_policy_layers(layers, policy.layers, policy.cell)
+    check_policy_layers(layers, policy.layers, policy.cell, bool(policy.semantic))
     return {layer: policy.layer_units[layer] for layer in layers}
 
 

@@ -3,7 +3,7 @@
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from agent_zoo.allowance import Allowance
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
+from agent_zoo.semantic_shape import SemanticShape
 from agent_zoo.tensors import as_arrays, as_tensors
 from user_error import UserError
 
@@ -44,6 +45,7 @@ class CheckpointInfo:
         seed: of the training run.
         versions: of the packages used.
         reward: as in the settings; empty in older checkpoints, which used the default.
+        semantic: of the semantic plane and its codebook; None in a policy without.
     """
 
     agent: str
@@ -56,12 +58,16 @@ class CheckpointInfo:
     seed: int
     versions: dict[str, str]
     reward: dict[str, int | float] = field(default_factory=dict)
+    semantic: SemanticShape | None = None
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     def to_header(self) -> str:
         """Return the info as JSON text."""
         content = {**vars(self), "layout": self.layout.to_json(), "format_version": FORMAT_VERSION}
+        semantic = content.pop("semantic")
+        if semantic:  # left out otherwise, so that earlier versions can read the checkpoint
+            content["semantic"] = asdict(semantic)
         return json.dumps(content, sort_keys=True)
 
     @staticmethod
@@ -98,6 +104,8 @@ def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
     agent = agent_zoo.load(info.agent)
     policy = agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
     policy.mask = ObservationMask.of(info.environment)
+    if info.semantic:
+        policy.add_codebook(info.semantic)
     return policy
 
 

@@ -96,6 +96,15 @@ class RowFeatures(nn.Module):
         ]
         return torch.cat([*parts, values[:, self.other_columns] / self.scale], dim=1)
 
+    def soft(self, category: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """Return the features, (..., size), of rows known in probabilities; for tables with one categorical column.
+
+        Args:
+            category: probability of each value of the categorical column, (..., values).
+            values: of the other columns, divided by their scales, (..., columns).
+        """
+        return torch.cat([category, values], dim=-1)
+
     def _category_size(self, category: Category) -> int:
         return category.count
 
@@ -211,6 +220,16 @@ class ActionDecoder(nn.Module):
             only[:, places] = torch.stack(found.only, dim=1)
             choices.append(self._row_choices(hidden, candidates.keys[table], places, found))
         return ActionDistribution(heads, only, choices)
+
+    def own_scores(self, head: ActionHead, read: torch.Tensor) -> torch.Tensor:
+        """Score all options of a head whose options are not rows: (B, hidden) -> (B, size)."""
+        scores: torch.Tensor = self.heads[_key(head)](read)
+        return scores
+
+    def row_scores(self, head: ActionHead, read: torch.Tensor, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Score R rows for each agent, with keys (B, R, hidden), and the no-op: (B, R) and (B,)."""
+        query = self.heads[_key(head)](read) / read.shape[1] ** 0.5  # (B, hidden)
+        return torch.einsum("bh,brh->br", query, keys), query @ self.noop_keys[_key(head)]
 
     def _own_choices(self, hidden: torch.Tensor, legal: Mapping[str, torch.Tensor]) -> list[Choices]:
         """Score all options of the heads whose options are not rows, with one matrix multiplication."""

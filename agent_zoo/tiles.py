@@ -38,9 +38,17 @@ class TileConvolution(nn.Module):
             (B, channels, side - 2, side - 2), with the channels last in memory.
         """
         views = material.view(-1, self.side, self.side)
-        kernel = torch.einsum("oekl,me->klmo", self.convolution.weight[:, self.place_units :], vectors)
         convolve = looked_up if material.device.type == "cpu" else convolved
-        return convolve(views, kernel, self._place_map(places))
+        return convolve(views, self._kernel(vectors), self._place_map(places))
+
+    def soft(self, material: torch.Tensor, vectors: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """Return the same for materials known in probabilities, (B, tiles, materials)."""
+        planes = material.unflatten(1, (self.side, self.side))
+        return convolved_planes(planes, self._kernel(vectors), self._place_map(places))
+
+    def _kernel(self, vectors: torch.Tensor) -> torch.Tensor:
+        """What each material adds at each place of the kernel, (3, 3, materials, channels)."""
+        return torch.einsum("oekl,me->klmo", self.convolution.weight[:, self.place_units :], vectors)
 
     def _place_map(self, places: torch.Tensor) -> torch.Tensor:
         """What places and bias add, (channels, side - 2, side - 2)."""
@@ -74,6 +82,11 @@ def looked_up(views: torch.Tensor, kernel: torch.Tensor, place_map: torch.Tensor
 def convolved(views: torch.Tensor, kernel: torch.Tensor, place_map: torch.Tensor) -> torch.Tensor:
     """Compute the same as `looked_up` on any device, by convolving the materials as one-hot planes."""
     planes = functional.one_hot(views.long(), kernel.shape[2]).to(kernel.dtype)  # (B, side, side, materials)
+    return convolved_planes(planes, kernel, place_map)
+
+
+def convolved_planes(planes: torch.Tensor, kernel: torch.Tensor, place_map: torch.Tensor) -> torch.Tensor:
+    """Convolve the probabilities of materials, (B, side, side, materials); see `looked_up`."""
     return functional.conv2d(planes.permute(0, 3, 1, 2), kernel.permute(3, 2, 0, 1)) + place_map
 
 

@@ -18,8 +18,9 @@ from pydantic.dataclasses import dataclass
 
 from activation_store.files import read_json
 from activation_store.layers import MemoryCell
+from activation_store.yaml_file import one_line, read_yaml, shown
+from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS
-from reinforcement_learning.yaml_file import one_line, read_yaml, shown
 from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096
@@ -53,6 +54,13 @@ def _ray_address(value: object) -> object:
     if not is_ray_address(str(value)):
         raise ValueError(f"must be {RAY_ADDRESSES}")
     return value
+
+
+def _codes(value: object) -> object:
+    number = _number(value)
+    if isinstance(number, int) and number != 0 and not 2 <= number <= MOST_CODES:
+        raise ValueError(f"must be 2 to {MOST_CODES}, or 0 for a policy without a codebook")
+    return number
 
 
 Count = Annotated[int, BeforeValidator(_number), Field(ge=0, le=_LARGEST_COUNT)]
@@ -243,6 +251,32 @@ class TrainSettings(_OneLineErrors):
 
 
 @dataclass(frozen=True, config=_STRICT)
+class SemanticSettings(_OneLineErrors):
+    """A semantic plane and a codebook of skills, learnt along with the policy; off by default."""
+
+    section: ClassVar[str] = "semantic"
+
+    codes: Annotated[int, BeforeValidator(_codes)] = 0
+    """Number of codes, 2 to 512; 0 trains a policy without a codebook."""
+    plane_dimensions: Annotated[int, BeforeValidator(_number), Field(ge=2, le=3)] = 2
+    """Dimensions of the plane that hidden states are mapped to, 2 or 3."""
+    feed: Feed = "number"
+    """How heads and critic are told the code. number: its number divided by the number of codes is added to every unit
+    of the hidden state; embedding: a learnt vector of each code is added, so that codes have no order."""
+    states: Annotated[int, BeforeValidator(_number), Field(ge=16, le=8192)] = 1024
+    """Maximum number of states of a minibatch in the pairwise loss, 16 to 8192, whose square the time grows with. With
+    fewer, the loss counts as much as with this number, so that its weight does not depend on the minibatch."""
+    ticks_apart: Positive = 10
+    """Minimum distance of an agent's states in the pairwise loss, in ticks, since neighbours in time are alike."""
+    return_reference: PositiveReal = 1.0
+    """Mean reward summed over a life at which the weight of the semantic losses reaches 1; at 0 and below it is 0."""
+    pairwise_weight: NonNegativeReal = PAIRWISE_WEIGHT
+    """Weight of the pairwise loss relative to the quantisation loss."""
+    beta: NonNegativeReal = BETA
+    """Weight of moving places to their codes relative to moving codes to places, in the quantisation loss."""
+
+
+@dataclass(frozen=True, config=_STRICT)
 class WandbSettings(_OneLineErrors):
     """Logging of the metrics to Weights & Biases."""
 
@@ -266,6 +300,7 @@ class Settings(_OneLineErrors):
     policy: PolicySettings = field(default_factory=PolicySettings)
     rollout: RolloutSettings = field(default_factory=RolloutSettings)
     train: TrainSettings = field(default_factory=TrainSettings)
+    semantic: SemanticSettings = field(default_factory=SemanticSettings)
     wandb: WandbSettings = field(default_factory=WandbSettings)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.observation import ObservationLayout
+from agent_zoo.semantic_shape import SemanticShape
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.versions import versions
 
@@ -16,6 +17,7 @@ def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) ->
     if settings.policy.cell != "lstm":  # what a header without a cell means, as older ones have none
         memory["cell"] = settings.policy.cell
     task = {name: value for name, value in asdict(settings.task).items() if name != "embeddings_dir"}
+    chosen = settings.semantic
     return CheckpointInfo(
         agent=agent,
         policy_arguments={"hidden_size": settings.policy.hidden_size},
@@ -27,4 +29,5 @@ def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) ->
         seed=settings.train.seed,
         versions=versions(),
         reward=asdict(settings.reward),
+        semantic=SemanticShape(chosen.codes, chosen.plane_dimensions, chosen.feed) if chosen.codes else None,
     )

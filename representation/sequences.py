@@ -28,11 +28,13 @@ class Parts:
         layers: to read; None for all.
         columns: optional columns to read; None for all.
         leave_out: as in `activation_store.reader.read_dump`.
+        episodes: to read; None for all.
     """
 
     layers: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
     leave_out: tuple[str, ...] = ()
+    episodes: tuple[int, ...] | None = None
 
 
 EVERYTHING = Parts()
@@ -143,6 +145,8 @@ def _batches(
     if min(batch, 1 if length is None else length, 1 if stride is None else stride) < 1:
         raise ValueError(f"batch {batch}, length {length} and stride {stride} must be 1 or more")
     episodes = _episodes(folder, read_metadata(folder))
+    if parts.episodes is not None:
+        episodes = episodes[np.isin(episodes, parts.episodes)]
     random = None if seed is None else np.random.default_rng(seed)
     together = 1
     if random:

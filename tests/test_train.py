@@ -7,9 +7,11 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
+from activation_store.reader import read_dump
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.observation_masking import ObservationMask
 from tests.command import assert_refused, run, run_here, start
@@ -102,6 +104,28 @@ def test_every_agent_trains_with_any_memory(trained: Path, tmp_path: Path, agent
         for kind in ("weight", "bias")
         for source in ("ih", "hh")
     }
+
+
+def test_a_codebook_is_learnt_and_recorded(trained: Path, tmp_path: Path) -> None:
+    codes = ("-n", "codes", "--semantic.codes", 4, "--env.num-maps", 2)
+    result = run_here("train.py", *TWO_UPDATES, *codes, *folders(tmp_path, trained / "maps"))
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "codes in use" in result.stdout and "codes: " in result.stdout.splitlines()[-1]
+    record = ("-p", "codes", "--policies-dir", tmp_path / "policies", "-n", 1, "--max-steps", 5, "--layers", "all")
+    maps = ("--maps-dir", trained / "maps", "--output", tmp_path / "dumps", "--map-seed", 0)
+    result = run_here("extract_activations.py", "pve", *record, *maps)
+    assert result.returncode == 0, result.stdout + result.stderr
+    (dump,) = (tmp_path / "dumps").iterdir()
+    records = read_dump(dump)
+    plane, code = records.activations["semantic_plane"], records.activations["semantic_code"]
+    assert plane.shape[1] == 2 and code.shape[1] == 4 and (code.sum(axis=1) == 1).all()
+    codebook = load_checkpoint(tmp_path / "policies" / "codes.safetensors")[0].state_dict()["semantic.codebook"].numpy()
+    distances = np.square(plane[:, None] - codebook).sum(axis=2)
+    assert np.array_equal(distances.argmin(axis=1), code.argmax(axis=1))
+
+
+def test_a_codebook_of_one_code_is_refused(tmp_path: Path) -> None:
+    assert_refused(run_here("train.py", "--semantic.codes", 1), "semantic.codes = 1: must be 2 to 512")
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from agent_zoo.layers import (
     own_rows,
     padding_row,
 )
-from agent_zoo.observation import ObservationLayout, PackedObservation
+from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation
+from agent_zoo.soft_observation import SoftCandidates, SoftObservation, grid_of_rows, soft_mean_over_table
 from agent_zoo.tiles import TileConvolution, tile_encoder
 
 TILE_EMBEDDING = 32
@@ -60,6 +61,27 @@ class Policy(BasePolicy):
             keys={"entity": entities, "inventory": inventory, "market": market},
         )
         return self.projection(torch.cat(parts, dim=1)), candidates
+
+    def encode_soft(self, observation: SoftObservation) -> tuple[torch.Tensor, SoftCandidates]:
+        """Return the same as `encode_observations` for observations known in probabilities."""
+        no_row = padding_row(observation.market)
+        no_entity = self._embed_entities(no_row.new_zeros(1, len(self.layout.entity_columns)))[0]  # (hidden,)
+        no_item = self._embed_items(no_row)[0]
+        own, entity, inventory = observation.own, observation.entity, observation.inventory
+        entities = functional.relu(self.entity_encoder(self.entity_features.soft(entity.category, entity.values)))
+        items = functional.relu(self.item_encoder(self.item_features.soft(inventory.category, inventory.values)))
+        market = self._embed_items(observation.market.values)
+        parts = [
+            self.tile_encoder(self.tile_convolution.soft(observation.material, self.material.weight, self.places())),
+            functional.relu(self.self_encoder(self.entity_features.soft(own.category[:, 0], own.values[:, 0]))),
+            soft_mean_over_table(entities, no_entity, entity.presence, self.layout.entities),
+            soft_mean_over_table(items, no_item, inventory.presence, self.layout.inventory),
+            mean_over_table(market, no_item, observation.market, self.layout.market),
+            functional.relu(self.task_encoder(observation.task)),
+        ]
+        sold = grid_of_rows(market, observation.market)
+        keys: dict[CandidateTable, torch.Tensor] = {"entity": entities, "inventory": items, "market": sold}
+        return self.projection(torch.cat(parts, dim=1)), SoftCandidates(keys)
 
     def places(self) -> torch.Tensor:
         """Return the embeddings of the row and column of each place in view, (2 embeddings, side, side)."""

@@ -74,7 +74,7 @@ def read_dataset(
             left, or the activations are not finite or all the same.
     """
     layer = settings.layer
-    columns = sorted({*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)})
+    columns = feature_columns(metadata)
     leave_out = ["tables", *MAY_BE_UNRECORDED]
     if has_position(metadata) and not any(feature.of_tiles for feature in features):
         leave_out.append("tile")
@@ -92,6 +92,11 @@ def read_dataset(
     with step("computing features"):
         values = feature_matrix(records, metadata, features, history)
     return Dataset(metadata, layer, tuple(features), records, lives_of(records), records.activations[layer], values)
+
+
+def feature_columns(metadata: DumpMetadata) -> list[str]:
+    """Return the optional columns of a dump that features may need."""
+    return sorted({*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)})
 
 
 def check_activations(records: Records, layer: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from activation_store.interventions import LASTING, Arm, LivesTable
+from activation_store.interventions import LASTING, PLANNED, Arm, LivesTable
 
 KL_OF_HEAD = "kl/"
 GAIN = "gain/"
@@ -12,10 +12,13 @@ DEATH = "died_of/"
 MOVED = "moved/"
 KL, VALUE_CHANGE, OFF_MANIFOLD, EDITED_TICKS = "kl", "value_change", "off_manifold", "edited_ticks"
 WITHIN_DATA = "within_data"
+SOUTH, EAST = "south", "east"
+"""Where an agent was at the end of its life from where it was at the start, in tiles per 100 ticks."""
 FOLLOWS_SIDES = ("follows_lower/", "follows_higher/")
 """Shares of ticks in which an option follows a donor of a lower value, and of a higher one; see `follows`."""
 
 _SHARE, _PER_100_TICKS, _NATS, _SPREADS = "share", "per 100 ticks", "nats", "spreads"
+_TILES = "tiles per 100 ticks"
 _WORDS = {
     "ticks": ("ticks lived", ""),
     "level": ("highest level of skills", ""),
@@ -24,6 +27,8 @@ _WORDS = {
     "meals": ("meals", _PER_100_TICKS),
     "drinks": ("drinks", _PER_100_TICKS),
     "towards_food": ("moves towards food", _SHARE),
+    SOUTH: ("way south", _TILES),
+    EAST: ("way east", _TILES),
     "damage_dealt": ("damage dealt", _PER_100_TICKS),
     "damage_taken": ("damage taken", _PER_100_TICKS),
     KL: ("KL, all heads", _NATS),
@@ -32,10 +37,11 @@ _WORDS = {
     WITHIN_DATA: ("change within the span of recorded states", _SHARE),
     EDITED_TICKS: ("edited ticks", ""),
 }
-_GROUPS = ("life", "needs", "fights", "death", "other")
+_GROUPS = ("life", "needs", "path", "fights", "death", "other")
 _GROUP_OF = {
     **dict.fromkeys(("ticks", "level", "reward", "task_progress"), "life"),
     **dict.fromkeys(("meals", "drinks", "towards_food"), "needs"),
+    **dict.fromkeys((SOUTH, EAST), "path"),
     **dict.fromkeys(("damage_dealt", "damage_taken"), "fights"),
 }
 
@@ -69,11 +75,11 @@ def split_outcomes(table: LivesTable, arms: Sequence[Arm]) -> tuple[list[str], l
     """Return the outcomes in behaviour, and those at once, which exist only for lives that are being edited.
 
     Outcomes at once are differences between the edited and the unedited state of the same tick already, so no twin has
-    them. An outcome without any value is neither, nor are the two sides of shares and
-    what is left of edits, which are studied by themselves.
+    them. An outcome without any value is neither, nor are the two sides of shares, planned displacements and what is
+    left of edits, which are studied by themselves.
     """
     unedited = np.isin(table.arm, [arm.name for arm in arms if arm.kind == "unedited"]) | ~table.edited
-    elsewhere = (*FOLLOWS_SIDES, LASTING)
+    elsewhere = (*FOLLOWS_SIDES, LASTING, PLANNED)
     known = {name: np.isfinite(values) for name, values in table.outcomes.items() if not name.startswith(elsewhere)}
     in_behaviour = [name for name, finite in known.items() if finite[unedited].any()]
     at_once = [name for name, finite in known.items() if finite.any() and name not in in_behaviour]

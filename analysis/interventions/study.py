@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.at_once import AtOnce, outcomes_at_once
+from analysis.interventions.bends import Bend, bends_of_edits
 from analysis.interventions.controls import edits
 from analysis.interventions.dose_response import DoseResponse, dose_responses
 from analysis.interventions.effects import Effect, Spillover, effects_of_edits, spillovers
@@ -32,6 +33,7 @@ class Study:
         effects: on edited agents' behaviour.
         at_once: in the edited state.
         follows: how often options follow the variable by which donors are drawn; empty without donors.
+        bends: whether paths bend as edits of planned displacements predict; empty if no such direction was edited.
         spillovers: on unedited agents' behaviour.
         dose_responses: slopes over doses.
         persistences: how long edits last, if they were followed.
@@ -48,6 +50,7 @@ class Study:
     effects: tuple[Effect, ...]
     at_once: tuple[AtOnce, ...]
     follows: tuple[Follows, ...]
+    bends: tuple[Bend, ...]
     spillovers: tuple[Spillover, ...]
     dose_responses: tuple[DoseResponse, ...]
     persistences: tuple[Persistence, ...]
@@ -84,6 +87,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -
         effects=tuple(effects),
         at_once=tuple(levels),
         follows=tuple(followed),
+        bends=tuple(bends_of_edits(table, everything, over, not broken)),
         spillovers=tuple(spilled),
         dose_responses=tuple(responses),
         persistences=tuple(persistence_of_edits(everything, over)),

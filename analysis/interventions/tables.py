@@ -18,9 +18,9 @@ def effects_table(study: Study) -> Table:
     """Return one row for each arm and outcome.
 
     The measure says what `value` is: `effect` on edited agents, `at once` in the edited state, `follows`, the share of
-    ticks in which an option follows the donor's variable minus 0.5, `spillover` on unedited agents, or `slope` over
-    doses, per unit of dose. Columns of a control hold its own value, and the difference of the
-    edit to it with its interval and p-value.
+    ticks in which an option follows the donor's variable minus 0.5, `bend`, the tiles that agents get further along a
+    planned displacement within its horizon, `spillover` on unedited agents, or `slope` over doses, per unit of dose.
+    Columns of a control hold its own value, and the difference of the edit to it with its interval and p-value.
     """
     heads = tuple(f"{control.replace(' ', '_')}_{column}" for control in CONTROLS for column in _OF_CONTROL)
     return Table("effects", (*_HEADS, *heads), tuple(_rows(study)))
@@ -48,6 +48,11 @@ def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
             each.verdict,
             *_controls(each.against),
         )
+    for bend in study.bends:
+        name = f"bend/{bend.plan}/{bend.ticks}"
+        row_bend = bend.arm, bend.dose, name, *_cells(bend.along), None, None, bend.episodes, bend.lives, None
+        against = _controls(bend.against)
+        yield "bend", *row_bend, "sign flips over episodes", bend.p, bend.q, bend.verdict, *against
     for spilled in study.spillovers:
         lives = spilled.episodes, spilled.pairs, spilled.left_out
         row_spilled = spilled.arm, spilled.dose, spilled.outcome, *_cells(spilled.effect), None, None, *lives

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from analysis.interventions.at_once import AtOnce
+from analysis.interventions.bends import Bend
 from analysis.interventions.controls import RANDOM, Against
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect
@@ -37,6 +38,7 @@ def summary_lines(study: Study) -> list[str]:
     for arm in dict.fromkeys(effect.arm for effect in study.effects):
         lines += ["", f"{arm}", *_at_once([each for each in study.at_once if each.arm == arm])]
         lines += _follows([each for each in study.follows if each.arm == arm])
+        lines += _bends([each for each in study.bends if each.arm == arm])
         lines += _effects([effect for effect in study.effects if effect.arm == arm])
         lines += _spillovers(study, arm)
     if study.dose_responses:
@@ -145,6 +147,14 @@ def _follows(options: list[Follows]) -> Iterator[str]:
             name = f"at once: follows {feature} {most}: {each.option.replace('/', ' ')}, share of ticks above one half"
             controls = _controls(each.against, sign=True)
             yield f"  {with_interval(name, each.effect, f'q {p_text(each.q)}', *controls, each.verdict)}"
+
+
+def _bends(bends: list[Bend]) -> Iterator[str]:
+    for each in bends:
+        name = f"path, tiles in {each.ticks} ticks along {number(each.predicted, False)} predicted by {each.plan}"
+        more = [f"q {p_text(each.q)}", *_controls(each.against, sign=True), each.verdict]
+        yield f"  {with_interval(name, each.along, *more)}"
+        yield f"  {with_interval('path, degrees from the predicted side', each.angle)}"
 
 
 def _size(level: AtOnce) -> float:

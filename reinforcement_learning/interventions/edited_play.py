@@ -10,7 +10,9 @@ import numpy as np
 import torch
 
 from activation_store.directions import Direction
+from activation_store.interventions import PLANNED
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
+from activation_store.planned_displacement import planned_displacement
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
@@ -195,11 +197,16 @@ class _EditedGame:
 def _read_outs_moved(
     directions: Sequence[Direction], before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """How far the edit moved the read-out of each direction, in its standard deviations, (B,) each."""
+    """How far the edit moved the read-out of each direction, in its standard deviations, (B,) each.
+
+    Planned displacements, the read-outs of `train_probes.py --targets future`, are reported in tiles as well.
+    """
     moved = {}
     for each in directions:
         change = (after[each.layer] - before[each.layer]).double() @ torch.from_numpy(each.weight.astype(np.float64))
         moved[f"moved/{each.name}"] = change / (each.spread or 1.0)
+        if planned_displacement(each.name):
+            moved[f"{PLANNED}{each.name}"] = change
     return moved
 
 

@@ -23,6 +23,7 @@ class LifeOutcomes:
         self._dealt, self._taken = np.zeros(pool.slots), np.zeros(pool.slots)
         self._food_seen, self._approached = np.zeros(pool.slots), np.zeros(pool.slots)
         self._edited_ticks = np.zeros(pool.slots)
+        self._first, self._last = (np.full((pool.slots, 2), np.nan) for _ in range(2))  # positions, row and column
         self._sums: dict[str, np.ndarray] = {}
         self._slots = np.zeros(0, dtype=np.int64)  # that acted in the last tick
         self._food = np.zeros((0, 2), dtype=np.int16)  # the food tile nearest to each of them
@@ -36,6 +37,8 @@ class LifeOutcomes:
             position: row and column of each on the map, (B, 2) int16.
         """
         self._count_approaches(slots, position)
+        self._first[slots] = np.where(np.isnan(self._first[slots]), position, self._first[slots])
+        self._last[slots] = position
         tiles = self.pool.arrival.observations["Tile"][slots]
         self._slots, (self._food, self._distance) = slots, _nearest_food(tiles, position)
 
@@ -77,6 +80,9 @@ class LifeOutcomes:
         }
         if self._food_seen[slot]:
             done["towards_food"] = self._approached[slot] / self._food_seen[slot]
+        if life.ticks > 1:
+            south, east = (self._last[slot] - self._first[slot]) / (life.ticks - 1)
+            done |= {"south": _PER_TICKS * south, "east": _PER_TICKS * east}
         edited = self._edited_ticks[slot]
         if edited:
             done |= {"edited_ticks": edited, **{name: sums[slot] / edited for name, sums in self._sums.items()}}

@@ -83,8 +83,10 @@ def draw_curves(metrics_file: Path, png: Path) -> None:
 def figure_of(curves: Curves, name: str) -> Figure:
     """Draw all panels; `name` is the run's."""
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
-    figure = Figure(figsize=(20, 11), dpi=_DOTS_AN_INCH, layout=layout)
-    for axes, (title, draw) in zip(figure.subplots(3, 5).flat, _PANELS, strict=True):
+    panels = _PANELS + (_CODEBOOK_PANELS if "semantic/perplexity" in curves.values else ())
+    rows = len(panels) // 5
+    figure = Figure(figsize=(20, 11 * rows / 3), dpi=_DOTS_AN_INCH, layout=layout)
+    for axes, (title, draw) in zip(figure.subplots(rows, 5).flat, panels, strict=True):
         axes.set_title(title)
         draw(axes, curves)
         _explain_emptiness(axes)
@@ -276,4 +278,12 @@ _PANELS: tuple[tuple[str, Callable[[Axes, Curves], None]], ...] = (
     ("Learning rate", _single("learning_rate", "of Adam", from_zero=True)),
     ("Speed", _single("agent_steps_per_second", "agent-steps/s", from_zero=True)),
     ("Where the time goes", _time),
+)
+
+_CODEBOOK_PANELS: tuple[tuple[str, Callable[[Axes, Curves], None]], ...] = (
+    ("Codes in use", _single("semantic/perplexity", "perplexity", from_zero=True)),
+    ("Pairwise loss", _single("loss/semantic_pairwise", "before its weight")),
+    ("Quantisation loss", _single("loss/semantic_quantisation", "before its weight", from_zero=True)),
+    ("Weight of the semantic losses", _single("semantic/weight", "0 to 1", from_zero=True)),
+    ("Restarted codes", _single("semantic/restarted_codes", "an update", from_zero=True)),
 )

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy, SegmentOutputs
+from agent_zoo.semantic_losses import CODEBOOK_SPEED
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.data_parallel import ALONE, Processes
 from reinforcement_learning.training.rollout import Rollout
@@ -75,8 +76,21 @@ AuxiliaryLoss = Callable[[SegmentOutputs, Rollout, Minibatch], NamedLoss]
 
 
 def make_optimizer(policy: RecurrentPolicy, settings: TrainSettings) -> torch.optim.Optimizer:
-    """Return Adam over a policy's parameters, with a single operator for each step."""
-    return torch.optim.Adam(policy.parameters(), lr=settings.learning_rate, eps=1e-5, fused=True)
+    """Return Adam over a policy's parameters, with a single operator for each step; a codebook learns faster."""
+    groups = [{"params": list(policy.parameters()), "speed": 1.0}]
+    if policy.semantic:
+        codebook = policy.semantic.codebook
+        rest = [each for each in policy.parameters() if each is not codebook]
+        groups = [{"params": rest, "speed": 1.0}, {"params": [codebook], "speed": CODEBOOK_SPEED}]
+    optimizer = torch.optim.Adam(groups, lr=settings.learning_rate, eps=1e-5, fused=True)
+    set_learning_rate(optimizer, settings.learning_rate)
+    return optimizer
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Set the network's learning rate, and that of a codebook in proportion."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group["speed"]
 
 
 def update(

@@ -27,6 +27,8 @@ class Rollout:
         lengths: ticks of each segment, (S,) int64.
         state: memory before each segment's first tick.
         lives: lives that ended.
+        spaced: which decisions to take so that those of an agent are some ticks apart, (M,) bool; None if not asked
+            for.
     """
 
     observation: PackedObservation
@@ -38,6 +40,7 @@ class Rollout:
     lengths: torch.Tensor
     state: MemoryState
     lives: list[Life]
+    spaced: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.action)
@@ -46,7 +49,7 @@ class Rollout:
 class RolloutCollector:
     """Plays until enough decisions are made, then returns them as one `Rollout`."""
 
-    def __init__(self, stepper: Stepper, horizon: int, gamma: float, gae_lambda: float):
+    def __init__(self, stepper: Stepper, horizon: int, gamma: float, gae_lambda: float, spacing: int = 0):
         """Collect with the given stepper.
 
         Args:
@@ -54,11 +57,13 @@ class RolloutCollector:
             horizon: maximum length of a segment, in ticks.
             gamma: discount per tick.
             gae_lambda: of generalised advantage estimation.
+            spacing: ticks between the decisions of an agent that are `spaced`; 0 if they are not needed.
         """
         self.stepper = stepper
         self.horizon = horizon
         self.gamma = gamma
         self.gae_lambda = gae_lambda
+        self.spacing = spacing
 
     def collect(self, decisions: int, on_tick: Callable[[int], None]) -> Rollout:
         """Play until at least `decisions` decisions are made.
@@ -67,7 +72,7 @@ class RolloutCollector:
             decisions: agent-steps to collect; the last tick is completed in every world.
             on_tick: called with the agent-steps so far after each tick; may raise to stop.
         """
-        tape = _Tape(self.stepper.slots, self.horizon)
+        tape = _Tape(self.stepper.slots, self.horizon, self.spacing)
         while tape.decisions < decisions:
             decision = self.stepper.decide()
             with self.stepper.stopwatch.time("inference"):
@@ -83,8 +88,9 @@ class RolloutCollector:
 class _Tape:
     """The recording of one rollout so far."""
 
-    def __init__(self, slots: int, horizon: int):
+    def __init__(self, slots: int, horizon: int, spacing: int):
         self.horizon = horizon
+        self.spacing = spacing
         self.decisions = 0
         self._segments = 0
         self._segment = np.full(slots, -1)  # each slot's current segment
@@ -99,6 +105,7 @@ class _Tape:
         self._reward: list[np.ndarray] = []
         self._acting: list[np.ndarray] = []
         self._lives: list[Life] = []
+        self._spaced: list[np.ndarray] = []
 
     def record(self, decision: Decision, action: torch.Tensor, log_probability: torch.Tensor, after: Arrival) -> None:
         acting_among_present = torch.from_numpy(np.flatnonzero(decision.acting[decision.present]))
@@ -111,6 +118,8 @@ class _Tape:
         self._actions.append(action[acting_among_present])
         self._log_probabilities.append(log_probability[acting_among_present])
         self._value.append(_over_slots(decision))
+        if self.spacing:  # each slot has its turn, so that every tick has some
+            self._spaced.append((acting + len(self._acting)) % self.spacing == 0)
         self._acting.append(decision.acting)
         self._reward.append(after.reward)
         self._lives.extend(after.lives)
@@ -135,6 +144,7 @@ class _Tape:
                 torch.cat([state.cell for state in self._states], dim=1),
             ),
             lives=self._lives,
+            spaced=torch.from_numpy(np.concatenate(self._spaced)) if self.spacing else None,
         )
 
     def _start_segments(self, decision: Decision) -> None:

@@ -20,9 +20,10 @@ from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
 from reinforcement_learning.training.data_parallel import ALONE, Processes, join_records
-from reinforcement_learning.training.ppo import make_optimizer, update
+from reinforcement_learning.training.ppo import make_optimizer, set_learning_rate, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder
+from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.statistics import life_statistics
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import Tracker
@@ -121,9 +122,15 @@ class _Training:
         self.journal = journal
         self.stepper = Stepper(worlds, self.policy, self.info.layout, self.stopwatch, journal)
         self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
+        self.semantic: SemanticTraining | None = None
+        if self.policy.semantic:
+            self.semantic = SemanticTraining(
+                self.policy, settings.semantic, settings.train.seed, self.minibatch_generator, processes
+            )
         self.collector = RolloutCollector(
-            self.stepper, settings.train.bptt_horizon, settings.train.gamma, settings.train.gae_lambda
-        )
+            self.stepper, settings.train.bptt_horizon, settings.train.gamma, settings.train.gae_lambda,
+            spacing=settings.semantic.ticks_apart if self.semantic else 0,
+        )  # fmt: skip
         self.steps = 0
         self.updates = 0
 
@@ -144,6 +151,8 @@ class _Training:
             restore_optimizer(self.optimizer, state.optimizer)
             self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
             self.minibatch_generator.set_state(state.minibatch_random[0])
+            if self.semantic:
+                self.semantic.restore(state.semantic)
         except (RuntimeError, ValueError, KeyError) as error:
             reason = (str(error).splitlines() or [""])[-1].strip()[:_REASON_SHOWN]
             raise UserError(
@@ -176,6 +185,7 @@ class _Training:
             minibatch_random=self.minibatch_generator.get_state().unsqueeze(0),
             worlds=self.journal.starts(),
             curriculum=self.curriculum.state() if self.curriculum else {},
+            semantic=self.semantic.state() if self.semantic else {},
         )
         everyones = own.joined(self.processes)
         if self.processes.leads:
@@ -185,15 +195,15 @@ class _Training:
         train = self.settings.train
         start = perf_counter()
         if train.anneal_learning_rate:
-            for group in self.optimizer.param_groups:
-                group["lr"] = train.learning_rate * max(0.0, 1 - self.steps / train.total_agent_steps)
+            set_learning_rate(self.optimizer, train.learning_rate * max(0.0, 1 - self.steps / train.total_agent_steps))
         learning_rate = self.optimizer.param_groups[0]["lr"]
         rollout = self._collect()
         with self.stopwatch.time("learning"):
             losses = update(
                 self.policy, self.optimizer, rollout, train, self.minibatch_generator, self._stop_together,
-                self.processes,
+                self.processes, self.semantic.losses if self.semantic else (),
             )  # fmt: skip
+        lives = join_records(Life, rollout.lives, self.processes)
         decisions = self.processes.total(len(rollout))
         self.steps += decisions
         self.updates += 1
@@ -206,8 +216,10 @@ class _Training:
                 self.processes.concatenate(rollout.advantage), self.processes.concatenate(rollout.value)
             ),
             **speed(decisions, perf_counter() - start, self.stopwatch.lap()),
-            **life_statistics(join_records(Life, rollout.lives, self.processes)),
+            **life_statistics(lives),
         }
+        if self.semantic:
+            metrics |= self.semantic.after_update(lives, self.optimizer, self.updates)
         if self.curriculum:
             metrics |= self.curriculum.learn_and_save(rollout, self.run.task_weights)
         if not self.processes.leads:

@@ -48,6 +48,8 @@ def update_line(metrics: Metrics) -> str:
         parts.append(f"a life: {_events(metrics, MOST_ON_LINE)}")
     else:
         parts.append("no life ended")
+    if "semantic/perplexity" in metrics:
+        parts.append(f"codes in use {metrics['semantic/perplexity']:.1f}, weight {metrics['semantic/weight']:.2f}")
     return "  ".join(parts)
 
 
@@ -69,13 +71,21 @@ def _progress(agent_steps: int, total: int, seconds: float, seconds_left: float 
 def _rows(metrics: Metrics) -> list[tuple[str, str]]:
     if not metrics:
         return [("speed", "known after the first update")]
-    return [
+    rows = [
         ("speed", f"{metrics['agent_steps_per_second']:,.0f} agent-steps/s: {_time(metrics)}"),
         ("losses", ", ".join(f"{_words(name)} {metrics[f'loss/{name}']:.4g}" for name in _LOSSES)),
         ("lives", _lives(metrics)),
         ("deaths", _deaths(metrics, MOST_ON_PANEL)),
         ("events a life", _events(metrics, MOST_ON_PANEL)),
     ]
+    return [*rows, ("codes", _codes(metrics))] if "semantic/perplexity" in metrics else rows
+
+
+def _codes(metrics: Metrics) -> str:
+    return (
+        f"{metrics['semantic/perplexity']:.1f} in use, {metrics['semantic/restarted_codes']:.0f} restarted, weight of "
+        f"their losses {metrics['semantic/weight']:.2f}"
+    )
 
 
 def _time(metrics: Metrics) -> str:

@@ -24,6 +24,9 @@ from reinforcement_learning.training.training_state import TrainingState
 from reinforcement_learning.versions import versions
 from user_error import UserError
 
+COLLAPSED = 1.5
+"""A codebook with a lower perplexity tells states apart no more."""
+
 
 @dataclass(frozen=True)
 class TrainingRun:
@@ -75,8 +78,24 @@ def train_policy(run: TrainingRun) -> None:
         copy_checkpoint(checkpoint, policy_path)
     print(f"{'stopped early; the' if stop else 'trained'} policy: {policy_path}")
     print(f"metrics and checkpoints: {folder.folder}")
+    if settings.semantic.codes:
+        print(codes_in_use(settings.semantic.codes, view.metrics))
     processes.leave()
     stop.end_process()
+
+
+def codes_in_use(codes: int, metrics: dict[str, float]) -> str:
+    """Say how many codes of a codebook the states of the last update had, and whether it has collapsed."""
+    if "semantic/perplexity" not in metrics:
+        return f"codes: {codes}, in use unknown: no update was made"
+    used = metrics["semantic/perplexity"]
+    if metrics["semantic/weight"] == 0:
+        why = f"mean return {metrics['semantic/mean_return']:.2f} is not above 0: see --semantic.return-reference"
+        return f"codes: their losses had no weight in the last update ({why})"
+    told = f"codes: {used:.1f} of {codes} in use (perplexity)"
+    if used < COLLAPSED:
+        return f"{told}: the codebook has collapsed, almost all states share a code"
+    return told
 
 
 def _check_services(run: TrainingRun, processes: Processes) -> None:

@@ -39,6 +39,7 @@ class TrainingState:
             different number of segments, so these generators diverge.
         worlds: current state of each world.
         curriculum: state of an automatic curriculum; empty without one.
+        semantic: state of the training of a codebook, the same in all processes; empty without one.
     """
 
     steps: int
@@ -49,6 +50,7 @@ class TrainingState:
     minibatch_random: torch.Tensor
     worlds: list[EpisodeStart]
     curriculum: dict[str, np.ndarray]
+    semantic: dict[str, torch.Tensor]
 
     def joined(self, processes: Processes) -> "TrainingState":
         """Return the joint state of all processes, by rank; all must call this together."""
@@ -92,6 +94,7 @@ class TrainingState:
             "memory/cell": self.memory.cell,
             "random/minibatches": self.minibatch_random,
             **{f"curriculum/{name}": torch.from_numpy(np.array(value)) for name, value in self.curriculum.items()},
+            **{f"semantic/{name}": tensor for name, tensor in self.semantic.items()},
         }
         for world, start in enumerate(self.worlds):
             if len(start.actions):
@@ -177,6 +180,7 @@ def _state(counters: _Counters, tensors: dict[str, torch.Tensor]) -> TrainingSta
         minibatch_random=_checked(tensors, "random/minibatches", torch.uint8, 2),
         worlds=[_episode_start(world, place, tensors) for place, world in enumerate(counters.worlds)],
         curriculum={name: tensor.numpy() for name, tensor in _inside("curriculum/", tensors).items()},
+        semantic=_inside("semantic/", tensors),
     )
 
 

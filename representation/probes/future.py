@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from activation_store.planned_displacement import Axis, PlannedDisplacement
 from analysis.features.feature import YES_OR_NO
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier, was_replenished
@@ -57,14 +58,14 @@ RESOURCES = {
 """What agents live on and harvest, each with the records in which it shows that they just got some."""
 
 
-def _displacement(axis: str, ticks: int) -> Target:
+def _displacement(axis: Axis, ticks: int) -> Target:
     def compute(seen: Observed) -> np.ndarray:
         place = seen.own(axis).astype(np.float64)
         return at(record_in(ticks, seen.lives), place) - place
 
     side = {"row": "south", "col": "east"}[axis]
     return Target(
-        f"{axis}s_in_{ticks}_ticks",
+        PlannedDisplacement(axis, ticks).name,
         "tiles",
         f"Tiles {side} of where the agent stands that it is {ticks} ticks later; unknown if it has no record then.",
         compute,

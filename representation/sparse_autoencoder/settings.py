@@ -3,29 +3,18 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import tyro
 
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind
 from argument_checks import at_least, check, did_you_mean, seed_value, split
+from representation.tracking import Wandb
 from user_error import UserError
 
 MOST_FEATURES = 1 << 20
 _WIDTH = re.compile(r"(\d{1,7})(x?)")
-
-
-@dataclass(frozen=True)
-class Wandb:
-    """Logging of the training curves to Weights & Biases."""
-
-    project: str = "nmmo-interpretability"
-    """Name of the project."""
-    entity: str | None = None
-    """User or team; by default that of your account."""
-    mode: Literal["online", "offline"] = "online"
-    """online uploads during training; offline writes files that `wandb sync` can upload later."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +87,11 @@ class SparseSettings:
     def run_folder(self) -> Path:
         """The run's folder."""
         return self.output_dir / (self.name or f"{self.dump.resolve().name}-sparse")
+
+    @property
+    def tracking(self) -> Wandb | None:
+        """Where training curves are mirrored to; None for nowhere."""
+        return self.wandb if self.track else None
 
     @property
     def training_folder(self) -> Path:

@@ -23,7 +23,8 @@ from representation.sparse_autoencoder.splicing import RecordedPolicy, load_reco
 from representation.sparse_autoencoder.stability import Stability, stability
 from representation.sparse_autoencoder.states import Split, States, check_enough, read_states, split_episodes
 from representation.sparse_autoencoder.tested import Tested
-from representation.sparse_autoencoder.tracking import Curves, check_login
+from representation.sparse_autoencoder.training import Epoch
+from representation.tracking import Mirror, check_login
 from user_error import UserError
 
 TESTED = 20_000
@@ -58,7 +59,7 @@ def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPoli
 def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorded: RecordedPolicy | None) -> Path:
     """Fit and test everything that is asked for; returns the run's folder."""
     console = Console()
-    check_login(settings)
+    check_login(settings.tracking)
     split = split_episodes(settings.dump, metadata, settings.seed)
     described = _described(settings, split)
     waiting = claim(settings, described)
@@ -107,10 +108,12 @@ def _tested(
     with step(console, f"reading {layer} of {len(split.train)} episodes") as show:
         states = read_states(settings.dump, layer, split.train, show)
     check_enough(settings.dump, len(states), max(entry.features for entry in wanted))
-    with Curves(settings, _plain(settings)) as curves:
-        found = fit(
-            waiting, list(wanted), states, _source(settings, metadata, states), settings.epochs, curves.log, console
-        )
+    with Mirror(settings.tracking, settings.run_folder.name, _plain(settings), settings.output_dir) as mirror:
+
+        def log(name: str, epoch: Epoch) -> None:
+            mirror.log({f"{name}/{key}": value for key, value in vars(epoch).items()})
+
+        found = fit(waiting, list(wanted), states, _source(settings, metadata, states), settings.epochs, log, console)
         fitted = {each.entry.name: each for each in found}
     mean = states.values.mean(axis=0, dtype=np.float64).astype(np.float32)
     del states

@@ -14,7 +14,8 @@ def test_the_last_lstm_layer_has_the_plain_name_in_every_policy() -> None:
         "action_decoder",
     )  # fmt: skip
     assert memory_names(LSTM_CELL, 2) == ("lstm_cell_1", "lstm_cell")
-    assert layer_names(1) == tuple(layer.name for layer in LAYERS)
+    assert layer_names(1, codebook=True) == tuple(layer.name for layer in LAYERS)
+    assert set(layer_names(1, codebook=True)) - set(layer_names(1)) == {"semantic_plane", "semantic_code"}
 
 
 @pytest.mark.parametrize("name", ["", "lstm", "lstm_hidden_0", "lstm_hidden_x", "encoder_output_1", "lstm_cell_01"])
@@ -30,6 +31,7 @@ def test_what_no_policy_has_is_refused(name: str) -> None:
         ("lstm_hidden", 0, "no layer lstm_hidden in this policy, which is feed-forward and has no memory"),
         ("lstm_hidden_1", 1, "no layer lstm_hidden_1 in this policy, which has one LSTM layer"),
         ("lstm_cell_2", 2, "no layer lstm_cell_2 in this policy, which has 2 LSTM layers; there are: .*lstm_cell_1"),
+        ("semantic_code", 1, "no layer semantic_code in this policy"),
         ("nonsense", 2, "no layer 'nonsense'"),
     ],
 )

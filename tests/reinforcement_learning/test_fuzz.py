@@ -47,6 +47,7 @@ def state() -> TrainingState:
         minibatch_random=torch.arange(16, dtype=torch.uint8).reshape(1, 16),
         worlds=[EpisodeStart(7, 2, random.integers(5, size=(3, 2, 4)).astype(np.int16), np.ones(5)), EpisodeStart(8)],
         curriculum={"reached": np.arange(5.0)},
+        semantic={"mean_return": torch.tensor(0.5, dtype=torch.float64)},
     )
 
 

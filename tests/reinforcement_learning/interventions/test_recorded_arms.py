@@ -80,6 +80,21 @@ def test_recorded_states_are_those_after_the_edit(pool: PolicyPool) -> None:
     assert edited > 30
 
 
+def test_ways_of_lives_are_those_between_recorded_places(pool: PolicyPool) -> None:
+    *recorded, played = play_arm(pool, GROUPS[0], STEERED)
+    places: dict[tuple[int, int], list[np.ndarray]] = {}
+    for records in (batch.records for batch in recorded if isinstance(batch, Batch)):
+        middle = records.tile[:, records.tile.shape[1] // 2, :2].astype(float)  # the agent stands there
+        for episode, agent, place in zip(records.episode.tolist(), records.agent_id.tolist(), middle, strict=True):
+            places.setdefault((episode, agent), []).append(place)
+    for row in played.rows:
+        path = places[row["episode"], row["agent"]]
+        assert row["ticks"] == len(path) > 1
+        ways = 100 * (path[-1] - path[0]) / (len(path) - 1)
+        assert (row["south"], row["east"]) == pytest.approx(tuple(ways))
+    assert np.std([row["south"] for row in played.rows]) > 1
+
+
 def test_an_emptied_memory_is_recorded_as_it_goes_on(pool: PolicyPool) -> None:
     """After the tick: what the policy made of an empty memory, which differs from what the twin's memory held."""
     cleared, twin = (

@@ -20,7 +20,14 @@ from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Reports, train
 from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
-from tests.reinforcement_learning.training.test_data_parallel import first_update, part_of, played, run_in, settings_in
+from tests.reinforcement_learning.training.test_data_parallel import (
+    first_update,
+    part_of,
+    played,
+    run_in,
+    settings_in,
+    with_codes,
+)
 from tests.reinforcement_learning.training.test_resume import StopAfter
 
 
@@ -34,11 +41,20 @@ def main() -> None:
     policy, rollout = played(settings, maps)
     gradients, losses = first_update(policy, part_of(rollout, rank), settings, processes)
     save_file({**gradients, **losses}, folder / f"gradients_{rank}.safetensors")
+    codes = with_codes(settings)
+    policy, rollout = played(codes, maps)
+    gradients, losses = first_update(policy, part_of(rollout, rank), codes, processes)
+    save_file({**gradients, **losses}, folder / f"codebook_{rank}.safetensors")
 
     processes.leads = True
     silent = Reports(on_update=lambda _: None, on_progress=lambda _: None)
     run = run_in(folder / f"rank{rank}")
     train("together", AGENT, settings, maps, run, NoTracker(), silent, StopSignal(), processes=processes)
+
+    codes = replace(codes, train=replace(codes.train, total_agent_steps=3_072))
+    train(
+        "codes", AGENT, codes, maps, run_in(folder / f"codes{rank}"), NoTracker(), silent, StopSignal(), None, processes
+    )
 
     # Several minibatches an update, and a third update: in the second one agents have died, and not equally many.
     several = replace(settings, train=replace(settings.train, minibatch_rows=16, total_agent_steps=3_072))

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,15 +25,17 @@ from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import (
     EnvironmentSettings,
     RolloutSettings,
+    SemanticSettings,
     Settings,
     TaskSettings,
     TrainSettings,
 )
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.data_parallel import ALONE, Processes
-from reinforcement_learning.training.ppo import Minibatch, NamedLoss, update
+from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
+from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Reports, train
@@ -60,6 +63,15 @@ def settings_in(maps_dir: Path) -> Settings:
     )  # fmt: skip
 
 
+def with_codes(settings: Settings) -> Settings:
+    """The same with a codebook; lives are short, so that their returns are positive and its losses have weight."""
+    return replace(
+        settings,
+        env=replace(settings.env, horizon=20),
+        semantic=SemanticSettings(codes=4, ticks_apart=4, return_reference=0.01, feed="embedding"),
+    )
+
+
 def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     """An untrained policy and its rollout in two worlds, the same in every process."""
     policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
@@ -67,7 +79,8 @@ def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
     player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch(), EpisodeJournal(starts))
     player.reset()
-    collector = RolloutCollector(player, settings.train.bptt_horizon, 0.99, 0.95)
+    spacing = settings.semantic.ticks_apart if settings.semantic.codes else 0
+    collector = RolloutCollector(player, settings.train.bptt_horizon, 0.99, 0.95, spacing)
     return policy, collector.collect(settings.train.batch_size, on_tick=lambda _: None)
 
 
@@ -99,9 +112,13 @@ def first_update(
     """Gradients and reported losses of one minibatch that holds the whole rollout."""
     learner = copy.deepcopy(policy)
     optimizer = torch.optim.Adam(learner.parameters())
-    losses = update(
-        learner, optimizer, rollout, settings.train, torch.Generator().manual_seed(1), lambda: None, processes, [calm]
-    )
+    auxiliary: list[AuxiliaryLoss] = [calm]
+    if settings.semantic.codes:
+        semantic = SemanticTraining(learner, settings.semantic, 0, torch.Generator(), processes)
+        semantic.mean_return = 1.0
+        auxiliary += semantic.losses
+    generator = torch.Generator().manual_seed(1)
+    losses = update(learner, optimizer, rollout, settings.train, generator, lambda: None, processes, auxiliary)
     gradients = {name: parameter.grad for name, parameter in learner.named_parameters()}
     return gradients, {f"loss/{name}": torch.tensor(value) for name, value in losses.by_name().items()}
 
@@ -121,19 +138,35 @@ def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_gradients_are_those_of_one_process_on_the_joined_minibatch(together: Path, maps: Path) -> None:
-    settings = settings_in(maps.parent)
+@pytest.mark.parametrize(("named", "change"), [("gradients", lambda each: each), ("codebook", with_codes)])
+def test_gradients_are_those_of_one_process_on_the_joined_minibatch(
+    together: Path, maps: Path, named: str, change: Callable[[Settings], Settings]
+) -> None:
+    settings = change(settings_in(maps.parent))
     policy, rollout = played(settings, maps)
     assert 0.1 < len(part_of(rollout, 0).order) / len(rollout) < 0.4, "the parts should differ in size"
     gradients, losses = first_update(policy, rollout, settings, ALONE)
     alone = {**gradients, **losses}
-    first, second = (load_file(together / f"gradients_{rank}.safetensors") for rank in (0, 1))
+    first, second = (load_file(together / f"{named}_{rank}.safetensors") for rank in (0, 1))
     assert first.keys() == second.keys() == alone.keys() > {"loss/calm"}
     for name in alone:
         assert torch.equal(first[name], second[name]), f"{name} differs between the processes"
         torch.testing.assert_close(first[name], alone[name], atol=1e-6, rtol=1e-4, msg=name)
     wrong, _ = first_update(policy, part_of(rollout, 0), settings, ALONE)
     assert any(not torch.allclose(wrong[name], gradients[name], atol=1e-6, rtol=1e-4) for name in gradients)
+
+
+@pytest.mark.slow
+def test_a_codebook_stays_equal_in_all_processes(together: Path) -> None:
+    first, second = (load_checkpoint(newest_in(together / f"codes{rank}"))[0].state_dict() for rank in (0, 1))
+    assert "semantic.codebook" in first
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    lines = [json.loads(line) for line in (together / "codes0" / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["semantic/weight"] > 0 and lines[-1]["loss/semantic_pairwise"] > 0
+
+
+def newest_in(run: Path) -> Path:
+    return max((run / "checkpoints").iterdir())
 
 
 @pytest.mark.slow

@@ -1,0 +1,87 @@
+"""One self-contained offline page of a run: what it found, in lines and figures, and the command that repeats it."""
+
+import base64
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.page_parts.pages import environment
+
+_HERE = Path(__file__).parent
+_STYLE = _HERE.parent / "report_page" / "style.css"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page.
+
+    Attributes:
+        title: of the part.
+        lines: what was found; those that begin with a space are details of the line before, empty ones begin a new
+            paragraph.
+        figures: file names of figures in the run's folder, and how to read each.
+    """
+
+    title: str
+    lines: Sequence[str]
+    figures: Mapping[str, str]
+
+
+def summary_page(folder: Path, heading: str, sections: Sequence[Section], command: Sequence[str]) -> str:
+    """Return the page as HTML.
+
+    Args:
+        folder: of the run, with the figures.
+        heading: of the page.
+        sections: in order; figures that were not drawn are left out.
+        command: words of the command line that repeats the run.
+    """
+    from markupsafe import Markup
+
+    return (
+        environment(_HERE, trim=True)
+        .get_template("template.html")
+        .render(
+            name=folder.resolve().name,
+            heading=heading,
+            sections=[_shown(folder, section) for section in sections],
+            command=shlex.join(command),
+            style=Markup(_STYLE.read_text()),
+        )
+    )
+
+
+def command_of(script: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+    """Return the command line of a run: the dump, and every option that differs from its default."""
+    words = ["python", script, str(arguments["dump"])]
+    for name, value in arguments.items():
+        if name == "dump" or value == defaults.get(name):
+            continue
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words
+
+
+def _shown(folder: Path, section: Section) -> dict[str, Any]:
+    paragraphs: list[list[str]] = [[]]
+    for line in section.lines:
+        if line:
+            paragraphs[-1].append(line)
+        else:
+            paragraphs.append([])
+    figures = [
+        {"name": name, "caption": caption, "uri": _uri(folder / name)}
+        for name, caption in section.figures.items()
+        if (folder / name).exists()
+    ]
+    return {"title": section.title, "paragraphs": [_paragraph(each) for each in paragraphs if each], "figures": figures}
+
+
+def _paragraph(lines: Sequence[str]) -> dict[str, list[str]]:
+    details = [line.strip() for line in lines if line.startswith(" ")]
+    return {"lines": [line for line in lines if not line.startswith(" ")], "details": details}
+
+
+def _uri(path: Path) -> str:
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()

@@ -1,0 +1,40 @@
+"""Analyse how a policy's memory moves: components of its states, behaviours, Jacobians, time constants.
+
+    python analyze_dynamics.py activation_data/NAME
+    python analyze_dynamics.py activation_data/NAME --layer lstm_hidden --features extended
+    python analyze_dynamics.py activation_data/NAME --policy runs/NAME/checkpoints/NAME_0003000000.safetensors
+
+Record the dump with --layers all, and with --fields Market,Task,ActionTargets to measure memory length too. Figures,
+tables, summary.txt, directions.safetensors and report.html are written to analysis_results/RUN/; see docs/dynamics.md.
+After an interruption, the same command goes on where it stopped.
+"""
+
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
+import command_line
+from activation_store.reader import read_metadata
+from representation.dynamics.settings import DynamicsSettings
+
+
+def main() -> None:
+    """Parse, check, analyse, and print where the results are."""
+    settings = command_line.parse(DynamicsSettings, __doc__)
+    settings.check()
+    metadata = read_metadata(settings.dump)
+    settings.check_against(metadata)
+
+    from analysis.features import features_named
+    from analysis.runs.run_folder import RunFolder, description
+    from argument_checks import split
+    from representation.dynamics.dynamics_run import analyse
+    from representation.dynamics.tracks import load_policy_of
+
+    features = features_named(split(settings.features))
+    policy, info = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)
+    with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
+        analyse(settings, metadata, features, policy, info.layout, folder)
+    print(f"figures, tables and report.html: {folder.path}")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,194 @@
+"""Linear decompositions of a layer's states: principal, independent and non-negative components."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Kind = Literal["pca", "ica", "nmf"]
+
+TITLES: dict[Kind, str] = {"pca": "principal", "ica": "independent", "nmf": "non-negative"}
+PREFIXES: dict[Kind, str] = {"pca": "pc", "ica": "ic", "nmf": "nmf"}
+_ITERATIONS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Z-scores of a layer: what is subtracted from each unit, and what it is divided by; units that never vary are 0.
+
+    Attributes:
+        mean: (U,) float64.
+        spread: standard deviations, (U,) float64; 1 for a unit that never varies.
+    """
+
+    mean: np.ndarray
+    spread: np.ndarray
+
+    @classmethod
+    def of(cls, activations: np.ndarray) -> "Scale":
+        """Measure it over records, (B, U)."""
+        # After subtracting the first record, a unit that never varies is exactly 0.
+        shifted = activations - activations[0].astype(np.float64)
+        spread = shifted.std(axis=0)
+        return cls(shifted.mean(axis=0) + activations[0], np.where(spread > 0, spread, 1.0))
+
+    def z(self, activations: np.ndarray) -> np.ndarray:
+        """Return z-scores, (B, U) float64."""
+        return (activations - self.mean) / self.spread
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """The components of one fit, in z-scores. K components, U units.
+
+    Attributes:
+        patterns: what one unit of each component adds to the z-scores, (K, U).
+        read_outs: z-scores @ read_outs.T are the components, (K, U); for non-negative components, which no linear
+            read-out gives exactly, by least squares.
+    """
+
+    patterns: np.ndarray
+    read_outs: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    """A decomposition fitted to B records.
+
+    Attributes:
+        kind: of the components.
+        axes: the components, by decreasing share of the variance that they explain.
+        scores: of each record, (B, K) float64: linear read-outs for all kinds.
+        explained: share of the z-scores' variance that is lost if a component is left out, (K,).
+        total: share of the z-scores' variance that all components explain together.
+        fidelity: R2 of each component's linear read-out, (K,): 1 for principal and independent components.
+        stability: mean |cosine| with the matching component of each refit to resampled lives, (K,).
+    """
+
+    kind: Kind
+    axes: Axes
+    scores: np.ndarray
+    explained: np.ndarray
+    total: float
+    fidelity: np.ndarray
+    stability: np.ndarray
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the components, such as `ic_1`."""
+        return tuple(f"{PREFIXES[self.kind]}_{number}" for number in range(1, len(self.explained) + 1))
+
+
+def decompose(
+    kind: Kind, z: np.ndarray, components: int, seed: int, resamples: list[np.ndarray],
+    progress: Callable[[float], None] = lambda share: None,
+) -> Decomposition:  # fmt: skip
+    """Fit a decomposition, and refit it to resampled lives.
+
+    Args:
+        kind: of the components.
+        z: z-scores, (B, U).
+        components: how many, at most U.
+        seed: of the fit.
+        resamples: records of each bootstrap of lives.
+        progress: called with the share done, from 0 to 1.
+    """
+    scores, axes = _fit(kind, z, components, seed)
+    sign = np.ones(len(axes.patterns)) if kind == "nmf" else _skew_sign(scores)
+    scores, axes = scores * sign, Axes(axes.patterns * sign[:, None], axes.read_outs * sign[:, None])
+    explained, total = _explained(z, scores, axes.patterns)
+    order = np.argsort(-explained, kind="stable")
+    axes = Axes(axes.patterns[order], axes.read_outs[order])
+    linear = z @ axes.read_outs.T  # (B, K)
+    found = []
+    for number, records in enumerate(resamples):
+        _, again = _fit(kind, z[records], components, seed + 1 + number)
+        found.append(matched(axes.patterns, again.patterns))
+        progress((number + 1) / len(resamples))
+    stability = np.mean(found, axis=0) if found else np.full(components, np.nan)
+    residual = ((scores[:, order] - linear) ** 2).mean(axis=0) - ((scores[:, order] - linear).mean(axis=0)) ** 2
+    spread = scores[:, order].var(axis=0)
+    fidelity = 1 - np.divide(residual, spread, out=np.ones(components), where=spread > 0)
+    return Decomposition(kind, axes, linear, explained[order], total, fidelity, stability)
+
+
+def matched(patterns: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return |cosine| of each pattern, (K, U), with the one of `others` that is matched to it one to one, (K,).
+
+    The matching has the largest sum of |cosines| (Hungarian method), so order and sign play no part.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    cosine = np.abs(_unit(patterns) @ _unit(others).T)
+    row, column = linear_sum_assignment(-cosine)
+    found = np.zeros(len(patterns))
+    found[row] = cosine[row, column]
+    return found
+
+
+def _fit(kind: Kind, z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+    return {"pca": _principal, "ica": _independent, "nmf": _non_negative}[kind](z, components, seed)
+
+
+def _principal(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+    from sklearn.decomposition import PCA
+
+    model = PCA(n_components=components, svd_solver="covariance_eigh").fit(z)
+    spread = np.sqrt(np.maximum(model.explained_variance_, np.finfo(float).tiny))[:, None]
+    axes = Axes(model.components_ * spread, model.components_ / spread)  # scores of variance 1
+    return z @ axes.read_outs.T, axes
+
+
+def _independent(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+    """Independent components of the first principal components, whitened (FastICA; Hyvärinen 1999)."""
+    from sklearn.decomposition import FastICA
+    from sklearn.exceptions import ConvergenceWarning
+
+    reduced, first = _principal(z, components, seed)
+    model = FastICA(whiten=False, random_state=seed, max_iter=_ITERATIONS, tol=1e-4)
+    with warnings.catch_warnings():
+        # What has not converged shows as low stability, which is reported.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(reduced)
+    read_outs = model.components_ @ first.read_outs
+    patterns = np.linalg.pinv(model.components_).T @ first.patterns
+    return z @ read_outs.T, Axes(patterns, read_outs)
+
+
+def _non_negative(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+    """Non-negative components of the positive and the negative parts of z-scores side by side (Lee and Seung 1999)."""
+    from sklearn.decomposition import NMF
+    from sklearn.exceptions import ConvergenceWarning
+
+    parts = np.concatenate([np.maximum(z, 0), np.maximum(-z, 0)], axis=1)  # (B, 2 U)
+    model = NMF(components, init="nndsvda", random_state=seed, max_iter=_ITERATIONS // 2, tol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        activity = model.fit_transform(parts)  # (B, K)
+    spread = np.where(activity.std(axis=0) > 0, activity.std(axis=0), 1.0)
+    activity, loadings = activity / spread, model.components_ * spread[:, None]
+    patterns = loadings[:, : z.shape[1]] - loadings[:, z.shape[1] :]
+    read_outs = np.linalg.lstsq(z, activity - activity.mean(axis=0), rcond=None)[0].T
+    return activity, Axes(patterns, read_outs)
+
+
+def _explained(z: np.ndarray, scores: np.ndarray, patterns: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return the share of the variance lost without each component, (K,), and that of all of them together."""
+    rest = z - scores @ patterns  # (B, U)
+    everything = (z**2).sum()
+    # |rest + s p|^2 - |rest|^2, summed over records, without a table of records and units for each component.
+    lost = 2 * np.einsum("bk,bk->k", scores, rest @ patterns.T) + (scores**2).sum(axis=0) * (patterns**2).sum(axis=1)
+    return lost / everything, float(1 - (rest**2).sum() / everything)
+
+
+def _skew_sign(scores: np.ndarray) -> np.ndarray:
+    """Return the sign that gives each component a long tail upwards, (K,)."""
+    deviation = scores - scores.mean(axis=0)
+    return np.where((deviation**3).sum(axis=0) < 0, -1.0, 1.0)
+
+
+def _unit(patterns: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(patterns, axis=1, keepdims=True)
+    return patterns / np.where(length > 0, length, 1)

@@ -1,0 +1,144 @@
+"""Derivatives of later states by earlier ones along recorded lives, and the time constants that follow from them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from representation.dynamics.tracks import Tracks, tensor
+from representation.dynamics.update import Update
+
+AT_ONCE = 128
+"""States whose derivatives are computed together."""
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """How components are read and moved. K components of a layer with U units.
+
+    Attributes:
+        layer: a state of the memory.
+        read_outs: component = activations @ read_outs.T + constant, (K, U).
+        patterns: what one unit of the component adds to the raw activations, (K, U).
+    """
+
+    layer: str
+    read_outs: np.ndarray
+    patterns: np.ndarray
+
+
+def lagged_jacobians(
+    update: Update, tracks: Tracks, records: np.ndarray, probes: Probes, lags: int, progress: Progress
+) -> np.ndarray:
+    """Return how components change when a component changed some ticks before.
+
+    Args:
+        update: of the policy.
+        tracks: recorded lives.
+        records: the earlier ticks, (n,), each with `lags` ticks after it in the same life.
+        probes: the components.
+        lags: the largest lag in ticks.
+        progress: called with the share done.
+
+    Returns:
+        d component i at t + k / d component j at t, (n, lags + 1, K i, K j) float32; k from 0.
+    """
+    read_outs, patterns = tensor(probes.read_outs), tensor(probes.patterns)
+    own = update.place(probes.layer)
+    found = np.empty((len(records), lags + 1, len(read_outs), len(read_outs)), np.float32)
+    for start in range(0, len(records), AT_ONCE):
+        some = records[start : start + AT_ONCE]
+        state = tensor(tracks.state[some])
+        tangents = update.changed(probes.layer, state, patterns)  # (K, B, S)
+        for lag in range(lags + 1):
+            if lag:
+                later = tracks.ahead(some, lag)
+                state, tangents = update.push(state, tensor(tracks.read[later]), tangents)
+            moved = torch.einsum("jbu,iu->bij", tangents[:, :, own], read_outs)
+            found[start : start + len(some), lag] = moved.numpy()
+        progress(min(1.0, (start + AT_ONCE) / len(records)))
+    return found
+
+
+def spectra(update: Update, tracks: Tracks, records: np.ndarray, progress: Progress) -> np.ndarray:
+    """Return the eigenvalues of the one-tick Jacobian of the whole state at each record, (n, S) complex128.
+
+    By decreasing modulus.
+
+    Args:
+        update: of the policy.
+        tracks: recorded lives.
+        records: states before the tick, (n,), each with a tick after it.
+        progress: called with the share done.
+    """
+    found = np.empty((len(records), update.size), np.complex128)
+    at_once = 32
+    for start in range(0, len(records), at_once):
+        some = records[start : start + at_once]
+        jacobian = update.jacobian(tensor(tracks.state[some]), tensor(tracks.read[tracks.ahead(some, 1)]))
+        values = torch.linalg.eigvals(jacobian).numpy()
+        order = np.argsort(-np.abs(values), axis=1, kind="stable")
+        found[start : start + len(some)] = np.take_along_axis(values, order, axis=1)
+        progress(min(1.0, (start + at_once) / len(records)))
+    return found
+
+
+def layer_jacobian(update: Update, tracks: Tracks, records: np.ndarray, layer: str, progress: Progress) -> np.ndarray:
+    """Return the mean over records of d layer at t + 1 / d layer at t, (U, U) float64.
+
+    A changed cell state changes the hidden state with it (`Update.changed`).
+
+    Args:
+        update: of the policy.
+        tracks: recorded lives.
+        records: each with a tick after it in the same life, (n,).
+        layer: a state of the memory.
+        progress: called with the share done.
+    """
+    own, total = update.place(layer), torch.zeros(update.units, update.units, dtype=torch.float64)
+    units = torch.eye(update.units, dtype=torch.float64)
+    for start in range(0, len(records), AT_ONCE):
+        some = records[start : start + AT_ONCE]
+        state = tensor(tracks.state[some])
+        _, moved = update.push(state, tensor(tracks.read[tracks.ahead(some, 1)]), update.changed(layer, state, units))
+        total += moved[:, :, own].sum(dim=1).T  # (units before, units after) transposed
+        progress(min(1.0, (start + AT_ONCE) / len(records)))
+    return (total / len(records)).numpy()
+
+
+def time_constants(eigenvalues: np.ndarray) -> np.ndarray:
+    """Return after how many ticks a mode falls to 1/e: -1 / ln |eigenvalue|; infinite from modulus 1 on."""
+    modulus = np.abs(eigenvalues)
+    with np.errstate(divide="ignore"):
+        return np.where(modulus < 1, -1 / np.log(np.where(modulus < 1, modulus, 0.5)), np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class SlowMode:
+    """A mode of the mean Jacobian of a layer.
+
+    Attributes:
+        eigenvalue: complex; one of each conjugate pair.
+        read_out: left eigenvector, real part, (U,): the mode's activity is activations @ read_out.
+        pattern: right eigenvector, real part, (U,): the state that decays slowly.
+    """
+
+    eigenvalue: complex
+    read_out: np.ndarray
+    pattern: np.ndarray
+
+
+def slow_modes(jacobian: np.ndarray, count: int) -> list[SlowMode]:
+    """Return the slowest modes of a Jacobian, (U after, U before), slowest first, one of each conjugate pair."""
+    values, right = np.linalg.eig(jacobian)
+    left = np.linalg.inv(right)  # rows
+    order = [i for i in np.argsort(-np.abs(values), kind="stable") if values[i].imag >= 0]
+    found = []
+    for i in order[:count]:
+        read_out, pattern = left[i].real, right[:, i].real
+        length = np.linalg.norm(read_out)
+        found.append(SlowMode(complex(values[i]), read_out / length, pattern * length))
+    return found

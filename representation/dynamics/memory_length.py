@@ -1,0 +1,126 @@
+"""How far back an observation still changes what the policy does."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from activation_store.lives import places_of
+from activation_store.reader import read_dump
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.observation import ObservationLayout, PackedObservation
+from analysis.lives import places_among
+from representation.dynamics.tracks import Tracks, tensor
+from representation.dynamics.update import Update
+from representation.recorded_observation import packed_observation
+
+_STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryLength:
+    """Effects of replaced observations on n decisions.
+
+    Attributes:
+        ticks: how many ticks before the decision the observation was, (L,), ascending from 1.
+        divergence: KL(as recorded || replaced) of the distribution over actions, sum of all heads, in nats, (n, L).
+        value: |change of the value|, (n, L).
+        whole: the same two numbers if the whole memory is replaced by another life's, (n, 2).
+        life: of each decision, (n,).
+    """
+
+    ticks: np.ndarray
+    divergence: np.ndarray
+    value: np.ndarray
+    whole: np.ndarray
+    life: np.ndarray
+
+
+def lags_up_to(reach: int) -> np.ndarray:
+    """Return the ticks back that are measured: 1, 2, 3, 4, 6, 8, 12 and so on up to `reach`."""
+    return np.array([each for each in _STEPS if each <= reach], np.int64)
+
+
+@torch.no_grad()
+def memory_length(
+    policy: RecurrentPolicy, update: Update, tracks: Tracks, records: np.ndarray, observation: PackedObservation,
+    reach: int, seed: int, progress: Callable[[float], None],
+) -> MemoryLength:  # fmt: skip
+    """Replace what the memory read some ticks ago by what another life's memory read, and decide again.
+
+    Everything else, the observations in between and that of the decision, stays as recorded.
+
+    Args:
+        policy: that was recorded.
+        update: of its memory.
+        tracks: recorded lives, of two at least.
+        records: the decisions, (n,), each with `reach` + 1 ticks before it.
+        observation: the policy's, of these records.
+        reach: the furthest tick back.
+        seed: of the draw of other lives' observations.
+        progress: called with the share done.
+    """
+    random = np.random.default_rng([seed, 8])
+    donors = _of_other_lives(tracks, records, random)
+    _, candidates = policy.encode(observation)
+    last = update.place(_last_hidden(update))
+
+    def decide(state: torch.Tensor) -> tuple[object, torch.Tensor]:
+        return policy.decode(state[:, last].float(), candidates, observation)
+
+    def replay(back: int, read: torch.Tensor | None) -> torch.Tensor:
+        """The state after the decision's tick, having read something else `back` ticks before."""
+        state = tensor(tracks.state[tracks.ahead(records, -back - 1)])
+        for tick in range(-back, 1):
+            own = tensor(tracks.read[tracks.ahead(records, tick)])
+            state = update(state, read if read is not None and tick == -back else own)
+        return state
+
+    before, value = decide(replay(0, None))
+    ticks = lags_up_to(reach)
+    found = np.empty((2, len(records), len(ticks)))
+    for number, back in enumerate(ticks.tolist()):
+        after, changed = decide(replay(back, tensor(tracks.read[donors])))
+        found[0, :, number] = before.divergence(after).sum(dim=1).numpy()  # type: ignore[attr-defined]
+        found[1, :, number] = (changed - value).abs().numpy()
+        progress((number + 1) / len(ticks))
+    own = tensor(tracks.read[records])
+    after, changed = decide(update(tensor(tracks.state[donors]), own))
+    whole = np.stack([before.divergence(after).sum(dim=1).numpy(), (changed - value).abs().numpy()], axis=1)  # type: ignore[attr-defined]
+    return MemoryLength(ticks, found[0], found[1], whole, tracks.lives.index[records])
+
+
+def read_observations(
+    dump: Path, tracks: Tracks, records: np.ndarray, layout: ObservationLayout, policy: RecurrentPolicy
+) -> PackedObservation:
+    """Read the policy's observations of some records of tracks, episode by episode, in the order of `records`.
+
+    Raises:
+        UserError: the dump lacks a part of the observation.
+    """
+    parts, order = [], []
+    wanted = {name: values[records] for name, values in places_of(tracks.records).items()}
+    for episode in np.unique(wanted["episode"]):
+        (own,) = (wanted["episode"] == episode).nonzero()
+        lives = np.unique(np.stack([wanted[name][own] for name in ("env_id", "agent_id", "episode")], axis=1), axis=0)
+        found = read_dump(dump, layers=[], columns=["task", "legal"], lives=lives.tolist())
+        place = places_among({name: values[own] for name, values in wanted.items()}, places_of(found))
+        parts.append(packed_observation(found.take(place), layout, policy.mask))
+        order.append(own)
+    back = np.argsort(np.concatenate(order), kind="stable")
+    return PackedObservation.concatenate(parts).take(torch.from_numpy(back))
+
+
+def _last_hidden(update: Update) -> str:
+    return "lstm_hidden" if "lstm_hidden" in update.states else update.states[-1]
+
+
+def _of_other_lives(tracks: Tracks, records: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Draw a record of another life for each record, (n,)."""
+    life = tracks.lives.index
+    found = random.integers(0, len(tracks), len(records))
+    while (same := life[found] == life[records]).any():
+        found[same] = random.integers(0, len(tracks), int(same.sum()))
+    return found

@@ -1,0 +1,115 @@
+"""What neighbours in state space say: outliers, Ward clusters on a neighbour graph, and a t-SNE plane."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.clusters.clustering import largest_first
+
+NEIGHBOURS = 15
+_OUTLIER_DEVIATIONS = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The nearest other records of each of B records.
+
+    Attributes:
+        index: (B, k) int64, nearest first.
+        distance: (B, k).
+    """
+
+    index: np.ndarray
+    distance: np.ndarray
+
+    @property
+    def median(self) -> np.ndarray:
+        """The median distance to the neighbours, (B,)."""
+        return np.median(self.distance, axis=1)
+
+
+def nearest(points: np.ndarray, count: int = NEIGHBOURS) -> Neighbours:
+    """Find the nearest neighbours of points, (B, dimensions), by Euclidean distance; exact."""
+    from sklearn.neighbors import NearestNeighbors
+
+    points = np.ascontiguousarray(points, np.float32)
+    model = NearestNeighbors(n_neighbors=min(count, len(points) - 1), algorithm="brute").fit(points)
+    distance, index = model.kneighbors()
+    return Neighbours(index, distance)
+
+
+def outliers(median: np.ndarray) -> np.ndarray:
+    """Return which records lie far from all others, (B,) bool.
+
+    The rule: a median distance to the nearest neighbours above its mean plus two standard deviations.
+
+    Args:
+        median: as `Neighbours.median`.
+    """
+    return median > median.mean() + _OUTLIER_DEVIATIONS * median.std()
+
+
+def ward_labels(points: np.ndarray, neighbours: Neighbours, clusters: int) -> np.ndarray:
+    """Merge neighbouring records into clusters of least variance (Ward 1963) along the graph of nearest neighbours.
+
+    Args:
+        points: (B, dimensions).
+        neighbours: of the points.
+        clusters: how many, at most B.
+
+    Returns:
+        (B,) int64, from 0 in order of decreasing size.
+    """
+    from scipy.sparse import csr_array
+    from sklearn.cluster import AgglomerativeClustering
+
+    count, k = neighbours.index.shape
+    ends = np.arange(0, count * k + 1, k)
+    graph = csr_array((np.ones(count * k), neighbours.index.ravel(), ends), shape=(count, count))
+    with warnings.catch_warnings():
+        # Parts that no neighbour connects are common in states; scikit-learn connects the nearest ones.
+        warnings.filterwarnings("ignore", message="the number of connected components", category=UserWarning)
+        labels = AgglomerativeClustering(clusters, linkage="ward", connectivity=graph).fit_predict(points)
+    return largest_first(labels.astype(np.int64))
+
+
+def explained_by(labels: np.ndarray, points: np.ndarray) -> float:
+    """Return the share of the points' variance that lies between clusters."""
+    count = np.bincount(labels)
+    means = np.stack([np.bincount(labels, column) / np.maximum(count, 1) for column in points.T], axis=1)
+    between = (count[:, None] * (means - points.mean(axis=0)) ** 2).sum()
+    return float(between / ((points - points.mean(axis=0)) ** 2).sum())
+
+
+def cluster_agreement(points: np.ndarray, labels: np.ndarray, clusters: int, resamples: list[np.ndarray]) -> np.ndarray:
+    """Cluster again in resampled lives; return the adjusted Rand index of each refit with `labels`, (R,).
+
+    1 is the same clusters, 0 what chance gives (Hubert and Arabie 1985).
+
+    Args:
+        points: (B, dimensions).
+        labels: of all of them, (B,).
+        clusters: how many.
+        resamples: records of each bootstrap of lives; each distinct record is used once.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    found = []
+    for records in resamples:
+        own = np.unique(records)
+        again = ward_labels(points[own], nearest(points[own]), min(clusters, len(own)))
+        found.append(adjusted_rand_score(labels[own], again))
+    return np.array(found)
+
+
+def plane_agreement(plane: np.ndarray, other: np.ndarray, count: int = NEIGHBOURS) -> float:
+    """Return the mean share of a record's nearest neighbours in one plane that are also nearest in another one.
+
+    Args:
+        plane: of n records, (n, 2).
+        other: of the same records, (n, 2).
+        count: of neighbours.
+    """
+    one, two = nearest(plane, count).index, nearest(other, count).index
+    return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(one, two, strict=True)]) / one.shape[1])

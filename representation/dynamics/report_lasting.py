@@ -1,0 +1,101 @@
+"""What an analysis of dynamics says of how long things last."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from analysis.statistics.resampling import Estimate
+from representation.dynamics.jacobians import time_constants
+from representation.dynamics.lasting_stage import HeldInput, Persisting
+from representation.dynamics.results import States
+
+_SMALL = 0.01
+
+
+def persistence_lines(found: Persisting, states: States, reach: int) -> list[str]:
+    """Return the summary."""
+    names = states.decompositions["ica"].names
+    return [
+        f"Half-lives of changes: an independent component is raised by one standard deviation at {len(found.records)} "
+        f"states, and the layer followed for {reach} ticks with inputs held as recorded. Ticks until half of the "
+        "distance "
+        "is left, with 95% intervals over lives:",
+        *(f"  {name}: {_half_life(each.half_life)}" for name, each in zip(names, found.lasting, strict=True)),
+        "",
+        *_length_lines(found),
+        "",
+        "Fixed and slow points for held input, looked for from recorded states:",
+        *(f"  {_held_line(each)}" for each in found.held),
+    ]
+
+
+def _half_life(estimate: Estimate) -> str:
+    told = [
+        f"{each:.1f}" if np.isfinite(each) else "not reached" for each in (estimate.value, estimate.low, estimate.high)
+    ]
+    return f"{told[0]} ({told[1]} to {told[2]})"
+
+
+def _length_lines(found: Persisting) -> Iterator[str]:
+    length = found.length
+    if length is None:
+        yield f"Memory length was not measured: {found.no_length}"
+        return
+    whole = length.whole.mean(axis=0)
+    yield (
+        f"Memory length at {len(length.life)} decisions: mean KL of the actions and change of the value once the "
+        "observation some ticks ago is replaced by another life's; with the whole memory replaced, "
+        f"{whole[0]:.4f} nats and {whole[1]:.4f}"
+    )
+    for number, ticks in enumerate(length.ticks.tolist()):
+        kl, value = length.divergence[:, number].mean(), length.value[:, number].mean()
+        yield f"  {ticks} ticks ago: {max(kl, 0):.2g} nats ({max(kl, 0) / whole[0]:.1%} of the whole), value "
+        f"{value:.2g}"
+    for what, values, most in (("actions", length.divergence, whole[0]), ("value", length.value, whole[1])):
+        above = length.ticks[values.mean(axis=0) > _SMALL * most]
+        last = f"up to {above.max()} ticks ago" if len(above) else "not at all"
+        more = ", the longest measured" if len(above) and above.max() == length.ticks[-1] else ""
+        yield f"An observation changes the {what} by more than {_SMALL:.0%} of what the whole memory does {last}{more}"
+
+
+def _held_line(held: HeldInput) -> str:
+    points = held.points
+    told = []
+    for i in range(min(3, len(points.speed))):
+        kind = "slow point" if not points.fixed[i] else "stable fixed point"
+        if points.fixed[i] and points.unstable[i]:
+            kind = f"fixed point with {points.unstable[i]} unstable directions"
+        slowest = float(time_constants(points.eigenvalues[i, :1])[0])
+        constant = f", slowest time constant {slowest:.1f} ticks" if np.isfinite(slowest) else ""
+        told.append(
+            f"{kind} from {points.reached[i]} of {points.reached.sum()} starts (q = {points.speed[i]:.1g}{constant})"
+        )
+    more = f", and {len(points.speed) - 3} more" if len(points.speed) > 3 else ""
+    return f"{held.name}: {'; '.join(told)}{more}"
+
+
+def persistence_summary(found: Persisting, states: States) -> dict[str, Any]:
+    """Return the numbers as JSON values."""
+    names = states.decompositions["ica"].names
+    length = found.length
+    return {
+        "half_lives": {
+            name: [each.half_life.value, each.half_life.low, each.half_life.high]
+            for name, each in zip(names, found.lasting, strict=True)
+        },
+        "memory_length": None
+        if length is None
+        else {
+            "ticks": length.ticks.tolist(), "divergence": length.divergence.mean(axis=0).tolist(),
+            "value": length.value.mean(axis=0).tolist(), "whole": length.whole.mean(axis=0).tolist(),
+        },
+        "fixed_points": [
+            {
+                "input": each.name, "speed": each.points.speed.tolist(), "reached": each.points.reached.tolist(),
+                "unstable": each.points.unstable.tolist(),
+                "largest_modulus": np.abs(each.points.eigenvalues[:, 0]).tolist(),
+            }
+            for each in found.held
+        ],
+    }  # fmt: skip

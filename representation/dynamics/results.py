@@ -1,0 +1,103 @@
+"""What an analysis of dynamics finds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.clusters.dataset import Dataset
+from analysis.statistics.differences import Differences
+from analysis.statistics.shifted_correlations import ShiftedCorrelations
+from representation.dynamics.agreement import Agreement, LaggedCorrelations
+from representation.dynamics.behaviours import Behaviours
+from representation.dynamics.decompositions import Decomposition, Scale
+from representation.dynamics.jacobians import SlowMode
+from representation.dynamics.tracks import Tracks
+
+FEATURES_NAMED = 3
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """What single states show. B records.
+
+    Attributes:
+        data: the records, their activations and features.
+        scale: of the activations.
+        decompositions: by kind.
+        associations: of the components of each kind with the features, (K, F) each.
+        distance: median distance to the nearest neighbours, (B,), in z-scores of principal components.
+        outlier: (B,) bool.
+        outlier_agreement: rank correlation of these distances with those to neighbours of half of the lives.
+        label: Ward cluster of each record, (B,).
+        explained: share of the variance that lies between clusters.
+        agreement: adjusted Rand index with the clusters of each bootstrap of lives, (R,).
+        differences: between clusters, in features.
+        plane: t-SNE of some records, (n, 2).
+        plane_records: these records, (n,).
+        trustworthiness: of the plane, 0 to 1 (Venna and Kaski 2001).
+        plane_agreement: share of neighbours in the plane that a second fit, to resampled lives, keeps.
+    """
+
+    data: Dataset
+    scale: Scale
+    decompositions: dict[str, Decomposition]
+    associations: dict[str, ShiftedCorrelations]
+    distance: np.ndarray
+    outlier: np.ndarray
+    outlier_agreement: float
+    label: np.ndarray
+    explained: float
+    agreement: np.ndarray
+    differences: Differences
+    plane: np.ndarray
+    plane_records: np.ndarray
+    trustworthiness: float
+    plane_agreement: float
+
+
+@dataclass(frozen=True, eq=False)
+class Motion:
+    """What consecutive states show. N records of whole lives.
+
+    Attributes:
+        tracks: the lives.
+        scores: independent components of their states, (N, K).
+        behaviours: of the records.
+        differences: between behaviours, in features.
+        correlations: of components, by behaviour and lag.
+        jacobian_records: where Jacobians were computed, (n,).
+        jacobians: of the components at each of them, (n, L, K, K).
+        agreement: of the signs of both.
+        eigenvalues: of the one-tick Jacobian of the whole memory at some records, (m, S).
+        modes: slowest ones of the layer's mean Jacobian.
+        mode_associations: with the features, (modes, F).
+    """
+
+    tracks: Tracks
+    scores: np.ndarray
+    behaviours: Behaviours
+    differences: Differences
+    correlations: LaggedCorrelations
+    jacobian_records: np.ndarray
+    jacobians: np.ndarray
+    agreement: list[Agreement]
+    eigenvalues: np.ndarray
+    modes: list[SlowMode]
+    mode_associations: ShiftedCorrelations
+
+
+def strongest(found: ShiftedCorrelations, component: int, names: tuple[str, ...]) -> str:
+    """Name the features that go with a component at q below 0.05, strongest first, such as `self_food +0.62`."""
+    r, q = found.r[component], found.q[component]
+    order = np.argsort(-np.nan_to_num(np.abs(r), nan=-1.0), kind="stable")
+    sure = [i for i in order if np.isfinite(r[i]) and q[i] < LEVEL][:FEATURES_NAMED]
+    return ", ".join(f"{names[i]} {r[i]:+.2f}" for i in sure) or "none"
+
+
+def distinctive(found: Differences, cluster: int, names: tuple[str, ...]) -> str:
+    """Name the features in which a cluster differs, strongest first, such as `more self_food (d +0.8)`."""
+    d, sure = found.effects.d_complement[cluster], found.survives[cluster]
+    order = [i for i in np.argsort(-np.nan_to_num(np.abs(d), nan=-1.0), kind="stable") if sure[i]]
+    told = (f"{'more' if d[i] > 0 else 'less'} {names[i]} (d {d[i]:+.1f})" for i in order[:FEATURES_NAMED])
+    return ", ".join(told) or "nothing that survives"

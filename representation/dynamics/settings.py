@@ -1,0 +1,118 @@
+"""The settings of one analysis of dynamics: every option of analyze_dynamics.py and its range."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
+from activation_store.schema import DumpMetadata
+from argument_checks import at_least, between, check, did_you_mean, seed_value
+from user_error import UserError
+
+_MOST_COMPONENTS = 64
+
+
+@dataclass(frozen=True)
+class DynamicsSettings:
+    """Arguments of analyze_dynamics.py."""
+
+    dump: tyro.conf.Positional[Path]
+    """Dump: a folder written by extract_activations.py with --layers all, such as activation_data/NAME."""
+    layer: str = LSTM_CELL
+    """State of the memory to analyse: lstm_cell or lstm_hidden, or of an earlier layer, such as lstm_cell_1."""
+    policy: Path | None = None
+    """Checkpoint file that the dump was recorded from; by default NAME.safetensors in --policies-dir, where NAME is the
+    dump's policy. Its hash must be the one that the dump names."""
+    policies_dir: Path = Path("policies")
+    """Folder of policies."""
+    components: int = 16
+    """Components of each decomposition, 2 to 64 and at most the layer's units."""
+    clusters: int = 32
+    """Ward clusters of single states, 2 to 1000."""
+    behaviours: int = 12
+    """Behaviours: Ward clusters of short trajectories, 2 to 100."""
+    subsample: int = 10
+    """Decompositions and clusters use one in this many records of each life, at least 1 (all)."""
+    skip_first: int = 1
+    """Number of ticks to skip at the start of each life in decompositions and clusters, at least 0."""
+    features: str = "default"
+    """Comma-separated features to compare components and clusters with: default (14), extended (all), or names from
+    docs/features.md."""
+    lives: int = 100
+    """Whole lives, drawn by lot, for everything that follows ticks, at least 8. Lives are the units of its tests."""
+    lags: int = 10
+    """Largest lag of correlations and Jacobians in ticks, 1 to 64."""
+    states: int = 2000
+    """States at which Jacobians of components are computed, at least 10."""
+    spectrum_states: int = 200
+    """States at which all eigenvalues of the memory's one-tick Jacobian are computed, at least 10."""
+    reach: int = 64
+    """Ticks for which changes are followed, and furthest tick back of an observation that is replaced, 2 to 256. Needs
+    lives of more than twice as many ticks."""
+    followed_states: int = 200
+    """States from which changes are followed, at least 10."""
+    tsne_records: int = 3000
+    """Records in the t-SNE plane, 200 to 100000; its time grows steeply with them."""
+    permutations: int = 299
+    """Circular shifts per test, 99 to 100000."""
+    bootstraps: int = 10
+    """Refits to resampled lives, for the stability of components and clusters, 2 to 1000."""
+    seed: int = 42
+    """Random seed, 0 to 4294967295."""
+    name: str | None = None
+    """Name of the run's folder; by default that of the dump followed by the layer and -dynamics."""
+    output_dir: Path = Path("analysis_results")
+    """Parent folder of the run's folder."""
+
+    @property
+    def run_folder(self) -> Path:
+        """The run's folder."""
+        return self.output_dir / (self.name or f"{self.dump.resolve().name}-{self.layer}-dynamics")
+
+    def check(self) -> None:
+        """Refuse values that are invalid for any dump.
+
+        Raises:
+            UserError: names the option and the allowed values.
+        """
+        check(
+            self,
+            components=between(self.components, 2, _MOST_COMPONENTS),
+            clusters=between(self.clusters, 2, 1000),
+            behaviours=between(self.behaviours, 2, 100),
+            subsample=at_least(self.subsample, 1),
+            skip_first=at_least(self.skip_first, 0),
+            lives=at_least(self.lives, 8),
+            lags=between(self.lags, 1, 64),
+            states=at_least(self.states, 10),
+            spectrum_states=at_least(self.spectrum_states, 10),
+            reach=between(self.reach, 2, 256),
+            followed_states=at_least(self.followed_states, 10),
+            tsne_records=between(self.tsne_records, 200, 100_000),
+            permutations=between(self.permutations, 99, 100_000),
+            bootstraps=between(self.bootstraps, 2, 1000),
+            seed=seed_value(self.seed),
+        )
+
+    def check_against(self, metadata: DumpMetadata) -> None:
+        """Refuse settings that this dump cannot satisfy according to its metadata.
+
+        Raises:
+            UserError: the layer is no state of a memory or not in the dump, or has too few units or records.
+        """
+        if not self.layer.startswith((LSTM_CELL, LSTM_HIDDEN)):
+            raise UserError(f"--layer is {self.layer}: must be a state of the memory, {LSTM_CELL} or {LSTM_HIDDEN}")
+        if self.layer not in metadata.layers:
+            hint = did_you_mean(self.layer, metadata.layers)
+            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}{hint}")
+        if self.components > (units := metadata.layers[self.layer]):
+            raise UserError(f"--components is {self.components}: layer {self.layer} has {units} units only")
+        kept = min(metadata.records, metadata.records // self.subsample + metadata.lives)
+        needed = max(2 * self.clusters, 4 * self.components, 100)
+        if kept < needed:
+            raise UserError(
+                f"too few records: --subsample {self.subsample} keeps at most {kept} of {self.dump}, "
+                f"--clusters {self.clusters} and --components {self.components} need {needed}; lower the settings or "
+                "extract more episodes"
+            )

@@ -1,0 +1,155 @@
+"""Single states: decompositions, outliers, clusters and a plane, with what they go with."""
+
+import numpy as np
+
+from activation_store.schema import DumpMetadata
+from analysis.clusters.dataset import Dataset, Step, read_dataset
+from analysis.clusters.projection import tsne_embedding
+from analysis.clusters.settings import AnalysisSettings
+from analysis.features import Feature
+from analysis.statistics.differences import Differences, cluster_differences
+from analysis.statistics.inference import Inference
+from analysis.statistics.shifted_correlations import ShiftedCorrelations, shifted_correlations
+from representation.dynamics.behaviours import resampled_lives
+from representation.dynamics.decompositions import TITLES, Axes, Decomposition, Kind, Scale, decompose
+from representation.dynamics.neighbours import (
+    cluster_agreement,
+    explained_by,
+    nearest,
+    outliers,
+    plane_agreement,
+    ward_labels,
+)
+from representation.dynamics.results import States
+from representation.dynamics.settings import DynamicsSettings
+from representation.parts import Parts
+
+DIMENSIONS = 64
+"""Principal components in which neighbours are looked for, at most."""
+_PERPLEXITY = 30.0
+_TRUST_NEIGHBOURS = 15
+
+
+def study_states(
+    settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], parts: Parts, step: Step
+) -> States:
+    """Read the states, decompose and cluster them, and test what components and clusters go with."""
+    reading = AnalysisSettings(
+        settings.dump, subsample=settings.subsample, skip_first=settings.skip_first, layer=settings.layer,
+        features=settings.features, permutations=settings.permutations, seed=settings.seed,
+    )  # fmt: skip
+    data = read_dataset(reading, metadata, features, step)
+    scale = Scale.of(data.activations)
+    z = scale.z(data.activations)
+    resamples = resampled_lives(data.lives.index, settings.bootstraps, settings.seed)
+    decompositions: dict[str, Decomposition] = {}
+    associations: dict[str, ShiftedCorrelations] = {}
+    for kind in TITLES:
+        decompositions[kind] = _decomposed(kind, z, settings, resamples, parts, step)
+        associations[kind] = _associated(decompositions[kind].scores, data, settings, parts, f"{kind}-features", step)
+    wide = decompose("pca", z, min(DIMENSIONS, *z.shape), settings.seed, [])
+    points = wide.scores * np.linalg.norm(wide.axes.patterns, axis=1)  # principal components, not whitened
+    near = _neighbours(points, data, settings, parts, step)
+    label, agreement = near["label"], near["agreement"]
+    with step(f"comparing {label.max() + 1} clusters"):
+        differences = compared(data, label, settings)
+    plane = _plane(points, data, settings, parts, step)
+    return States(
+        data, scale, decompositions, associations, near["distance"], outliers(near["distance"]),
+        float(near["outlier_agreement"]), label, explained_by(label, points), agreement, differences, plane["points"],
+        plane["records"], float(plane["trustworthiness"]), float(plane["agreement"]),
+    )  # fmt: skip
+
+
+def compared(data: Dataset, label: np.ndarray, settings: DynamicsSettings) -> Differences:
+    """Compare the features of clusters of some records."""
+    inference = Inference(settings.permutations, settings.permutations, seed=settings.seed)
+    return cluster_differences(data.values, label, data.lives, data.records.tick, data.records.episode, inference)
+
+
+def _decomposed(
+    kind: Kind, z: np.ndarray, settings: DynamicsSettings, resamples: list[np.ndarray], parts: Parts, step: Step
+) -> Decomposition:
+    with step(f"{settings.components} {TITLES[kind]} components of {len(z):,} states") as progress:
+
+        def compute() -> dict[str, np.ndarray]:
+            found = decompose(kind, z, settings.components, settings.seed, resamples, progress)
+            return {
+                "patterns": found.axes.patterns, "read_outs": found.axes.read_outs, "explained": found.explained,
+                "total": np.array(found.total), "fidelity": found.fidelity, "stability": found.stability,
+            }  # fmt: skip
+
+        stored = parts.arrays(kind, compute)
+    axes = Axes(stored["patterns"], stored["read_outs"])
+    return Decomposition(
+        kind, axes, z @ axes.read_outs.T, stored["explained"], float(stored["total"]), stored["fidelity"],
+        stored["stability"],
+    )  # fmt: skip
+
+
+def _associated(
+    scores: np.ndarray, data: Dataset, settings: DynamicsSettings, parts: Parts, name: str, step: Step
+) -> ShiftedCorrelations:
+    with step(f"testing {name.replace('-', ' components against ')}"):
+        stored = parts.arrays(
+            name,
+            lambda: vars(
+                shifted_correlations(
+                    scores, data.values, data.lives, settings.permutations, settings.seed, episode=data.records.episode
+                )
+            ),
+        )
+    return ShiftedCorrelations(**stored)
+
+
+def _neighbours(
+    points: np.ndarray, data: Dataset, settings: DynamicsSettings, parts: Parts, step: Step
+) -> dict[str, np.ndarray]:
+    """Find neighbours, outliers and Ward clusters, and how well they are found again."""
+
+    def compute() -> dict[str, np.ndarray]:
+        from scipy.stats import spearmanr
+
+        near = nearest(points)
+        random = np.random.default_rng([settings.seed, 4])
+        half = random.random(len(data.lives))[data.lives.index] < 0.5
+        again = nearest(points[half]).median
+        label = ward_labels(points, near, settings.clusters)
+        few = resampled_lives(data.lives.index, min(settings.bootstraps, 5), settings.seed)
+        return {
+            "distance": near.median,
+            "outlier_agreement": np.array(spearmanr(near.median[half], again).statistic),
+            "label": label,
+            "agreement": cluster_agreement(points, label, settings.clusters, few),
+        }
+
+    with step(f"outliers and {settings.clusters} clusters on a graph of neighbours"):
+        return parts.arrays("neighbours", compute)
+
+
+def _plane(
+    points: np.ndarray, data: Dataset, settings: DynamicsSettings, parts: Parts, step: Step
+) -> dict[str, np.ndarray]:
+    """Embed some records with t-SNE, once more in resampled lives, and compare the two."""
+
+    def compute() -> dict[str, np.ndarray]:
+        from sklearn.manifold import trustworthiness
+
+        random = np.random.default_rng([settings.seed, 5])
+        count = min(settings.tsne_records, len(points))
+        chosen = np.sort(random.choice(len(points), count, replace=False))
+        perplexity = min(_PERPLEXITY, (count - 1) / 3)
+        plane = tsne_embedding(points[chosen].astype(np.float32), perplexity, settings.seed)
+        lives = np.unique(data.lives.index[chosen])
+        drawn = np.unique(random.choice(lives, len(lives)))
+        (both,) = np.isin(data.lives.index[chosen], drawn).nonzero()
+        fewer = min(perplexity, (len(both) - 1) / 3)
+        again = tsne_embedding(points[chosen[both]].astype(np.float32), fewer, settings.seed + 1)
+        return {
+            "points": plane, "records": chosen,
+            "trustworthiness": np.array(trustworthiness(points[chosen], plane, n_neighbors=_TRUST_NEIGHBOURS)),
+            "agreement": np.array(plane_agreement(plane[both], again)),
+        }  # fmt: skip
+
+    with step(f"t-SNE of {min(settings.tsne_records, len(points)):,} states, twice"):
+        return parts.arrays("plane", compute)

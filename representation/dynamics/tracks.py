@@ -1,0 +1,170 @@
+"""Whole lives of a dump as tracks of the memory's state, and the policy that made them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from activation_store.files import sha256
+from activation_store.lives import number_lives
+from activation_store.reader import Progress, read_dump, read_identity
+from activation_store.records import Records
+from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
+from agent_zoo.checkpoint_files import SUFFIX
+from analysis.clusters.dataset import feature_columns
+from analysis.lives import Lives, lives_of
+from representation.dynamics.update import Update
+from user_error import UserError
+
+SHORTEST_LIFE = 16
+"""Ticks of the shortest life that is drawn."""
+_CLOSE = {"float32": 1e-3, "float16": 3e-2}
+"""How far a recomputed state may be from the recorded one, by the dump's precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tracks:
+    """B records of whole lives, every tick of each.
+
+    Attributes:
+        records: identity and layers.
+        lives: of the records.
+        state: of the memory after the tick, (B, S) float32.
+        read: what the memory reads in the tick, (B, units) float32.
+        layer: the states of the layer under study, (B, units) float32.
+    """
+
+    records: Records
+    lives: Lives
+    state: np.ndarray
+    read: np.ndarray
+    layer: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    @cached_property
+    def place(self) -> np.ndarray:
+        """Each record's place in its life, from 0, (B,) int64."""
+        found = np.empty(len(self), np.int64)
+        found[self.lives.order] = np.arange(len(self)) - np.repeat(self.lives.starts, self.lives.lengths)
+        return found
+
+    def ahead(self, records: np.ndarray, ticks: int) -> np.ndarray:
+        """Return the records this many ticks later (earlier if negative) in the same life; -1 if there is none.
+
+        Args:
+            records: (n,) int64.
+            ticks: from the record.
+        """
+        life, place = self.lives.index[records], self.place[records] + ticks
+        there = (place >= 0) & (place < self.lives.lengths[life])
+        position = np.where(there, self.lives.starts[life] + place, 0)
+        return np.where(there, self.lives.order[position], -1)
+
+    def with_ticks_around(self, before: int, after: int) -> np.ndarray:
+        """Return the records with so many ticks of the same life before and after them, ascending, (n,) int64."""
+        return np.flatnonzero((self.place >= before) & (self.place + after < self.lives.lengths[self.lives.index]))
+
+
+def load_policy_of(
+    metadata: DumpMetadata, dump: Path, policy: Path | None, policies_dir: Path
+) -> tuple[RecurrentPolicy, CheckpointInfo]:
+    """Load the policy that a dump was recorded from, found by its checkpoint's hash.
+
+    Args:
+        metadata: of the dump.
+        dump: its folder, for messages.
+        policy: checkpoint file; None to look for it in `policies_dir`.
+        policies_dir: holds policies, and `checkpoints/` of their training.
+
+    Raises:
+        UserError: the dump names no checkpoint, or the file is missing or another one.
+    """
+    if metadata.checkpoint_sha256 is None:
+        raise UserError(f"{dump} was recorded from a policy without a checkpoint, so its weights are not known")
+    if policy is None:
+        name = f"{metadata.policy}{SUFFIX}"
+        found = [folder / name for folder in (policies_dir, policies_dir / "checkpoints")]
+        there = [path for path in found if path.is_file()]
+        if not there:
+            raise UserError(
+                f"{found[0]} does not exist: name the checkpoint that {dump} was recorded from with --policy"
+            )
+        policy = there[0]
+    if not policy.is_file():
+        raise UserError(f"there is no policy {policy}: name the checkpoint file that {dump} was recorded from")
+    if sha256(policy) != metadata.checkpoint_sha256:
+        raise UserError(f"{policy} is not the checkpoint that {dump} was recorded from: their hashes differ")
+    return load_checkpoint(policy)
+
+
+def drawn_lives(dump: Path, count: int, shortest: int, seed: int) -> np.ndarray:
+    """Draw lives of a dump that last at least `shortest` ticks: slot, agent and episode, (n, 3) int64, n <= count.
+
+    Raises:
+        UserError: no life is that long.
+    """
+    keys, index = number_lives(read_identity(dump))
+    (long,) = (np.bincount(index) >= shortest).nonzero()
+    if not len(long):
+        raise UserError(f"no life in {dump} lasts {shortest} ticks: extract more or longer episodes")
+    drawn = np.random.default_rng([seed, 1]).permutation(long)[:count]
+    return keys[np.sort(drawn)]
+
+
+def read_tracks(
+    dump: Path, metadata: DumpMetadata, update: Update, layer: str, count: int, seed: int,
+    progress: Progress | None = None,
+) -> Tracks:  # fmt: skip
+    """Read whole lives, drawn by lot, and check that the policy gives their states.
+
+    Args:
+        dump: its folder.
+        metadata: of the dump.
+        update: of its policy.
+        layer: the state under study.
+        count: lives to draw.
+        seed: of the draw.
+        progress: called with the share read, from 0 to 1.
+
+    Raises:
+        UserError: the dump lacks a layer, or has too short lives, or its states are not the policy's.
+    """
+    if missing := [name for name in update.layers_needed if name not in metadata.layers]:
+        raise UserError(
+            f"{dump} lacks {', '.join(missing)}, which the policy's update needs: extract it again with --layers all"
+        )
+    chosen = drawn_lives(dump, count, SHORTEST_LIFE, seed)
+    records = read_dump(
+        dump, layers=list(update.layers_needed), columns=feature_columns(metadata), lives=chosen.tolist(),
+        leave_out=["tables", *MAY_BE_UNRECORDED], progress=progress,
+    )  # fmt: skip
+    tracks = Tracks(
+        records, lives_of(records), update.vector(records.activations), records.activations["encoder_output"],
+        records.activations[layer],
+    )  # fmt: skip
+    _check_policy(tracks, update, metadata, dump)
+    return tracks
+
+
+def tensor(array: np.ndarray) -> torch.Tensor:
+    """Return an array as float64 tensor."""
+    return torch.from_numpy(np.asarray(array, np.float64))
+
+
+def _check_policy(tracks: Tracks, update: Update, metadata: DumpMetadata, dump: Path) -> None:
+    """Refuse states that do not follow from each other by the policy's update."""
+    some = tracks.with_ticks_around(0, 1)[:: max(1, len(tracks) // 256)]
+    later = tracks.ahead(some, 1)
+    with torch.no_grad():
+        found = update(tensor(tracks.state[some]), tensor(tracks.read[later])).numpy()
+    if (apart := float(np.abs(found - tracks.state[later]).max())) > _CLOSE[metadata.precision]:
+        raise UserError(
+            f"{dump} does not belong to this policy: its states are up to {apart:.2g} from what the policy makes of "
+            "the ones before; give the policy that was recorded"
+        )

@@ -1,0 +1,69 @@
+"""Results of long stages, kept beside a run until it is finished, so that the same command goes on after a stop."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from activation_store.files import atomic_file, read_json, write_json
+from analysis.runs.arrays import arrays_of
+from user_error import UserError
+
+_KEY_FILE = "key.json"
+
+
+class Parts:
+    """Arrays of finished stages in a hidden folder beside the run's own, valid for one set of arguments and inputs."""
+
+    def __init__(self, run_folder: Path, key: Mapping[str, Any]) -> None:
+        """Open the parts of a run; those of other arguments or inputs are removed.
+
+        Args:
+            run_folder: of the run; parts lie in `.NAME.parts` next to it.
+            key: everything that results depend on, as JSON values.
+        """
+        self.folder = run_folder.parent / f".{run_folder.name}.parts"
+        self._key = orjson.loads(orjson.dumps(key))
+        if self.folder.exists() and self._stored_key() != self._key:
+            shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / _KEY_FILE).exists():
+            write_json(self.folder / _KEY_FILE, self._key)
+
+    @property
+    def there(self) -> list[str]:
+        """Names of the finished stages."""
+        return sorted(path.stem for path in self.folder.glob("*.npz"))
+
+    def arrays(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Return the arrays of a stage: read if it was finished before, else computed and stored."""
+        path = self.folder / f"{name}.npz"
+        if path.exists():
+            found = self._read(path)
+            if found is not None:
+                return found
+        arrays = compute()
+        with atomic_file(path) as file:
+            np.savez(file, allow_pickle=False, names=np.array(list(arrays)), **arrays)
+        return arrays
+
+    def remove(self) -> None:
+        """Remove everything: the run is finished."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _read(self, path: Path) -> dict[str, np.ndarray] | None:
+        """Return the arrays of a file; None if it is damaged, so that its stage is computed again."""
+        try:
+            content = path.read_bytes()
+            return arrays_of(content, arrays_of(content, ["names"])["names"].tolist())
+        except (OSError, ValueError):
+            return None
+
+    def _stored_key(self) -> object:
+        try:
+            return read_json(self.folder / _KEY_FILE)
+        except UserError:
+            return None

@@ -1,0 +1,112 @@
+"""Turn a predicted scene into an observation that the policy can read in probabilities."""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from agent_zoo.layers import ENTITY_SCALES, NPC_TYPE
+from agent_zoo.observation import ObservationLayout, PackedRows
+from agent_zoo.soft_observation import SoftObservation, SoftRows
+from representation.world_model.scene import KINDS, SoftScene, legal_heads, own_columns
+
+ENTITIES = 32
+"""The policy is shown the most probable entities, at most so many besides itself."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What stays as it was at the start of a simulation, of B agents.
+
+    Attributes:
+        market: items for sale.
+        task: embedding of the task, (B, task size).
+    """
+
+    market: PackedRows
+    task: torch.Tensor
+
+    def take(self, agents: torch.Tensor) -> "Surroundings":
+        """Return those of some agents, in their order."""
+        return Surroundings(self.market.take(agents), self.task[agents])
+
+
+@dataclass(frozen=True)
+class ImaginedView:
+    """Predicted observations and what their rows stand for.
+
+    Attributes:
+        observation: as the policy reads it; the first entity row is the agent's own.
+        kind: index in `KINDS` of each further row, (B, R).
+        cell: tile of the view that it stands on, (B, R).
+    """
+
+    observation: SoftObservation
+    kind: torch.Tensor
+    cell: torch.Tensor
+
+
+def imagined_view(
+    scene: SoftScene, kind_means: torch.Tensor, around: Surroundings, layout: ObservationLayout
+) -> ImaginedView:
+    """Show scenes to the policy.
+
+    A scene says of an entity where it stands, its kind, its health and whether it can be attacked; its other columns
+    are the means of its kind. The agent can neither trade nor give.
+
+    Args:
+        scene: of B agents.
+        kind_means: mean of each column of `Scene.own` over recorded entities of each kind, (kinds, columns).
+        around: what stays as it was.
+        layout: of observations and actions.
+    """
+    agents, view, side = len(scene.own), layout.tiles, layout.view_side
+    presence, place = scene.kinds.flatten(1).topk(min(ENTITIES, len(KINDS) * view), dim=1)  # (B, R)
+    kind, cell = place // view, place % view
+    column = {name: index for index, name in enumerate(own_columns(layout))}
+    values = kind_means[kind].clone()  # (B, R, columns)
+    reach = side // 2
+    offsets = torch.stack([cell // side - reach, cell % side - reach], dim=-1) / ENTITY_SCALES["row"]  # (B, R, 2)
+    where = [column["row"], column["col"]]
+    values[:, :, where] = scene.own[:, None, where] + offsets
+    values[:, :, column["health"]] = scene.health.gather(1, cell)
+    first_kind = NPC_TYPE.count - len(KINDS)
+    category = functional.one_hot(kind + first_kind, NPC_TYPE.count).float()
+    own = SoftRows(_players(agents, first_kind), scene.own.unsqueeze(1), torch.ones(agents, 1))
+    entity = SoftRows(
+        torch.cat([own.category, category], dim=1), torch.cat([own.values, values], dim=1),
+        torch.cat([own.presence, presence], dim=1),
+    )  # fmt: skip
+    legal = _legal(scene, layout, around.market.most)
+    nobody = torch.zeros(agents, 1)
+    attackable = torch.minimum(scene.target.gather(1, cell), presence)
+    legal["Attack.Target"] = torch.cat([nobody, attackable, torch.ones(agents, 1)], dim=1)
+    item_presence = 1 - scene.item_type[:, :, 0]
+    observation = SoftObservation(
+        material=scene.material.transpose(1, 2), own=own, entity=entity,
+        inventory=SoftRows(scene.item_type, scene.items, item_presence), market=around.market, task=around.task,
+        legal=legal,
+    )  # fmt: skip
+    return ImaginedView(observation, kind, cell)
+
+
+def _players(agents: int, player: int) -> torch.Tensor:
+    category = torch.zeros(agents, 1, NPC_TYPE.count)
+    category[:, :, player] = 1
+    return category
+
+
+def _legal(scene: SoftScene, layout: ObservationLayout, for_sale: int) -> dict[str, torch.Tensor]:
+    """Legality of the options of all heads; nothing but the no-op in heads of trade and gifts."""
+    agents, rows = len(scene.own), {"inventory": layout.inventory, "entity": ENTITIES + 1, "market": for_sale}
+    sizes = [head.size for head in legal_heads(layout)]
+    predicted = dict(zip((head.name for head in legal_heads(layout)), scene.legal.split(sizes, dim=1), strict=True))
+    legal = {}
+    for head in layout.heads:
+        if head.name in predicted:
+            legal[head.name] = predicted[head.name]
+        elif head.candidates:
+            legal[head.name] = torch.cat([torch.zeros(agents, rows[head.candidates]), torch.ones(agents, 1)], dim=1)
+        else:
+            legal[head.name] = torch.ones(agents, head.size)
+    return legal

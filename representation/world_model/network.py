@@ -1,0 +1,297 @@
+"""The world model's network: a bottleneck, a recurrent state-space model with discrete latents, and its decoder.
+
+The recurrent state-space model follows DreamerV2 (Hafner et al. 2021, arXiv:2010.02193): a deterministic state h that a
+gated recurrent unit updates, and a latent state z of categorical variables, drawn from the prior p(z | h) or from the
+posterior q(z | h, observation). The decoder starts from the last scene, shifted by the agent's own move, and predicts
+what differs from it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from agent_zoo.layers import ENTITY_SCALES
+from agent_zoo.memory import MemoryState
+from representation.world_model.scene import ITEM_TYPES, KINDS, VITAL_LEVELS, VITAL_STEP, VITALS, SceneShape, SoftScene
+
+Bottleneck = Literal["sphere", "gaussian"]
+
+MOVES = ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
+"""Rows and columns that an agent can move by in a tick."""
+_FLOOR = 0.01
+_START_LOGIT = 3.0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the network.
+
+    Attributes:
+        hidden: units of the deterministic state.
+        groups: categorical variables in a latent state.
+        classes: values of each.
+        embedding: units of an encoded observation.
+        bottleneck: dimensions of the bottleneck.
+        channels: of the convolutions.
+    """
+
+    hidden: int = 256
+    groups: int = 16
+    classes: int = 16
+    embedding: int = 256
+    bottleneck: int = 128
+    channels: int = 24
+
+    @property
+    def latent(self) -> int:
+        """Length of a latent state."""
+        return self.groups * self.classes
+
+
+@dataclass(frozen=True)
+class WorldState:
+    """The world's state in B simulations.
+
+    Attributes:
+        hidden: deterministic part, (B, hidden).
+        latent: one-hot vectors of all groups, (B, latent).
+    """
+
+    hidden: torch.Tensor
+    latent: torch.Tensor
+
+    def take(self, chosen: torch.Tensor) -> "WorldState":
+        """Return those of some simulations."""
+        return WorldState(self.hidden[chosen], self.latent[chosen])
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the decoder says of a tick, in logits where it is about categories.
+
+    Attributes:
+        scene: the scene in probabilities.
+        material: logits, (B, materials, V).
+        kinds: logits, (B, kinds, V).
+        target: logits, (B, V).
+        health: (B, V).
+        vitals: logits, (B, 3, levels).
+        item_type: logits, (B, slots, types).
+        legal: logits, (B, options).
+        move: logits of the agent's own displacement, (B, moves).
+        reward: for the last action, in its standard deviations from its mean, (B,).
+        end: logit that the life ended with the last action, (B,).
+    """
+
+    scene: SoftScene
+    material: torch.Tensor
+    kinds: torch.Tensor
+    target: torch.Tensor
+    health: torch.Tensor
+    vitals: torch.Tensor
+    item_type: torch.Tensor
+    legal: torch.Tensor
+    move: torch.Tensor
+    reward: torch.Tensor
+    end: torch.Tensor
+
+
+class WorldNetwork(nn.Module):
+    """All weights of a world model but the policy's."""
+
+    own_step: torch.Tensor
+    item_step: torch.Tensor
+
+    def __init__(
+        self, shape: SceneShape, sizes: Sizes, action: int, memory: int, vitals: list[int], position: list[int] | None,
+        kind: Bottleneck,
+    ):  # fmt: skip
+        """Build it.
+
+        Args:
+            shape: of scenes.
+            sizes: of the network.
+            action: length of an action's code.
+            memory: units of the policy's memory.
+            vitals: places of the vitals in `Scene.own`.
+            position: places of row and column in it; None if the policy does not see them.
+            kind: of bottleneck.
+        """
+        super().__init__()
+        self.shape, self.sizes, self.kind, self.vitals, self.position = shape, sizes, kind, vitals, position
+        channels, hidden = sizes.channels, sizes.hidden
+        small = ((shape.side + 1) // 2 + 1) // 2  # side of a view after two strides of 2
+        self.see = nn.Sequential(
+            nn.Conv2d(shape.planes, channels, 3, stride=2, padding=1), nn.ELU(),
+            nn.Conv2d(channels, channels, 3, stride=2, padding=1), nn.ELU(), nn.Flatten(),
+        )  # fmt: skip
+        self.embed = nn.Sequential(nn.Linear(channels * small**2 + shape.numbers, sizes.embedding), nn.ELU())
+        double = 2 if kind == "gaussian" else 1
+        self.squeeze = nn.Sequential(
+            nn.Linear(3 * sizes.embedding, hidden), nn.ELU(), nn.Linear(hidden, double * sizes.bottleneck)
+        )
+        self.unsqueeze = nn.Sequential(nn.Linear(sizes.bottleneck, hidden), nn.ELU())
+        self.start_hidden = nn.Linear(hidden, hidden)
+        self.start_memory = nn.Linear(hidden, 2 * memory)
+        self.enter = nn.Sequential(nn.Linear(sizes.latent + action, hidden), nn.LayerNorm(hidden), nn.ELU())
+        self.update = nn.GRUCell(hidden, hidden)
+        self.settle = nn.LayerNorm(hidden)
+        self.prior = nn.Sequential(nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, sizes.latent))
+        self.posterior = nn.Sequential(
+            nn.Linear(hidden + sizes.embedding, hidden), nn.ELU(), nn.Linear(hidden, sizes.latent)
+        )
+        state = hidden + sizes.latent
+        self.read = nn.Sequential(nn.Linear(state + shape.numbers, hidden), nn.ELU())
+        self.spread = nn.Linear(hidden, channels * small**2)
+        self.paint = nn.Sequential(
+            nn.Conv2d(shape.planes + channels + 1, channels, 3, padding=1), nn.ELU(),
+            nn.Conv2d(channels, shape.planes, 3, padding=1),
+        )  # fmt: skip
+        self.say_move = nn.Linear(state, len(MOVES))
+        self.say_own = nn.Linear(hidden, shape.own)
+        self.say_vitals = nn.Linear(hidden + len(VITALS) * VITAL_LEVELS, len(VITALS) * VITAL_LEVELS)
+        self.say_type = nn.Linear(hidden, shape.slots * ITEM_TYPES)
+        self.say_items = nn.Linear(hidden, shape.slots * shape.item)
+        self.say_legal = nn.Linear(hidden, shape.legal)
+        self.say_rest = nn.Linear(hidden, 2)
+        for last in (self.paint[-1], self.say_own, self.say_items):
+            nn.init.zeros_(last.weight)  # type: ignore[arg-type]
+            nn.init.zeros_(last.bias)  # type: ignore[arg-type]
+        self.register_buffer("own_step", torch.ones(shape.own))
+        self.register_buffer("item_step", torch.ones(shape.item))
+        rows = torch.linspace(-1, 1, shape.side)
+        away = torch.maximum(rows.abs().unsqueeze(1), rows.abs().unsqueeze(0))
+        self.register_buffer("away", away.view(1, 1, shape.side, shape.side), persistent=False)
+        self.small = small
+
+    def encode(self, scene: SoftScene) -> torch.Tensor:
+        """Return the embedding of exact scenes, (B, embedding)."""
+        view = scene.planes().unflatten(2, (self.shape.side, self.shape.side))
+        embedded: torch.Tensor = self.embed(torch.cat([self.see(view), scene.numbers()], dim=1))
+        return embedded
+
+    def bottleneck(self, context: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Squeeze the embeddings of three ticks, (B, 3, embedding), and return the mean, and the log-variance if any.
+
+        On the sphere, vectors have length 1.
+        """
+        squeezed = self.squeeze(context.flatten(1))
+        if self.kind == "gaussian":
+            mean, log_variance = squeezed.chunk(2, dim=1)
+            return mean, log_variance.clamp(-8, 4)
+        return functional.normalize(squeezed, dim=1), None
+
+    def start(self, vector: torch.Tensor) -> tuple[torch.Tensor, MemoryState]:
+        """Return the first deterministic state and the policy's memory before the first tick, given bottlenecks."""
+        wide = self.unsqueeze(vector)
+        hidden, cell = self.start_memory(wide).chunk(2, dim=1)
+        return self.settle(self.start_hidden(wide)), MemoryState(hidden.unsqueeze(0), cell.unsqueeze(0))
+
+    def step(self, state: WorldState, action: torch.Tensor) -> torch.Tensor:
+        """Return the next deterministic state, (B, hidden)."""
+        entering = self.enter(torch.cat([state.latent, action], dim=1))
+        settled: torch.Tensor = self.settle(self.update(entering, state.hidden))
+        return settled
+
+    def prior_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return log-probabilities of the latent state, (B, groups, classes), without an observation."""
+        return self._log_probabilities(self.prior(hidden))
+
+    def posterior_logits(self, hidden: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+        """Return log-probabilities of the latent state given an observation, (B, groups, classes)."""
+        return self._log_probabilities(self.posterior(torch.cat([hidden, embedded], dim=1)))
+
+    def decode(self, state: WorldState, before: SoftScene) -> Prediction:
+        """Predict a tick from the world's state and the scene of the tick before, real, predicted or blank."""
+        whole = torch.cat([state.hidden, state.latent], dim=1)
+        read = self.read(torch.cat([whole, before.numbers()], dim=1))
+        move = self.say_move(whole)
+        moved = move.softmax(dim=1)
+        side = self.shape.side
+        shifted = shift(before.planes().unflatten(2, (side, side)), moved)
+        small = self.spread(read).view(len(read), -1, self.small, self.small)
+        large = functional.interpolate(small, size=(side, side), mode="nearest")
+        away = self.away.expand(len(read), -1, -1, -1)  # type: ignore[operator]
+        painted = self.paint(torch.cat([shifted, large, away], dim=1)).flatten(2)
+        shifted = shifted.flatten(2)
+        materials, kinds = self.shape.materials, len(KINDS)
+        material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
+        kind = _logit(shifted[:, materials : materials + kinds]) + painted[:, materials : materials + kinds]
+        health = shifted[:, -2] + painted[:, -2]
+        target = _logit(shifted[:, -1]) + painted[:, -1]
+        levels = self._levels(before.own[:, self.vitals]).flatten(1)
+        vitals = self.say_vitals(torch.cat([read, levels], dim=1)).view(-1, len(VITALS), VITAL_LEVELS)
+        kept_type = (before.item_type + _FLOOR).log()
+        item_type = kept_type + self.say_type(read).view(-1, self.shape.slots, ITEM_TYPES)
+        items = before.items + self.item_step * self.say_items(read).view(-1, self.shape.slots, self.shape.item)
+        legal = self.say_legal(read)
+        reward, end = self.say_rest(read).unbind(1)
+        types = item_type.softmax(dim=2)
+        scene = SoftScene(
+            material.softmax(dim=1), kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved),
+            types, items * (1 - types[:, :, :1]), legal.sigmoid(),
+        )  # fmt: skip
+        return Prediction(
+            scene, material, kind, target, health, vitals, item_type, legal, move, reward, end - _START_LOGIT
+        )
+
+    def _own(self, before: SoftScene, read: torch.Tensor, vitals: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
+        """The agent's own row: changed columns, expected vitals, and the position that its move leads to."""
+        own = before.own + self.own_step * self.say_own(read)
+        levels = torch.arange(VITAL_LEVELS, device=read.device) * (VITAL_STEP / 100)
+        places, values = list(self.vitals), list((vitals.softmax(dim=2) @ levels).unbind(1))
+        if self.position is not None:
+            path = moved @ moved.new_tensor(MOVES) / ENTITY_SCALES["row"]  # (B, 2)
+            places += self.position
+            values += (before.own[:, self.position] + path).unbind(1)
+        return own.index_copy(1, torch.tensor(places), torch.stack(values, dim=1))
+
+    def _levels(self, vitals: torch.Tensor) -> torch.Tensor:
+        """How much of each level a vital is, between two of them in linear shares: (B, 3) to (B, 3, levels)."""
+        levels = torch.arange(VITAL_LEVELS, device=vitals.device)
+        return (1 - (vitals.unsqueeze(2) * 100 / VITAL_STEP - levels).abs()).clamp(min=0)
+
+    def _log_probabilities(self, scores: torch.Tensor) -> torch.Tensor:
+        """Mix 1% of an even distribution into each group, so that no value is ever impossible."""
+        probabilities = scores.view(-1, self.sizes.groups, self.sizes.classes).softmax(dim=2)
+        return (0.99 * probabilities + 0.01 / self.sizes.classes).log()
+
+
+def shift(planes: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
+    """Shift views, (B, channels, side, side), by the agent's own displacement, known in probabilities, (B, moves).
+
+    Tiles that come into view hold zeros.
+    """
+    side = planes.shape[-1]
+    wide = functional.pad(planes, (1, 1, 1, 1))
+    total = torch.zeros_like(planes)
+    for number, (row, column) in enumerate(MOVES):
+        part = wide[:, :, 1 + row : 1 + row + side, 1 + column : 1 + column + side]
+        total = total + moved[:, number].view(-1, 1, 1, 1) * part
+    return total
+
+
+def drawn(log_probabilities: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+    """Draw a latent state, (B, groups, classes) to (B, latent), one-hot with the gradients of the probabilities.
+
+    Args:
+        log_probabilities: of the values in each group.
+        generator: of random numbers; None for the most probable values.
+    """
+    probabilities = log_probabilities.exp()
+    if generator is None:
+        place = log_probabilities.argmax(dim=2)
+    else:
+        uniform = torch.rand(probabilities.shape[:2], generator=generator)
+        sums = probabilities.detach().cumsum(dim=2)
+        place = (sums < uniform.unsqueeze(2) * sums[:, :, -1:]).sum(dim=2).clamp(max=probabilities.shape[2] - 1)
+    hard = functional.one_hot(place, probabilities.shape[2]).to(probabilities.dtype)
+    return (hard + probabilities - probabilities.detach()).flatten(1)
+
+
+def _logit(probabilities: torch.Tensor) -> torch.Tensor:
+    kept = probabilities.clamp(0, 1) * (1 - 2 * _FLOOR) + _FLOOR
+    return (kept / (1 - kept)).log()

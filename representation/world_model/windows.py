@@ -1,0 +1,224 @@
+"""Training and test windows of a dump's lives, as tensors; maps are divided between training and testing."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
+from activation_store.reader import Progress
+from activation_store.schema import DumpMetadata
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import CheckpointInfo
+from agent_zoo.memory import MemoryState
+from agent_zoo.soft_path import check_reads_probabilities
+from representation.recorded_observation import FIELDS, check_shows_everything, packed_observation
+from representation.sequences import Parts, SequenceBatch, windows
+from representation.world_model.actions import recorded_actions
+from representation.world_model.imagined_view import Surroundings
+from representation.world_model.scene import Scene, kind_totals, scene_of
+from user_error import UserError
+
+CONTEXT = 3
+"""Ticks that the model sees before it predicts."""
+LAYERS = (LSTM_HIDDEN, LSTM_CELL)
+RECORDING = f"--format parquet --layers encoder_output,lstm_hidden,lstm_cell --fields {FIELDS}"
+"""Options of `extract_activations.py` that record what a world model needs."""
+
+_TEST_SHARE = 4
+"""One of so many maps is tested on."""
+
+
+@dataclass(frozen=True)
+class MapSplit:
+    """Episodes by the maps that they are played on.
+
+    Attributes:
+        train: episodes to train on, ascending.
+        test: episodes on other maps.
+    """
+
+    train: tuple[int, ...]
+    test: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """W windows of the same policy's lives, padded at the end to T ticks; N records in total.
+
+    The first `CONTEXT` ticks are given, the others are to be predicted. If a life ends with a window's last record,
+    one tick more is to be predicted: that there is none.
+
+    Attributes:
+        scene: of all records, window by window, N.
+        place: position of each record in a flattened grid of windows and ticks, (N,) int64.
+        lengths: ticks of each window, (W,) int64, above `CONTEXT` - 1.
+        action: code of each action, (W, T, size).
+        reward: (W, T).
+        ends: whether the life ends with the tick, (W, T).
+        hidden: of the policy's memory after each tick, (W, T, units).
+        cell: likewise.
+        around: as of the last tick of the context.
+        where: row and column on the map, (W, T, 2) int64.
+        kind_totals: sums of the other entities' columns of `Scene.own` by kind, and their number, (kinds, columns + 1).
+        identity: episode, agent and tick of each window's first record, (W, 3) int64.
+    """
+
+    scene: Scene
+    place: torch.Tensor
+    lengths: torch.Tensor
+    action: torch.Tensor
+    reward: torch.Tensor
+    ends: torch.Tensor
+    hidden: torch.Tensor
+    cell: torch.Tensor
+    around: Surroundings
+    where: torch.Tensor
+    kind_totals: torch.Tensor
+    identity: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def ticks(self) -> int:
+        """T."""
+        return self.action.shape[1]
+
+    def at(self, tick: int) -> tuple[torch.Tensor, Scene]:
+        """Return the windows that have a tick, (some,) int64, and the scenes that they show in it."""
+        (there,) = (self.lengths > tick).nonzero(as_tuple=True)
+        return there, self.scene.take(self.starts[there] + tick)
+
+    @property
+    def starts(self) -> torch.Tensor:
+        """Position of each window's first record, (W,) int64."""
+        return torch.cumsum(self.lengths, 0) - self.lengths
+
+    def memory(self, tick: int, chosen: torch.Tensor | None = None) -> MemoryState:
+        """Return the memory after a tick, of the chosen windows."""
+        hidden, cell = self.hidden[:, tick], self.cell[:, tick]
+        if chosen is not None:
+            hidden, cell = hidden[chosen], cell[chosen]
+        return MemoryState(hidden.unsqueeze(0), cell.unsqueeze(0))
+
+
+def check_dump(
+    folder: Path, metadata: DumpMetadata, policy: RecurrentPolicy, info: CheckpointInfo, sha256: str
+) -> None:
+    """Refuse a dump that a world model of this policy cannot be trained on.
+
+    Args:
+        folder: of the dump.
+        metadata: of the dump.
+        policy: to be held by the world model.
+        info: of its checkpoint.
+        sha256: of its checkpoint.
+
+    Raises:
+        UserError: the dump lacks something, or is of another policy; or the policy cannot read probabilities.
+    """
+    if metadata.format != "parquet":
+        raise UserError(f"{folder} is a JSON dump: record it with {RECORDING}")
+    if missing := [layer for layer in LAYERS if layer not in metadata.layers]:
+        raise UserError(f"{folder} lacks layer {', '.join(missing)}: extract it again with {RECORDING}")
+    if metadata.checkpoint_sha256 != sha256:
+        raise UserError(
+            f"{folder} was recorded from a policy with hash {str(metadata.checkpoint_sha256)[:12]}, not {sha256[:12]}: "
+            "give the policies folder that it came from with --policies-dir"
+        )
+    check_reads_probabilities(policy, info.agent)
+    if policy.layers != 1 or policy.cell != "lstm":
+        raise UserError(f"a world model holds policies with one LSTM layer, but {metadata.policy} has another memory")
+    check_shows_everything(folder, info.layout)
+    if "done" not in metadata.columns or "reward" in metadata.unrecorded:
+        raise UserError(f"{folder} lacks rewards or ends of lives: extract it again with {RECORDING}")
+
+
+def split_maps(folder: Path, metadata: DumpMetadata, seed: int) -> MapSplit:
+    """Divide a dump's episodes by their maps: a quarter of the maps, drawn by lot, to test on.
+
+    Raises:
+        UserError: the episodes are not on two or more known maps.
+    """
+    maps = {int(each["episode"]): each.get("map") for each in metadata.episodes}
+    stored = sorted(file.episode for file in metadata.files.values() if file.episode is not None)
+    known = np.unique([maps[episode] for episode in stored if maps.get(episode) is not None])
+    if len(known) < 2:
+        raise UserError(
+            f"{folder} holds episodes on {len(known)} map: a world model is trained on some maps and tested on others: "
+            "extract again with more --episodes"
+        )
+    drawn = np.random.default_rng(seed).permutation(known)[: max(1, round(len(known) / _TEST_SHARE))]
+    test = tuple(episode for episode in stored if maps.get(episode) in drawn)
+    return MapSplit(tuple(episode for episode in stored if episode not in test), test)
+
+
+def read_windows(
+    folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, policy: RecurrentPolicy, info: CheckpointInfo,
+    seed: int | None = None, progress: Progress | None = None,
+) -> Iterator[Windows]:  # fmt: skip
+    """Yield the windows of some episodes; every tick after a life's first three is to be predicted in just one window.
+
+    Args:
+        folder: of the dump.
+        episodes: to read.
+        horizon: ticks to predict in a window.
+        batch: windows in each batch.
+        policy: the recorded one.
+        info: of its checkpoint.
+        seed: of the order; None for the dump's.
+        progress: called with the share of the episodes done.
+    """
+    parts = Parts(layers=LAYERS, leave_out=("log_probability",), episodes=episodes)
+    length = CONTEXT + horizon
+    for found in windows(folder, length, stride=horizon, batch=batch, seed=seed, parts=parts, progress=progress):
+        kept = _long_enough(found)
+        if kept is not None:
+            yield as_windows(kept, policy, info)
+
+
+def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointInfo) -> Windows:
+    """Turn sequences of at least `CONTEXT` ticks into tensors."""
+    layout = info.layout
+    observation = packed_observation(batch.records, layout, policy.mask)
+    lengths = torch.from_numpy(batch.lengths)
+    starts = torch.cumsum(lengths, 0) - lengths
+    last = observation.take(starts + CONTEXT - 1)
+    action = recorded_actions(torch.from_numpy(batch.records.action), observation, layout)
+    identity = np.stack([batch.records.episode, batch.records.agent_id, batch.records.tick], axis=1)
+    grid = torch.from_numpy(batch.there)
+    return Windows(
+        scene=scene_of(observation, layout),
+        place=grid.flatten().nonzero()[:, 0],
+        lengths=lengths,
+        action=_padded(batch, action.numpy()),
+        reward=_padded(batch, batch.records.reward),
+        ends=_padded(batch, batch.records.column("done").astype(np.float32)),
+        hidden=torch.from_numpy(batch.layer(LSTM_HIDDEN)),
+        cell=torch.from_numpy(batch.layer(LSTM_CELL)),
+        around=Surroundings(last.market, last.task.float()),
+        where=_padded(
+            batch, np.stack([batch.records.column(each) for each in ("row", "col")], axis=1).astype(np.int64)
+        ),
+        kind_totals=kind_totals(observation, layout),
+        identity=torch.from_numpy(identity)[starts],
+    )
+
+
+def _padded(batch: SequenceBatch, values: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(batch.padded(values))
+
+
+def _long_enough(batch: SequenceBatch) -> SequenceBatch | None:
+    """Drop sequences without a tick after the context; None if none is left."""
+    kept = batch.lengths > CONTEXT
+    if kept.all():
+        return batch
+    if not kept.any():
+        return None
+    records = np.repeat(kept, batch.lengths)
+    before = {layer: values[kept] for layer, values in batch.before.items()}
+    return SequenceBatch(batch.records.take(records), batch.lengths[kept], batch.first[kept], before)

@@ -1,0 +1,153 @@
+"""A policy with a codebook: its layers, what its heads read, and its checkpoint."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import agent_zoo
+from activation_store.layers import layer_names
+from activation_store.tensor_file import read_tensors, write_tensors
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.capture import run_with_layers
+from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
+from agent_zoo.memory import MemoryState
+from agent_zoo.observation import ObservationLayout, PackedObservation, pack
+from agent_zoo.semantic_shape import SemanticShape
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
+from tests.agent_zoo.test_hooks import log_probabilities
+from tests.conftest import AGENT
+from user_error import UserError
+
+AGENTS, UNITS, CODES = 30, 8, 4
+BUILDS = [(AGENT, 1, "number"), ("yaofeng", 2, "embedding"), ("takeru", 0, "number")]
+
+
+@pytest.fixture(params=BUILDS, ids=lambda each: each[0])
+def policy(request, layout: ObservationLayout, seen: np.ndarray) -> RecurrentPolicy:
+    agent, layers, feed = request.param
+    torch.manual_seed(0)
+    module = agent_zoo.load(agent)
+    policy = module.Recurrent(module.Policy(layout, hidden_size=UNITS), layers)
+    policy.add_codebook(SemanticShape(CODES, 2, feed))
+    policy.double()
+    with torch.no_grad():
+        encoded, _ = policy.encode(pack(seen[:AGENTS], layout))
+        hidden, _ = policy.remember(encoded, memory_of(policy, AGENTS))
+        policy.semantic.codebook.copy_(policy.semantic.plane(hidden)[:CODES])
+        if feed == "embedding":
+            policy.semantic.embedding.normal_()
+    return policy
+
+
+@pytest.fixture
+def observation(seen: np.ndarray, layout: ObservationLayout) -> PackedObservation:
+    return pack(seen[:AGENTS], layout)
+
+
+def memory_of(policy: RecurrentPolicy, agents: int) -> MemoryState:
+    torch.manual_seed(1)
+    return MemoryState(*(torch.randn(policy.layers, agents, UNITS, dtype=torch.float64) for _ in range(2)))
+
+
+@torch.no_grad()
+def test_plane_and_code_are_layers_and_heads_read_the_state_with_its_code(policy, observation) -> None:
+    memory = memory_of(policy, AGENTS)
+    distribution, value, _, layers = run_with_layers(policy, observation, memory)
+    assert set(layers) == set(layer_names(policy.layers, codebook=True))
+    assert tuple(policy.layer_units) == layer_names(policy.layers, codebook=True)
+    assert {name: tensor.shape[1] for name, tensor in layers.items()} == policy.layer_units
+    encoded, candidates = policy.encode(observation)
+    hidden, _ = policy.remember(encoded, memory)
+    plane = policy.semantic.plane(hidden)
+    assert torch.equal(layers["semantic_plane"], plane)
+    assert torch.equal(layers["semantic_code"].argmax(1), policy.semantic.nearest(plane))
+    assert len(layers["semantic_code"].argmax(1).unique()) > 1, "one code only: too easy"
+    read = policy.policy.decoder_input(hidden + policy.semantic.fed(layers["semantic_code"]))
+    expected, expected_value = policy.policy.decode_actions(read, candidates, observation)
+    assert torch.equal(log_probabilities(distribution), log_probabilities(expected))
+    assert torch.equal(value, expected_value) and torch.equal(layers["action_decoder"], read)
+
+
+@torch.no_grad()
+def test_an_edited_plane_gives_its_code_and_an_edited_code_reaches_the_heads(policy, observation) -> None:
+    memory = memory_of(policy, AGENTS)
+    plain, *_, layers = run_with_layers(policy, observation, memory)
+    target = policy.semantic.codebook[2].expand(AGENTS, -1)
+    with policy.hooked({"semantic_plane": lambda _: target}):
+        moved, *_, moved_layers = run_with_layers(policy, observation, memory)
+    assert (moved_layers["semantic_code"].argmax(1) == 2).all()
+    with policy.hooked({"semantic_code": lambda code: torch.eye(CODES, dtype=code.dtype)[2].expand_as(code)}):
+        fed, *_ = run_with_layers(policy, observation, memory)
+    assert torch.equal(log_probabilities(moved), log_probabilities(fed))
+    changed = (log_probabilities(fed) != log_probabilities(plain)).any(1)
+    assert torch.equal(changed, layers["semantic_code"].argmax(1) != 2)
+
+
+@torch.no_grad()
+def test_segments_are_decoded_as_tick_by_tick(policy, observation) -> None:
+    lengths = torch.tensor([3, 1, 5, 2])
+    state = memory_of(policy, len(lengths))
+    rows = torch.arange(int(lengths.sum()))
+    outputs = policy.forward_segments(observation.take(rows), lengths, state)
+    start = 0
+    for segment, ticks in enumerate(lengths.tolist()):
+        memory = state.take(torch.tensor([segment]))
+        for row in range(start, start + ticks):
+            distribution, value, memory = policy(observation.take(torch.tensor([row])), memory)
+            assert torch.allclose(value, outputs.value[row])
+            expected = log_probabilities(outputs.distribution)[row]
+            assert torch.allclose(log_probabilities(distribution)[0], expected)
+        start += ticks
+
+
+@pytest.fixture
+def path(tmp_path: Path, small_world, task, maps) -> Path:
+    settings = Settings(
+        env=small_world, task=task, policy=PolicySettings(hidden_size=UNITS), semantic=SemanticSettings(codes=CODES)
+    )
+    made = untrained_entrant(AGENT, settings, maps, seed=1)
+    save_checkpoint(tmp_path / "policy.safetensors", made.policy, made.info)
+    return tmp_path / "policy.safetensors"
+
+
+def test_a_checkpoint_restores_the_codebook(path: Path) -> None:
+    policy, info = load_checkpoint(path)
+    assert info.semantic == SemanticShape(CODES) and policy.semantic is not None
+    again = path.with_name("again.safetensors")
+    save_checkpoint(again, policy, info)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_a_policy_without_one_says_nothing_of_it(path: Path, small_world, task, maps) -> None:
+    with_codes, _ = load_checkpoint(path)
+    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=UNITS))
+    made = untrained_entrant(AGENT, settings, maps, seed=1)
+    assert "semantic" not in json.loads(made.info.to_header()) and made.policy.semantic is None
+    others = {name: tensor for name, tensor in with_codes.state_dict().items() if not name.startswith("semantic.")}
+    plain = made.policy.state_dict()
+    assert others.keys() == plain.keys() and all(torch.equal(others[name], plain[name]) for name in plain)
+    with pytest.raises(UserError, match="no layer semantic_code in this policy"):
+        run_with_layers(made.policy, None, None, ["semantic_code"])
+
+
+@pytest.mark.parametrize(
+    "change", [{"codes": 1}, {"codes": 10**9}, {"plane_dimensions": 4}, {"feed": "both"}, {"x": 1}]
+)
+def test_a_forged_shape_is_refused_in_one_line(path: Path, change: dict) -> None:
+    arrays, text = read_tensors(path, "policy")
+    header = json.loads(text)
+    header["semantic"] |= change
+    write_tensors(path, arrays, json.dumps(header), "policy")
+    with pytest.raises(UserError) as error:
+        load_checkpoint(path)
+    assert "semantic" in str(error.value) and "\n" not in str(error.value)
+    other = replace(SemanticShape(CODES), codes=CODES + 1)  # weights of another number of codes
+    header["semantic"] = vars(other)
+    write_tensors(path, arrays, json.dumps(header), "policy")
+    with pytest.raises(UserError, match=r"semantic\.codebook is"):
+        load_checkpoint(path)

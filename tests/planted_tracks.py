@@ -1,0 +1,30 @@
+"""Lives whose states follow known rules, without a game."""
+
+import numpy as np
+
+from activation_store.records import RaggedRows, Records
+from analysis.lives import lives_of
+from representation.dynamics.tracks import Tracks
+
+
+def tracks_of(state: np.ndarray, read: np.ndarray, lengths: list[int], layer: np.ndarray | None = None) -> Tracks:
+    """Return tracks of lives one after the other.
+
+    Args:
+        state: after each tick, (B, S).
+        read: in each tick, (B, units).
+        lengths: of the lives; they add up to B.
+        layer: the states under study; the whole state where None.
+    """
+    count = sum(lengths)
+    tick = np.concatenate([np.arange(length) for length in lengths])
+    agent = np.repeat(np.arange(len(lengths)), lengths)
+    none = RaggedRows(np.empty((0, 1), np.int16), np.zeros(count + 1, np.int64))
+    zeros = np.zeros(count, np.int64)
+    floats = np.zeros(count, np.float32)
+    records = Records(
+        step=tick, env_id=agent, agent_id=agent + 1, episode=zeros, tick=tick, reward=floats, value=floats,
+        action=np.zeros((count, 1), np.int64), log_probability=np.zeros((count, 1), np.float32), activations={},
+        tile=np.empty((count, 0, 3), np.int16), entity=none, inventory=none,
+    )  # fmt: skip
+    return Tracks(records, lives_of(records), state, read, state if layer is None else layer)

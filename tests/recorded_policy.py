@@ -1,0 +1,63 @@
+"""A small real dump of everything that a policy saw and computed, beside its checkpoint."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from agent_zoo.capture import ALL_LAYERS
+from agent_zoo.checkpoint import save_checkpoint
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import load_entrant, untrained_entrant
+from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.workers import Workers
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from representation.recorded_observation import FIELDS
+from tests.conftest import AGENT
+from tests.shared import shared_folder
+
+NAME = "small"
+
+
+@dataclass(frozen=True)
+class RecordedPolicy:
+    """A dump and the folder of its policy."""
+
+    dump: Path
+    policies: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.policies / f"{NAME}.safetensors"
+
+
+def record_policy(
+    folder: Path,
+    world: EnvironmentSettings,
+    task: TaskSettings,
+    maps: Path,
+    *,
+    layers: int = 1,
+    episodes: int = 2,
+    fields: tuple[str, ...] = tuple(FIELDS.split(",")),
+) -> RecordedPolicy:
+    """Record an untrained policy from its checkpoint file."""
+    env = replace(world, spawn_immunity=0, num_npcs=48)
+    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=layers))
+    made = untrained_entrant(AGENT, settings, maps, seed=5)
+    found = RecordedPolicy(folder / NAME, folder / "policies")
+    found.policies.mkdir()
+    save_checkpoint(found.checkpoint, made.policy, made.info)
+    plan = Plan(episodes, None, 4, ALL_LAYERS, fields, format="parquet")
+    contest = Contest((load_entrant(found.checkpoint),), env, task, maps, torch.device("cpu"))
+    extract(contest, plan, [found.dump], Workers(1), lambda *_: None)
+    return found
+
+
+def shared_recorded_policy(
+    factory: pytest.TempPathFactory, world: EnvironmentSettings, task: TaskSettings, maps: Path
+) -> RecordedPolicy:
+    """The same, made once per test session."""
+    folder = shared_folder(factory, "recorded_policy", lambda path: record_policy(path, world, task, maps))
+    return RecordedPolicy(folder / NAME, folder / "policies")

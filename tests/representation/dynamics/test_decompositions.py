@@ -1,0 +1,87 @@
+"""Decompositions find planted sources again, and say how much they explain and how stable they are."""
+
+import numpy as np
+import pytest
+
+from representation.dynamics.behaviours import resampled_lives
+from representation.dynamics.decompositions import Scale, decompose, matched
+
+RECORDS, UNITS, SOURCES = 3000, 12, 3
+
+
+@pytest.fixture(scope="module")
+def planted() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Activations, sources and what each source adds to them: independent sources with long tails upwards."""
+    rng = np.random.default_rng(0)
+    sources = rng.exponential(size=(RECORDS, SOURCES)) - 1
+    mixing = rng.normal(size=(SOURCES, UNITS))
+    activations = sources @ mixing + 0.05 * rng.normal(size=(RECORDS, UNITS)) + rng.normal(size=UNITS)
+    return activations.astype(np.float32), sources, mixing
+
+
+def resamples(records: int) -> list[np.ndarray]:
+    return resampled_lives(np.arange(records) // 30, 4, 0)
+
+
+def test_independent_components_are_the_planted_sources(planted) -> None:
+    activations, sources, mixing = planted
+    scale = Scale.of(activations)
+    found = decompose("ica", scale.z(activations), SOURCES, 0, resamples(RECORDS))
+    r = np.corrcoef(found.scores.T, sources.T)[:SOURCES, SOURCES:]
+    assert (np.abs(r).max(axis=1) > 0.98).all() and len(set(np.abs(r).argmax(axis=1))) == SOURCES
+    assert (r[np.arange(SOURCES), np.abs(r).argmax(axis=1)] > 0).all(), "the long tail points upwards"
+    np.testing.assert_allclose(matched(found.axes.patterns * scale.spread, mixing), 1, atol=0.02)
+    assert found.stability.min() > 0.95 and found.total > 0.98
+    np.testing.assert_allclose(found.explained.sum(), found.total, atol=0.01)
+    assert (np.diff(found.explained) <= 0).all()
+
+
+def test_principal_components_are_those_of_linear_algebra(planted) -> None:
+    z = Scale.of(planted[0]).z(planted[0])
+    found = decompose("pca", z, SOURCES, 0, resamples(RECORDS))
+    values, vectors = np.linalg.eigh(np.cov(z.T))
+    np.testing.assert_allclose(found.explained, values[::-1][:SOURCES] / values.sum(), rtol=1e-6)
+    np.testing.assert_allclose(matched(found.axes.patterns, vectors.T[::-1][:SOURCES]), 1, atol=1e-6)
+    np.testing.assert_allclose(found.scores.std(axis=0), 1, rtol=1e-3)
+    np.testing.assert_allclose(found.fidelity, 1, atol=1e-9)
+
+
+def test_non_negative_components_are_the_planted_parts() -> None:
+    rng = np.random.default_rng(1)
+    patterns = np.zeros((SOURCES, UNITS))
+    for source in range(SOURCES):
+        patterns[source, 4 * source : 4 * source + 4] = [1, 2, 1, 1]
+    activity = rng.exponential(size=(RECORDS, SOURCES)) * (rng.random((RECORDS, SOURCES)) < 0.4)
+    found = decompose("nmf", activity @ patterns, SOURCES, 0, resamples(RECORDS))
+    np.testing.assert_allclose(matched(found.axes.patterns, patterns), 1, atol=0.02)
+    assert found.total > 0.97 and found.stability.min() > 0.95
+
+
+def test_stability_tells_structure_from_noise() -> None:
+    z = np.random.default_rng(2).normal(size=(600, UNITS))
+    found = decompose("ica", z, 6, 0, resamples(600))
+    assert found.stability.mean() < 0.85
+
+
+def test_a_unit_that_never_varies_is_left_out_and_harms_nothing(planted) -> None:
+    activations = np.concatenate([planted[0], np.full((RECORDS, 1), 3.7, np.float32)], axis=1)
+    scale = Scale.of(activations)
+    z = scale.z(activations)
+    assert (z[:, -1] == 0).all()
+    found = decompose("pca", z, SOURCES, 0, [])
+    assert np.abs(found.axes.read_outs[:, -1]).max() < 1e-9 and np.isnan(found.stability).all()
+
+
+def test_matching_ignores_order_and_sign() -> None:
+    patterns = np.random.default_rng(3).normal(size=(4, 9))
+    np.testing.assert_allclose(matched(patterns, -patterns[[2, 0, 3, 1]] * 5), 1)
+    assert matched(patterns, np.zeros((4, 9))).max() == 0
+
+
+def test_bootstraps_draw_whole_lives() -> None:
+    life = np.repeat(np.arange(20), np.arange(1, 21))
+    for records in resampled_lives(life, 3, 1):
+        counts = np.bincount(records, minlength=len(life))
+        for number in range(20):
+            assert len(set(counts[life == number])) == 1
+    assert all(len(records) == 7 for records in resampled_lives(life, 3, 1, most=7))

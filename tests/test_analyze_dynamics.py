@@ -1,0 +1,160 @@
+"""analyze_dynamics.py as users run it, on a small real dump."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.directions import read_directions
+from activation_store.files import sha256
+from activation_store.reader import read_dump, read_metadata
+from analysis.runs.arrays import arrays_of
+from representation.dynamics.tracks import load_policy_of, read_tracks
+from representation.dynamics.update import Update
+from tests.command import assert_refused, run_here
+from tests.recorded_policy import NAME, RecordedPolicy, record_policy, shared_recorded_policy
+from tests.shared import shared_folder
+from user_error import UserError
+
+QUICK = (
+    "--components", 4, "--clusters", 5, "--behaviours", 3, "--subsample", 2, "--lives", 24, "--lags", 3, "--states", 40,
+    "--spectrum-states", 10, "--tsne-records", 200, "--reach", 4, "--followed-states", 20,
+    "--permutations", 99, "--bootstraps", 2,
+)  # fmt: skip
+FIGURES = {
+    "components_features.png", "tsne.png", "trajectories.png", "correlations_jacobians.png", "agreement.png",
+    "spectra.png", "half_lives.png", "memory_length.png", "fixed_points.png",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
+    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
+
+
+@pytest.fixture(scope="module")
+def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
+    def analyze(output: Path) -> None:
+        done = run_here(
+            "analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--output-dir", output
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Sign agreement of correlations with Jacobians" in done.stdout
+
+    return shared_folder(tmp_path_factory, "dynamics", analyze) / f"{NAME}-lstm_cell-dynamics"
+
+
+def arrays(path: Path, *names: str) -> dict[str, np.ndarray]:
+    return arrays_of(path.read_bytes(), names)
+
+
+def test_everything_is_there_and_whole(results: Path) -> None:
+    done = json.loads((results / "DONE.json").read_text())["files"]
+    assert set(done) >= FIGURES | {"report.html", "summary.txt", "summary.json", "directions.safetensors", "run.json"}
+    assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
+    assert not (results.parent / f".{results.name}.parts").exists()
+
+
+def test_directions_read_the_stored_scores_out_of_the_dump(recorded: RecordedPolicy, results: Path) -> None:
+    directions = read_directions(results / "directions.safetensors")
+    names = {each.name for each in directions}
+    expected = {f"{kind}_{number}" for kind in ("pc", "ic", "nmf") for number in range(1, 5)}
+    assert names >= expected | {"cluster_0", "slow_1"}
+    found = arrays(results / "states.npz", "ica_scores", "agent_id", "episode", "tick")
+    records = read_dump(recorded.dump, layers=["lstm_cell"])
+    place = {key: i for i, key in enumerate(zip(records.episode, records.agent_id, records.tick, strict=True))}
+    rows = [place[key] for key in zip(found["episode"], found["agent_id"], found["tick"], strict=True)]
+    for number in range(4):
+        direction = directions.named(f"ic_{number + 1}")
+        assert direction.source.checkpoint_sha256 == sha256(recorded.checkpoint)
+        read = direction.read_out(records.activations["lstm_cell"][rows])
+        np.testing.assert_allclose(read, found["ica_scores"][:, number], atol=1e-3)
+        assert direction.spread == pytest.approx(1, abs=0.02) and abs(direction.mean) < 1e-3
+
+
+def test_the_report_says_what_the_summary_says(results: Path) -> None:
+    report, summary = (results / "report.html").read_text(), json.loads((results / "summary.json").read_text())
+    assert all(f"<b>{name}.</b>" in report for name in FIGURES)
+    assert f"{summary['explained']['ica']:.1%} of the variance" in report
+    assert summary["memory_length"]["ticks"] == [1, 2, 3, 4] and len(summary["fixed_points"]) == 4
+    assert len(summary["components"]) == 12 and len(summary["sign_agreement"]) == 3 * 3
+    assert "python analyze_dynamics.py" in report and "--lags 3" in report
+
+
+def test_the_same_run_gives_the_same_numbers_after_an_interruption(
+    recorded: RecordedPolicy, results: Path, tmp_path: Path, monkeypatch
+) -> None:
+    arguments = (recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--output-dir", tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="stopped"):
+
+        def stop(*_: object, **__: object) -> None:
+            raise RuntimeError("stopped")
+
+        patch.setattr("representation.dynamics.motion_stage.lagged_jacobians", stop)
+        run_here("analyze_dynamics.py", *arguments)
+    folder = tmp_path / results.name
+    assert not folder.exists()
+    done = run_here("analyze_dynamics.py", *arguments)
+    assert done.returncode == 0 and "going on after: behaviours" in done.stdout
+    for name in ("sign_agreement.tsv", "components.tsv", "summary.json", "directions.safetensors"):
+        assert (folder / name).read_bytes() == (results / name).read_bytes(), name
+    assert_refused(run_here("analyze_dynamics.py", *arguments), "already holds a run")
+
+
+def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, tmp_path: Path) -> None:
+    def refused(*arguments: object, parts: tuple[str, ...]) -> None:
+        done = run_here("analyze_dynamics.py", *arguments, "--output-dir", tmp_path / "results")
+        assert_refused(done, *parts)
+
+    ours = (recorded.dump, "--policies-dir", recorded.policies)
+    refused(*ours, "--layer", "encoder_output", parts=("must be a state of the memory",))
+    refused(*ours, "--layer", "lstm_cell_2", parts=("holds no layer 'lstm_cell_2'", "did you mean lstm_cell"))
+    refused(*ours, "--components", 17, parts=("--components is 17: layer lstm_cell has 16 units",))
+    refused(*ours, "--components", 1, parts=("--components is 1: must be 2 to 64",))
+    refused(*ours, "--features", "self_fod", parts=("did you mean self_food",))
+    refused(*ours, "--subsample", 1000, parts=("too few records",))
+    refused(*ours, "--lags", 64, *QUICK[:8], parts=("--lags is 64: no life drawn is long enough",))
+    refused(*ours, *QUICK, "--reach", 200, parts=("--reach is 200: fewer than two of the lives drawn last 402 ticks",))
+    refused(tmp_path / "nowhere", parts=("does not exist",))
+    refused(recorded.dump, "--policies-dir", tmp_path, parts=("does not exist: name the checkpoint", "--policy"))
+    refused(recorded.dump, "--policy", tmp_path / "x.safetensors", parts=("there is no policy",))
+    refused(recording.dump, "--layer", "lstm_cell", parts=("holds no layer 'lstm_cell'",))
+    assert not (tmp_path / "results").exists() or not list((tmp_path / "results").glob("[!.]*"))
+
+
+def test_a_dump_without_observations_lacks_memory_length_alone(small_world, task, maps, tmp_path: Path) -> None:
+    bare = record_policy(tmp_path, small_world, task, maps, episodes=1, fields=())
+    done = run_here(
+        "analyze_dynamics.py", bare.dump, "--policies-dir", bare.policies, *QUICK, "--output-dir", tmp_path / "results"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Memory length was not measured" in done.stdout and "--fields Market,Task,ActionTargets" in done.stdout
+    assert not list((tmp_path / "results").glob("*/memory_length.png"))
+
+
+def test_another_policy_is_refused(recorded: RecordedPolicy, small_world, task, maps, tmp_path: Path) -> None:
+    other = record_policy(tmp_path, small_world, task, maps, layers=2, episodes=1)
+    metadata = read_metadata(recorded.dump)
+    with pytest.raises(UserError, match=r"is not the checkpoint that .* was recorded from: their hashes differ"):
+        load_policy_of(metadata, recorded.dump, other.checkpoint, tmp_path)
+    copied = tmp_path / "copied"
+    shutil.copytree(recorded.policies, copied)
+    policy, _ = load_policy_of(metadata, recorded.dump, None, copied)
+    for parameter in policy.lstm.parameters():
+        parameter.data *= 1.5
+    with pytest.raises(UserError, match="does not belong to this policy"):
+        read_tracks(recorded.dump, metadata, Update(policy), "lstm_cell", 10, 0)
+    with pytest.raises(UserError, match="without a checkpoint"):
+        load_policy_of(replace(metadata, checkpoint_sha256=None), recorded.dump, None, copied)
+
+
+def test_every_layer_of_a_memory_can_be_studied(small_world, task, maps, tmp_path: Path) -> None:
+    two = record_policy(tmp_path, small_world, task, maps, layers=2, episodes=1)
+    done = run_here(
+        "analyze_dynamics.py", two.dump, "--policies-dir", two.policies, "--layer", "lstm_hidden_1", *QUICK,
+        "--output-dir", tmp_path / "results",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
