@@ -213,7 +213,7 @@ class _Shares:
     def differences(self, values: np.ndarray) -> dict[int, tuple[float, ...]]:
         """Return for each code: mean inside, elsewhere, and both ends of the difference's interval."""
         total, records = self._sums(values, None), self._sums(np.ones(len(values)), None)
-        found = {}
+        found: dict[int, tuple[float, ...]] = {}
         for label, inside in self.inside.items():
             own, count = self._sums(values, inside), self._sums(np.ones(len(values)), inside)
             mean, rest = own.sum() / count.sum(), (total - own).sum() / max((records - count).sum(), 1)
