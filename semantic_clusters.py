@@ -6,6 +6,7 @@
     python semantic_clusters.py plot analysis_results/RUN                  # the plane beside t-SNE and UMAP
     python semantic_clusters.py videos analysis_results/RUN                # a film of each code, and of all in a grid
     python semantic_clusters.py hover analysis_results/RUN                 # a page to point at states and open lives
+    python semantic_clusters.py compare analysis_results/RUN               # codes beside UMAP and HDBSCAN, and others
     python semantic_clusters.py COMMAND --help                             # options of a command
 
 A run is a folder analysis_results/NAME-semantic-k8, which all scripts for clusters read too: explore.py,
@@ -249,8 +250,48 @@ def hover(arguments: list[str]) -> None:
     console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", highlight=False, markup=False, soft_wrap=True)
 
 
+@dataclass(frozen=True)
+class CompareArguments(RunArguments):
+    """Arguments of `semantic_clusters.py compare`."""
+
+    states: int = 5000
+    """Maximum number of states, of whole lives drawn at random, 200 to 100000."""
+    bootstraps: int = 200
+    """Bootstrap resamples of lives for each interval, at least 100."""
+
+
+def compare(arguments: list[str]) -> None:
+    """Measure the codes, and other ways to divide the same states."""
+    options = _parsed(CompareArguments, "compare", arguments)
+    argument_checks.check(
+        options, states=between(options.states, 200, 100_000), bootstraps=at_least(options.bootstraps, 100)
+    )
+
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from activation_store.files import write_json
+    from analysis.codes.content import open_run
+    from analysis.terminal import step
+
+    console = Console()
+    run, rule = open_run(options.run, options.dump)
+    with step(console, "loading the libraries"):
+        from representation.semantic_clusters.leaderboard import MEASURES, leaderboard
+    rows, states, lives = leaderboard(run, rule, options.states, options.bootstraps, partial(step, console))
+    path = options.run / "leaderboard.json"
+    write_json(path, {"states": states, "lives": lives, "rows": [asdict(row) for row in rows]})
+    for key, meaning in MEASURES.items():
+        console.print(f"\n{meaning}, {states:,} states of {lives:,} lives", highlight=False)
+        found = [(row.name, row.measures[key]) for row in rows]
+        shown = [(name, f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}") for name, each in found]
+        command_line.print_table(("method", "value", "95% interval"), shown)
+    console.print(f"leaderboard: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    "fit": fit, "describe": describe, "plot": plot, "videos": videos, "hover": hover,
+    "fit": fit, "describe": describe, "plot": plot, "videos": videos, "hover": hover, "compare": compare,
 }  # fmt: skip
 
 

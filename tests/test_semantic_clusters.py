@@ -252,6 +252,19 @@ def test_the_page_of_a_run_is_written(run: Path, recording: Recording) -> None:
 
 
 @pytest.mark.slow
+def test_codes_are_compared_with_other_methods(run: Path, recording: Recording) -> None:
+    done = run_here("semantic_clusters.py", "compare", run, "--states", 300, "--bootstraps", 100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((run / "leaderboard.json").read_text())
+    assert [row["name"] for row in found["rows"]] == ["codes of this run", "UMAP and HDBSCAN", "k-means on the state"]
+    for row in found["rows"]:
+        for name, measure in row["measures"].items():
+            assert measure["low"] <= measure["high"], (row["name"], name)
+        assert 1 <= row["measures"]["perplexity"]["value"] <= row["clusters"]
+    assert_refused(run_here("semantic_clusters.py", "compare", run, "--states", 100), "--states is 100", "200 to")
+
+
+@pytest.mark.slow
 def test_planes_are_drawn_and_measured(run: Path, recording: Recording, analysed) -> None:
     done = run_here("semantic_clusters.py", "plot", run, "--states", 200, "--bootstraps", 100)
     assert done.returncode == 0, done.stdout + done.stderr
