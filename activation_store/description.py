@@ -26,6 +26,7 @@ def describe(metadata: DumpMetadata) -> list[tuple[str, str]]:
     return [
         ("policy", metadata.policy),
         ("agent", metadata.agent),
+        *([("origin", f"simulated by world model {metadata.world_model_sha256}")] * (metadata.origin == "simulated")),
         ("steps trained", "unknown" if metadata.steps_trained is None else f"{metadata.steps_trained:,}"),
         ("checkpoint SHA-256", metadata.checkpoint_sha256 or "none"),
         ("records", f"{metadata.records:,}"),

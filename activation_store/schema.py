@@ -42,6 +42,7 @@ _UNITS_AT_MOST = 1 << 20
 
 Format = Literal["json", "parquet"]
 Precision = Literal["float32", "float16"]
+Origin = Literal["game", "simulated"]
 
 
 def shard_name(episode: int) -> str:
@@ -125,6 +126,8 @@ class DumpMetadata:
         lives: in all files.
         files: sizes, hashes and counts by file name.
         versions: of the libraries that made the dump.
+        origin: whether the lives were played in the game, or simulated by a world model.
+        world_model_sha256: of the file of the world model that simulated them; None if they were played.
         schema_version: of this class.
     """
 
@@ -152,6 +155,8 @@ class DumpMetadata:
     lives: int = 0
     files: dict[str, DumpFile] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    origin: Origin = "game"
+    world_model_sha256: str | None = None
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -182,6 +187,8 @@ class DumpMetadata:
             yield f"it says that {', '.join(self.unrecorded)} are unrecorded"
         if not 0 <= self.lives <= self.records:
             yield f"it counts {self.records} records and {self.lives} lives"
+        if (self.origin == "simulated") != (self.world_model_sha256 is not None):
+            yield f"its origin is {self.origin} and its world model {self.world_model_sha256}"
         if self.combat_status_ticks < 0:
             yield f"combat_status_ticks is {self.combat_status_ticks}"
         if self.files or self.records:
@@ -213,7 +220,10 @@ class DumpMetadata:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dictionaries and lists for JSON, with a checksum over all of them."""
-        return with_checksum(asdict(self))
+        content = asdict(self)
+        if self.origin == "game":  # left out, so that earlier versions can read the dump
+            content = {name: each for name, each in content.items() if name not in _OF_SIMULATED}
+        return with_checksum(content)
 
     @staticmethod
     def from_json(content: object, source: str) -> "DumpMetadata":
@@ -240,7 +250,8 @@ class DumpMetadata:
                 f"{source} has schema version {version}, whose parquet files this toolkit cannot read: extract it "
                 "again, or convert it to JSON with the toolkit's version that wrote it"
             )
-        wanted = {column.name for column in fields(DumpMetadata)} - (_SINCE_VERSION_2 if version == 1 else set())
+        wanted = {column.name for column in fields(DumpMetadata)} - _OF_SIMULATED
+        wanted -= _SINCE_VERSION_2 if version == 1 else set()
         if missing := wanted - content.keys():
             raise UserError(f"{source} lacks {', '.join(sorted(missing))}: it is damaged or from another tool")
         rest = without_checksum(content, source)
@@ -251,6 +262,8 @@ class DumpMetadata:
         return metadata
 
 
+_OF_SIMULATED = {"origin", "world_model_sha256"}
+"""Keys that only simulated dumps have."""
 _SINCE_VERSION_2 = {"format", "precision", "columns", "tables", "unrecorded", "precision_error"}
 
 

@@ -15,8 +15,8 @@ Costs = dict[str, torch.Tensor]
 def scene_costs(prediction: Prediction, scene: Scene, stats: Statistics, vitals: list[int]) -> Costs:
     """Return the costs of predicted scenes.
 
-    Numbers are normally distributed around the prediction with a deviation of one unit of `Statistics.own_step`; those
-    further off than that count linearly.
+    A number that is off by x units of `Statistics.own_step` costs log(1 + x^2 / 2): x^2 / 2 where it is near, as in a
+    normal distribution, and little more the further it is off.
 
     Args:
         prediction: of B ticks.
@@ -92,4 +92,4 @@ def _flags(logits: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
 
 def _distance(error: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
     scaled = error[..., step > 0] / step[step > 0]
-    return functional.smooth_l1_loss(scaled, torch.zeros_like(scaled), reduction="none")
+    return (scaled.square() / 2).log1p()

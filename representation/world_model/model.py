@@ -80,6 +80,7 @@ def build(
         SceneShape.of(info.layout), sizes, action_size(info.layout), policy.policy.hidden_size,
         vital_columns(info.layout), position, kind,
     )  # fmt: skip
+    network.own_mean.copy_(stats.own_mean)
     network.own_step.copy_(stats.own_step)
     network.item_step.copy_(stats.item_step)
     return WorldModel(network, policy, info, stats)

@@ -6,7 +6,7 @@ posterior q(z | h, observation). The decoder starts from the last scene, shifted
 what differs from it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -102,8 +102,10 @@ class Prediction:
 class WorldNetwork(nn.Module):
     """All weights of a world model but the policy's."""
 
+    own_mean: torch.Tensor
     own_step: torch.Tensor
     item_step: torch.Tensor
+    centre: torch.Tensor
 
     def __init__(
         self, shape: SceneShape, sizes: Sizes, action: int, memory: int, vitals: list[int], position: list[int] | None,
@@ -121,6 +123,7 @@ class WorldNetwork(nn.Module):
             kind: of bottleneck.
         """
         super().__init__()
+        self.action = action
         self.shape, self.sizes, self.kind, self.vitals, self.position = shape, sizes, kind, vitals, position
         channels, hidden = sizes.channels, sizes.hidden
         small = ((shape.side + 1) // 2 + 1) // 2  # side of a view after two strides of 2
@@ -150,7 +153,11 @@ class WorldNetwork(nn.Module):
             nn.Conv2d(shape.planes + channels + 1, channels, 3, padding=1), nn.ELU(),
             nn.Conv2d(channels, shape.planes, 3, padding=1),
         )  # fmt: skip
-        self.say_move = nn.Linear(state, len(MOVES))
+        around = len(MOVES) * (shape.materials + len(KINDS))
+        self.say_move = nn.Sequential(
+            nn.Linear(state + action + around, sizes.embedding // 4), nn.ELU(),
+            nn.Linear(sizes.embedding // 4, len(MOVES)),
+        )  # fmt: skip
         self.say_own = nn.Linear(hidden, shape.own)
         self.say_vitals = nn.Linear(hidden + len(VITALS) * VITAL_LEVELS, len(VITALS) * VITAL_LEVELS)
         self.say_type = nn.Linear(hidden, shape.slots * ITEM_TYPES)
@@ -160,12 +167,20 @@ class WorldNetwork(nn.Module):
         for last in (self.paint[-1], self.say_own, self.say_items):
             nn.init.zeros_(last.weight)  # type: ignore[arg-type]
             nn.init.zeros_(last.bias)  # type: ignore[arg-type]
+        self.register_buffer("own_mean", torch.zeros(shape.own))
         self.register_buffer("own_step", torch.ones(shape.own))
         self.register_buffer("item_step", torch.ones(shape.item))
         rows = torch.linspace(-1, 1, shape.side)
         away = torch.maximum(rows.abs().unsqueeze(1), rows.abs().unsqueeze(0))
         self.register_buffer("away", away.view(1, 1, shape.side, shape.side), persistent=False)
         self.small = small
+        middle = shape.side // 2
+        centre = [(middle + row) * shape.side + middle + column for row, column in MOVES]
+        self.register_buffer("centre", torch.tensor(centre), persistent=False)
+
+    def blank(self, ticks: int) -> SoftScene:
+        """Return scenes that show nothing but an agent with the mean of every number."""
+        return replace(self.shape.blank(ticks), own=self.own_mean.expand(ticks, -1))
 
     def encode(self, scene: SoftScene) -> torch.Tensor:
         """Return the embedding of exact scenes, (B, embedding)."""
@@ -204,14 +219,22 @@ class WorldNetwork(nn.Module):
         """Return log-probabilities of the latent state given an observation, (B, groups, classes)."""
         return self._log_probabilities(self.posterior(torch.cat([hidden, embedded], dim=1)))
 
-    def decode(self, state: WorldState, before: SoftScene) -> Prediction:
-        """Predict a tick from the world's state and the scene of the tick before, real, predicted or blank."""
+    def decode(self, state: WorldState, before: SoftScene, action: torch.Tensor) -> Prediction:
+        """Predict a tick.
+
+        Args:
+            state: of the world in this tick.
+            before: the scene of the tick before: real, predicted or blank.
+            action: that led from there, (B, size); zeros after a blank one.
+        """
         whole = torch.cat([state.hidden, state.latent], dim=1)
         read = self.read(torch.cat([whole, before.numbers()], dim=1))
-        move = self.say_move(whole)
+        planes = before.planes()
+        near = planes[:, : self.shape.materials + len(KINDS), self.centre].flatten(1)
+        move = self.say_move(torch.cat([whole, action, near], dim=1))
         moved = move.softmax(dim=1)
         side = self.shape.side
-        shifted = shift(before.planes().unflatten(2, (side, side)), moved)
+        shifted = shift(planes.unflatten(2, (side, side)), moved)
         small = self.spread(read).view(len(read), -1, self.small, self.small)
         large = functional.interpolate(small, size=(side, side), mode="nearest")
         away = self.away.expand(len(read), -1, -1, -1)  # type: ignore[operator]

@@ -28,6 +28,7 @@ class Statistics:
 
     Attributes:
         kind_means: of the columns of `Scene.own` over other entities of each kind, (kinds, columns).
+        own_mean: mean of each column of `Scene.own`, (columns,).
         own_step: unit in which each column is predicted, (columns,): the root mean square of its change in a tick, or
             a tenth of its standard deviation if that is more; 0 where it never changes.
         item_step: likewise of the columns of items, (columns,).
@@ -37,6 +38,7 @@ class Statistics:
     """
 
     kind_means: torch.Tensor
+    own_mean: torch.Tensor
     own_step: torch.Tensor
     item_step: torch.Tensor
     reward: torch.Tensor
@@ -93,7 +95,7 @@ def measure(batches: Iterable[Windows], shape: SceneShape, vitals: list[int]) ->
         "cell": 0.5,
     }
     return Statistics(
-        (totals[:, :-1] / totals[:, -1:].clamp(min=1)).float(), own_step, item_step,
+        (totals[:, :-1] / totals[:, -1:].clamp(min=1)).float(), joined("own").mean(dim=0), own_step, item_step,
         torch.stack([rewards.mean(), rewards.std().clamp(min=_LEAST)]),
         torch.stack([each.var(dim=0).mean().clamp(min=_LEAST**2) for each in (hidden, cell)]),
         torch.tensor([max(nats[name], _LEAST_NATS) for name in HEADS]),

@@ -89,7 +89,8 @@ def unroll(model: WorldModel, windows: Windows, generator: torch.Generator) -> U
     prior = network.prior_logits(hidden)
     posterior = network.posterior_logits(hidden, embedded[:, CONTEXT - 1])
     state = WorldState(hidden, drawn(posterior, generator))
-    prediction = network.decode(state, network.shape.blank(len(windows)))
+    nothing = hidden.new_zeros(len(windows), network.action)
+    prediction = network.decode(state, network.blank(len(windows)), nothing)
     real = windows.at(CONTEXT - 1)[1]
     start.add(scene_costs(prediction, real, model.stats, network.vitals))
     start.add({"divergence": divergence(posterior, prior)})
@@ -124,7 +125,8 @@ def _follow(
         if not len(going):
             return
         left, there = left[going], there[going]
-        hidden = network.step(state.take(going), windows.action[left, tick - 1])
+        action = windows.action[left, tick - 1]
+        hidden = network.step(state.take(going), action)
         prior = network.prior_logits(hidden)
         (seen,) = there.nonzero(as_tuple=True)
         logits = prior
@@ -134,7 +136,7 @@ def _follow(
             ticks.add({"balanced": balanced_divergence(posterior, prior[seen], PRIORS_SHARE)})
             logits = prior.index_copy(0, seen, posterior)
         state = WorldState(hidden, drawn(logits, generator))
-        prediction = network.decode(state, scene_of(scene, going))
+        prediction = network.decode(state, scene_of(scene, going), action)
         ticks.add(_outcome_costs(model, prediction, windows.reward[left, tick - 1], (~there).float()))
         if not len(seen):
             return

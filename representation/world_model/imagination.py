@@ -1,0 +1,148 @@
+"""Let a world model go on by itself: the policy inside sees what it predicts, and acts on that."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch.nn import functional
+
+from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT
+from agent_zoo.capture import capture
+from agent_zoo.memory import MemoryState
+from agent_zoo.soft_path import SoftChoices, soft_tick, straight_through
+from representation.world_model.actions import imagined_actions
+from representation.world_model.imagined_view import ImaginedView, Surroundings, imagined_view
+from representation.world_model.model import WorldModel
+from representation.world_model.network import Prediction, WorldState, drawn
+from representation.world_model.scene import SoftScene
+from representation.world_model.windows import CONTEXT, Windows
+
+MOVE_HEAD = "Move.Direction"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where S simulations begin.
+
+    Attributes:
+        state: of the world.
+        scene: of the first tick.
+        memory: of the policy before it sees that.
+        around: what stays as it was.
+        vector: the bottleneck, (S, dimensions).
+    """
+
+    state: WorldState
+    scene: SoftScene
+    memory: MemoryState
+    around: Surroundings
+    vector: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.vector)
+
+
+@dataclass(frozen=True)
+class ImaginedTick:
+    """One tick of S simulations.
+
+    Attributes:
+        scene: that the policy sees.
+        view: the same as an observation.
+        choices: of the policy.
+        options: taken, head -> (S,) int64.
+        memory: of the policy after it has seen the scene.
+        layers: encoder output and action decoder of the policy, (S, units) each, without gradients.
+        state: of the world.
+        reward: for the action, (S,).
+        end: probability that the life ends with the tick, (S,).
+        following: the prediction of the next tick.
+    """
+
+    scene: SoftScene
+    view: ImaginedView
+    choices: SoftChoices
+    options: Mapping[str, torch.Tensor]
+    memory: MemoryState
+    layers: Mapping[str, torch.Tensor]
+    state: WorldState
+    reward: torch.Tensor
+    end: torch.Tensor
+    following: Prediction
+
+
+def informed_start(model: WorldModel, windows: Windows, generator: torch.Generator | None) -> Start:
+    """Start from the third tick of recorded windows, as it was: its scene, and the policy's memory before it."""
+    network = model.network
+    encoded = network.encode(windows.scene.soft(network.shape.materials))
+    context = torch.stack([encoded[windows.starts + tick] for tick in range(CONTEXT)], dim=1)
+    vector, _ = network.bottleneck(context)
+    hidden, _ = network.start(vector)
+    latent = drawn(network.posterior_logits(hidden, context[:, -1]), generator)
+    scene = windows.at(CONTEXT - 1)[1].soft(network.shape.materials)
+    return Start(WorldState(hidden, latent), scene, windows.memory(CONTEXT - 2), windows.around, vector)
+
+
+def random_start(model: WorldModel, around: Surroundings, generator: torch.Generator) -> Start:
+    """Start from random bottlenecks, which the model turns into scenes and memories of its own.
+
+    Args:
+        model: to simulate with.
+        around: market and task of each simulation, taken from recorded ticks.
+        generator: of random numbers.
+    """
+    network = model.network
+    vector = torch.randn(len(around.task), network.sizes.bottleneck, generator=generator)
+    if network.kind == "sphere":
+        vector = functional.normalize(vector, dim=1)
+    hidden, memory = network.start(vector)
+    state = WorldState(hidden, drawn(network.prior_logits(hidden), generator))
+    nothing = vector.new_zeros(len(vector), network.action)
+    scene = network.decode(state, network.blank(len(vector)), nothing).scene
+    return Start(state, scene, memory, around, vector)
+
+
+def imagine(
+    model: WorldModel, start: Start, ticks: int, generator: torch.Generator | None, moves: Sequence[int | None] = (),
+) -> Iterator[ImaginedTick]:  # fmt: skip
+    """Simulate tick after tick; gradients pass through everything, unless they are switched off.
+
+    Args:
+        model: to simulate with.
+        start: where to begin.
+        ticks: to simulate.
+        generator: of actions and latent states; None for the most probable of each.
+        moves: what every agent does in the first ticks instead of the policy's own move; None where it chooses.
+    """
+    network, state, scene, memory = model.network, start.state, start.scene, start.memory
+    mean, deviation = model.stats.reward
+    for tick in range(ticks):
+        view = imagined_view(scene, model.stats.kind_means, start.around, model.layout)
+        with capture(model.policy, (ENCODER_OUTPUT, ACTION_DECODER)) as layers:
+            choices, memory = soft_tick(model.policy, view.observation, memory)
+        options = {head: _option(each, generator) for head, each in choices.log_probabilities.items()}
+        forced = moves[tick] if tick < len(moves) else None
+        if forced is not None:
+            options[MOVE_HEAD] = torch.full_like(options[MOVE_HEAD], forced)
+        chosen = {head: straight_through(each, options[head]) for head, each in choices.log_probabilities.items()}
+        action = imagined_actions(chosen, view.kind, view.cell, model.layout)
+        hidden = network.step(state, action)
+        following_state = WorldState(hidden, drawn(network.prior_logits(hidden), generator))
+        following = network.decode(following_state, scene, action)
+        yield ImaginedTick(
+            scene, view, choices, options, memory, dict(layers), state, mean + deviation * following.reward,
+            following.end.sigmoid(), following,
+        )  # fmt: skip
+        state, scene = following_state, _bounded(following.scene)
+
+
+def _bounded(scene: SoftScene) -> SoftScene:
+    """Keep expected values where the game's are."""
+    return replace(scene, health=scene.health.clamp(0, 1))
+
+
+def _option(log_probabilities: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+    """Choose an option for each agent, (B, options) to (B,)."""
+    if generator is None:
+        return log_probabilities.argmax(dim=1)
+    return torch.multinomial(log_probabilities.detach().exp(), 1, generator=generator)[:, 0]

@@ -1,0 +1,52 @@
+"""A small real dump, its policy, and its windows."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from activation_store.files import sha256
+from activation_store.reader import read_metadata
+from activation_store.schema import DumpMetadata
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
+from representation.world_model.model import WorldModel, build
+from representation.world_model.network import Bottleneck, Sizes
+from representation.world_model.scene import SceneShape, vital_columns
+from representation.world_model.statistics import measure
+from representation.world_model.windows import MapSplit, Windows, read_windows, split_maps
+from tests.recorded_features import recorded_features
+
+SMALL = Sizes(hidden=16, groups=4, classes=4, embedding=16, bottleneck=8, channels=4)
+HORIZON = 4
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A dump, the folder of its policy, and what they hold."""
+
+    dump: Path
+    policies: Path
+    policy: RecurrentPolicy
+    info: CheckpointInfo
+    sha256: str
+    metadata: DumpMetadata
+    split: MapSplit
+
+    def windows(self, batch: int = 8, seed: int | None = 0, horizon: int = HORIZON) -> list[Windows]:
+        return list(read_windows(self.dump, self.split.train, horizon, batch, self.policy, self.info, seed))
+
+    def model(self, kind: Bottleneck = "sphere") -> WorldModel:
+        vitals = vital_columns(self.info.layout)
+        stats = measure(self.windows()[:6], SceneShape.of(self.info.layout), vitals)
+        return build(self.policy, self.info, stats, SMALL, kind)
+
+
+@pytest.fixture(scope="module")
+def recorded(small_world, task, maps, tmp_path_factory) -> Recorded:
+    found = recorded_features(tmp_path_factory, small_world, task, maps)
+    (path,) = found.policies.glob("*.safetensors")
+    policy, info = load_checkpoint(path)
+    metadata = read_metadata(found.dump)
+    split = split_maps(found.dump, metadata, seed=0)
+    return Recorded(found.dump, found.policies, policy, info, sha256(path), metadata, split)

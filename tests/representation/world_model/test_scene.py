@@ -1,0 +1,123 @@
+"""What is predicted of an observation is what it shows, and the policy reads it back as such."""
+
+import numpy as np
+import pytest
+import torch
+
+from agent_zoo.observation import PackedObservation, legal_options, pack
+from agent_zoo.soft_observation import softened
+from representation.world_model.actions import action_size, imagined_actions, recorded_actions
+from representation.world_model.imagined_view import Surroundings, imagined_view
+from representation.world_model.scene import KINDS, SceneShape, own_columns, scene_of, vital_levels
+
+
+@pytest.fixture(scope="module")
+def real(seen: np.ndarray, layout) -> PackedObservation:
+    return pack(seen, layout)
+
+
+def means(layout) -> torch.Tensor:
+    return torch.zeros(len(KINDS), len(own_columns(layout)))
+
+
+def test_planes_hold_every_other_entity_and_nothing_else(real, layout) -> None:
+    scene = scene_of(real, layout)
+    kind, health = (layout.entity_columns.index(name) for name in ("npc_type", "health"))
+    several = 0
+    for agent in range(0, len(real), 7):
+        one = real.take(torch.tensor([agent]))
+        expected: dict[tuple[int, int], list[int]] = {}
+        for row in one.entity.values[one.entity.values[:, 0] != one.agent_id]:
+            down, right = (row[2:4] - one.centre[0] + 7).tolist()
+            expected.setdefault((int(row[kind]), down * 15 + right), []).append(int(row[health]))
+        found = {(int(k), int(cell)) for k, cell in scene.kinds[agent].nonzero()}
+        assert found == set(expected)
+        for (_, cell), healths in expected.items():
+            if len([key for key in expected if key[1] == cell]) == 1:
+                assert float(scene.health[agent, cell]) == pytest.approx(np.mean(healths) / 100)
+        several += len(found) > 1
+    assert several > 5
+
+
+def test_the_policy_reads_back_what_was_seen(real, layout) -> None:
+    scene = scene_of(real, layout)
+    soft = softened(real, layout)
+    around = Surroundings(real.market, real.task.float())
+    view = imagined_view(scene.soft(layout.materials), means(layout), around, layout)
+    found = view.observation
+    torch.testing.assert_close(found.material, soft.material)
+    torch.testing.assert_close(found.own.values, soft.own.values)
+    torch.testing.assert_close(found.own.category, soft.own.category)
+    most = real.inventory.most
+    torch.testing.assert_close(found.inventory.values[:, :most], soft.inventory.values)
+    torch.testing.assert_close(found.inventory.presence[:, :most], soft.inventory.presence)
+    assert (found.inventory.presence[:, most:] == 0).all() and soft.inventory.presence.sum() > 0
+    for head in ("Move.Direction", "Attack.Style"):
+        torch.testing.assert_close(found.legal[head], soft.legal[head])
+    where = [own_columns(layout).index(name) for name in ("row", "col")]
+    alone = (scene.kinds.sum(dim=(1, 2)) == soft.entity.presence.sum(dim=1) - 1).nonzero()[:, 0]
+    assert len(alone) > 50
+    torch.testing.assert_close(found.entity.presence.sum(dim=1)[alone], soft.entity.presence.sum(dim=1)[alone])
+    for agent in alone[:40].tolist():
+        shown = found.entity.presence[agent] > 0
+        places = {tuple(each) for each in (found.entity.values[agent, shown][:, where] * 160).round().int().tolist()}
+        there = soft.entity.presence[agent] > 0
+        assert places == {
+            tuple(each) for each in (soft.entity.values[agent, there][:, where] * 160).round().int().tolist()
+        }
+
+
+def test_entities_can_be_attacked_where_the_game_says_so(real, layout) -> None:
+    scene = scene_of(real, layout)
+    view = imagined_view(scene.soft(layout.materials), means(layout), Surroundings(real.market, real.task), layout)
+    place = [head.name for head in layout.heads].index("Attack.Target")
+    before = sum(head.size for head in layout.heads[:place])
+    targets = legal_options(real, layout)[:, before : before + 100].sum(dim=1)
+    found = view.observation.legal["Attack.Target"][:, :-1].sum(dim=1)
+    assert targets.sum() > 20
+    assert (found == targets).float().mean() > 0.95  # entities of one kind on one tile are one row
+    assert (found <= targets.float()).all() or (found[found > targets] - targets[found > targets]).max() <= 3
+
+
+def test_recorded_and_imagined_actions_have_one_code(real, layout) -> None:
+    scene = scene_of(real, layout)
+    heads = {head.name: index for index, head in enumerate(layout.heads)}
+    options = torch.tensor([[head.size - 1 for head in layout.heads]]).repeat(len(real), 1)
+    options[:, heads["Attack.Style"]], options[:, heads["Move.Direction"]] = 1, 2
+    other = real.entity.values[:, 0] != real.agent_id[real.entity.owner]
+    first = torch.full((len(real),), -1)
+    for row in other.nonzero()[:, 0].flip(0).tolist():
+        first[real.entity.owner[row]] = real.entity.place[row]
+    attacks = first >= 0
+    options[attacks, heads["Attack.Target"]] = first[attacks]
+    codes = recorded_actions(options, real, layout)
+    assert codes.shape == (len(real), action_size(layout)) and attacks.sum() > 50
+    view = imagined_view(scene.soft(layout.materials), means(layout), Surroundings(real.market, real.task), layout)
+    reach = torch.zeros(len(real), view.kind.shape[1] + 2)
+    column = layout.entity_columns.index("npc_type")
+    for agent in range(len(real)):
+        if not attacks[agent]:
+            reach[agent, -1] = 1
+            continue
+        row = real.entity.values[real.entity.starts[agent] + first[agent]]
+        cell = int((row[2] - real.centre[agent, 0] + 7) * 15 + row[3] - real.centre[agent, 1] + 7)
+        (same,) = ((view.kind[agent] == int(row[column])) & (view.cell[agent] == cell)).nonzero(as_tuple=True)
+        reach[agent, 1 + same[0]] = 1
+    chosen = {"Attack.Target": reach}
+    for name, index in heads.items():
+        if name != "Attack.Target":
+            size = layout.heads[index].size
+            chosen[name] = torch.nn.functional.one_hot(options[:, index], size).float()
+    torch.testing.assert_close(imagined_actions(chosen, view.kind, view.cell, layout), codes)
+
+
+def test_levels_of_vitals() -> None:
+    assert vital_levels(torch.tensor([0.0, 0.02, 0.03, 0.5, 1.0])).tolist() == [0, 0, 1, 10, 20]
+
+
+def test_the_shape_counts_what_scenes_hold(real, layout) -> None:
+    shape = SceneShape.of(layout)
+    soft = scene_of(real, layout).soft(layout.materials)
+    assert soft.planes().shape == (len(real), shape.planes, 225) and soft.numbers().shape == (len(real), shape.numbers)
+    blank = shape.blank(3)
+    assert blank.planes().shape[1:] == soft.planes().shape[1:] and not blank.numbers().any()

@@ -1,0 +1,113 @@
+"""Training can be interrupted and continued with the same result, and learns what is certain."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from representation.world_model.model import Origin, WorldModel, load_model, save_model
+from representation.world_model.training import REPORT_EVERY, Budget, Metrics, Training, schedule
+from representation.world_model.windows import CONTEXT, Windows
+from user_error import UserError
+
+
+def budget(records: int, plan: str = "plan") -> Budget:
+    return Budget(records, 1e-3, 0, plan)
+
+
+def started(recorded, records: int, plan: str = "plan") -> Training:
+    torch.manual_seed(0)
+    return Training(recorded.model(), budget(records, plan))
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def batches(recorded) -> list[Windows]:
+    return recorded.windows(batch=4)[:6]
+
+
+def run(training: Training, batches: list[Windows], path: Path, stop_at: int | None = None) -> list[Metrics]:
+    lines: list[Metrics] = []
+
+    def on_line(line: Metrics) -> None:
+        lines.append({name: each for name, each in line.items() if name != "samples_per_second"})
+
+    def report(done: int, total: int) -> None:
+        if stop_at is not None and done >= stop_at:
+            raise Stopped
+
+    def epochs(number: int) -> Iterator[Windows]:
+        yield from batches if number % 2 == 0 else batches[::-1]
+
+    ticks = iter(range(10**6))
+    training.run(epochs, batches[:1], path, on_line, report, clock=lambda: 100.0 * next(ticks))
+    return lines
+
+
+def weights(model: WorldModel) -> dict[str, torch.Tensor]:
+    return {name: each.clone() for name, each in model.network.state_dict().items()}
+
+
+def test_an_interrupted_training_ends_with_the_same_weights(recorded, batches, tmp_path: Path) -> None:
+    a_batch = int((batches[0].lengths - CONTEXT).sum())
+    records = (REPORT_EVERY + 9) * a_batch
+    whole = started(recorded, records)
+    lines = run(whole, batches, tmp_path / "whole")
+    broken = started(recorded, records)
+    with pytest.raises(Stopped):
+        run(broken, batches, tmp_path / "broken", stop_at=(REPORT_EVERY + 3) * a_batch)
+    resumed = started(recorded, records)
+    resumed.restore(tmp_path / "broken")
+    assert 0 < resumed.progress.records < whole.progress.records and resumed.progress.lines == 1
+    rest = run(resumed, batches, tmp_path / "broken")
+    assert len(lines) == 2 and rest == lines[1:]
+    assert resumed.progress == whole.progress
+    for name, each in weights(whole.model).items():
+        assert torch.equal(each, weights(resumed.model)[name]), name
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(recorded, batches, tmp_path: Path) -> None:
+    first, second = (started(recorded, 60) for _ in range(2))
+    run(first, batches, tmp_path / "a")
+    run(second, batches, tmp_path / "b")
+    assert all(torch.equal(each, weights(second.model)[name]) for name, each in weights(first.model).items())
+    torch.manual_seed(1)
+    other = Training(recorded.model(), Budget(60, 1e-3, 1, "plan"))
+    run(other, batches, tmp_path / "c")
+    assert not all(torch.equal(each, weights(other.model)[name]) for name, each in weights(first.model).items())
+
+
+def test_a_state_of_another_training_is_refused(recorded, batches, tmp_path: Path) -> None:
+    training = started(recorded, 60)
+    training.save(tmp_path / "state")
+    with pytest.raises(UserError, match="other arguments or another dump"):
+        started(recorded, 60, "other").restore(tmp_path / "state")
+
+
+def test_costs_fall(recorded, batches, tmp_path: Path) -> None:
+    training = started(recorded, 60 * int((batches[0].lengths - CONTEXT).sum()))
+    lines = run(training, batches[:1], tmp_path / "state")
+    assert lines[-1]["train/loss"] < 0.7 * lines[0]["train/loss"]
+
+
+def test_a_model_survives_its_file(recorded, tmp_path: Path) -> None:
+    model = recorded.model("gaussian")
+    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, (0, 1), (2,))
+    save_model(tmp_path / "model.safetensors", model, origin)
+    read, found = load_model(tmp_path / "model.safetensors")
+    assert found == origin and read.network.kind == "gaussian" and read.network.sizes == model.network.sizes
+    assert all(torch.equal(each, weights(read)[name]) for name, each in weights(model).items())
+    for name, each in model.policy.state_dict().items():
+        assert torch.equal(each, read.policy.state_dict()[name])
+    assert not any(parameter.requires_grad for parameter in read.policy.parameters())
+    with pytest.raises(UserError, match="is a policy, but a world model is needed"):
+        load_model(recorded.policies / "small.safetensors")
+
+
+def test_the_learning_rate_rises_stays_and_falls() -> None:
+    shares = [schedule(done) for done in (0.0, 0.01, 0.3, 0.5, 0.75, 1.0)]
+    assert shares[0] < shares[1] < shares[2] == shares[3] == 1 and shares[4:] == [0.5, 0.0]

@@ -1,0 +1,104 @@
+"""Windows cover every tick that can be predicted once, and maps are divided."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.reader import read_dump
+from agent_zoo.memory import MemoryState
+from representation.world_model.scene import scene_of
+from representation.world_model.statistics import HEADS
+from representation.world_model.unroll import unroll
+from representation.world_model.windows import CONTEXT, check_dump, split_maps
+from tests.representation.world_model.conftest import HORIZON
+from user_error import UserError
+
+
+def test_every_tick_after_the_context_is_predicted_once(recorded) -> None:
+    predicted = []
+    for batch in recorded.windows():
+        for (episode, agent, tick), length in zip(batch.identity.tolist(), batch.lengths.tolist(), strict=True):
+            assert CONTEXT < length <= CONTEXT + HORIZON
+            predicted += [(episode, agent, tick + late) for late in range(CONTEXT, length)]
+    records = read_dump(recorded.dump, episodes=recorded.split.train)
+    everything = set(zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True))
+    first = {(episode, agent): 10**6 for episode, agent, _ in everything}
+    for episode, agent, tick in everything:
+        first[episode, agent] = min(first[episode, agent], tick)
+    wanted = {each for each in everything if each[2] - first[each[0], each[1]] >= CONTEXT}
+    assert len(predicted) == len(set(predicted)) and set(predicted) == wanted and len(wanted) > 500
+
+
+def test_windows_hold_what_was_recorded(recorded) -> None:
+    records = read_dump(recorded.dump, episodes=recorded.split.train)
+    by_place = {
+        each: index
+        for index, each in enumerate(
+            zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True)
+        )
+    }
+    batch = recorded.windows(seed=3)[1]
+    for number in range(len(batch)):
+        episode, agent, tick = batch.identity[number].tolist()
+        late = int(batch.lengths[number]) - 1
+        index = by_place[episode, agent, tick + late]
+        np.testing.assert_array_equal(batch.hidden[number, late], records.activations["lstm_hidden"][index])
+        assert float(batch.reward[number, late]) == records.reward[index]
+        assert bool(batch.ends[number, late]) == records.column("done")[index]
+        there, scene = batch.at(late)
+        place = there.tolist().index(number)
+        np.testing.assert_array_equal(scene.material[place], records.tile[index][:, 2])
+
+
+def test_the_policy_inside_remembers_what_it_remembered(recorded) -> None:
+    """A real scene gives nearly the recorded memory: only entities are described less fully."""
+    from representation.world_model.unroll import remember
+
+    model, batch = recorded.model(), recorded.windows()[0]
+    there, scene = batch.at(CONTEXT)
+    soft = scene.soft(model.layout.materials)
+    found = remember(model, soft, batch.around.take(there), batch.memory(CONTEXT - 1, there))
+    wanted = batch.memory(CONTEXT, there)
+    blind = remember(model, model.network.blank(len(there)), batch.around.take(there), batch.memory(CONTEXT - 1, there))
+
+    def error(memory: MemoryState) -> float:
+        return float((memory.cell - wanted.cell).square().mean())
+
+    assert error(found) < 0.1 * error(blind)
+
+
+def test_maps_are_divided(recorded) -> None:
+    maps = {each["episode"]: each["map"] for each in recorded.metadata.episodes}
+    trained, tested = ({maps[each] for each in part} for part in (recorded.split.train, recorded.split.test))
+    assert trained and tested and not trained & tested
+    one = replace(recorded.metadata, episodes=[{**each, "map": 3} for each in recorded.metadata.episodes])
+    with pytest.raises(UserError, match="on 1 map"):
+        split_maps(recorded.dump, one, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "json"}, "is a JSON dump"),
+        ({"layers": {"encoder_output": 16, "lstm_hidden": 16}}, "lacks layer lstm_cell"),
+        ({"checkpoint_sha256": "0" * 64}, "was recorded from a policy with hash 000000000000"),
+        ({"unrecorded": ("reward",)}, "lacks rewards"),
+    ],
+)
+def test_dumps_that_do_not_fit_are_refused(change, message, recorded) -> None:
+    metadata = replace(recorded.metadata, **change)
+    with pytest.raises(UserError, match=message):
+        check_dump(recorded.dump, metadata, recorded.policy, recorded.info, recorded.sha256)
+    check_dump(recorded.dump, recorded.metadata, recorded.policy, recorded.info, recorded.sha256)
+
+
+def test_all_parts_are_predicted_and_none_reaches_the_policys_weights(recorded) -> None:
+    model, batch = recorded.model(), recorded.windows()[0]
+    found = unroll(model, batch, torch.Generator().manual_seed(0))
+    assert set(found.costs) == set(HEADS) and found.ticks == int((batch.lengths - CONTEXT).sum())
+    found.loss.backward()
+    assert all(parameter.grad is None for parameter in model.policy.parameters())
+    idle = [name for name, each in model.network.named_parameters() if each.grad is None or not each.grad.any()]
+    assert not [name for name in idle if not name.startswith(("paint.0", "spread", "say"))]

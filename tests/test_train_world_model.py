@@ -1,0 +1,138 @@
+"""train_world_model.py and simulate.py as users run them, on a small real dump."""
+
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from activation_store.files import sha256
+from activation_store.reader import read_dump, read_metadata
+from agent_zoo.checkpoint import load_checkpoint
+from representation.recorded_observation import check_shows_everything, packed_observation
+from tests.command import assert_refused, run_here
+from tests.recorded_features import RecordedFeatures, recorded_features
+from tests.shared import shared_folder
+
+
+@pytest.fixture(scope="module")
+def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
+    return recorded_features(tmp_path_factory, small_world, task, maps)
+
+
+def arguments(recorded: RecordedFeatures, output: Path, *more: object) -> list[object]:
+    return [
+        recorded.dump, "--records", 900, "--horizon", 4, "--batch", 8, "--hidden", 16, "--no-track",
+        "--policies-dir", recorded.policies, "--output-dir", output, *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def train(output: Path) -> None:
+        done = run_here("train_world_model.py", *arguments(recorded, output))
+        assert done.returncode == 0, done.stderr
+        assert "world model and curves" in done.stdout and "(test maps)" in done.stdout
+
+    (folder,) = shared_folder(tmp_path_factory, "world_model", train).iterdir()
+    return folder
+
+
+@pytest.fixture(scope="module", params=["informed", "random"])
+def simulated(request, recorded: RecordedFeatures, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("simulated")
+    done = run_here(
+        "simulate.py", trained, "-n", 150, "--ticks", 6, "--from", request.param, "--dump", recorded.dump,
+        "--act", "north,policy,stay", "-o", output,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return output / f"{recorded.dump.name}-simulated"
+
+
+def test_a_training_leaves_its_model_and_curves(trained: Path, recorded: RecordedFeatures) -> None:
+    assert {each.name for each in trained.iterdir()} >= {
+        "settings.json", "metrics.jsonl", "curves.png", "model.safetensors"
+    }  # fmt: skip
+    assert not (trained / "training_state.safetensors").exists()
+    lines = [orjson.loads(line) for line in (trained / "metrics.jsonl").read_bytes().splitlines()]
+    assert lines[-1]["records"] >= 900 and lines[-1]["test/share/material"] > 0
+
+
+def test_a_finished_training_is_not_overwritten(trained: Path, recorded: RecordedFeatures) -> None:
+    again = run_here("train_world_model.py", *arguments(recorded, trained.parent))
+    assert_refused(again, "already holds a trained world model")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--horizon", 65], "--horizon"),
+        (["--batch", 1], "--batch"),
+        (["--policies-dir", "nowhere"], "give --policies-dir"),
+    ],
+)
+def test_bad_arguments_are_refused(more, message, recorded: RecordedFeatures, tmp_path: Path) -> None:
+    assert_refused(run_here("train_world_model.py", *arguments(recorded, tmp_path / "out"), *more), message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_simulated_lives_are_an_ordinary_dump(simulated: Path, trained: Path, recorded: RecordedFeatures) -> None:
+    metadata = read_metadata(simulated)
+    assert metadata.origin == "simulated" and metadata.world_model_sha256 == sha256(trained / "model.safetensors")
+    assert metadata.lives == 150 and {"world_hidden", "world_latent", "bottleneck"} < metadata.layers.keys()
+    records = read_dump(simulated)
+    assert len(records) == metadata.records <= 150 * 6
+    lives = records.env_id + 1000 * records.episode
+    for life in np.unique(lives):
+        (rows,) = np.nonzero(lives == life)
+        ticks = records.tick[rows]
+        assert (np.sort(ticks) == np.arange(len(ticks))).all()
+        done = records.column("done")[rows[np.argsort(ticks)]]
+        assert not done[:-1].any() and (done[-1] or len(ticks) == 6)
+        assert len(np.unique(records.activations["bottleneck"][rows], axis=0)) == 1
+    assert records.activations["world_latent"].sum(axis=1) == pytest.approx(16)
+    move = [head.name for head in metadata.action_heads].index("Move.Direction")
+    assert (records.action[records.tick == 0, move] == 0).all() and (records.action[records.tick == 2, move] == 4).all()
+    assert len(np.unique(records.action[records.tick == 1, move])) > 1
+
+
+def test_the_policy_can_be_run_on_simulated_observations(simulated: Path, recorded: RecordedFeatures) -> None:
+    policy, info = load_checkpoint(recorded.policies / "small.safetensors")
+    check_shows_everything(simulated, info.layout)
+    records = read_dump(simulated)
+    observation = packed_observation(records, info.layout, policy.mask)
+    encoded, _ = policy.encode(observation)
+    found = encoded.detach().numpy()
+    assert np.isfinite(found).all() and len(found) == len(records)
+    if read_metadata(simulated).environment["simulated"]["from"] == "informed":
+        first = records.tick == 0  # the recorded tick itself
+        played = records.activations["encoder_output"]
+        error = np.square(found[first] - played[first]).mean() / played[first].var(axis=0).mean()
+        assert error < 0.5
+
+
+def test_simulating_again_gives_the_same_lives(simulated: Path, trained: Path, recorded, tmp_path: Path) -> None:
+    beginning = read_metadata(simulated).environment["simulated"]["from"]
+    again = run_here(
+        "simulate.py", trained, "-n", 150, "--ticks", 6, "--from", beginning, "--dump", recorded.dump,
+        "--act", "north,policy,stay", "-o", tmp_path,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    files = [{name: each.sha256 for name, each in read_metadata(folder).files.items()} for folder in (
+        simulated, tmp_path / simulated.name
+    )]  # fmt: skip
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--act", "nort"], "--act names 'nort'"),
+        (["--ticks", 1, "--act", "north,north"], "more than --ticks 1"),
+        (["--dump", "nowhere"], "nowhere"),
+    ],
+)
+def test_simulations_that_make_no_sense_are_refused(more, message, trained: Path, recorded, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "-o", tmp_path / "out", *more]
+    assert_refused(run_here(*said), message)
+    assert not (tmp_path / "out").exists()
