@@ -92,7 +92,7 @@ def persistence_summary(found: Persisting, states: States) -> dict[str, Any]:
         },
         "fixed_points": [
             {
-                "input": each.name, "speed": each.points.speed.tolist(), "reached": each.points.reached.tolist(),
+                "input": each.name, "speed": np.where(each.points.fixed, 0.0, each.points.speed).tolist(), "reached": each.points.reached.tolist(),
                 "unstable": each.points.unstable.tolist(),
                 "largest_modulus": np.abs(each.points.eigenvalues[:, 0]).tolist(),
             }
