@@ -28,7 +28,8 @@ LONGEST_FIRST = (
     "test_evaluate.py", "test_extract_activations.py", "test_extraction.py", "test_train_probes.py", "test_figures.py",
     "test_ray_worlds.py", "test_explorer_page.py", "test_render_replay.py", "test_recorded_observation.py",
     "test_fast_game.py", "test_train_tasks.py", "test_original_tools.py", "test_automatic_curriculum.py",
-    "test_train_sparse_autoencoder.py", "test_conversion.py", "test_reader.py", "test_export.py",
+    "test_analyze_dynamics.py", "test_saliency.py", "test_train_sparse_autoencoder.py", "test_train_world_model.py",
+    "test_study.py", "test_semantic_clusters.py", "test_conversion.py", "test_reader.py", "test_export.py",
     "test_training_view.py",
 )  # fmt: skip
 """Files of tests that take longest. A worker runs whole files, so the last ones to be taken should be short."""

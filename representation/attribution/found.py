@@ -9,6 +9,8 @@ from analysis.materials import MATERIAL_NAMES
 
 PARTS = ("tiles", "entities", "own row", "inventory", "task", "memory")
 WATER = MATERIAL_NAMES.index("water")
+NEAR = 2
+"""Tiles within which water counts as near."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,12 @@ class Found:
         found[:, :, 4] = np.nan_to_num(np.abs(self.task))
         found[:, 0, 5] = np.abs(self.memory).sum(axis=1)
         return found
+
+    def distance_to(self, material: int) -> np.ndarray:
+        """Return the tiles to the nearest tile of a material, a diagonal step counting as one, (N,); inf if none."""
+        side = round(self.material.shape[1] ** 0.5)
+        away = np.abs(np.indices((side, side)) - side // 2).max(axis=0).ravel()
+        return np.where(self.material == material, away, np.inf).min(axis=1)
 
     def by_material(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sum the present tick's attributions of tiles by material, in each state.
@@ -96,8 +104,12 @@ def summary_lines(found: Found, title: str, method: str) -> list[str]:
         told = ", ".join(f"{lag}: {each / by_tick.sum():.1%}" for lag, each in enumerate(by_tick))
         lines += ["", f"Of what is attributed to observations, by how many ticks ago they were: {told}"]
     lines += ["", *material_lines(found, np.ones(len(found), bool), "all states")]
-    water = (found.material == WATER).any(axis=1)
-    for inside, text in ((~water, "states without water in view"), (water, "states with water in view")):
+    away = found.distance_to(WATER)
+    for inside, text in (
+        (~np.isfinite(away), "states without water in view"),
+        (np.isfinite(away) & (away > NEAR), f"states with water in view, more than {NEAR} tiles away"),
+        (away <= NEAR, f"states with water within {NEAR} tiles"),
+    ):
         if inside.any():
             lines += ["", *material_lines(found, inside, text)]
     own = np.abs(np.nan_to_num(found.own)).sum(axis=(0, 1))
