@@ -33,6 +33,7 @@ FEATURES_FILE = "sparse_features"
 UNIT = "distance along the feature's direction, in activation units"
 
 _SHOWN = 10
+_ERASED = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,19 +136,28 @@ def _erasures(
     names, rows = [each.name for each in features], []
     strengths, before = training
     mean = before.states.values.mean(axis=0)
+    # Read-outs of a few hundred units need no more states than this.
+    some, others_too = (_some(len(each.states), settings.seed) for each in (before, test))
     for variable in split(settings.erase):
         column = names.index(variable)
-        values, others = (each.values[:, column].astype(np.float64) for each in (before, test))
+        values = before.values[some, column].astype(np.float64)
+        others = test.values[others_too, column].astype(np.float64)
         if not values.std() > 0:
             raise UserError(f"--erase {variable}: it has the same value in all training states")
-        ways = edits(before.states.values, values, strengths, dictionary)
+        states = before.states.values[some]
+        ways = edits(states, values, strengths[some], dictionary)
         run = None
         if recorded is not None:
             run = splice(settings.dump, recorded, settings.layer, ways, split_.test, mean, settings.seed)
         for by, edit in ways.items():
             kl = np.nan if run is None else run.score(by).kl.value
-            rows.append(row(variable, by, edit, (before.states.values, values), (test.states.values, others), kl))
+            rows.append(row(variable, by, edit, (states, values), (test.states.values[others_too], others), kl))
     return rows
+
+
+def _some(count: int, seed: int) -> np.ndarray:
+    """Return the places of up to `_ERASED` of so many states, drawn by lot, ascending."""
+    return np.sort(np.random.default_rng(seed).permutation(count)[:_ERASED])
 
 
 def save(folder: RunFolder, described: Described, settings: SparseSettings, metadata: DumpMetadata) -> None:
