@@ -17,19 +17,22 @@ import environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import TypeVar
 
-import tyro
-
-import argument_checks
 import command_line
-from argument_checks import at_least, between, did_you_mean, seed_value, split
+from argument_checks import did_you_mean
+from representation.semantic_clusters.options import (
+    CompareArguments,
+    DescribeArguments,
+    HoverArguments,
+    PlotArguments,
+    RunArguments,
+    VideoArguments,
+)
 from user_error import UserError
 
-Options = TypeVar("Options")
+Options = TypeVar("Options", bound=RunArguments)
 
 
 def fit(arguments: list[str]) -> None:
@@ -60,35 +63,9 @@ def fit(arguments: list[str]) -> None:
     console.print(f"figures, codes and summary.txt: {folder.path}", highlight=False, markup=False, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class RunArguments:
-    """The run that a command works on."""
-
-    run: tyro.conf.Positional[Path]
-    """Run of `semantic_clusters.py fit`: a folder such as analysis_results/NAME-semantic-k8."""
-    dump: Path | None = None
-    """Activation dump that the run was made from, if it has been moved since."""
-
-
-@dataclass(frozen=True)
-class DescribeArguments(RunArguments):
-    """Arguments of `semantic_clusters.py describe`."""
-
-    permutations: int = 199
-    """Random orders of visits that what follows a code is compared with, at least 19."""
-    bootstraps: int = 1000
-    """Bootstrap resamples of episodes and lives for each interval, at least 100."""
-    seed: int = 42
-    """Random seed, 0 to 4294967295."""
-
-
 def describe(arguments: list[str]) -> None:
     """Write a card for each code, a map of where they are, and labels.yaml for their names."""
     options = _parsed(DescribeArguments, "describe", arguments)
-    argument_checks.check(
-        options, permutations=at_least(options.permutations, 19), bootstraps=at_least(options.bootstraps, 100),
-        seed=seed_value(options.seed),
-    )  # fmt: skip
 
     from dataclasses import asdict
 
@@ -124,27 +101,14 @@ def describe(arguments: list[str]) -> None:
 
 
 def _parsed(kind: type[Options], command: str, arguments: list[str]) -> Options:
-    return command_line.parse(kind, __doc__, args=arguments, prog=f"semantic_clusters.py {command}")
-
-
-@dataclass(frozen=True)
-class PlotArguments(RunArguments):
-    """Arguments of `semantic_clusters.py plot`."""
-
-    on: Path | None = None
-    """Another dump of the same policy to show, such as one of other maps; by default the run's own."""
-    states: int = 3000
-    """Maximum number of states, of whole lives drawn at random, 60 to 20000; time and memory grow with its square."""
-    bootstraps: int = 1000
-    """Bootstrap resamples of lives for each interval, at least 100."""
+    options = command_line.parse(kind, __doc__, args=arguments, prog=f"semantic_clusters.py {command}")
+    options.check()
+    return options
 
 
 def plot(arguments: list[str]) -> None:
     """Draw the plane beside t-SNE and UMAP, and measure how well each keeps neighbourhoods."""
     options = _parsed(PlotArguments, "plot", arguments)
-    argument_checks.check(
-        options, states=between(options.states, 60, 20_000), bootstraps=at_least(options.bootstraps, 100)
-    )
 
     from dataclasses import asdict
 
@@ -180,28 +144,9 @@ def plot(arguments: list[str]) -> None:
     console.print(f"planes: {options.run / name}.png", highlight=False, markup=False, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class VideoArguments(RunArguments):
-    """Arguments of `semantic_clusters.py videos`."""
-
-    source: Annotated[Literal["best", "all"], tyro.conf.arg(name="from")] = "best"
-    """Lives to show. best: the fifth with the highest sum of rewards, as in the paper; all: every life, since the best
-    hide failures."""
-    formats: str = "mp4,gif"
-    """Comma-separated formats: mp4, gif."""
-    seed: int = 42
-    """Random seed of the stretches shown, 0 to 4294967295."""
-
-
 def videos(arguments: list[str]) -> None:
     """Write a film of each code, and one of all codes in a grid."""
     options = _parsed(VideoArguments, "videos", arguments)
-    formats = split(options.formats)
-    argument_checks.check(
-        options,
-        formats=(bool(formats) and set(formats) <= {"mp4", "gif"}, "mp4, gif or both"),
-        seed=seed_value(options.seed),
-    )
 
     from rich.console import Console
 
@@ -215,22 +160,13 @@ def videos(arguments: list[str]) -> None:
     stretches = stretches_of(coded, options.source, options.seed)
     scenes = read_scenes(coded, stretches, partial(step, console))
     folder = options.run / ("videos" if options.source == "best" else "videos-all")
-    for line in write_films(scenes, folder, formats, partial(step, console)):
+    for line in write_films(scenes, folder, options.format_names, partial(step, console)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-@dataclass(frozen=True)
-class HoverArguments(RunArguments):
-    """Arguments of `semantic_clusters.py hover`."""
-
-    max_ticks: int = 400_000
-    """Maximum number of ticks in the page, at least 1, about 40 bytes each. Larger dumps are sampled by whole lives."""
 
 
 def hover(arguments: list[str]) -> None:
     """Write the explorer's page of a run: the plane and its codes, a strip of views on hover, the life on click."""
     options = _parsed(HoverArguments, "hover", arguments)
-    argument_checks.check(options, max_ticks=at_least(options.max_ticks, 1))
 
     from rich.console import Console
 
@@ -250,22 +186,9 @@ def hover(arguments: list[str]) -> None:
     console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", highlight=False, markup=False, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class CompareArguments(RunArguments):
-    """Arguments of `semantic_clusters.py compare`."""
-
-    states: int = 5000
-    """Maximum number of states, of whole lives drawn at random, 200 to 100000."""
-    bootstraps: int = 200
-    """Bootstrap resamples of lives for each interval, at least 100."""
-
-
 def compare(arguments: list[str]) -> None:
     """Measure the codes, and other ways to divide the same states."""
     options = _parsed(CompareArguments, "compare", arguments)
-    argument_checks.check(
-        options, states=between(options.states, 200, 100_000), bootstraps=at_least(options.bootstraps, 100)
-    )
 
     from dataclasses import asdict
 
