@@ -3,6 +3,7 @@
 /* Views of one sample at a time, with the map of the chosen tick and lag over them. */
 
 const SIDE = 15;
+const FADED = 0.35;
 const UP = "#b2182b", DOWN = "#2166ac";
 const $ = (id) => document.getElementById(id);
 const facts = JSON.parse($("facts").textContent);
@@ -85,7 +86,7 @@ function drawView() {
   context.clearRect(0, 0, canvas.width, canvas.height);
   for (let i = 0; i < SIDE * SIDE; i++) {
     const x = (i % SIDE) * tile, y = Math.floor(i / SIDE) * tile;
-    context.globalAlpha = 1;
+    context.globalAlpha = $("overlay").checked ? FADED : 1;  // blue water must not be taken for blue on the map
     context.fillStyle = there ? facts.colours[material[i]] : "#eceff2";
     context.fillRect(x, y, tile, tile);
     if ($("overlay").checked) {
