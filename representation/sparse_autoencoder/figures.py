@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from analysis.figures.style import cluster_colour, new_figure, style
 from representation.sparse_autoencoder.attribution import Attributions
@@ -68,6 +69,9 @@ def scores(rows: Sequence[ScoreRow]) -> Figure:
                 axis.plot(value, place, "o", color=colour, markersize=5)
                 axis.plot(ends, [place, place], color=colour, linewidth=1.5)
             axis.set(xscale="log", xlabel=label)
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axis.xaxis.set_minor_formatter(NullFormatter())
             axis.grid(axis="x", alpha=0.3)
         axes[0].set_yticks(range(len(rows)), [row.name for row in rows])
         axes[0].set_ylim(len(rows) - 0.5, -0.5)

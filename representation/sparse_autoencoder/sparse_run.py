@@ -79,7 +79,7 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
                 describing.save(folder, meaning, settings, metadata)
         console.print(outputs.headline(results))
         if meaning is not None:
-            console.print("\n".join(meaning.lines()), highlight=False, markup=False)
+            console.print("\n".join(meaning.lines()), highlight=False, markup=False, soft_wrap=True)
     discard(settings)
     return settings.run_folder
 
