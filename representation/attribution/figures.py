@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import EFFECT_MAP, category_colour, new_figure, style, title
+from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
 from analysis.materials import MATERIAL_NAMES, PALETTE
 from representation.attribution.found import PARTS, Found
 from representation.attribution.sanity import MOST_ALIKE, Sanity
@@ -28,6 +28,7 @@ def overview(found: Found, heading: str, failures: Sequence[str]) -> Figure:
         materials.set_yticks(range(len(there)), [MATERIAL_NAMES[i] for i in there])
         materials.axvline(0, color="#33475b", linewidth=0.8)
         materials.set(xlabel="mean attribution of a tile")
+        materials.xaxis.set_major_locator(few_ticks())
         sizes = found.sizes().mean(axis=0)[::-1]  # (T, parts), the present tick first
         base = np.zeros(len(sizes))
         for number, name in enumerate(PARTS):
