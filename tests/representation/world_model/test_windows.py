@@ -8,7 +8,6 @@ import torch
 
 from activation_store.reader import read_dump
 from agent_zoo.memory import MemoryState
-from representation.world_model.scene import scene_of
 from representation.world_model.statistics import HEADS
 from representation.world_model.unroll import unroll
 from representation.world_model.windows import CONTEXT, check_dump, split_maps
