@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from activation_store.files import atomic_path
 from analysis.figures.style import cluster_colour, new_figure, style
 from representation.world_model.open_loop import HIGHER_IS_BETTER
-from representation.world_model.quality import Quality
+from representation.world_model.quality_results import Quality
 from representation.world_model.statistics import HEADS
 
 _LABELS = {

@@ -82,7 +82,10 @@ def open_loop(model: WorldModel, windows: Windows) -> Iterator[Errors]:
         (seen,) = there.nonzero(as_tuple=True)
         left, state, memory = left[seen], state.take(seen), memory.take(seen)
         scene = scene_of(prediction.scene, seen)
-        moved = displacement(windows.where[left, tick - 1], windows.where[left, tick]) if len(seen) else left
+        if not len(seen):
+            yield _only_ends(ended, tick - CONTEXT + 1)
+            return
+        moved = displacement(windows.where[left, tick - 1], windows.where[left, tick])
         copied = _shifted(scene_of(copied, seen), moved, network.shape.side)
         view = imagined_view(scene, model.stats.kind_means, windows.around.take(left), model.layout)
         choices, memory = soft_tick(model.policy, view.observation, memory)
@@ -117,6 +120,13 @@ def joined(parts: list[Errors]) -> Errors:
         cat("horizon"), cat("life"), cat("episode"), measures["model"], measures["copied"], cat("ended"),
         cat("ended_horizon"), np.sum([each.confidence for each in parts], axis=0),
     )  # fmt: skip
+
+
+def _only_ends(ended: np.ndarray, horizon: int) -> Errors:
+    """Return the errors of a tick that no life has reached."""
+    nothing = np.zeros(0, np.int64)
+    measures = {name: np.zeros((0, 3) if name == "entities" else 0, np.float32) for name in HIGHER_IS_BETTER}
+    return Errors(nothing, nothing, nothing, measures, measures, ended, np.full(len(ended), horizon), np.zeros((10, 3)))
 
 
 def _shifted(scene: SoftScene, moved: torch.Tensor, side: int) -> SoftScene:
