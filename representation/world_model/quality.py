@@ -98,9 +98,9 @@ def _rows(errors: Errors, seed: int) -> list[Row]:
             mine, copied = errors.model[name][chosen].astype(float), errors.copied[name][chosen].astype(float)
             own, other, better = _compared(units, mine, copied)
             sign = 1 if higher else -1
-            ends = sorted((sign * better.low, sign * better.high))
+            low, high = sorted((sign * better.low, sign * better.high))
             rows.append(
-                Row(name, horizon, own.value, own.low, own.high, other.value, sign * better.value, *ends,
+                Row(name, horizon, own.value, own.low, own.high, other.value, sign * better.value, low, high,
                     int(chosen.sum()), units.name)
             )  # fmt: skip
     return rows
@@ -137,10 +137,10 @@ def _lives_compared(
         cells.append(windows.cell[full, -1])
         start = informed_start(model, windows, generator)
         alive = torch.ones(len(start), dtype=torch.bool)
-        for tick in imagine(model, start, min(horizon, windows.ticks - CONTEXT) + 1, generator):
-            simulated.add(tick.action[alive], moves, tick.scene.own[alive][:, model.network.vitals])
-            last = tick.memory.cell[-1][alive]
-            alive &= torch.rand(len(start), generator=generator) >= tick.end
+        for imagined in imagine(model, start, min(horizon, windows.ticks - CONTEXT) + 1, generator):
+            simulated.add(imagined.action[alive], moves, imagined.scene.own[alive][:, model.network.vitals])
+            last = imagined.memory.cell[-1][alive]
+            alive &= torch.rand(len(start), generator=generator) >= imagined.end
         imagined_cells.append(last)
     pairs = zip(real.shares().items(), simulated.shares().values(), strict=True)
     behaviours = [Behaviour(name, one, other) for (name, one), other in pairs]
