@@ -3,10 +3,12 @@
     python simulate.py world_models/NAME -n 6000                    # go on from recorded ticks on new maps
     python simulate.py world_models/NAME --from random --ticks 32   # from the model's own random starts
     python simulate.py world_models/NAME --act north,north,stay     # what if every agent did that first
+    python simulate.py world_models/NAME --quality --ticks 16       # how far ahead is it right?
 
 The policy sees the model's predictions and its actions drive the next tick; trade and gifts are left out. The dump in
 activation_data/NAME-simulated/ has `origin: simulated` and the layers world_hidden, world_latent and bottleneck beside
-those of the policy; analyses read it like any other. See docs/world_model.md.
+those of the policy; analyses read it like any other. --quality simulates no lives, but measures errors on maps that
+the model was not trained on, and writes tables and a figure to quality/ in the model's folder. See docs/world_model.md.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -38,6 +40,9 @@ class Arguments:
     starts."""
     ticks: int = 32
     """Ticks of each life, 1 to 1024; a life that ends earlier is shorter."""
+    quality: bool = False
+    """Measure how well each of --ticks ticks is predicted from recorded starts, beside copying the last tick seen.
+    -n, --from and --act do not apply."""
     act: str = ""
     """Comma-separated moves that every agent makes in its first ticks: north, south, east, west, stay, or policy for
     the policy's own choice."""
@@ -93,6 +98,14 @@ def main() -> None:
     model, origin = load_model(path)
     recorded = arguments.dump or Path("activation_data") / origin.dump
     check_recorded(recorded, read_metadata(recorded), origin)
+    if arguments.quality:
+        from representation.world_model.quality import QUALITY_FOLDER, headline, measure_quality, save_quality
+
+        with progress("measuring quality") as share:
+            quality = measure_quality(model, origin, recorded, arguments.ticks, arguments.seed, share)
+        save_quality(path.parent / QUALITY_FOLDER, quality)
+        print(f"{headline(quality)}\ntables and figure: {path.parent / QUALITY_FOLDER}")
+        return
     target = arguments.output_dir / (arguments.name or f"{recorded.resolve().name}-simulated")
     request = Request(arguments.lives, arguments.ticks, arguments.beginning, arguments.seed, arguments.moves)
     with progress("simulating", "lives") as show:

@@ -1,5 +1,6 @@
 """train_world_model.py and simulate.py as users run them, on a small real dump."""
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -136,3 +137,27 @@ def test_simulations_that_make_no_sense_are_refused(more, message, trained: Path
     said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "-o", tmp_path / "out", *more]
     assert_refused(run_here(*said), message)
     assert not (tmp_path / "out").exists()
+
+
+def test_quality_is_measured_on_other_maps(trained: Path, recorded: RecordedFeatures) -> None:
+    done = run_here("simulate.py", trained, "--quality", "--ticks", 4, "--dump", recorded.dump)
+    assert done.returncode == 0, done.stderr
+    assert "tiles after 4 ticks" in done.stdout
+    folder = trained / "quality"
+    assert (folder / "quality.png").stat().st_size > 10_000
+    with (folder / "open_loop.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert {(row["measure"], int(row["horizon"])) for row in rows} == {
+        (measure, horizon) for measure in ("tiles", "entities", "vitals", "memory", "policy") for horizon in range(1, 5)
+    }
+    for row in rows:
+        assert float(row["model_low"]) <= float(row["model"]) <= float(row["model_high"])
+        sign = -1 if row["measure"] in ("vitals", "policy") else 1
+        difference = sign * (float(row["model"]) - float(row["copied"]))
+        assert float(row["better"]) == pytest.approx(difference, abs=1e-6)
+    quality = orjson.loads((folder / "quality.json").read_bytes())
+    shares = {each["what"]: each for each in quality["behaviours"]}
+    moves = [f"moves {name}" for name in ("north", "south", "east", "west")]
+    for side in ("real", "simulated"):
+        assert sum(shares[name][side] for name in [*moves, "stays"]) == pytest.approx(1, abs=1e-5)
+    assert 0 <= quality["calibration_error"] <= 1 and 0 <= quality["end_brier"] <= 1

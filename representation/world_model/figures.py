@@ -3,10 +3,18 @@
 from pathlib import Path
 
 import orjson
+from matplotlib.axes import Axes
 
 from activation_store.files import atomic_path
 from analysis.figures.style import cluster_colour, new_figure, style
+from representation.world_model.open_loop import HIGHER_IS_BETTER
+from representation.world_model.quality_results import Quality
 from representation.world_model.statistics import HEADS
+
+_LABELS = {
+    "tiles": "share of tiles that are right", "entities": "entities, F1", "vitals": "error of vitals (points)",
+    "memory": "cosine with the recorded memory", "policy": "KL of the policy (nats)",
+}  # fmt: skip
 
 
 def draw_curves(metrics: Path, target: Path) -> None:
@@ -39,7 +47,32 @@ def draw_curves(metrics: Path, target: Path) -> None:
             figure.savefig(temporary, format="png")
 
 
-def _line(panel, lines, name, label, number) -> None:  # type: ignore[no-untyped-def]
+def draw_quality(quality: Quality, target: Path) -> None:
+    """Draw the measures over horizons beside copying, and how well probabilities of tiles are calibrated."""
+    with style():
+        figure = new_figure(12, 6.5)
+        panels = figure.subplots(2, 3).flatten()
+        for panel, name in zip(panels, HIGHER_IS_BETTER, strict=False):
+            rows = [row for row in quality.rows if row.measure == name]
+            ticks = [row.horizon for row in rows]
+            colour = cluster_colour(0)
+            panel.plot(ticks, [row.model for row in rows], color=colour, label="world model")
+            panel.fill_between(
+                ticks, [row.model_low for row in rows], [row.model_high for row in rows], color=colour, alpha=0.2
+            )
+            panel.plot(ticks, [row.copied for row in rows], color="0.4", linestyle="--", label="last tick, shifted")
+            panel.set(xlabel="ticks after the last one seen", ylabel=_LABELS[name])
+            panel.legend()
+        calibration = panels[len(HIGHER_IS_BETTER)]
+        filled = quality.calibration[:, 2] > 0
+        calibration.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
+        calibration.plot(quality.calibration[filled, 0], quality.calibration[filled, 1], marker="o", markersize=4)
+        calibration.set(xlabel="probability of the most probable material", ylabel="share of tiles that are right")
+        with atomic_path(target) as temporary:
+            figure.savefig(temporary, format="png")
+
+
+def _line(panel: Axes, lines: list[dict[str, float]], name: str, label: str, number: int) -> None:
     found = [(line["records"], line[name]) for line in lines if name in line]
     if found:
         panel.plot(*zip(*found, strict=True), label=label, color=cluster_colour(number), linewidth=1)

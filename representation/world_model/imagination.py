@@ -51,6 +51,7 @@ class ImaginedTick:
         view: the same as an observation.
         choices: of the policy.
         options: taken, head -> (S,) int64.
+        action: their code, (S, size).
         memory: of the policy after it has seen the scene.
         layers: encoder output and action decoder of the policy, (S, units) each, without gradients.
         state: of the world.
@@ -63,6 +64,7 @@ class ImaginedTick:
     view: ImaginedView
     choices: SoftChoices
     options: Mapping[str, torch.Tensor]
+    action: torch.Tensor
     memory: MemoryState
     layers: Mapping[str, torch.Tensor]
     state: WorldState
@@ -128,9 +130,9 @@ def imagine(
         action = imagined_actions(chosen, view.kind, view.cell, model.layout)
         hidden = network.step(state, action)
         following_state = WorldState(hidden, drawn(network.prior_logits(hidden), generator))
-        following = network.decode(following_state, scene, action)
+        following = network.decode(following_state, scene, action, decided=True)
         yield ImaginedTick(
-            scene, view, choices, options, memory, dict(layers), state, mean + deviation * following.reward,
+            scene, view, choices, options, action, memory, dict(layers), state, mean + deviation * following.reward,
             following.end.sigmoid(), following,
         )  # fmt: skip
         state, scene = following_state, _bounded(following.scene)

@@ -150,7 +150,7 @@ class WorldNetwork(nn.Module):
         self.read = nn.Sequential(nn.Linear(state + shape.numbers, hidden), nn.ELU())
         self.spread = nn.Linear(hidden, channels * small**2)
         self.paint = nn.Sequential(
-            nn.Conv2d(shape.planes + channels + 1, channels, 3, padding=1), nn.ELU(),
+            nn.Conv2d(shape.planes + channels + 2, channels, 3, padding=1), nn.ELU(),
             nn.Conv2d(channels, shape.planes, 3, padding=1),
         )  # fmt: skip
         around = len(MOVES) * (shape.materials + len(KINDS))
@@ -219,13 +219,15 @@ class WorldNetwork(nn.Module):
         """Return log-probabilities of the latent state given an observation, (B, groups, classes)."""
         return self._log_probabilities(self.posterior(torch.cat([hidden, embedded], dim=1)))
 
-    def decode(self, state: WorldState, before: SoftScene, action: torch.Tensor) -> Prediction:
+    def decode(self, state: WorldState, before: SoftScene, action: torch.Tensor, decided: bool = False) -> Prediction:
         """Predict a tick.
 
         Args:
             state: of the world in this tick.
             before: the scene of the tick before: real, predicted or blank.
             action: that led from there, (B, size); zeros after a blank one.
+            decided: whether the agent makes its most probable move, with the gradients of the probabilities, rather
+                than the mean of all moves: views stay sharp when predictions follow from predictions.
         """
         whole = torch.cat([state.hidden, state.latent], dim=1)
         read = self.read(torch.cat([whole, before.numbers()], dim=1))
@@ -233,14 +235,20 @@ class WorldNetwork(nn.Module):
         near = planes[:, : self.shape.materials + len(KINDS), self.centre].flatten(1)
         move = self.say_move(torch.cat([whole, action, near], dim=1))
         moved = move.softmax(dim=1)
+        if decided:
+            certain = functional.one_hot(move.argmax(dim=1), len(MOVES)).to(moved.dtype)
+            moved = certain + moved - moved.detach()
         side = self.shape.side
-        shifted = shift(planes.unflatten(2, (side, side)), moved)
+        views = planes.unflatten(2, (side, side))
+        materials, kinds = self.shape.materials, len(KINDS)
+        ground = shift(views[:, :materials], moved, repeat_edge=True)
+        shifted = torch.cat([ground, shift(views[:, materials:], moved)], dim=1)
+        known = shift(torch.ones_like(views[:, :1]), moved)
         small = self.spread(read).view(len(read), -1, self.small, self.small)
         large = functional.interpolate(small, size=(side, side), mode="nearest")
         away = self.away.expand(len(read), -1, -1, -1)  # type: ignore[operator]
-        painted = self.paint(torch.cat([shifted, large, away], dim=1)).flatten(2)
+        painted = self.paint(torch.cat([shifted, large, away, known], dim=1)).flatten(2)
         shifted = shifted.flatten(2)
-        materials, kinds = self.shape.materials, len(KINDS)
         material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
         kind = _logit(shifted[:, materials : materials + kinds]) + painted[:, materials : materials + kinds]
         health = shifted[:, -2] + painted[:, -2]
@@ -283,13 +291,13 @@ class WorldNetwork(nn.Module):
         return (0.99 * probabilities + 0.01 / self.sizes.classes).log()
 
 
-def shift(planes: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
+def shift(planes: torch.Tensor, moved: torch.Tensor, repeat_edge: bool = False) -> torch.Tensor:
     """Shift views, (B, channels, side, side), by the agent's own displacement, known in probabilities, (B, moves).
 
-    Tiles that come into view hold zeros.
+    Tiles that come into view hold zeros, or with `repeat_edge` what the nearest tile holds.
     """
     side = planes.shape[-1]
-    wide = functional.pad(planes, (1, 1, 1, 1))
+    wide = functional.pad(planes, (1, 1, 1, 1), mode="replicate" if repeat_edge else "constant")
     total = torch.zeros_like(planes)
     for number, (row, column) in enumerate(MOVES):
         part = wide[:, :, 1 + row : 1 + row + side, 1 + column : 1 + column + side]

@@ -19,7 +19,7 @@ HEADS = (
 """What is predicted, by name; `hidden` and `cell` are the policy's memory after it has seen the predicted tick."""
 
 _LEAST = 1e-3
-_LEAST_NATS = 0.01
+_LEAST_NATS = 0.5
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Statistics:
         item_step: likewise of the columns of items, (columns,).
         reward: mean and standard deviation, (2,).
         memory: mean squared distance of the policy's hidden and cell states from their means, per unit, (2,).
-        nats: of each of `HEADS` in a tick, if only the frequencies of values are known, (heads,).
+        nats: of each of `HEADS` in a tick, if only the frequencies of values are known, at least half a nat, (heads,).
     """
 
     kind_means: torch.Tensor

@@ -22,7 +22,8 @@ REPORT_EVERY = 20
 
 _KIND: Kind = "world model training"
 _SAVE_EVERY = 60.0
-_GRADIENT_NORM = 100.0
+_GRADIENT_NORM = 10.0
+_BETAS = (0.9, 0.99)
 _WARM_UP, _DECAY_FROM = 0.02, 0.5
 _TESTS_SEED = 1
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
@@ -83,7 +84,7 @@ class Training:
     def __post_init__(self) -> None:
         self.generator = torch.Generator().manual_seed(self.budget.seed)
         self.parameters = list(self.model.network.parameters())
-        self.optimiser = torch.optim.Adam(self.parameters, lr=self.budget.learning_rate)
+        self.optimiser = torch.optim.Adam(self.parameters, lr=self.budget.learning_rate, betas=_BETAS)
 
     def run(
         self, epochs: Epochs, tests: list[Windows], state: Path, on_line: Callable[[Metrics], None],

@@ -21,6 +21,11 @@ def test_a_view_shifts_by_the_agents_own_move(number: int) -> None:
     known = seen_before[2 + row : 7 + row, 2 + column : 7 + column] > 0
     torch.testing.assert_close(found[known], after[known])
     assert (found[~known] == 0).all() and known.sum() == (25 if number == 0 else 20)
+    repeated = shift(before.view(1, 1, 5, 5), moved, repeat_edge=True)[0, 0]
+    torch.testing.assert_close(repeated[known], after[known])
+    if row:
+        edge = 0 if row < 0 else 4
+        torch.testing.assert_close(repeated[edge], before[edge])
 
 
 def test_displacements_are_numbers_of_moves() -> None:

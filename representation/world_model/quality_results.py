@@ -1,0 +1,72 @@
+"""What is measured of a world model."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure at one horizon, with 95% intervals.
+
+    Attributes:
+        measure: name, see `open_loop.HIGHER_IS_BETTER`.
+        horizon: ticks after the last one seen.
+        model: of the world model.
+        model_low: end of its interval.
+        model_high: likewise.
+        copied: of copying the last tick.
+        better: how much better the model is; above 0 is better, whichever way the measure points.
+        better_low: end of its interval.
+        better_high: likewise.
+        predictions: ticks predicted.
+        unit: what is resampled: episode or life.
+    """
+
+    measure: str
+    horizon: int
+    model: float
+    model_low: float
+    model_high: float
+    copied: float
+    better: float
+    better_low: float
+    better_high: float
+    predictions: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How often something happens in real and in simulated ticks at the same distance from the same starts."""
+
+    what: str
+    real: float
+    simulated: float
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """Everything that is measured.
+
+    Attributes:
+        rows: open-loop errors by measure and horizon.
+        end_auroc: of the end of lives, NaN if none ended.
+        end_brier: mean squared error of its probability.
+        end_share: of predicted ticks that had ended.
+        calibration: mean probability and share right of the most probable materials, by tenths of the probability, with
+            the number of tiles, (10, 3).
+        calibration_error: mean distance between the two, weighted by tiles.
+        behaviours: frequencies.
+        memory_distance: energy distance between real and simulated cell states at the last horizon, and between two
+            halves of the real ones, relative to the mean distance of two real states.
+    """
+
+    rows: list[Row]
+    end_auroc: float
+    end_brier: float
+    end_share: float
+    calibration: np.ndarray
+    calibration_error: float
+    behaviours: list[Behaviour]
+    memory_distance: tuple[float, float]

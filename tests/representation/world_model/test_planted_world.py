@@ -1,0 +1,136 @@
+"""In a planted world whose future is certain, the model learns to foresee it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from agent_zoo.observation import PackedRows
+from representation.world_model.imagination import imagine, informed_start
+from representation.world_model.imagined_view import Surroundings
+from representation.world_model.model import build
+from representation.world_model.network import Sizes, WorldState, drawn
+from representation.world_model.open_loop import joined, open_loop
+from representation.world_model.quality import _auroc, _distances
+from representation.world_model.scene import KINDS, Scene, SceneShape, own_columns, vital_columns
+from representation.world_model.statistics import displacement, measure
+from representation.world_model.training import Budget, Training
+from representation.world_model.unroll import remember
+from representation.world_model.windows import CONTEXT, Windows
+
+SIDE, HORIZON = 15, 16
+SIZES = Sizes(hidden=32, groups=2, classes=4, embedding=32, bottleneck=8, channels=16)
+
+
+def striped(recorded, windows: int, ticks: int, seed: int) -> Windows:
+    """Lives of agents that walk north or east over diagonal stripes as they like, and lose 5 food in every tick."""
+    model, random = recorded.model(), np.random.default_rng(seed)
+    layout, shape = recorded.info.layout, SceneShape.of(recorded.info.layout)
+    north = random.random((windows, ticks)) < 0.5
+    steps = np.where(north[..., None], [-1, 0], [0, 1])
+    where = 40 + np.concatenate([np.zeros((windows, 1, 2), int), np.cumsum(steps, axis=1)[:, :-1]], axis=1)
+    reach = np.arange(SIDE) - SIDE // 2
+    rows = where[:, :, 0, None, None] + reach[:, None]
+    columns = where[:, :, 1, None, None] + reach
+    material = (2 + (rows + columns) // 2 % 4).reshape(windows * ticks, -1)
+    own = np.zeros((windows * ticks, shape.own), np.float32)
+    names, flat = own_columns(layout), where.reshape(-1, 2)
+    own[:, names.index("row")], own[:, names.index("col")] = flat[:, 0] / 160, flat[:, 1] / 160
+    food = np.tile(100 - 5 * (np.arange(ticks) % 20), windows)
+    own[:, names.index("food")], own[:, names.index("health")] = food / 100, 1
+    count = windows * ticks
+    scene = Scene(
+        torch.from_numpy(material), torch.zeros(count, len(KINDS), SIDE**2), torch.zeros(count, SIDE**2),
+        torch.zeros(count, SIDE**2), torch.from_numpy(own), torch.zeros(count, shape.slots, dtype=torch.int64),
+        torch.zeros(count, shape.slots, shape.item), torch.ones(count, shape.legal),
+    )  # fmt: skip
+    action = torch.zeros(windows, ticks, model.network.action)
+    action[:, :, 0], action[:, :, 2] = torch.from_numpy(north).float(), torch.from_numpy(~north).float()
+    market = PackedRows(torch.zeros(0, len(layout.item_columns), dtype=torch.int16), torch.zeros(windows).long())
+    around = Surroundings(market, torch.zeros(windows, layout.task_size))
+    memory, memories = recorded.policy.initial_state(windows), []
+    for tick in range(ticks):
+        seen = scene.take(torch.arange(windows) * ticks + tick).soft(layout.materials)
+        with torch.no_grad():
+            memory = remember(model, seen, around, memory)
+        memories.append(memory)
+    identity = torch.stack([torch.arange(windows) % 5, torch.arange(windows), torch.zeros(windows).long()], dim=1)
+    return Windows(
+        scene, torch.arange(count), torch.full((windows,), ticks), action, torch.full((windows, ticks), 0.1),
+        torch.zeros(windows, ticks), *(torch.stack([getattr(each, name)[0] for each in memories], dim=1)
+                                       for name in ("hidden", "cell")),
+        around, torch.from_numpy(where), torch.ones(len(KINDS), shape.own + 1).double(), identity,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def foreseen(recorded, tmp_path_factory: pytest.TempPathFactory) -> tuple[Training, Windows]:
+    batches = [striped(recorded, 8, CONTEXT + 6, seed) for seed in range(4)]
+    vitals = vital_columns(recorded.info.layout)
+    stats = measure(batches, SceneShape.of(recorded.info.layout), vitals)
+    torch.manual_seed(0)
+    model = build(recorded.policy, recorded.info, stats, SIZES, "sphere")
+    training = Training(model, Budget(160 * 8 * 6, 3e-3, 0, "planted"))
+
+    def epochs(number: int) -> Iterator[Windows]:
+        yield from batches
+
+    training.run(epochs, [], tmp_path_factory.mktemp("planted") / "state", lambda _: None, lambda *_: None)
+    return training, striped(recorded, 40, CONTEXT + HORIZON, 99)
+
+
+def test_the_model_foresees_what_copying_does_not(foreseen: tuple[Training, Windows]) -> None:
+    """It was trained for seconds and on six ticks ahead; it is tested on other lives, and further ahead."""
+    training, unseen = foreseen
+    errors = joined(list(open_loop(training.model, unseen)))
+
+    def means(name: str, horizon: int) -> tuple[float, float]:
+        chosen = errors.horizon == horizon
+        assert chosen.sum() == len(unseen)
+        return float(errors.model[name][chosen].mean()), float(errors.copied[name][chosen].mean())
+
+    for horizon in (2, 4, 8, HORIZON):
+        tiles, copied = means("tiles", horizon)
+        assert tiles > copied - 0.02  # to copy, one must be told the moves
+        memory, copied = means("memory", horizon)
+        assert memory > copied
+    for horizon in (2, 4, 8):
+        vitals, copied = means("vitals", horizon)
+        assert vitals < 0.5 * copied
+
+
+def test_the_model_makes_the_recorded_moves(foreseen: tuple[Training, Windows]) -> None:
+    training, unseen = foreseen
+    network = training.model.network
+    start = informed_start(training.model, unseen, None)
+    action = unseen.action[:, CONTEXT - 1]
+    with torch.no_grad():
+        hidden = network.step(start.state, action)
+        state = WorldState(hidden, drawn(network.prior_logits(hidden), None))
+        move = network.decode(state, start.scene, action).move.argmax(dim=1)
+    assert torch.equal(move, displacement(unseen.where[:, CONTEXT - 1], unseen.where[:, CONTEXT]))
+
+
+def test_simulated_lives_can_be_differentiated_through_policy_and_world(foreseen) -> None:
+    """The value three ticks later depends on the tiles of the first, through actions, world and memory."""
+    training, unseen = foreseen
+    model = training.model
+    start = informed_start(model, unseen, None)
+    material = start.scene.material.clone().requires_grad_()
+    start = replace(start, scene=replace(start.scene, material=material))
+    ticks = list(imagine(model, start, 4, None))
+    assert len(ticks) == 4
+    (gradient,) = torch.autograd.grad(ticks[-1].choices.value.sum(), material)
+    assert torch.isfinite(gradient).all() and (gradient != 0).flatten(1).any(dim=1).all()
+
+
+def test_measures_of_planted_numbers() -> None:
+    assert _auroc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])) == pytest.approx(0.75)
+    assert np.isnan(_auroc(np.array([0.1, 0.4]), np.array([True, True])))
+    random = np.random.default_rng(0)
+    same, other = random.normal(size=(400, 3)), random.normal(size=(400, 3))
+    near, halves = _distances(same, other, 0)
+    far, _ = _distances(same, other + 2, 0)
+    assert abs(near) < 0.03 and abs(halves) < 0.05 and far > 0.3
