@@ -1,5 +1,6 @@
 # make demo   the whole pipeline on the real game in a few minutes: train briefly, then record, analyse and draw a
 #             shipped policy; ends with the pages to open
+# make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about 100 minutes
 # make test   the tests, on all cores, except the slow ones
 # make test-slow  the slow tests: runs of several processes that take minutes
 # make lint   ruff and mypy
@@ -10,7 +11,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup setup-all demo test test-slow lint browser clean
+.PHONY: setup setup-all demo study test test-slow lint browser clean
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run.
@@ -78,6 +79,9 @@ demo: setup
 	@echo "  explorer  $$(echo $(DEMO)/analysis_results/*/explorer.html)"
 	@echo "  report    $$(echo $(DEMO)/analysis_results/*/report.html)"
 	@echo "  one life  $$(echo $(DEMO)/agent_plots/*/life_*.png)"
+
+study: setup
+	@for each in studies/*.yaml; do $(RUN) study.py $$each || exit; done
 
 test: setup-all
 	$(RUN) -m pytest -n $(WORKERS) $(BY_FILE) -m "not slow"

@@ -5,6 +5,8 @@
     python intervene.py -p NAME --directions FILE --edit steer --direction is_starving --dose -4,-2,-1,0,1,2,4
     python intervene.py -p NAME --directions FILE --edit swap --from component_3 --to component_1 --change
     python intervene.py -p NAME --directions FILE --edit collapse --direction tick --while 'self_food < 30'
+    python intervene.py -p NAME --features RUN/topk_8x_k32.safetensors --edit splice       # see docs/sparse_features.md
+    python intervene.py -p NAME --features FILE --edit steer --direction feature_12 --dose 0,2,5
     python intervene.py -p NAME --edit erase --variable tick --layer lstm_cell  # what can be read linearly, removed
     python intervene.py -p start_kit_3M --edit transplant --donor self_food --every 16      # another agent's memory
     python intervene.py -p NAME --directions FILE --edit interchange --direction self_food --donor self_food
@@ -28,6 +30,7 @@ import tyro
 import argument_checks
 import command_line
 from activation_store.layers import check_layers
+from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
 from argument_checks import at_least, seed_value, split
 from reinforcement_learning.interventions.request import EditOptions, RunOptions, separate_edits
@@ -93,9 +96,33 @@ def parse(arguments: list[str]) -> RunOptions:
         raise UserError(
             "--follow does nothing with --edit freeze, which changes nothing in its first tick: leave it out"
         )
-    if any(each.names for each in options.edits) and options.directions is None:
+    check_features(options)
+    if options.directions is None and any(each.names and not _of_features(each, options) for each in options.edits):
         raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
     return options
+
+
+def check_features(options: RunOptions) -> None:
+    """Refuse --features that nothing uses, and edits and conditions that lack it."""
+    named = [name for each in options.edits for name in each.names if name.startswith(FEATURE)]
+    spliced = any(each.edit == "splice" for each in options.edits)
+    condition = (options.condition or "").strip().startswith(FEATURE)
+    if options.features is None and spliced:
+        raise UserError("--edit splice needs --features with a dictionary that train_sparse_autoencoder.py wrote")
+    if options.features is None and condition:
+        raise UserError(f"--while {options.condition!r} needs --features with the dictionary that the feature is in")
+    if options.features is not None and any(each.change and _of_features(each, options) for each in options.edits):
+        raise UserError(
+            "--change does nothing with sparse features, whose strengths are those of a state: leave it out"
+        )
+    if options.features is not None and not (named or spliced or condition):
+        raise UserError("--features does nothing here: name a feature, as in --direction feature_12, or --edit splice")
+
+
+def _of_features(edit: EditOptions, options: RunOptions) -> bool:
+    """Tell whether an edit names sparse features, and needs no directions."""
+    about = edit.edit in ("collapse", "steer") and all(name.startswith(FEATURE) for name in edit.names)
+    return options.features is not None and about
 
 
 def report(folder: Path) -> None:

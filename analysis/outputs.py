@@ -54,9 +54,14 @@ def find_clusters(run: Run) -> tuple[Projection, Clustering]:
     with run.step("clustering with HDBSCAN"):
         space = cluster_space(projection, data.activations, run.components, settings)
         clustering = hdbscan_clusters(space, settings.hdbscan_min_cluster, settings.hdbscan_min_samples)
-    run.folder.save_array("embedding.npy", projection.points)
-    run.folder.save_arrays("cluster_labels.npz", **_places(data), label=clustering.labels)
+    save_labels(run, projection, clustering)
     return projection, clustering
+
+
+def save_labels(run: Run, projection: Projection, clustering: Clustering) -> None:
+    """Write embedding.npy and cluster_labels.npz."""
+    run.folder.save_array("embedding.npy", projection.points)
+    run.folder.save_arrays("cluster_labels.npz", **_places(run.data), label=clustering.labels)
 
 
 def repeat_without(run: Run, clustering: Clustering, found: ClusterStatistics, method: ClusterMethod) -> Residualized:

@@ -18,9 +18,9 @@ from pydantic.dataclasses import dataclass
 
 from activation_store.files import read_json
 from activation_store.layers import MemoryCell
+from activation_store.yaml_file import one_line, read_yaml, shown
 from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS
-from reinforcement_learning.yaml_file import one_line, read_yaml, shown
 from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096

@@ -45,7 +45,8 @@ class Parts:
             found = self._read(path)
             if found is not None:
                 return found
-        arrays = compute()
+        # In the order in memory that a file gives them: sums would differ in their last digits otherwise.
+        arrays = {name: np.array(each, order="C") for name, each in compute().items()}
         with atomic_file(path) as file:
             np.savez(file, allow_pickle=False, names=np.array(list(arrays)), **arrays)
         return arrays

@@ -17,6 +17,7 @@ from reinforcement_learning.settings import EnvironmentSettings, PolicySettings,
 from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
 from tests.recorded import Recording, record
+from tests.recorded_features import RecordedFeatures, recorded_features, shared_sparse_run
 from tests.shared import shared_folder, shared_root
 from tests.tiny_policies import save_policies
 from tests.witness import Witness
@@ -27,7 +28,9 @@ LONGEST_FIRST = (
     "test_evaluate.py", "test_extract_activations.py", "test_extraction.py", "test_train_probes.py", "test_figures.py",
     "test_ray_worlds.py", "test_explorer_page.py", "test_render_replay.py", "test_recorded_observation.py",
     "test_fast_game.py", "test_train_tasks.py", "test_original_tools.py", "test_automatic_curriculum.py",
-    "test_conversion.py", "test_reader.py", "test_export.py", "test_training_view.py",
+    "test_analyze_dynamics.py", "test_saliency.py", "test_train_sparse_autoencoder.py", "test_train_world_model.py",
+    "test_study.py", "test_semantic_clusters.py", "test_conversion.py", "test_reader.py", "test_export.py",
+    "test_training_view.py",
 )  # fmt: skip
 """Files of tests that take longest. A worker runs whole files, so the last ones to be taken should be short."""
 
@@ -64,6 +67,18 @@ def three_policies(
     return shared_folder(
         tmp_path_factory, "three_policies", lambda folder: save_policies(folder, small_world, task, maps)
     )
+
+
+@pytest.fixture(scope="session")
+def features_dump(tmp_path_factory: pytest.TempPathFactory, small_world, task, maps) -> RecordedFeatures:
+    """A dump from which every tick can be computed again, and its policy."""
+    return recorded_features(tmp_path_factory, small_world, task, maps)
+
+
+@pytest.fixture(scope="session")
+def sparse_run(tmp_path_factory: pytest.TempPathFactory, features_dump: RecordedFeatures) -> Path:
+    """A finished run of train_sparse_autoencoder.py on that dump."""
+    return shared_sparse_run(tmp_path_factory, features_dump)
 
 
 @pytest.fixture

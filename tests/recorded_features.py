@@ -1,6 +1,6 @@
 """A small real dump from which every tick can be computed again, with its policy, for sparse features."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,14 @@ from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.conftest import AGENT
-from tests.recorded_probes import LAYERS
+from tests.command import run_here
 from tests.shared import shared_folder
 
 POLICY = "small"
 UNITS = 16
+LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
+MORE = ("--untrained", "--erase", "self_food")
+"""Further options of the run that tests share."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,8 @@ def recorded_features(
     """Record four episodes, once per test session."""
 
     def build(folder: Path) -> None:
-        from dataclasses import replace
-
         settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=UNITS))
-        entrant = untrained_entrant(AGENT, settings, maps, seed=5)
+        entrant = untrained_entrant("neurips23_start_kit", settings, maps, seed=5)
         path = folder / "policies" / f"{POLICY}.safetensors"
         save_checkpoint(path, entrant.policy, entrant.info)
         entrant = replace(entrant, name=POLICY, sha256=sha256(path))
@@ -50,3 +50,23 @@ def recorded_features(
 
     folder = shared_folder(factory, "recorded_features", build)
     return RecordedFeatures(folder / "activation_data" / POLICY, folder / "policies")
+
+
+def sparse_arguments(recorded: RecordedFeatures, output: Path, *more: object) -> list[object]:
+    """Options of a quick run of train_sparse_autoencoder.py."""
+    return [
+        recorded.dump, "--width", "2x", "--k", 4, "--epochs", 2, "--kind", "topk,jumprelu", "--no-track",
+        "--policies-dir", recorded.policies, "--output-dir", output, *more,
+    ]  # fmt: skip
+
+
+def shared_sparse_run(factory: pytest.TempPathFactory, recorded: RecordedFeatures) -> Path:
+    """Return the folder of a finished run, made once per test session."""
+
+    def train(output: Path) -> None:
+        done = run_here("train_sparse_autoencoder.py", *sparse_arguments(recorded, output, *MORE))
+        assert done.returncode == 0, done.stderr
+        assert "topk_2x_k4" in done.stdout and "untrained_pca_k4" in done.stdout
+
+    (folder,) = (each for each in shared_folder(factory, "sparse_features", train).iterdir() if each.is_dir())
+    return folder

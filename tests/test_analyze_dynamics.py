@@ -30,6 +30,14 @@ FIGURES = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_iterations():
+    """tests/representation/dynamics/test_lasting.py has the search for fixed points at its full length."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("representation.dynamics.fixed_points.ITERATIONS", 30)
+        yield
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
     return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
@@ -47,8 +55,33 @@ def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
     return shared_folder(tmp_path_factory, "dynamics", analyze) / f"{NAME}-lstm_cell-dynamics"
 
 
+def test_its_behaviours_can_be_attributed_to(recorded: RecordedPolicy, results: Path, tmp_path: Path) -> None:
+    done = run_here(
+        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--clusters", results, "--samples", 2,
+        "--ticks", 8, "--lags", 0, "--check-states", 8, "--output-dir", tmp_path, "--of", "direction:ic_1",
+        "--directions", results / "directions.safetensors",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (folder,) = tmp_path.glob("[!.]*")
+    found = arrays(folder / "maps.npz", "agent_id", "episode", "tick")
+    labels = arrays(results / "behaviour_labels.npz", "label", "agent_id", "episode", "tick")
+    keys = zip(labels["agent_id"], labels["episode"], labels["tick"], strict=True)
+    label = dict(zip(keys, labels["label"], strict=True))
+    of_states = [label[key] for key in zip(found["agent_id"], found["episode"], found["tick"], strict=True)]
+    text = (folder / "summary.txt").read_text()
+    for number in range(3):
+        if count := of_states.count(number):
+            assert f"behaviour {number} ({count} states)" in text
+    assert (folder / "groups.png").exists()
+
+
 def arrays(path: Path, *names: str) -> dict[str, np.ndarray]:
     return arrays_of(path.read_bytes(), names)
+
+
+def numbers_of(folder: Path) -> object:
+    """The summary, with numbers to six digits: the last ones depend on where arrays lie in memory."""
+    return json.loads((folder / "summary.json").read_text(), parse_float=lambda text: f"{float(text):.6g}")
 
 
 def test_everything_is_there_and_whole(results: Path) -> None:
@@ -99,8 +132,9 @@ def test_the_same_run_gives_the_same_numbers_after_an_interruption(
     assert not folder.exists()
     done = run_here("analyze_dynamics.py", *arguments)
     assert done.returncode == 0 and "going on after: behaviours" in done.stdout
-    for name in ("sign_agreement.tsv", "components.tsv", "summary.json", "directions.safetensors"):
+    for name in ("sign_agreement.tsv", "components.tsv", "directions.safetensors"):
         assert (folder / name).read_bytes() == (results / name).read_bytes(), name
+    assert numbers_of(folder) == numbers_of(results)
     assert_refused(run_here("analyze_dynamics.py", *arguments), "already holds a run")
 
 

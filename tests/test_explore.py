@@ -218,6 +218,23 @@ def test_hovering_a_point_draws_its_view(page) -> None:
     assert (np.abs(around - RED).max(axis=2) < 8).sum() > 10
 
 
+def test_the_ticks_around_a_point_are_a_strip_that_opens_the_life(page, content: Explored) -> None:
+    point, place = a_lonely_point(page)
+    hover(page, place)
+    until(page, f"window.explorer.hovered === {point}")
+    strip = page.get_by_label("Ticks before and after")
+    shown = page.evaluate(f"window.explorer.point({point})")
+    life = page.evaluate(f"window.explorer.life({point})")
+    here = next(number for number, each in enumerate(life) if each["tick"] == shown["tick"])
+    around = life[max(0, here - 4) : here + 5]
+    titles = [each.get_attribute("title") for each in strip.get_by_role("button").all()]
+    assert [title.partition(":")[0] for title in titles] == [f"tick {each['tick']}" for each in around]
+    assert strip.locator("[aria-current]").get_attribute("title").startswith(f"tick {shown['tick']}:")
+    assert len({bytes(pixels(page, f".strip button:nth-child({i + 1}) canvas")) for i in range(len(around))}) > 1
+    strip.get_by_role("button").last.click()
+    until(page, f"window.explorer.open !== null && window.explorer.open.tick === {around[-1]['tick']}")
+
+
 def test_all_materials_and_kinds_are_drawn_in_their_colours(page) -> None:
     """A synthetic view with every material and every kind of entity, drawn by the page's own code."""
     page.evaluate(

@@ -7,49 +7,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from activation_store.directions import read_directions
 from activation_store.files import sha256
 from activation_store.sparse_dictionary import read_dictionary
 from representation.sparse_autoencoder import fitting
 from tests.command import assert_refused, run_here
-from tests.recorded_features import POLICY, UNITS, RecordedFeatures, recorded_features
-from tests.shared import shared_folder
+from tests.recorded_features import MORE, POLICY, UNITS, RecordedFeatures, sparse_arguments
 
 NAMES = ("topk_2x_k4", "topk_2x_k4_seed1", "jumprelu_2x_k4", "jumprelu_2x_k4_seed1")
 BASELINES = ("pca_k4", "ica_k4", "k_means_2x_k4")
 
 
-@pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
-    return recorded_features(tmp_path_factory, small_world, task, maps)
-
-
-def arguments(recorded: RecordedFeatures, output: Path, *more: object) -> list[object]:
-    return [
-        recorded.dump, "--width", "2x", "--k", 4, "--epochs", 2, "--kind", "topk,jumprelu", "--no-track",
-        "--policies-dir", recorded.policies, "--output-dir", output, *more,
-    ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def results(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def train(output: Path) -> None:
-        done = run_here("train_sparse_autoencoder.py", *arguments(recorded, output, "--untrained"))
-        assert done.returncode == 0, done.stderr
-        assert "topk_2x_k4" in done.stdout and "untrained_pca_k4" in done.stdout
-
-    (folder,) = shared_folder(tmp_path_factory, "sparse_features", train).iterdir()
-    return folder
-
-
-def rows(results: Path, name: str) -> dict[str, dict[str, str]]:
-    with (results / name).open() as file:
+def rows(sparse_run: Path, name: str) -> dict[str, dict[str, str]]:
+    with (sparse_run / name).open() as file:
         return {next(iter(row.values())): row for row in csv.DictReader(file, delimiter="\t")}
 
 
-def test_everything_is_there_and_whole(results: Path) -> None:
-    assert results.name == f"{POLICY}-sparse"
-    done = json.loads((results / "DONE.json").read_text())["files"]
-    assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
+def test_everything_is_there_and_whole(sparse_run: Path) -> None:
+    assert sparse_run.name == f"{POLICY}-sparse"
+    done = json.loads((sparse_run / "DONE.json").read_text())["files"]
+    assert all(each["sha256"] == sha256(sparse_run / name) for name, each in done.items())
     fitted = [*NAMES, *BASELINES]
     untrained = [f"untrained_{name}" for name in fitted if "seed" not in name]
     assert {name.removesuffix(".safetensors") for name in done if name.endswith(".safetensors")} >= {
@@ -63,42 +40,42 @@ def test_everything_is_there_and_whole(results: Path) -> None:
         "curves.jsonl",
     } <= set(done)
     assert {"training_curves.png", "feature_density.png", "reconstruction.png", "stability.png"} <= set(done)
-    assert not list(results.parent.glob(".*unfinished"))
+    assert not list(sparse_run.parent.glob(".*unfinished"))
 
 
-def test_dictionaries_say_what_they_are_of(results: Path, recorded: RecordedFeatures) -> None:
+def test_dictionaries_say_what_they_are_of(sparse_run: Path, features_dump: RecordedFeatures) -> None:
     for name in (*NAMES, *BASELINES):
-        found = read_dictionary(results / f"{name}.safetensors")
+        found = read_dictionary(sparse_run / f"{name}.safetensors")
         source = found.source
-        assert (source.run, source.dump, source.layer) == (results.name, recorded.dump.name, "lstm_cell")
-        assert source.checkpoint_sha256 == sha256(recorded.policies / f"{POLICY}.safetensors")
-        assert source.dump_sha256 == sha256(recorded.dump / "metadata.json")
+        assert (source.run, source.dump, source.layer) == (sparse_run.name, features_dump.dump.name, "lstm_cell")
+        assert source.checkpoint_sha256 == sha256(features_dump.policies / f"{POLICY}.safetensors")
+        assert source.dump_sha256 == sha256(features_dump.dump / "metadata.json")
         assert found.units == UNITS and found.k == 4 and source.episodes == 3
-    assert read_dictionary(results / "untrained_topk_2x_k4.safetensors").source.layer == "untrained_lstm_cell"
+    assert read_dictionary(sparse_run / "untrained_topk_2x_k4.safetensors").source.layer == "untrained_lstm_cell"
 
 
-def test_scores_are_what_they_can_be(results: Path) -> None:
-    scores = rows(results, "sparse_scores.tsv")
+def test_scores_are_what_they_can_be(sparse_run: Path) -> None:
+    scores = rows(sparse_run, "sparse_scores.tsv")
     for name, row in scores.items():
         assert 0 < float(row["unexplained"]) < 1.5 and int(row["alive"]) <= int(row["features"])
         assert float(row["unexplained_low"]) <= float(row["unexplained"]) <= float(row["unexplained_high"])
         assert bool(row["kl"]) == (not name.startswith("untrained"))
     assert float(scores["topk_2x_k4"]["active"]) <= 4 and scores["pca_k4"]["features"] == str(UNITS)
-    told = json.loads((results / "sparse.json").read_text())
+    told = json.loads((sparse_run / "sparse.json").read_text())
     assert len(told["train_episodes"]) == 3 and len(told["test_episodes"]) == 1
     assert told["intervals_are_over"] == "lives"
-    with (results / "sparse_comparisons.tsv").open() as file:
+    with (sparse_run / "sparse_comparisons.tsv").open() as file:
         pairs = [(row["autoencoder"], row["baseline"]) for row in csv.DictReader(file, delimiter="\t")]
     assert {pair for pair in pairs if not pair[0].startswith("untrained")} == {
         (name, other) for name in ("topk_2x_k4", "jumprelu_2x_k4") for other in BASELINES
     }
-    assert rows(results, "sparse_stability.tsv").keys() == {"topk_2x_k4", "jumprelu_2x_k4"}
+    assert rows(sparse_run, "sparse_stability.tsv").keys() == {"topk_2x_k4", "jumprelu_2x_k4"}
 
 
 def test_an_interrupted_run_continues_with_the_same_result(
-    recorded: RecordedFeatures, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    features_dump: RecordedFeatures, sparse_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, wanted = "train_sparse_autoencoder.py", arguments(recorded, tmp_path, "--untrained")
+    stage, wanted = "train_sparse_autoencoder.py", sparse_arguments(features_dump, tmp_path, *MORE)
     trained, calls = fitting.train, []
 
     def interrupted(*parts, **named):
@@ -116,7 +93,9 @@ def test_an_interrupted_run_continues_with_the_same_result(
     done = run_here(stage, *wanted, "--resume")
     assert done.returncode == 0, done.stderr
     for name in (*NAMES, *BASELINES):
-        one, other = (read_dictionary(each / f"{name}.safetensors") for each in (results, tmp_path / results.name))
+        one, other = (
+            read_dictionary(each / f"{name}.safetensors") for each in (sparse_run, tmp_path / sparse_run.name)
+        )
         for part, array in one.arrays.items():
             np.testing.assert_array_equal(array, other.arrays[part])
     assert_refused(run_here(stage, *wanted), "already holds a run")
@@ -133,12 +112,35 @@ def test_an_interrupted_run_continues_with_the_same_result(
         (("--kind", "topkk"), "did you mean topk"),
         (("--layer", "lstm_hiden"), "did you mean lstm_hidden"),
         (("--layer", "lstm_cell_1"), "holds no layer 'lstm_cell_1'"),
+        (("--erase", "self_fod"), "did you mean self_food"),
+        (("--erase", "self_food", "--no-meaning"), "give only one of the two"),
         (("--epochs", 0), "--epochs is 0: must be 1 or more"),
         (("--policies-dir", "nowhere"), "is not there: give --policies-dir"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(
-    recorded: RecordedFeatures, tmp_path: Path, options: tuple[object, ...], said: str
+    features_dump: RecordedFeatures, tmp_path: Path, options: tuple[object, ...], said: str
 ) -> None:
-    assert_refused(run_here("train_sparse_autoencoder.py", *arguments(recorded, tmp_path), *options), said)
+    assert_refused(run_here("train_sparse_autoencoder.py", *sparse_arguments(features_dump, tmp_path), *options), said)
     assert not (tmp_path / f"{POLICY}-sparse").exists()
+
+
+def test_what_features_do_and_how_variables_are_erased(sparse_run: Path) -> None:
+    told = json.loads((sparse_run / "attribution.json").read_text())
+    assert told.keys() == {"value", "action"} and all(each["value"] > 0.5 for each in told.values())
+    with (sparse_run / "erasure.tsv").open() as file:
+        erased = {row["by"]: row for row in csv.DictReader(file, delimiter="\t")}
+    assert erased.keys() == {"nothing", "leace", "nulling", "1 feature", "4 features", "16 features"}
+    assert float(erased["nothing"]["moved"]) == 0 and float(erased["nothing"]["kl"]) < 1e-6
+    assert float(erased["leace"]["r2"]) < 0.1 and float(erased["leace"]["kl"]) >= 0
+    names = [each.name for each in read_directions(sparse_run / "directions.safetensors")]
+    rows = (sparse_run / "sparse_features.tsv").read_text().splitlines()[1:]
+    assert names == [row.split("\t")[0] for row in rows]
+
+
+def test_directions_read_distances_along_features(sparse_run: Path, features_dump: RecordedFeatures) -> None:
+    dictionary = read_dictionary(sparse_run / "topk_2x_k4.safetensors")
+    first = next(iter(read_directions(sparse_run / "directions.safetensors")))
+    assert first.source.kind == "sparse feature" and first.layer == "lstm_cell"
+    np.testing.assert_array_equal(first.weight, dictionary.decoder[dictionary.number(first.name)])
+    assert first.read_out(dictionary.centre[None])[0] == pytest.approx(0, abs=1e-5)

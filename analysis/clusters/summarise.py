@@ -9,7 +9,7 @@ import numpy as np
 from activation_store.subsample import Subsample
 from analysis.clusters.cluster_statistics import ClusterStatistics
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.summary import ClusterSummary, FeatureEffect, Method, Residualized, Stability, Summary
+from analysis.clusters.summary import ClusterSummary, CodeUse, FeatureEffect, Method, Residualized, Stability, Summary
 from analysis.clusters.verdict import describe, verdict
 from analysis.features import Feature
 from analysis.labels import NOISE
@@ -28,6 +28,7 @@ def summarise(
     subsample: Subsample,
     components: dict[float, int],
     residualized: Residualized | None = None,
+    codes: CodeUse | None = None,
 ) -> Summary:
     """Collect the results of an analysis, with its verdict in words.
 
@@ -38,6 +39,7 @@ def summarise(
         subsample: which records of each life were kept.
         components: number of principal components that explain shares of the activations' variance.
         residualized: the repeated analysis, if requested.
+        codes: of a semantic run.
     """
     clusters = cluster_summaries(data, labels, found)
     told = [effect for cluster in clusters for effect in cluster.effects]
@@ -59,6 +61,7 @@ def summarise(
         persistence=found.persistence[0],
         clusters=clusters,
         residualized=residualized,
+        codes=codes,
     )
     return replace(summary, verdict=verdict(summary))
 

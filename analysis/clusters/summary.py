@@ -218,6 +218,29 @@ class Method:
 
 
 @dataclass(frozen=True)
+class CodeUse:
+    """The codebook of a semantic run.
+
+    Attributes:
+        asked: number of codes in the codebook.
+        used: those that a record has.
+        perplexity: number of codes in use, weighted by their shares: 1 if all records have one code.
+        recorded: whether the policy learnt it itself.
+        numbers: of the code of each cluster, in the codebook.
+        pairwise: loss of the plane at the end of the fit; NaN if recorded.
+        quantisation: loss of the codebook at the end of the fit; NaN if recorded.
+    """
+
+    asked: int
+    used: int
+    perplexity: float
+    recorded: bool
+    numbers: tuple[int, ...]
+    pairwise: float
+    quantisation: float
+
+
+@dataclass(frozen=True)
 class Summary:
     """A whole analysis; shares are of the records kept.
 
@@ -233,6 +256,7 @@ class Summary:
         confounds: of all clusters together.
         persistence: of all clusters together.
         residualized: None unless requested.
+        codes: of a semantic run; None if clusters were found by density.
     """
 
     policy: str
@@ -263,6 +287,7 @@ class Summary:
     features: tuple[dict[str, str], ...]
     clusters: tuple[ClusterSummary, ...]
     residualized: Residualized | None = None
+    codes: CodeUse | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined and infinite values become null."""

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from analysis.clusters.summary import SAME_CLUSTER, ClusterSummary, FeatureEffect, Residualized, Summary
+from analysis.clusters.summary import SAME_CLUSTER, ClusterSummary, CodeUse, FeatureEffect, Residualized, Summary
 from analysis.features import Feature
 from analysis.features.feature import YES_OR_NO
 from analysis.share_text import share_text
@@ -17,6 +17,9 @@ SMALL = 0.2
 
 STABLE, PARTLY_STABLE = 0.8, 0.5
 """Mean adjusted Rand indices above which a clustering is called stable, and partly stable."""
+
+COLLAPSED = 1.5
+"""Perplexity of a codebook below which it no longer tells states apart."""
 
 ENOUGH_TO_SHIFT = 10
 """Episodes from which on shifting them whole costs hardly any power (docs/benchmarks.md, false findings and power)."""
@@ -97,12 +100,32 @@ def _worlds(summary: Summary) -> str:
 
 
 def _found(summary: Summary) -> str:
+    if summary.codes:
+        return _codes(summary, summary.codes)
     number = len(summary.clusters)
     return (
         f"{number:,} cluster{'s' * (number > 1)} hold{'s' * (number == 1)} {share_text(summary.coverage)} of "
         f"{summary.records:,} records, {share_text(summary.noise_share)} are noise; no cluster "
         "that HDBSCAN found was left out."
     )
+
+
+def _codes(summary: Summary, codes: CodeUse) -> str:
+    """Say how many codes are in use, whether the codebook has collapsed, and whether codes are separate clusters."""
+    whose = "that the policy learnt" if codes.recorded else "fitted to its states"
+    told = (
+        f"{codes.used:,} of {codes.asked:,} codes {whose} are in use, {codes.perplexity:.1f} weighted by their shares "
+        f"(perplexity), in {summary.records:,} records."
+    )
+    if codes.perplexity < COLLAPSED:
+        told += " The codebook has COLLAPSED: almost all records share a code."
+    dbcv = summary.validity.dbcv
+    if math.isfinite(dbcv) and dbcv <= 0:
+        told += (
+            f" No gaps separate the codes in the plane (density-based validity {dbcv:.2f}): they divide a cloud into "
+            "regions, as any codebook does, even of noise. Their meaning rests on their stability and differences."
+        )
+    return told
 
 
 def _stability(summary: Summary) -> str:

@@ -4,6 +4,7 @@
 
 const LARGEST_VIEW = 300; // CSS pixels
 const SHARE_OF_WINDOW = 0.32; // so that vitals stay in sight below the view
+const STRIP = 4; // ticks before the point, and as many after it
 
 /** The point under the pointer: its view, and what the analysis knows of it. */
 class PointerPanel {
@@ -21,6 +22,7 @@ class PointerPanel {
     const { row, col } = data.place(tick);
     this.body.replaceChildren(
       viewCard(this.state, tick, Math.min(LARGEST_VIEW, this.body.clientWidth - 4, SHARE_OF_WINDOW * window.innerHeight)),
+      this.strip(tick),
       element("p", { class: "dim" }, `agent ${agent}, episode ${episode}; row ${row}, column ${col}; record ${data.tables["point.row"][hovered]} of the run`),
       element("details", { class: "features", ...(this.open ? { open: "" } : {}), ontoggle: (event) => { this.open = event.target.open; } },
         element("summary", {}, "features"),
@@ -29,6 +31,26 @@ class PointerPanel {
     );
   }
 }
+
+/** The ticks around one of a life as a row of small views, each with the colour of its cluster; a click opens the life. */
+PointerPanel.prototype.strip = function strip(tick) {
+  const { data } = this.state;
+  const { start, end } = data.lifeOf(tick);
+  const strip = element("div", { class: "strip", role: "group", "aria-label": "Ticks before and after" });
+  for (let each = Math.max(start, tick - STRIP); each < Math.min(end, tick + STRIP + 1); each += 1) {
+    const label = data.tables.label[each];
+    const canvas = element("canvas");
+    drawView(canvas, data, each, 0);
+    canvas.style.width = canvas.style.height = "";
+    const frame = element("button", {
+      type: "button", title: `tick ${data.tables.tick[each]}: ${this.state.called(label)}, ${data.action(each)}`,
+      ...(each === tick ? { "aria-current": "true" } : {}), onclick: () => this.state.set("tick", each),
+    }, canvas);
+    frame.style.borderColor = data.colourOf(label);
+    strip.append(frame);
+  }
+  return strip;
+};
 
 /** What `window.explorer` offers: numbers and copies. */
 function publicState(state, embedding, selection) {

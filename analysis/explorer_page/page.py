@@ -29,7 +29,7 @@ _SYMBOLS = {
     "<": "triangle-left", ">": "triangle-right", "*": "star",
 }  # fmt: skip
 """Plotly's names of the markers used in figures."""
-_AXES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "component"}
+_AXES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "component", "semantic": "plane"}
 _BYTE = 255
 
 
@@ -120,7 +120,7 @@ def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
         "run": run.name,
         "runKey": run.clusters.labels_sha256,
         "policyColour": cluster_colour(0),
-        "axes": _AXES.get(str(run.clusters.arguments.get("projection", "umap")), "dimension"),
+        "axes": _AXES.get(_plane_of(run.clusters.arguments), "dimension"),
         "side": SIDE,
         "features": run.summary["features"],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
@@ -132,6 +132,10 @@ def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
         "acts": ACTS,
         "eventKinds": EVENT_KINDS,
     }
+
+
+def _plane_of(arguments: dict[str, Any]) -> str:
+    return "semantic" if "codes" in arguments else str(arguments.get("projection", "umap"))
 
 
 def _cluster(cluster: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 """By series, in the order in which they are drawn and listed."""
 
-_WIDEST = 2.0
+_WIDEST = 8.0
 _INCHES_A_LETTER, _INCHES_AROUND_ENTRY = 0.068, 0.6
 
 
@@ -35,7 +35,7 @@ def handles(shown: Iterable[str]) -> list[Line2D]:
 
 
 def limits(estimates: Sequence[Estimate], not_negative: bool = False) -> tuple[float, float]:
-    """Return the ends of an axis that shows 0, all estimates, and intervals up to twice the largest.
+    """Return the ends of an axis that shows 0, all estimates, and intervals up to eight times the largest estimate.
 
     With two or three episodes intervals can be so wide that nothing else would be seen.
     """

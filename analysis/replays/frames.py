@@ -17,9 +17,9 @@ from analysis.replays.sprites import EDGE, sprite_of
 STRIP = 44
 """Height of the strip below the map, in pixels."""
 _VOID = 0
-_GROUND, _TEXT, _DIM, _RING = "#15181c", "#eef1f4", "#a9b3bd", "#ffd166"
-_ATTACK = "#d7263d"
-_VITALS = {"health": "#e4615c", "food": "#e7a33e", "water": "#5eb3e8"}
+GROUND, TEXT, DIM, RING = "#15181c", "#eef1f4", "#a9b3bd", "#ffd166"
+ATTACK = "#d7263d"
+VITALS = {"health": "#e4615c", "food": "#e7a33e", "water": "#5eb3e8"}
 _MARGIN = 10
 _SMALLEST_RADIUS = 4.0
 _SMALLEST_NPC = 2.0
@@ -92,7 +92,7 @@ class FrameDrawer:
         """Return the picture of one tick."""
         top, left, tiles = self._view(tick)
         scale = self.size / tiles
-        image = Image.new("RGB", (self.size, self.size + STRIP), _GROUND)
+        image = Image.new("RGB", (self.size, self.size + STRIP), GROUND)
         image.paste(Image.fromarray(self._ground(tick, top, left, tiles)), (0, 0))
         draw = ImageDraw.Draw(image)
         self._draw_attacks(draw, tick, (top, left, scale))
@@ -102,7 +102,7 @@ class FrameDrawer:
         if self.followed is not None:
             self._draw_ring(draw, tick, (top, left, scale))
         # Marks that extend beyond the map's edge must not be drawn over the strip.
-        draw.rectangle((0, self.size, self.size, self.size + STRIP), fill=_GROUND)
+        draw.rectangle((0, self.size, self.size, self.size + STRIP), fill=GROUND)
         self._draw_strip(draw, tick)
         return np.asarray(image)
 
@@ -166,7 +166,7 @@ class FrameDrawer:
         for attacker, target in attacks:
             if target in places:
                 draw.line((*places[attacker], *places[target]), fill="#ffffff", width=4)
-                draw.line((*places[attacker], *places[target]), fill=_ATTACK, width=2)
+                draw.line((*places[attacker], *places[target]), fill=ATTACK, width=2)
 
     def _draw_ring(self, draw: ImageDraw.ImageDraw, tick: int, view: tuple[int, int, float]) -> None:
         assert self._seen_at is not None
@@ -177,13 +177,13 @@ class FrameDrawer:
         radius = max(_SMALLEST_RADIUS, 0.38 * scale) + 4
         box = (x - radius, y - radius, x + radius, y + radius)
         draw.ellipse(box, outline=EDGE, width=4)
-        draw.ellipse(box, outline=_RING, width=2)
+        draw.ellipse(box, outline=RING, width=2)
 
     def _draw_strip(self, draw: ImageDraw.ImageDraw, tick: int) -> None:
         middle = self.size + (STRIP // 2 if self.followed is None else 13)
         clock = f"tick {tick}"
-        draw.text((self.size - _MARGIN, middle), clock, fill=_DIM, font=_font(14), anchor="rm")
-        room = self.size - 2 * _MARGIN - draw.textlength(clock, font=_font(14))
+        draw.text((self.size - _MARGIN, middle), clock, fill=DIM, font=font(14), anchor="rm")
+        room = self.size - 2 * _MARGIN - draw.textlength(clock, font=font(14))
         if self.followed is None:
             self._draw_legend(draw, tick, room)
         else:
@@ -193,30 +193,30 @@ class FrameDrawer:
         alive = self.replay.players.alive[tick]
         x, y = _MARGIN, self.size + STRIP // 2
         text = f"{alive.sum()} of {len(alive)} agents"
-        draw.text((x, y), text, fill=_TEXT, font=_font(14), anchor="lm")
-        x += round(draw.textlength(text, font=_font(14))) + 16
+        draw.text((x, y), text, fill=TEXT, font=font(14), anchor="lm")
+        x += round(draw.textlength(text, font=font(14))) + 16
         for name, colour in self.colours.legend:
-            width = round(draw.textlength(name, font=_font(12))) + 28
+            width = round(draw.textlength(name, font=font(12))) + 28
             if x + width > room:
                 break
             draw.ellipse((x, y - 5, x + 10, y + 5), fill=colour)
-            draw.text((x + 15, y), name, fill=_DIM, font=_font(12), anchor="lm")
+            draw.text((x + 15, y), name, fill=DIM, font=font(12), anchor="lm")
             x += width
 
     def _draw_vitals(self, draw: ImageDraw.ImageDraw, tick: int, room: float) -> None:
         players, column = self.replay.players, self.followed
         assert column is not None and self._seen_at is not None
         seen = self._seen_at[tick]
-        name = _shortened(draw, players.names[column], room, 14)
-        draw.text((_MARGIN, self.size + 13), name, fill=_TEXT, font=_font(14), anchor="lm")
+        name = shortened(draw, players.names[column], room, 14)
+        draw.text((_MARGIN, self.size + 13), name, fill=TEXT, font=font(14), anchor="lm")
         if not players.alive[seen, column] and tick >= seen:
-            fate = _shortened(draw, self._fate(column), self.size - 2 * _MARGIN, 12)
-            draw.text((_MARGIN, self.size + 32), fate, fill=_DIM, font=_font(12), anchor="lm")
+            fate = shortened(draw, self._fate(column), self.size - 2 * _MARGIN, 12)
+            draw.text((_MARGIN, self.size + 32), fate, fill=DIM, font=font(12), anchor="lm")
             return
-        width = (self.size - 2 * _MARGIN) // len(_VITALS)
-        for place, (vital, colour) in enumerate(_VITALS.items()):
+        width = (self.size - 2 * _MARGIN) // len(VITALS)
+        for place, (vital, colour) in enumerate(VITALS.items()):
             value, x, y = int(getattr(players, vital)[seen, column]), _MARGIN + place * width, self.size + 32
-            draw.text((x, y), f"{vital} {value}", fill=_DIM, font=_font(12), anchor="lm")
+            draw.text((x, y), f"{vital} {value}", fill=DIM, font=font(12), anchor="lm")
             start, end = x + 74, x + width - 12
             if end > start:
                 draw.rectangle((start, y - 4, end, y + 4), fill="#2a3038")
@@ -266,14 +266,15 @@ def _last_seen(present: np.ndarray) -> np.ndarray:
 
 
 @functools.cache
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """Return the font of frames in a size in pixels."""
     return ImageFont.load_default(size)
 
 
-def _shortened(draw: ImageDraw.ImageDraw, text: str, room: float, size: int) -> str:
+def shortened(draw: ImageDraw.ImageDraw, text: str, room: float, size: int) -> str:
     """Shorten a text so that it fits."""
-    if draw.textlength(text, font=_font(size)) <= room:
+    if draw.textlength(text, font=font(size)) <= room:
         return text
-    while text and draw.textlength(text + "…", font=_font(size)) > room:
+    while text and draw.textlength(text + "…", font=font(size)) > room:
         text = text[:-1]
     return text + "…"

@@ -12,10 +12,16 @@ class Caption:
     reading: str
 
 
-_PLANES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "two principal components"}
+_PLANES = {
+    "umap": "UMAP",
+    "tsne": "t-SNE",
+    "pca": "two principal components",
+    "semantic": "a linear map fitted along with the codes",
+}
 _DISTANCES = {
     "umap": "It keeps neighbourhoods, not distances or densities: gaps and areas mean little.",
     "tsne": "It keeps neighbourhoods, not distances or densities: gaps, sizes and areas of islands mean little.",
+    "semantic": "It is a linear map of the state, so straight lines stay straight; what it leaves out is not visible.",
     "pca": "It keeps distances as far as two components do: the rest of the variance is not visible.",
 }
 
@@ -42,6 +48,7 @@ CAPTIONS = {
     **_of_plane("umap"),
     **_of_plane("tsne"),
     **_of_plane("pca"),
+    **_of_plane("semantic"),
     "cluster_features.png": Caption(
         "How clusters differ",
         "Heat map of Cohen's d, one row per cluster and one column per feature.",

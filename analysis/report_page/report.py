@@ -55,7 +55,7 @@ def report_html(folder: Path) -> str:
         explorer=EXPLORER_FILE,
         explorer_is_there=(folder / EXPLORER_FILE).exists(),
         explore_command=shlex.join(["python", "explore.py", str(_RESULTS / folder.name)]),
-        command=command_of(run["arguments"]),
+        command=command_of(run["arguments"], run.get("script", "analyze_activations.py")),
         not_repeated=_OUTPUT,
         same_cluster=SAME_CLUSTER,
         interval=lambda low, high: format_interval(_told(low), _told(high)),
@@ -63,12 +63,12 @@ def report_html(folder: Path) -> str:
     )
 
 
-def command_of(arguments: dict[str, Any]) -> str:
+def command_of(arguments: dict[str, Any], script: str = "analyze_activations.py") -> str:
     """Return the command line that repeats a run in another folder, ready for a shell.
 
     The run's location is left out, so that the same analysis gives the same page anywhere.
     """
-    words = ["python", "analyze_activations.py", str(arguments.get(_POSITIONAL, ""))]
+    words = ["python", *script.split(), str(arguments.get(_POSITIONAL, ""))]
     for name, value in arguments.items():
         if name == _POSITIONAL or value is None or value is False or value == "":
             continue

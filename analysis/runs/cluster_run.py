@@ -76,31 +76,32 @@ class ClusterRun:
         return value
 
 
-def read_cluster_run(path: Path, dump: Path) -> ClusterRun:
+def read_cluster_run(path: Path, dump: Path, file: str = LABELS_FILE) -> ClusterRun:
     """Read a finished run's labels, after verifying their hash and that they are from this dump.
 
     Args:
         path: folder of analyze_activations.py.
         dump: folder of extract_activations.py.
+        file: of the labels.
 
     Raises:
         UserError: the run is unfinished or damaged, holds no labels, or was made from another dump.
     """
     finished = open_finished(path)
-    if LABELS_FILE not in finished:
+    if file not in finished:
         raise UserError(
-            f"{path} holds no {LABELS_FILE}: give a run of analyze_activations.py that clusters (with --metric-only it "
+            f"{path} holds no {file}: give a run of analyze_activations.py that clusters (with --metric-only it "
             "does not)"
         )
     run = finished.description()
-    content = finished.read(LABELS_FILE)
+    content = finished.read(file)
     if METADATA_FILE not in run.input:
         raise UserError(f"{path / RUN_FILE} does not name the run's dump: analyse the dump again")
     made_from = run.input[METADATA_FILE]
     _check_dump(path, dump, made_from, run.arguments)
-    arrays = _labels(path / LABELS_FILE, content)
+    arrays = _labels(path / file, content)
     label = arrays.pop("label")
-    return ClusterRun(path, run.arguments, made_from, finished.sha256[LABELS_FILE], arrays, label)
+    return ClusterRun(path, run.arguments, made_from, finished.sha256[file], arrays, label)
 
 
 def _check_dump(path: Path, dump: Path, made_from: str, arguments: dict[str, Any]) -> None:

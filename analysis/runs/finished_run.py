@@ -12,6 +12,7 @@ from activation_store.schema import METADATA_FILE
 from analysis.runs.arrays import array_of
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
+from analysis.runs.names import read_names
 from analysis.runs.run_folder import RUN_FILE
 from user_error import UserError
 
@@ -116,10 +117,18 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
     content, summary = finished.read_json(SUMMARY_FILE, _Summary)
     if sorted(each.label for each in summary.clusters) != clusters.clusters:
         raise UserError(f"{path / SUMMARY_FILE} and {LABELS_FILE} do not match: analyse the dump again")
+    _name(content, read_names(path))
     embedding = _embedding(finished)
     if embedding.shape != (len(clusters.label), 2):
         raise UserError(f"{path / EMBEDDING_FILE} and {LABELS_FILE} do not match: analyse the dump again")
     return FinishedRun(clusters, folder, run.seed, content, embedding)
+
+
+def _name(summary: dict[str, Any], names: dict[int, str]) -> None:
+    """Put the names that a person gave to clusters before their descriptions."""
+    for cluster in summary["clusters"]:
+        if name := names.get(cluster["label"]):
+            cluster["description"] = f"{name}: {cluster['description']}"
 
 
 def _recorded_dump(path: Path, run: RunDescription) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from activation_store.schema import IDENTITY, Records
 from activation_store.selection import OBSERVATIONS, select
 from analysis.lives import lives_of, places_among
 from analysis.runs.cluster_run import ClusterRun
+from analysis.runs.codebook_rule import CODEBOOK_FILE, CodebookRule, read_codebook
+from analysis.runs.finished_files import open_finished
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -70,6 +72,9 @@ class CarryingRule:
         held_out: accuracy on held-out lives; None if there is only one life.
     """
 
+    exact: ClassVar[bool] = False
+    """Whether it labels every record as the run would have."""
+
     mean: np.ndarray
     components: np.ndarray
     points: np.ndarray
@@ -102,6 +107,18 @@ class CarryingRule:
             f"always guessing the most common label: {told.commonest:.1%})."
         )
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the rule as arrays."""
+        return {"mean": self.mean, "components": self.components, "points": self.points, "label": self.label}
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the rule's numbers for JSON."""
+        held_out = asdict(self.held_out) if self.held_out else None
+        return {"voters": self.voters, "components": len(self.components), "held_out": held_out}
+
+
+Rule = CarryingRule | CodebookRule
+
 
 @dataclass(frozen=True)
 class PropagatedLabels:
@@ -117,7 +134,7 @@ class PropagatedLabels:
     places: dict[str, np.ndarray]
     label: np.ndarray
     exact: np.ndarray
-    rule: CarryingRule
+    rule: Rule
 
     def of(self, records: Records) -> tuple[np.ndarray, np.ndarray]:
         """Return `label` and `exact` of records, (B,) int64 and (B,) bool.
@@ -131,12 +148,15 @@ class PropagatedLabels:
         return self.label[place], self.exact[place]
 
 
-def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> CarryingRule:
-    """Fit a rule for labelling the remaining records to those that a run labelled.
+def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> Rule:
+    """Fit a rule for labelling the remaining records to those that a run labelled; a semantic run has its codebook.
 
     Raises:
         UserError: the dump cannot be read, or lacks records that the run labelled.
     """
+    finished = open_finished(run.path)
+    if CODEBOOK_FILE in finished:
+        return read_codebook(finished)
     records = read_dump(
         dump, subsample=run.subsample, layers=[run.layer], columns=[], leave_out=_ONLY_ACTIVATIONS, progress=progress
     )
@@ -164,7 +184,7 @@ def rule_from(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> C
 def propagate_labels(
     run: ClusterRun,
     dump: Path,
-    rule: CarryingRule,
+    rule: Rule,
     lives: Iterable[Sequence[int]] | None = None,
     progress: Progress | None = None,
 ) -> PropagatedLabels:
@@ -194,16 +214,14 @@ def propagate_labels(
     place = places_among(places, run.places)
     exact = place >= 0
     label[exact] = run.label[place[exact]]
-    return PropagatedLabels(places, label, exact, rule)
+    return PropagatedLabels(places, label, exact | rule.exact, rule)
 
 
 def save_propagated(folder: "RunFolder", propagated: PropagatedLabels, run: ClusterRun) -> None:
     """Write propagated_labels.npz, and the rule and its inputs to propagation_rule.npz and .json."""
     rule = propagated.rule
     folder.save_arrays("propagated_labels.npz", **propagated.places, label=propagated.label, exact=propagated.exact)
-    folder.save_arrays(
-        "propagation_rule.npz", mean=rule.mean, components=rule.components, points=rule.points, label=rule.label
-    )
+    folder.save_arrays("propagation_rule.npz", **rule.arrays())
     folder.save_json("propagation_rule.json", propagation_summary(propagated, run))
 
 
@@ -213,9 +231,7 @@ def propagation_summary(propagated: PropagatedLabels, run: ClusterRun) -> dict[s
     return {
         "rule": rule.in_words(),
         "layer": run.layer,
-        "voters": rule.voters,
-        "components": len(rule.components),
-        "held_out": asdict(rule.held_out) if rule.held_out else None,
+        **rule.numbers(),
         "records": len(propagated.label),
         "labelled_by_the_run": int(propagated.exact.sum()),
         "cluster_run": str(run.path),

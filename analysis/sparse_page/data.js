@@ -13,6 +13,8 @@ class Features {
       if (!this.tops.has(feature)) this.tops.set(feature, []);
       this.tops.get(feature).push(top);
     });
+    const strength = tables["top.strength"];
+    for (const tops of this.tops.values()) tops.sort((a, b) => strength[b] - strength[a]);
   }
 
   get count() { return this.tables.titles.length; }
@@ -44,13 +46,14 @@ class Features {
   trace(top) {
     const [start, length] = [this.traceStart[top], this.tables["top.ticks"][top]];
     const part = (name) => Array.from(this.tables[name].subarray(start, start + length));
-    const [low, high] = [this.tables["trace.ends"][2 * top], this.tables["trace.ends"][2 * top + 1]];
-    const most = this.tables["top.strength"][top];
+    const behaviour = part("trace.behaviour");
     return {
       ticks: part("trace.tick"),
-      strengths: part("trace.strength").map((level) => (level / 255) * most),
-      behaviour: part("trace.behaviour").map((level) => low + (level / 255) * (high - low)),
-      most, low, high,
+      strengths: part("trace.strength"),
+      behaviour,
+      most: this.tables["top.strength"][top],
+      low: Math.min(...behaviour),
+      high: Math.max(...behaviour),
     };
   }
 }

@@ -30,6 +30,8 @@ const KEYS = {
   auc: (data, i) => Math.abs(data.number("auc", i) - 0.5),
   density: (data, i) => data.number("density", i),
   strongest: (data, i) => data.number("strongest", i),
+  value: (data, i) => Math.abs(data.number("value_effect", i)),
+  action: (data, i) => Math.abs(data.number("action_effect", i)),
   cosine: (data, i) => data.number("cosine", i),
   number: (data, i) => -data.number("number", i),
 };
@@ -71,6 +73,8 @@ function card(data, i) {
     ["AUC", fixed(data.number("auc", i)), "Probability that the behaviour is higher where the feature is active than where it is not"],
     ["q", fixed(data.number("q", i), 3), "p-value of the correlation given tick and age, corrected for all features"],
     ["largest strength", fixed(data.number("strongest", i))],
+    ["value without it", signedFine(data.number("value_effect", i)), "How much the critic's value changes on average when the feature is taken out where it is active"],
+    ["action without it", signedFine(data.number("action_effect", i)), "How much the log-probability of the action taken changes on average, in nats"],
     ["other seed", fixed(data.number("cosine", i)), "Cosine with its partner in the autoencoder with another seed"],
   ];
   const tops = data.tops.get(i) ?? [];
@@ -135,6 +139,8 @@ function ages(data, i) {
 function fixed(value, digits = 2) { return Number.isFinite(value) ? value.toFixed(digits) : "–"; }
 
 function signed(value) { return Number.isFinite(value) ? `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}` : "–"; }
+
+function signedFine(value) { return Number.isFinite(value) ? `${value < 0 ? "−" : "+"}${Math.abs(value).toPrecision(2)}` : "–"; }
 
 main().catch((error) => {
   const count = document.getElementById("count");

@@ -20,7 +20,6 @@ _SCRIPTS = (
     "page_parts/packing.js", "page_parts/glyphs.js", "explorer_page/view.js", "sparse_page/data.js",
     "sparse_page/life.js", "sparse_page/main.js",
 )  # fmt: skip
-_LEVELS = 255
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +79,8 @@ def sparse_page(name: str, facts: Mapping[str, Any], cards: FeatureCards) -> str
         "top.episode": records.episode,
         "top.ticks": cards.trace_ticks,
         "trace.tick": cards.trace_tick,
-        "trace.strength": _levels(cards.trace_strength, cards.trace_ticks),
-        "trace.behaviour": _levels(cards.trace_behaviour, cards.trace_ticks),
-        "trace.ends": _ends(cards.trace_behaviour, cards.trace_ticks),
+        "trace.strength": cards.trace_strength.astype(np.float32),
+        "trace.behaviour": cards.trace_behaviour.astype(np.float32),
     }
     packed = pack(tables, {"titles": list(cards.titles), "descriptions": list(cards.descriptions)})
     content = {
@@ -100,22 +98,3 @@ def sparse_page(name: str, facts: Mapping[str, Any], cards: FeatureCards) -> str
         name=name, said=facts, features=len(cards.titles), facts=embedded(content), packed=packed.content,
         style=Markup((_HERE / "style.css").read_text()), scripts=Scripts.of(scripts_of(*_SCRIPTS)),
     )  # fmt: skip
-
-
-def _levels(values: np.ndarray, ticks: np.ndarray) -> np.ndarray:
-    """Return values as levels from 0 to 255 between the least and the largest of their trace, uint8."""
-    least, most = _least_and_most(values, ticks)
-    low, high = np.repeat(least, ticks), np.repeat(most, ticks)
-    return np.round(_LEVELS * (values - low) / np.where(high > low, high - low, 1)).astype(np.uint8)
-
-
-def _ends(values: np.ndarray, ticks: np.ndarray) -> np.ndarray:
-    """Return the least and the largest value of each trace, (R, 2) float32."""
-    return np.stack(_least_and_most(values, ticks), axis=1).astype(np.float32)
-
-
-def _least_and_most(values: np.ndarray, ticks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if not len(ticks):
-        return np.zeros(0), np.zeros(0)
-    starts = np.cumsum(ticks) - ticks
-    return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)

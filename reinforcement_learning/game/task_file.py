@@ -16,7 +16,7 @@ from nmmo.systems import skill as nmmo_skill
 from nmmo.task import base_predicates
 from nmmo.task.task_spec import TaskSpec
 
-from reinforcement_learning.yaml_file import read_yaml, shown
+from activation_store.yaml_file import read_yaml, shown
 from user_error import UserError
 
 FILE_SUFFIXES = (".yaml", ".yml")

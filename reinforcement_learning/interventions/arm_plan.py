@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from activation_store.directions import Direction
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
 from reinforcement_learning.interventions.donors import DonorRule
+from reinforcement_learning.interventions.feature_edits import FeatureCondition
 from reinforcement_learning.interventions.interchange import Interchange
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.memory_edits import MemoryEdit
@@ -23,6 +24,7 @@ class ArmPlan:
         name: of the arm.
         drawn: number of agents in each world that are drawn by lot.
         when: the ticks in which they are edited.
+        feature: a condition on the memory with which a tick begins, that must hold too; None for none.
         states: edits of layers, applied in this order.
         memories: edits of the memory between ticks, applied in this order.
         watched: layers whose unedited states are summed up; of unedited arms.
@@ -50,6 +52,7 @@ class ArmPlan:
     replayed: int | None = None
     recorded: tuple[str, ...] = ()
     follow: int = 0
+    feature: FeatureCondition | None = None
 
     @property
     def donors(self) -> tuple[DonorRule, ...]:

@@ -136,6 +136,8 @@ class _EditedGame:
         now = self.drawn[slots]
         if self.plan.edits:
             now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
+            if self.plan.feature is not None:
+                now = now & self.plan.feature.holds(self.pool.memories[0].take(torch.from_numpy(slots)))
         if self.followed:
             now = now & self.followed.due(slots)
         rows, donors = self.lots.draw(np.flatnonzero(now), slots, own, self.columns, self.pool.ticks)

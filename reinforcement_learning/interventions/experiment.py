@@ -13,6 +13,7 @@ from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
 from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.erasure import fitted_eraser, random_eraser
+from reinforcement_learning.interventions.feature_edits import EditedFeatures, FeatureCondition, FeatureEdit, Splice
 from reinforcement_learning.interventions.interchange import Interchange, interchange, towards_donors
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
@@ -33,7 +34,7 @@ from reinforcement_learning.interventions.transplant import Transplant
 from reinforcement_learning.interventions.when import When
 from user_error import UserError
 
-StateEditKind = Literal["collapse", "steer", "swap", "erase", "interchange"]
+StateEditKind = Literal["collapse", "steer", "swap", "erase", "interchange", "splice"]
 MemoryEditKind = Literal["clear", "freeze", "transplant"]
 UNEDITED = "unedited"
 UNTRAINED_UNEDITED = "untrained, unedited"
@@ -51,6 +52,7 @@ class RequestedEdit:
         of: whether the state is edited or its change per tick.
         every: of clear and transplant: edited ticks from one to the next.
         donor: of transplant and interchange: how donors are drawn.
+        features: sparse features that collapse and steer set, or the dictionary of splice; None for other edits.
     """
 
     kind: StateEditKind | MemoryEditKind
@@ -59,10 +61,13 @@ class RequestedEdit:
     every: int = 1
     erased: Reading | None = None
     donor: DonorRule | None = None
+    features: EditedFeatures | None = None
 
     @property
     def layers(self) -> tuple[str, ...]:
         """Layers whose states it edits; none for edits of the memory."""
+        if self.features:
+            return (self.features.layer,)
         return (self.erased.layer,) if self.erased else tuple(each.layer for each in self.directions)
 
 
@@ -74,6 +79,7 @@ class Experiment:
         edits: applied together, in this order.
         doses: of the edit that steers, in standard deviations of its read-out; empty if none does.
         when: the ticks in which agents are edited.
+        feature: a condition on a sparse feature that must hold too; None for none.
         drawn: number of agents in each world that are edited.
         controls: arms of each kind of random control, for every dose.
         seed: of the random directions.
@@ -91,6 +97,7 @@ class Experiment:
     reported: tuple[Direction, ...] = ()
     memory: tuple[str, ...] = ()
     follow: int = 0
+    feature: FeatureCondition | None = None
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -136,7 +143,7 @@ class Experiment:
             arms.append(Arm(f"untrained, edit{said}", "edit", "untrained", dose, UNTRAINED_UNEDITED))
             for number in range(1, self.controls + 1):
                 arms.append(Arm(f"random direction {number}{said}", "random direction", "trained", dose, UNEDITED))
-                if self.moves_states:
+                if self.moves_states and not any(edit.features for edit in self.edits):
                     arms.append(Arm(f"same variance {number}{said}", "same variance", "trained", dose, UNEDITED))
                 if self.transplants:
                     arms.append(Arm(f"random donor {number}{said}", "random donor", "trained", dose, UNEDITED))
@@ -178,12 +185,15 @@ class Experiment:
             spans={layer: DataSpan.of(moments[layer]) for layer in self.watched} if has_donors else {},
             readings=self.readings if arm.kind == "edit" else (),
             follow=self.follow if arm.kind == "edited once" else 0,
+            feature=self.feature,
         )  # fmt: skip
 
     def _made(
         self, edit: RequestedEdit, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator
     ) -> StateEdit | Interchange | MemoryEdit | Transplant:
         """Return one edit as it is done in an arm."""
+        if edit.features:
+            return _feature_edit(edit, edit.features, arm, moments, random, self.kept)
         if edit.erased:
             return _erasure(edit.erased, arm, moments, random, self.kept)
         if arm.kind == "no edit":
@@ -216,6 +226,21 @@ def _memory_edit(edit: RequestedEdit, seed: int | None) -> MemoryEdit | Transpla
         return Transplant(edit.donor, edit.every, seed)
     made = Clear(edit.every) if edit.kind == "clear" else Freeze()
     return made if seed is None else MovedAsFar(made, seed)
+
+
+def _feature_edit(
+    edit: RequestedEdit, features: EditedFeatures, arm: Arm, moments: Mapping[str, StateMoments],
+    random: np.random.Generator, kept: Sequence[str],
+) -> StateEdit:  # fmt: skip
+    """Return an edit of sparse features as it is done in an arm; `kept` as in `_as_far_as`."""
+    if arm.kind == "no edit":
+        return Untouched(features.layer)
+    if edit.kind == "splice":
+        # What a reconstruction misses is turned to another direction in each state, so nothing is to be held in place.
+        made: DirectedEdit = Splice(features)
+        return _as_far_as(made, moments, random, ()) if arm.kind == "random direction" else made
+    made = FeatureEdit(features, arm.dose or 0.0)
+    return _as_far_as(made, moments, random, kept) if arm.kind == "random direction" else made
 
 
 def _erasure(

@@ -11,7 +11,7 @@ from activation_store.layers import LSTM_HIDDEN, check_layers
 from argument_checks import split
 from user_error import UserError
 
-EditKind = Literal["collapse", "steer", "swap", "erase", "clear", "freeze", "transplant", "interchange"]
+EditKind = Literal["collapse", "steer", "swap", "erase", "clear", "freeze", "transplant", "interchange", "splice"]
 _NEEDS_DIRECTION = ("collapse", "steer", "interchange")
 _NEEDS_DONOR = ("transplant", "interchange")
 _HAS_EVERY = ("clear", "transplant")
@@ -23,12 +23,14 @@ class EditOptions:
 
     edit: EditKind = "clear"
     """collapse: hold the read-outs of --direction at their means; steer: hold one at its mean plus --dose standard
-    deviations; swap: move what varies along --from to --to; erase: remove what can be read linearly about --variable
-    from --layer; clear: empty the memory every --every ticks; freeze: begin every tick with the memory from when the
-    edit began; transplant: begin every --every ticks with a donor's memory; interchange: give the read-outs of
-    --direction the values that they have in a donor's state."""
+    deviations; splice: replace states by what the sparse features of --features make of them; swap: move what varies
+    along --from to --to; erase: remove what can be read linearly about --variable from --layer; clear: empty the memory
+    every --every ticks; freeze: begin every tick with the memory from when the edit began; transplant: begin every
+    --every ticks with a donor's memory; interchange: give the read-outs of --direction the values that they have in a
+    donor's state. Sparse features are taken out by collapse, and get the strength --dose by steer."""
     direction: str | None = None
-    """Comma-separated names of directions, for collapse, steer and interchange."""
+    """Comma-separated names of directions, for collapse, steer and interchange; with --features, for collapse and steer
+    also of sparse features such as feature_12."""
     origin: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """Direction that swap empties."""
     target: Annotated[str | None, tyro.conf.arg(name="to")] = None
@@ -36,7 +38,8 @@ class EditOptions:
     change: bool = False
     """Edit the change of the state in each tick instead of the state, for collapse and swap."""
     dose: str | None = None
-    """Comma-separated doses of steer in standard deviations of the read-out, such as -2,0,2; each is an arm."""
+    """Comma-separated doses of steer, each an arm: in standard deviations of the read-out, such as -2,0,2; of a sparse
+    feature its strength in activation units, such as 0,2,5."""
     variable: str | None = None
     """Comma-separated variables that erase removes: tick, or self_ and a column of the agent's own row, such as
     self_food; also if its policy does not see the value."""
@@ -128,6 +131,8 @@ class RunOptions(EditOptions):
     """Name of the policy in --policies-dir whose agents are edited."""
     directions: Path | None = None
     """directions.safetensors of a run of analyze_activations.py or train_probes.py on this policy."""
+    features: Path | None = None
+    """Dictionary of sparse features that train_sparse_autoencoder.py wrote, such as RUN/topk_8x_k32.safetensors."""
     episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 10
     """Number of episodes of each arm, at least 2; intervals are over episodes."""
     seed: int = 0
@@ -141,7 +146,8 @@ class RunOptions(EditOptions):
     until_tick: int | None = None
     """First tick in which they no longer are; by default they are edited until the episode ends."""
     condition: Annotated[str | None, tyro.conf.arg(name="while")] = None
-    """Edit only while this holds for the agent, such as 'self_food < 30'; also if its policy does not see the value."""
+    """Edit only while this holds for the agent, such as 'self_food < 30'; also if its policy does not see the value.
+    With --features also 'feature_12 > 3': the strength in the memory with which the tick begins."""
     follow: int = 0
     """Also make the edit in single ticks, in arms of their own, and say what is left of it in each of this many ticks
     after it; 0 for none. The policy needs a memory."""
@@ -182,6 +188,7 @@ class RunOptions(EditOptions):
         words = [str(self.policy)]
         for each in self.edits:
             words += [each.edit, *(name.replace("/", "_") for name in (*each.names, *each.variables))]
+            words += [self.features.stem] if each.edit == "splice" and self.features else []
             words += [each.erased_layer] if each.erased_layer else []
             words += ["change"] if each.change else []
             words += [each.donor] if each.donor else []

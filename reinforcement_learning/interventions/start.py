@@ -19,6 +19,7 @@ from activation_store.interventions import (
     write_lives,
 )
 from activation_store.layers import check_policy_layers
+from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
 from argument_checks import split
@@ -26,12 +27,18 @@ from progress_view import progress
 from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.erasure import NothingToErase
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
+from reinforcement_learning.interventions.feature_edits import (
+    EditedFeatures,
+    FeatureCondition,
+    check_dictionary,
+    check_in_memory,
+)
 from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.readability import readability
 from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
-from reinforcement_learning.interventions.when import Condition, When, check_feature
+from reinforcement_learning.interventions.when import Condition, When, check_feature, parts_of
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
@@ -125,17 +132,16 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     """Resolve names, and refuse what does not fit the policy."""
     (entrant,) = contest.entrants
     found = read_directions(options.directions) if options.directions else None
+    dictionary = read_dictionary(options.features) if options.features else None
+    if dictionary:
+        check_dictionary(dictionary, entrant.policy.layer_units, entrant.name, entrant.sha256)
     columns = entrant.info.layout.entity_columns
-    edits = tuple(
-        RequestedEdit(
-            each.edit, _named(found, each.names), "change" if each.change else "state", each.every,
-            _erased(each, entrant.policy, columns), DonorRule.parse(each.donor, columns) if each.donor else None,
-        )
-        for each in options.edits
-    )  # fmt: skip
+    edits = tuple(_requested(each, found, dictionary, entrant.policy, columns) for each in options.edits)
     if any(not edit.layers for edit in edits) and not entrant.policy.layers:
         raise UserError(f"{entrant.name} is feed-forward and has no memory to edit")
-    condition = Condition.parse(options.condition, columns) if options.condition else None
+    memory = tuple(layer for layer in entrant.policy.layer_units if layer.startswith("lstm_"))
+    feature = _feature_condition(options.condition, dictionary, memory)
+    condition = Condition.parse(options.condition, columns) if options.condition and not feature else None
     layers = {layer for edit in edits for layer in edit.layers}
     if options.follow and not entrant.policy.layers:
         raise UserError(f"--follow {options.follow}: {entrant.name} is feed-forward, so nothing of an edit can last")
@@ -152,8 +158,9 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
         controls=options.controls,
         seed=options.seed,
         reported=tuple(each for each in found or () if each.layer in layers),
-        memory=tuple(layer for layer in entrant.policy.layer_units if layer.startswith("lstm_")),
+        memory=memory,
         follow=options.follow,
+        feature=feature,
     )
     layer_units(entrant.policy, split(options.record))  # refuses layers that the policy lacks
     check_directions(experiment, entrant.policy.layer_units, entrant.name, entrant.sha256)
@@ -162,6 +169,48 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
 
 def _named(found: Directions | None, names: tuple[str, ...]) -> tuple[Direction, ...]:
     return tuple(found.named(name) for name in names) if found is not None else ()
+
+
+def _requested(
+    options: EditOptions, found: Directions | None, dictionary: SparseDictionary | None, policy: RecurrentPolicy,
+    columns: Sequence[str],
+) -> RequestedEdit:  # fmt: skip
+    features = _of_features(options, dictionary)
+    return RequestedEdit(
+        options.edit,
+        () if features else _named(found, options.names),
+        "change" if options.change else "state",
+        options.every,
+        _erased(options, policy, columns),
+        DonorRule.parse(options.donor, columns) if options.donor else None,
+        features,
+    )
+
+
+def _of_features(options: EditOptions, dictionary: SparseDictionary | None) -> EditedFeatures | None:
+    """Return the features that an edit is about; None if it is about directions or the memory."""
+    if dictionary is None:
+        return None
+    if options.edit == "splice":
+        return EditedFeatures(dictionary)
+    about = bool(options.names) and all(name.startswith(FEATURE) for name in options.names)
+    if options.edit not in ("collapse", "steer") or not about or options.change:
+        return None
+    return EditedFeatures(dictionary, tuple(dictionary.number(name) for name in options.names))
+
+
+def _feature_condition(
+    said: str | None, dictionary: SparseDictionary | None, memory: tuple[str, ...]
+) -> FeatureCondition | None:
+    """Return the condition on a sparse feature; None if there is none, or it is on something else."""
+    if said is None or dictionary is None:
+        return None
+    name, comparison, number = parts_of(said)
+    if not name.startswith(FEATURE):
+        return None
+    feature = dictionary.number(name)
+    check_in_memory(dictionary, memory, feature)
+    return FeatureCondition(dictionary, feature, comparison, number)
 
 
 def _erased(options: EditOptions, policy: RecurrentPolicy, columns: Sequence[str]) -> Reading | None:
@@ -190,6 +239,7 @@ def _described(options: RunOptions, experiment: Experiment, contest: Contest) ->
         "input": {
             "policy": contest.entrants[0].sha256,
             **({"directions": sha256(options.directions)} if options.directions else {}),
+            **({"features": sha256(options.features)} if options.features else {}),
         },
         "environment": {**asdict(contest.env), "maps_dir": None},
         "versions": versions(),

@@ -10,9 +10,11 @@ import numpy as np
 from argument_checks import did_you_mean
 from user_error import UserError
 
-_COMPARISONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+COMPARISONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne
 }  # fmt: skip
+"""Ways to compare values with a number."""
+
 _CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|==|!=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
 OWN = "self_"
 TICK = "tick"
@@ -43,15 +45,9 @@ class Condition:
         Raises:
             UserError: it has another form, or names no feature.
         """
-        found = _CONDITION.fullmatch(text)
-        if found is None:
-            raise UserError(
-                f"--while {text!r}: must be a feature, one of <, <=, >, >=, == and !=, and a number, such as "
-                "'self_food < 30'"
-            )
-        feature, comparison, number = found.groups()
+        feature, comparison, number = parts_of(text)
         check_feature(f"--while {text!r}", feature, columns)
-        return Condition(feature, comparison, float(number))
+        return Condition(feature, comparison, number)
 
     def holds(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
         """Say for which agents it holds.
@@ -64,7 +60,7 @@ class Condition:
         Returns:
             (B,) bool.
         """
-        return _COMPARISONS[self.comparison](feature_values(self.feature, rows, columns, tick), self.number)
+        return COMPARISONS[self.comparison](feature_values(self.feature, rows, columns, tick), self.number)
 
 
 @dataclass(frozen=True)
@@ -94,6 +90,22 @@ class When:
         if self.condition is None:
             return np.ones(len(rows), dtype=bool)
         return self.condition.holds(rows, columns, tick)
+
+
+def parts_of(text: str) -> tuple[str, str, float]:
+    """Split a condition such as `self_food < 30` into what is compared, how, and with which number.
+
+    Raises:
+        UserError: it has another form.
+    """
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        raise UserError(
+            f"--while {text!r}: must be a feature, one of <, <=, >, >=, == and !=, and a number, such as "
+            "'self_food < 30'"
+        )
+    feature, comparison, number = found.groups()
+    return feature, comparison, float(number)
 
 
 def check_feature(said: str, feature: str, columns: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reinforcement_learning.yaml_file import one_line, shown
+from activation_store.yaml_file import one_line, shown
 from user_error import UserError
 
 if TYPE_CHECKING:

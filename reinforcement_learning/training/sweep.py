@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
+from activation_store.yaml_file import one_line, read_yaml, shown
 from reinforcement_learning.settings import Settings, WandbSettings
-from reinforcement_learning.yaml_file import one_line, read_yaml, shown
 from user_error import UserError
 
 _MADE_HERE = ("program", "command")

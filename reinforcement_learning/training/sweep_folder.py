@@ -11,9 +11,9 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from activation_store.files import read_json, write_bytes, write_json, write_text
+from activation_store.yaml_file import one_line, shown
 from reinforcement_learning.settings import CHANGEABLE_WHEN_RESUMED, Settings
 from reinforcement_learning.training.search_space import SearchSpace, Values
-from reinforcement_learning.yaml_file import one_line, shown
 from user_error import UserError
 
 SWEEP_FILE = "sweep.json"

@@ -10,11 +10,13 @@ from rich.console import Console
 
 from activation_store.directions import DIRECTIONS_FILE, write_directions
 from activation_store.files import sha256
+from activation_store.lives import places_of
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from analysis.clusters.dataset import Step
 from analysis.features import Feature
+from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.run_folder import RunFolder
 from analysis.summary_page.page import Section, command_of, summary_page
 from analysis.terminal import step
@@ -29,6 +31,8 @@ from representation.dynamics.update import Update
 from representation.parts import Parts
 
 REPORT_FILE = "report.html"
+BEHAVIOURS_FILE = "behaviour_labels.npz"
+"""As `LABELS_FILE`, with the behaviour of each tick of the lives drawn."""
 _STATE_FIGURES = {
     "components_features.png": "Pearson's r of each component with each feature within lives. A dot marks q < 0.05. "
     "Labels "
@@ -121,6 +125,7 @@ def _write_states(states: States, folder: RunFolder, show: Step) -> None:
             outlier=states.outlier, neighbour_distance=states.distance, plane=states.plane,
             plane_records=states.plane_records,
         )  # fmt: skip
+        folder.save_arrays(LABELS_FILE, **places_of(records), label=states.label)
         folder.save_text("components.tsv", report.table(report.component_rows(states)))
         folder.save_text("component_features.tsv", report.table(report.association_rows(states)))
         folder.save_figure("components_features.png", figures_states.components_and_features(states))
@@ -136,6 +141,7 @@ def _write_motion(states: States, motion: Motion, folder: RunFolder, show: Step)
             q=motion.correlations.q, jacobian_records=motion.jacobian_records, jacobians=motion.jacobians,
             eigenvalues_real=motion.eigenvalues.real, eigenvalues_imaginary=motion.eigenvalues.imag,
         )  # fmt: skip
+        folder.save_arrays(BEHAVIOURS_FILE, **places_of(records), label=motion.behaviours.label)
         folder.save_text("sign_agreement.tsv", report.table([vars(row) for row in motion.agreement]))
         folder.save_figure("trajectories.png", figures_motion.trajectories(motion, states))
         folder.save_figure("correlations_jacobians.png", figures_motion.correlations_and_jacobians(motion, heading))

@@ -50,8 +50,8 @@ def _length_lines(found: Persisting) -> Iterator[str]:
     )
     for number, ticks in enumerate(length.ticks.tolist()):
         kl, value = length.divergence[:, number].mean(), length.value[:, number].mean()
-        yield f"  {ticks} ticks ago: {max(kl, 0):.2g} nats ({max(kl, 0) / whole[0]:.1%} of the whole), value "
-        f"{value:.2g}"
+        share = max(kl, 0) / whole[0]
+        yield f"  {ticks} ticks ago: {max(kl, 0):.2g} nats ({share:.1%} of the whole), value {value:.2g}"
     for what, values, most in (("actions", length.divergence, whole[0]), ("value", length.value, whole[1])):
         above = length.ticks[values.mean(axis=0) > _SMALL * most]
         last = f"up to {above.max()} ticks ago" if len(above) else "not at all"
@@ -90,12 +90,16 @@ def persistence_summary(found: Persisting, states: States) -> dict[str, Any]:
             "ticks": length.ticks.tolist(), "divergence": length.divergence.mean(axis=0).tolist(),
             "value": length.value.mean(axis=0).tolist(), "whole": length.whole.mean(axis=0).tolist(),
         },
-        "fixed_points": [
-            {
-                "input": each.name, "speed": each.points.speed.tolist(), "reached": each.points.reached.tolist(),
-                "unstable": each.points.unstable.tolist(),
-                "largest_modulus": np.abs(each.points.eigenvalues[:, 0]).tolist(),
-            }
-            for each in found.held
-        ],
+        "fixed_points": [_held_summary(each) for each in found.held],
     }  # fmt: skip
+
+
+def _held_summary(held: HeldInput) -> dict[str, Any]:
+    points = held.points
+    return {
+        "input": held.name,
+        "speed": np.where(points.fixed, 0.0, points.speed).tolist(),
+        "reached": points.reached.tolist(),
+        "unstable": points.unstable.tolist(),
+        "largest_modulus": np.abs(points.eigenvalues[:, 0]).tolist(),
+    }

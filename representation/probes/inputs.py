@@ -5,7 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN, UNTRAINED
+from activation_store.layers import (
+    ACTION_DECODER,
+    ENCODER_OUTPUT,
+    LSTM_CELL,
+    LSTM_HIDDEN,
+    SEMANTIC_CODE,
+    SEMANTIC_PLANE,
+    UNTRAINED,
+)
 from activation_store.schema import DumpMetadata
 from user_error import UserError
 
@@ -41,6 +49,8 @@ def history(observations: int) -> Input:
 _MEMORIES = (
     Input(LSTM_HIDDEN, "memory", "hidden state", (LSTM_HIDDEN,)),
     Input(LSTM_CELL, "memory", "cell state", (LSTM_CELL,)),
+    Input(SEMANTIC_PLANE, "memory", "semantic plane", (SEMANTIC_PLANE,)),
+    Input(SEMANTIC_CODE, "memory", "semantic code", (SEMANTIC_CODE,)),
     Input(ACTION_DECODER, "memory", "decoder input", (ACTION_DECODER,)),
 )
 _PRESENT = (

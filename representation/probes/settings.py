@@ -25,8 +25,8 @@ class ProbeSettings:
     and all features), future (26: what the agent does next), action (17: what it chose in this tick), or names listed
     in docs/probes.md."""
     inputs: str = "all"
-    """Comma-separated inputs to predict them from: lstm_hidden, lstm_cell, action_decoder, encoder_output, observation,
-    history, traces, reservoir, untrained; or all that the dump contains."""
+    """Comma-separated inputs to predict them from: lstm_hidden, lstm_cell, semantic_plane, semantic_code,
+    action_decoder, encoder_output, observation, history, traces, reservoir, untrained; or all that the dump has."""
     probes: Literal["linear", "both"] = "both"
     """linear: ridge regression, or logistic regression for binary targets; both: also one-hidden-layer networks."""
     history: str = "4"

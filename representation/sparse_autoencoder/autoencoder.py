@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional
 
 from activation_store.sparse_dictionary import DictionaryKind, DictionarySource, SparseDictionary
+from agent_zoo.sparse_codes import keep_largest
 
 BANDWIDTH = 0.1
 """Width of the window around a jumprelu threshold in which it has a gradient, in normalised units."""
@@ -24,6 +25,9 @@ REVIVING = 1 / 32
 """Weight of the auxiliary loss, as in Gao et al."""
 SPARSITY = 1.0
 """Weight of the squared relative distance of jumprelu's mean number of features from k."""
+
+_MATCHED = 2048
+_SMALLEST = 1e-12
 
 PREFIXES = (16, 8, 4, 2, 1)
 """Matryoshka autoencoders also reconstruct with the first features alone: one in so many."""
@@ -51,7 +55,7 @@ class Parameters:
     def drawn(
         kind: DictionaryKind, features: int, k: int, sample: torch.Tensor, centre: torch.Tensor, seed: int
     ) -> "Parameters":
-        """Draw random directions for decoder and encoder.
+        """Draw directions for decoder and encoder: each halfway between that of a state and a random one.
 
         Args:
             kind: of autoencoder.
@@ -62,13 +66,22 @@ class Parameters:
             seed: of the directions.
         """
         random = torch.Generator().manual_seed(seed)
-        decoder = functional.normalize(torch.randn(features, len(centre), generator=random), dim=1)
+        drawn = sample[torch.randint(len(sample), (features,), generator=random)] - centre
+        noise = torch.randn(features, len(centre), generator=random)
+        # States vary along few directions: features along random directions alone would hardly ever be active.
+        mixed = functional.normalize(drawn, dim=1) + functional.normalize(noise, dim=1)
+        decoder = functional.normalize(mixed, dim=1)
+        centred = sample[:_MATCHED] - centre
+        strengths = keep_largest(functional.linear(centred, decoder), k)
+        rebuilt = strengths @ decoder
+        # Features that resemble each other add up to too much: begin with the scale that reconstructs best.
+        gain = float((rebuilt * centred).sum() / rebuilt.square().sum().clamp(min=_SMALLEST))
         threshold = 1.0
         if kind == "jumprelu":
-            z = functional.linear(sample - centre, decoder)
+            z = gain * functional.linear(centred, decoder)
             threshold = max(float(np.quantile(z.numpy(), 1 - k / features)), BANDWIDTH)
         return Parameters(
-            decoder.clone(), torch.zeros(features), decoder, centre.clone(),
+            gain * decoder, torch.zeros(features), decoder, centre.clone(),
             torch.full((features,), float(np.log(threshold))),
         )  # fmt: skip
 
@@ -182,7 +195,7 @@ def _largest_of_batch(strengths: torch.Tensor, k: int) -> tuple[torch.Tensor, fl
     """Keep the k times B largest of a batch, (B, F), and return the smallest of them."""
     values, _ = strengths.flatten().topk(k * len(strengths), sorted=False)
     least = float(values.detach().min())
-    return torch.where(strengths >= max(least, 1e-12), strengths, 0), least
+    return torch.where(strengths >= max(least, _SMALLEST), strengths, 0), least
 
 
 def _nested_loss(states: torch.Tensor, strengths: torch.Tensor, p: Parameters) -> tuple[torch.Tensor, torch.Tensor]:
@@ -202,7 +215,7 @@ def _reviving_loss(rest: torch.Tensor, z: torch.Tensor, dead: torch.Tensor, p: P
     (places,) = dead.nonzero(as_tuple=True)
     strengths, chosen = z[:, places].topk(min(units // 2 or 1, len(places)), dim=1, sorted=False)
     rebuilt = _sum_of_rows(places[chosen], strengths.relu(), p.decoder)
-    return _unexplained(rest - rebuilt, units) / _unexplained(rest, units).clamp(min=1e-12)
+    return _unexplained(rest - rebuilt, units) / _unexplained(rest, units).clamp(min=_SMALLEST)
 
 
 def _unexplained(error: torch.Tensor, units: int) -> torch.Tensor:

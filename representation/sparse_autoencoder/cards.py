@@ -1,6 +1,6 @@
 """The cards of features: their top records in different lives, and how strong they are over those lives."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,11 @@ from representation.sparse_autoencoder.meaning import Meanings
 
 TOP = 6
 """Top records of each feature, each of another life."""
+
+BESIDE = ("cosine", "value_effect", "action_effect")
+"""Further numbers of each feature: cosine with its partner in the autoencoder with another seed; and what taking the
+feature out of a state in which it is active changes on average: the critic's value, and the log-probability of the
+action that was taken, in nats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +61,8 @@ def top_records(strengths: sparse.csr_array, behaviours: Behaviours, features: n
 
 def feature_cards(
     folder: Path, metadata: DumpMetadata, episodes: Sequence[int], strengths: sparse.csr_array, behaviours: Behaviours,
-    meanings: Meanings, features: tuple[Feature, ...], cosine: np.ndarray, progress: Progress | None = None,
+    meanings: Meanings, features: tuple[Feature, ...], beside: Mapping[str, np.ndarray],
+    progress: Progress | None = None,
 ) -> FeatureCards:  # fmt: skip
     """Put together what the page shows of every feature that is active in the test episodes.
 
@@ -68,7 +74,7 @@ def feature_cards(
         behaviours: of the test records.
         meanings: of the features.
         features: the behaviours.
-        cosine: with each feature's partner in another seed, (F,); NaN for none.
+        beside: further numbers of each feature by name, see `BESIDE`; (F,) each, NaN for none.
         progress: called with the share done.
     """
     alive = np.flatnonzero(meanings.density > 0)
@@ -78,7 +84,7 @@ def feature_cards(
     place = np.zeros(strengths.shape[1], np.int64)
     place[alive] = np.arange(len(alive))
     return FeatureCards(
-        columns=_columns(meanings, alive, cosine),
+        columns=_columns(meanings, alive, beside),
         by_age=meanings.by_age[alive],
         titles=[title(meanings, number, features) for number in alive.tolist()],
         descriptions=[description(meanings, number, features) for number in alive.tolist()],
@@ -93,14 +99,17 @@ def feature_cards(
     )
 
 
-def rows_of(meanings: Meanings, features: tuple[Feature, ...], cosine: np.ndarray) -> list[dict[str, object]]:
+def rows_of(
+    meanings: Meanings, features: tuple[Feature, ...], beside: Mapping[str, np.ndarray]
+) -> list[dict[str, object]]:
     """Return a row for each feature that is active in the test episodes, for tables."""
     alive = np.flatnonzero(meanings.density > 0)
-    columns = _columns(meanings, alive, cosine)
+    columns = _columns(meanings, alive, beside)
+    numbers = ("density", "strongest", "r", "given", "auc", "q", *BESIDE)
     return [
         {
             "name": feature_name(number),
-            **{name: columns[name][i].item() for name in ("density", "strongest", "r", "given", "auc", "q", "cosine")},
+            **{name: columns[name][i].item() for name in numbers},
             "behaviour": features[int(meanings.best[number])].name,
             "described": bool(meanings.described[number]),
             "title": title(meanings, number, features),
@@ -110,7 +119,7 @@ def rows_of(meanings: Meanings, features: tuple[Feature, ...], cosine: np.ndarra
     ]
 
 
-def _columns(meanings: Meanings, alive: np.ndarray, cosine: np.ndarray) -> dict[str, np.ndarray]:
+def _columns(meanings: Meanings, alive: np.ndarray, beside: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     best = meanings.best[alive]
     tested = meanings.tested
     return {
@@ -123,7 +132,7 @@ def _columns(meanings: Meanings, alive: np.ndarray, cosine: np.ndarray) -> dict[
         "auc": tested.auc[alive, best],
         "q": meanings.q[alive],
         "described": meanings.described[alive].astype(np.uint8),
-        "cosine": cosine[alive],
+        **{name: beside[name][alive] for name in BESIDE},
     }
 
 

@@ -1,30 +1,39 @@
 """Describe the features of one dictionary of a run, and write cards, table and directions."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from rich.console import Console
+from scipy import sparse
 
 from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
 from activation_store.schema import DumpMetadata
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
+from analysis.features.feature import Feature
 from analysis.features.registry import features_named
 from analysis.runs.run_folder import RunFolder
 from analysis.sparse_page.page import FeatureCards, sparse_page
 from analysis.terminal import step
 from argument_checks import split
+from representation.sparse_autoencoder.attribution import OUTPUTS, Attributions, attribute
 from representation.sparse_autoencoder.behaviours import Behaviours, read_behaviours
-from representation.sparse_autoencoder.cards import feature_cards, rows_of
+from representation.sparse_autoencoder.cards import BESIDE, feature_cards, rows_of
+from representation.sparse_autoencoder.erasing import ErasureRow, edits, row
+from representation.sparse_autoencoder.figures import attribution_scatter
 from representation.sparse_autoencoder.meaning import PERMUTATIONS, Meanings, meanings
-from representation.sparse_autoencoder.scores import strengths_of
+from representation.sparse_autoencoder.report import table
+from representation.sparse_autoencoder.scores import Estimate, strengths_of
 from representation.sparse_autoencoder.settings import SparseSettings
+from representation.sparse_autoencoder.splicing import RecordedPolicy, splice
 from representation.sparse_autoencoder.states import Split
+from user_error import UserError
 
 PAGE_FILE = "sparse_features.html"
 FEATURES_FILE = "sparse_features"
 UNIT = "distance along the feature's direction, in activation units"
 
 _SHOWN = 10
+_ERASED = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +47,8 @@ class Described:
         rows: one for each feature that is active in the test episodes.
         cards: of the same features.
         directions: of the same features.
+        attributions: what taking features out changes; None if the policy was not at hand.
+        erasures: ways to erase variables; empty if none were asked for.
     """
 
     name: str
@@ -46,6 +57,8 @@ class Described:
     rows: list[dict[str, object]]
     cards: FeatureCards
     directions: list[Direction]
+    attributions: Attributions | None
+    erasures: list[ErasureRow]
 
     def lines(self) -> list[str]:
         """Say how many features are described, and show the clearest of them."""
@@ -53,15 +66,43 @@ class Described:
         described.sort(key=lambda row: -abs(float(str(row["r"]))))
         lines = [f"{self.name}: {len(described):,} of {len(self.rows):,} active features go with a behaviour; first:"]
         lines += [f"  {row['name']}: {row['description']}" for row in described[:_SHOWN]]
-        return lines if described else [lines[0].replace("; first:", "")]
+        return [*(lines if described else [lines[0].replace("; first:", "")]), *self._attribution_lines()]
+
+    def correlations(self) -> dict[str, Estimate]:
+        """Return the correlation of predicted and measured effects, by output; empty without attributions."""
+        found = self.attributions
+        return {} if found is None else {name: found.correlation(i) for i, name in enumerate(OUTPUTS)}
+
+    def _attribution_lines(self) -> list[str]:
+        return [
+            f"taking single features out, predicted (gradient times activation) against measured change of the {name}: "
+            f"r {each.value:.3f} ({each.low:.3f} to {each.high:.3f})"
+            for name, each in self.correlations().items()
+        ]
+
+
+def described_features(settings: SparseSettings) -> tuple[Feature, ...]:
+    """Return the behaviours that features are described with, those to erase included."""
+    return features_named([*split(settings.feature_set), *split(settings.erase)])
 
 
 def describe(
     settings: SparseSettings, metadata: DumpMetadata, split_: Split, name: str, dictionary: SparseDictionary,
-    cosine: np.ndarray, console: Console,
+    cosine: np.ndarray, recorded: RecordedPolicy | None, console: Console,
 ) -> Described:  # fmt: skip
-    """Read behaviours of all episodes, and describe every feature of a dictionary."""
-    features = features_named(split(settings.feature_set))
+    """Read behaviours of all episodes, and describe every feature of a dictionary.
+
+    Args:
+        settings: of the run.
+        metadata: of the dump.
+        split_: its episodes.
+        name: of the dictionary.
+        dictionary: to describe.
+        cosine: with each feature's partner in another seed, (F,); NaN for none.
+        recorded: the policy, for attribution; None to leave it out.
+        console: for progress.
+    """
+    features = described_features(settings)
     layer = settings.layer
     with step(console, "reading behaviours of the training episodes") as show:
         training = read_behaviours(settings.dump, metadata, layer, split_.train, features, show)
@@ -70,10 +111,53 @@ def describe(
     with step(console, f"describing the features of {name}"):
         own, others = (strengths_of(dictionary, each.states.values) for each in (training, test))
         found = meanings((own, training), (others, test), settings.seed)
+    attributions = None
+    if recorded is not None:
+        with step(console, "taking features out of recorded ticks") as show:
+            attributions = attribute(settings.dump, recorded, layer, dictionary, split_.test, settings.seed, show)
+    with step(console, "erasing variables"):
+        erasures = _erasures(settings, split_, features, (own, training), test, dictionary, recorded)
+    effects = np.full((2, dictionary.features), np.nan)
+    if attributions is not None:
+        effects = attributions.of_features(dictionary.features)
+    beside = dict(zip(BESIDE, (cosine, *effects), strict=True))
     with step(console, "collecting their top records") as show:
-        cards = feature_cards(settings.dump, metadata, split_.test, others, test, found, features, cosine, show)
-    rows = rows_of(found, features, cosine)
-    return Described(name, dictionary, found, rows, cards, _directions(dictionary, found, test))
+        cards = feature_cards(settings.dump, metadata, split_.test, others, test, found, features, beside, show)
+    rows = rows_of(found, features, beside)
+    return Described(name, dictionary, found, rows, cards, _directions(dictionary, found, test), attributions, erasures)
+
+
+def _erasures(
+    settings: SparseSettings, split_: Split, features: tuple[Feature, ...],
+    training: tuple[sparse.csr_array, Behaviours], test: Behaviours, dictionary: SparseDictionary,
+    recorded: RecordedPolicy | None,
+) -> list[ErasureRow]:  # fmt: skip
+    """Erase each variable that was asked for in every way."""
+    names, rows = [each.name for each in features], []
+    strengths, before = training
+    mean = before.states.values.mean(axis=0)
+    # Read-outs of a few hundred units need no more states than this.
+    some, others_too = (_some(len(each.states), settings.seed) for each in (before, test))
+    for variable in split(settings.erase):
+        column = names.index(variable)
+        values = before.values[some, column].astype(np.float64)
+        others = test.values[others_too, column].astype(np.float64)
+        if not values.std() > 0:
+            raise UserError(f"--erase {variable}: it has the same value in all training states")
+        states = before.states.values[some]
+        ways = edits(states, values, strengths[some], dictionary)
+        run = None
+        if recorded is not None:
+            run = splice(settings.dump, recorded, settings.layer, ways, split_.test, mean, settings.seed)
+        for by, edit in ways.items():
+            kl = np.nan if run is None else run.score(by).kl.value
+            rows.append(row(variable, by, edit, (states, values), (test.states.values[others_too], others), kl))
+    return rows
+
+
+def _some(count: int, seed: int) -> np.ndarray:
+    """Return the places of up to `_ERASED` of so many states, drawn by lot, ascending."""
+    return np.sort(np.random.default_rng(seed).permutation(count)[:_ERASED])
 
 
 def save(folder: RunFolder, described: Described, settings: SparseSettings, metadata: DumpMetadata) -> None:
@@ -82,6 +166,11 @@ def save(folder: RunFolder, described: Described, settings: SparseSettings, meta
     lines = ["\t".join(names), *("\t".join(_cell(row[name]) for name in names) for row in described.rows)]
     folder.save_text(f"{FEATURES_FILE}.tsv", "\n".join(lines) + "\n")
     write_directions(folder.path / DIRECTIONS_FILE, described.directions)
+    if described.erasures:
+        folder.save_text("erasure.tsv", table(described.erasures))
+    if described.attributions is not None:
+        folder.save_figure("attribution.png", attribution_scatter(described.attributions))
+        folder.save_json("attribution.json", {name: asdict(each) for name, each in described.correlations().items()})
     folder.save_text(PAGE_FILE, sparse_page(folder.path.name, _facts(described, settings, metadata), described.cards))
 
 

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from analysis.figures.style import cluster_colour, new_figure, style
+from representation.sparse_autoencoder.attribution import Attributions
 from representation.sparse_autoencoder.report import ScoreRow
 from representation.sparse_autoencoder.training import Epoch
 
@@ -67,6 +69,9 @@ def scores(rows: Sequence[ScoreRow]) -> Figure:
                 axis.plot(value, place, "o", color=colour, markersize=5)
                 axis.plot(ends, [place, place], color=colour, linewidth=1.5)
             axis.set(xscale="log", xlabel=label)
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axis.xaxis.set_minor_formatter(NullFormatter())
             axis.grid(axis="x", alpha=0.3)
         axes[0].set_yticks(range(len(rows)), [row.name for row in rows])
         axes[0].set_ylim(len(rows) - 0.5, -0.5)
@@ -84,4 +89,20 @@ def stability_histogram(cosines: Mapping[str, np.ndarray]) -> Figure:
             panel.set_title(name, loc="left")
             panel.set_ylabel("features")
         panels[-1].set_xlabel("cosine with the partner in the autoencoder with another seed")
+        return figure
+
+
+def attribution_scatter(found: Attributions) -> Figure:
+    """Draw measured against predicted changes for every feature taken out of a recorded tick."""
+    with style():
+        figure = new_figure(8, 4)
+        labels = ("value", "log-probability of the action, nats")
+        for output, (axis, label) in enumerate(zip(figure.subplots(1, 2), labels, strict=True)):
+            predicted, measured = found.predicted[output], found.measured[output]
+            estimate = found.correlation(output)
+            axis.scatter(predicted, measured, s=4, alpha=0.4, color=cluster_colour(output), linewidths=0)
+            ends = [min(predicted.min(), measured.min()), max(predicted.max(), measured.max())]
+            axis.plot(ends, ends, color="#888888", linewidth=0.8)
+            axis.set(xlabel="predicted: gradient times activation", ylabel="measured")
+            axis.set_title(f"{label}\nr {estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})")
         return figure

@@ -76,7 +76,7 @@ class Meanings:
 def associations(strengths: sparse.csr_array, behaviours: Behaviours) -> Associations:
     """Measure how strengths, (B, F), go with behaviours."""
     return Associations(
-        _correlations(strengths, behaviours.values), _correlations(strengths, behaviours.rest),
+        correlations(strengths, behaviours.values), correlations(strengths, behaviours.rest),
         _aucs(strengths, behaviours.values),
     )  # fmt: skip
 
@@ -91,7 +91,7 @@ def meanings(
         test: the same of the test episodes.
         seed: of the shifts.
     """
-    chosen = _correlations(training[0], training[1].rest)
+    chosen = correlations(training[0], training[1].rest)
     order = np.argsort(-np.abs(chosen), axis=1, kind="stable")
     best = order[:, 0]
     strengths, behaviours = test
@@ -163,7 +163,7 @@ def shift_test(
     return np.where(informative >= FEWEST_LIVES, p, np.nan)
 
 
-def _correlations(strengths: sparse.csr_array, values: np.ndarray) -> np.ndarray:
+def correlations(strengths: sparse.csr_array, values: np.ndarray) -> np.ndarray:
     """Return the correlations of strengths, (B, F), and values, (B, N): (F, N); 0 where one does not vary."""
     count = len(values)
     centred = values.astype(np.float64) - values.mean(axis=0, dtype=np.float64)

@@ -66,6 +66,9 @@ class SparseSettings:
     feature_set: str = "extended"
     """Comma-separated behavioural features to describe sparse features with: default, extended, or names listed in
     docs/features.md."""
+    erase: str = ""
+    """Comma-separated behavioural features, such as self_food: compare what LEACE, nulling a linear read-out and
+    removing sparse features leave readable of each, and how much each changes the actions. Needs --meaning."""
     seed: int = 0
     """Seed of the first autoencoder and of the resamples, 0 to 4294967295."""
     resume: bool = False
@@ -149,6 +152,8 @@ class SparseSettings:
             seed=seed_value(self.seed + self.seeds - 1),
         )
         check_layers([self.layer])
+        if self.erase and not self.meaning:
+            raise UserError("--erase needs the behaviours that --no-meaning leaves out: give only one of the two")
         _ = self.kinds, self.widths, self.sparsities
 
     def check_units(self, units: int) -> None:

@@ -19,7 +19,7 @@ from representation.sparse_autoencoder import describing, outputs
 from representation.sparse_autoencoder.fitting import Entry, Fitted, claim, discard, entries, fit
 from representation.sparse_autoencoder.scores import Units, Usage, usage
 from representation.sparse_autoencoder.settings import SparseSettings
-from representation.sparse_autoencoder.splicing import RecordedPolicy, load_recorded_policy, splice
+from representation.sparse_autoencoder.splicing import RecordedPolicy, load_recorded_policy, reconstructions, splice
 from representation.sparse_autoencoder.stability import Stability, stability
 from representation.sparse_autoencoder.states import Split, States, check_enough, read_states, split_episodes
 from representation.sparse_autoencoder.tested import Tested
@@ -47,6 +47,8 @@ def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPoli
             hint = did_you_mean(layer, metadata.layers)
             more = "; record it with --untrained-twin" if layer != settings.layer else ""
             raise UserError(f"{settings.dump} holds no layer {layer!r}, only: {there}{hint}{more}")
+    if settings.meaning:
+        describing.described_features(settings)  # refuses names that are not features
     settings.check_units(metadata.layers[settings.layer])
     refuse_existing_run(settings.run_folder)
     if not settings.splice:
@@ -66,7 +68,9 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
     if settings.untrained:
         wanted = entries(settings, units, untrained=True)
         results.append(_tested(settings, metadata, split, waiting, wanted, None, console))
-    meaning = _described_features(settings, metadata, split, results[0], console) if settings.meaning else None
+    meaning = (
+        _described_features(settings, metadata, split, results[0], recorded, console) if settings.meaning else None
+    )
     run = {**described, "input": {str(settings.dump): sha256(settings.dump / METADATA_FILE)}}
     with RunFolder(settings.run_folder, run) as folder:
         with step(console, "writing tables and drawing"):
@@ -75,14 +79,15 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
                 describing.save(folder, meaning, settings, metadata)
         console.print(outputs.headline(results))
         if meaning is not None:
-            console.print("\n".join(meaning.lines()), highlight=False, markup=False)
+            console.print("\n".join(meaning.lines()), highlight=False, markup=False, soft_wrap=True)
     discard(settings)
     return settings.run_folder
 
 
 def _described_features(
-    settings: SparseSettings, metadata: DumpMetadata, split: Split, tested: Tested, console: Console
-) -> describing.Described:
+    settings: SparseSettings, metadata: DumpMetadata, split: Split, tested: Tested, recorded: RecordedPolicy | None,
+    console: Console,
+) -> describing.Described:  # fmt: skip
     """Describe the features of the first autoencoder that was asked for."""
     first = next(each for each in tested.fitted.values() if each.entry.kind in AUTOENCODERS)
     name = first.entry.name
@@ -91,7 +96,7 @@ def _described_features(
         if own == name:
             cosine[tested.usages[name].density > 0] = found.cosine
             break
-    return describing.describe(settings, metadata, split, name, first.dictionary, cosine, console)
+    return describing.describe(settings, metadata, split, name, first.dictionary, cosine, recorded, console)
 
 
 def _tested(
@@ -103,7 +108,7 @@ def _tested(
     with step(console, f"reading {layer} of {len(split.train)} episodes") as show:
         states = read_states(settings.dump, layer, split.train, show)
     check_enough(settings.dump, len(states), max(entry.features for entry in wanted))
-    with Mirror(settings.tracking, settings.run_folder.name, _plain(settings), waiting) as mirror:
+    with Mirror(settings.tracking, settings.run_folder.name, _plain(settings), settings.output_dir) as mirror:
 
         def log(name: str, epoch: Epoch) -> None:
             mirror.log({f"{name}/{key}": value for key, value in vars(epoch).items()})
@@ -122,8 +127,8 @@ def _tested(
     spliced = None
     if recorded is not None:
         with step(console, "splicing into recorded ticks") as show:
-            dictionaries = {name: each.dictionary for name, each in fitted.items()}
-            spliced = splice(settings.dump, recorded, layer, dictionaries, split.test, mean, settings.seed, show)
+            rebuilds = reconstructions({name: each.dictionary for name, each in fitted.items()})
+            spliced = splice(settings.dump, recorded, layer, rebuilds, split.test, mean, settings.seed, show)
     return Tested(fitted, usages, intervals, spliced, _stabilities(fitted, usages, settings.seed))
 
 

@@ -38,6 +38,11 @@ _BATCH = 1024
 Rebuild = Callable[[torch.Tensor], torch.Tensor]
 
 
+def reconstructions(dictionaries: Mapping[str, SparseDictionary]) -> dict[str, Rebuild]:
+    """Return the function of each dictionary that replaces states by their reconstructions, by name."""
+    return {name: SparseCoder(each).reconstruction for name, each in dictionaries.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class RecordedPolicy:
     """A policy with what its checkpoint says of it."""
@@ -109,27 +114,26 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
 
 
 def splice(
-    folder: Path, recorded: RecordedPolicy, layer: str, dictionaries: Mapping[str, SparseDictionary],
+    folder: Path, recorded: RecordedPolicy, layer: str, rebuilds: Mapping[str, Rebuild],
     episodes: Sequence[int], mean: np.ndarray, seed: int, progress: Callable[[float], None] = lambda _: None,
 ) -> "SplicedRun":  # fmt: skip
-    """Splice dictionaries into about 16,000 recorded ticks of some episodes.
+    """Replace the states of about 16,000 recorded ticks of some episodes.
 
     Args:
         folder: of the dump.
         recorded: its policy.
         layer: that is replaced.
-        dictionaries: by name.
+        rebuilds: functions from states, (B, U), to states that replace them, by name.
         episodes: whose ticks are computed again.
         mean: state of the control `MEAN`, (U,).
         seed: draws the ticks, and the resamples of intervals.
         progress: called with the share done.
     """
-    rebuilds: dict[str, Rebuild] = {name: SparseCoder(each).reconstruction for name, each in dictionaries.items()}
-    rebuilds[MEAN] = lambda states: torch.from_numpy(mean).expand_as(states).clone()
+    rebuilds = {**rebuilds, MEAN: lambda states: torch.from_numpy(mean).expand_as(states).clone()}
     changed: dict[str, list[np.ndarray]] = {name: [] for name in rebuilds}  # (2, B) each: divergence, value
     values, lives, episode_of = [], [], []
     for number, episode in enumerate(episodes):
-        ticks = _read_ticks(folder, recorded.policy, episode, _RECORDS // len(episodes), seed)
+        ticks = read_ticks(folder, recorded.policy, episode, _RECORDS // len(episodes), seed)
         for start in range(0, len(ticks.records), _BATCH):
             batch = ticks.take(np.arange(start, min(start + _BATCH, len(ticks.records))))
             observation = packed_observation(batch.records, recorded.info.layout, recorded.policy.mask)
@@ -176,18 +180,28 @@ class SplicedRun:
 
 
 @dataclass(frozen=True, eq=False)
-class _Ticks:
+class Ticks:
     """Recorded ticks of one episode: their records, the memory before them, and their lives, (B,) int64."""
 
     records: Records
     before: MemoryState
     life: np.ndarray
 
-    def take(self, chosen: np.ndarray) -> "_Ticks":
-        return _Ticks(self.records.take(chosen), self.before.take(torch.from_numpy(chosen)), self.life[chosen])
+    def take(self, chosen: np.ndarray) -> "Ticks":
+        """Return some of them, (R,) int64."""
+        return Ticks(self.records.take(chosen), self.before.take(torch.from_numpy(chosen)), self.life[chosen])
 
 
-def _read_ticks(folder: Path, policy: RecurrentPolicy, episode: int, most: int, seed: int) -> _Ticks:
+def read_ticks(folder: Path, policy: RecurrentPolicy, episode: int, most: int, seed: int) -> Ticks:
+    """Read ticks of one episode, drawn by lot, with the memory before them.
+
+    Args:
+        folder: of the dump.
+        policy: that was recorded.
+        episode: its number.
+        most: ticks to read.
+        seed: of the lot.
+    """
     layers = [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
     records = read_dump(folder, layers=layers, columns=["task", "legal"], episodes=[episode])
     lives = lives_of(records)
@@ -202,7 +216,7 @@ def _read_ticks(folder: Path, policy: RecurrentPolicy, episode: int, most: int, 
         name: np.where(before[:, None] < 0, np.float32(0), each[before]) for name, each in records.activations.items()
     }
     state = memory_from_layers(policy, memory) if memory else policy.initial_state(len(chosen))
-    return _Ticks(records.take(chosen), state, lives.index[chosen])
+    return Ticks(records.take(chosen), state, lives.index[chosen])
 
 
 @torch.no_grad()

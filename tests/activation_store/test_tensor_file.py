@@ -56,9 +56,9 @@ def test_a_file_is_read_as_what_it_is_only(tmp_path: Path, kind: Kind, wanted: K
 
 
 def test_a_kind_that_is_not_known_is_named(tmp_path: Path) -> None:
-    write_tensors(tmp_path / "newer", ARRAYS, "{}", "atlas")  # type: ignore[arg-type]
+    write_tensors(tmp_path / "newer", ARRAYS, "{}", "dream")  # type: ignore[arg-type]
     (message,) = refusals(tmp_path / "newer", "policy")
-    assert "of the unknown kind 'atlas'" in message
+    assert "of the unknown kind 'dream'" in message
 
 
 def test_the_kind_is_proved_too(tmp_path: Path) -> None:

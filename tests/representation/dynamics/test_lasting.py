@@ -80,7 +80,7 @@ def test_an_lstm_that_counts_never_forgets() -> None:
     read = (np.random.default_rng(1).random((sum(LENGTHS), 1)) < 0.2).astype(float)
     state = played(update, read)
     counts = np.concatenate(
-        [np.cumsum(read[end - length : end, 0]) for end, length in zip(np.cumsum(LENGTHS), LENGTHS)]
+        [np.cumsum(read[end - length : end, 0]) for end, length in zip(np.cumsum(LENGTHS), LENGTHS, strict=True)]
     )
     np.testing.assert_allclose(state[:, 1], counts * np.tanh(4), rtol=1e-6)
     tracks = tracks_of(state, read, LENGTHS, state[:, 1:])

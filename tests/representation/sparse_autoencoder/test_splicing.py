@@ -12,18 +12,13 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
 from representation.sparse_autoencoder.baselines import baseline
 from representation.sparse_autoencoder.scores import Units, usage
-from representation.sparse_autoencoder.splicing import MEAN, load_recorded_policy, splice
+from representation.sparse_autoencoder.splicing import MEAN, load_recorded_policy, reconstructions, splice
 from representation.sparse_autoencoder.states import read_states
 from tests.planted_features import SOURCE
-from tests.recorded_features import POLICY, UNITS, RecordedFeatures, recorded_features
+from tests.recorded_features import POLICY, UNITS, RecordedFeatures
 from user_error import UserError
 
 LAYERS = ("lstm_cell", "lstm_hidden", "encoder_output", "action_decoder")
-
-
-@pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
-    return recorded_features(tmp_path_factory, small_world, task, maps)
 
 
 def components(states: np.ndarray) -> dict[str, SparseDictionary]:
@@ -31,12 +26,12 @@ def components(states: np.ndarray) -> dict[str, SparseDictionary]:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_what_changes_depends_on_what_is_kept(recorded: RecordedFeatures, layer: str) -> None:
-    metadata = read_metadata(recorded.dump)
-    policy = load_recorded_policy(recorded.dump, metadata, recorded.policies, layer)
-    states = read_states(recorded.dump, layer, (0, 1))
+def test_what_changes_depends_on_what_is_kept(features_dump: RecordedFeatures, layer: str) -> None:
+    metadata = read_metadata(features_dump.dump)
+    policy = load_recorded_policy(features_dump.dump, metadata, features_dump.policies, layer)
+    states = read_states(features_dump.dump, layer, (0, 1))
     mean = states.values.mean(axis=0)
-    run = splice(recorded.dump, policy, layer, components(states.values), (2, 3), mean, 0)
+    run = splice(features_dump.dump, policy, layer, reconstructions(components(states.values)), (2, 3), mean, 0)
     scores = {name: run.score(name) for name in run.spliced}
     assert scores[f"pca {UNITS}"].kl.value < 1e-3 * scores[MEAN].kl.value < 1
     assert scores[f"pca {UNITS}"].value.value < 1e-3 * scores[MEAN].value.value
@@ -46,20 +41,20 @@ def test_what_changes_depends_on_what_is_kept(recorded: RecordedFeatures, layer:
     assert low < scores["pca 1"].kl.value < high
     assert run.difference("pca 4", "pca 1").low > 0 > run.difference("pca 1", "pca 4").high
     # The values computed again are the recorded ones: rebuilt memory and observation are exact.
-    told = np.concatenate([read_dump(recorded.dump, episodes=[each]).value for each in (2, 3)])
+    told = np.concatenate([read_dump(features_dump.dump, episodes=[each]).value for each in (2, 3)])
     assert run.value_spread == pytest.approx(float(told.std()), rel=1e-3)
 
 
-def test_a_policy_that_was_not_recorded_is_refused(recorded: RecordedFeatures, tmp_path: Path) -> None:
-    metadata = read_metadata(recorded.dump)
+def test_a_policy_that_was_not_recorded_is_refused(features_dump: RecordedFeatures, tmp_path: Path) -> None:
+    metadata = read_metadata(features_dump.dump)
     with pytest.raises(UserError, match="is not there: give --policies-dir, or pass --no-splice"):
-        load_recorded_policy(recorded.dump, metadata, tmp_path, "lstm_cell")
+        load_recorded_policy(features_dump.dump, metadata, tmp_path, "lstm_cell")
     other = replace(metadata, checkpoint_sha256="0" * 64)
     with pytest.raises(UserError, match="was recorded with another policy"):
-        load_recorded_policy(recorded.dump, other, recorded.policies, "lstm_cell")
+        load_recorded_policy(features_dump.dump, other, features_dump.policies, "lstm_cell")
     less = replace(metadata, layers={"lstm_cell": UNITS})
     with pytest.raises(UserError, match="lacks lstm_hidden"):
-        load_recorded_policy(recorded.dump, less, recorded.policies, "lstm_cell")
+        load_recorded_policy(features_dump.dump, less, features_dump.policies, "lstm_cell")
     assert metadata.policy == POLICY
 
 
@@ -85,8 +80,8 @@ def test_matching_pursuit_keeps_to_its_number_of_atoms() -> None:
     torch.testing.assert_close(own, 3 * torch.eye(40), atol=1e-4, rtol=1e-4)
 
 
-def test_intervals_are_over_lives_or_episodes(recorded: RecordedFeatures) -> None:
-    states = read_states(recorded.dump, "lstm_cell", (0, 1, 2, 3))
+def test_intervals_are_over_lives_or_episodes(features_dump: RecordedFeatures) -> None:
+    states = read_states(features_dump.dump, "lstm_cell", (0, 1, 2, 3))
     assert Units.of(states.lives.index, states.episodes, 0).name == "episode"
     few = states.episodes < 3
     units = Units.of(states.lives.index[few], states.episodes[few], 0)
@@ -102,8 +97,8 @@ def test_intervals_are_over_lives_or_episodes(recorded: RecordedFeatures) -> Non
     assert drawn.high - drawn.low == pytest.approx(2 * 1.96 * error, rel=0.25)
 
 
-def test_the_variance_left_is_that_of_components(recorded: RecordedFeatures) -> None:
-    states = read_states(recorded.dump, "lstm_cell", (0, 1, 2, 3))
+def test_the_variance_left_is_that_of_components(features_dump: RecordedFeatures) -> None:
+    states = read_states(features_dump.dump, "lstm_cell", (0, 1, 2, 3))
     units = Units.of(states.lives.index, states.episodes, 0)
     pca = baseline("pca", states.values, UNITS, UNITS, SOURCE)
     assert usage(pca, states, units).unexplained.value < 1e-5

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from activation_store.yaml_file import read_yaml
 from reinforcement_learning.game.task_file import read_tasks
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.training.sweep import read_sweep
-from reinforcement_learning.yaml_file import read_yaml
 from tests.command import assert_refused, run_here
 from user_error import UserError
 

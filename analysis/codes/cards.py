@@ -1,0 +1,231 @@
+"""A card for each code: how common it is, how long it lasts, what agents do in it, what follows, where, and deaths."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.codes.content import CodedDump
+from analysis.features.actions import STYLES
+from analysis.life.action_words import DIRECTIONS
+from analysis.life.endings import endings
+from analysis.life_phase.label_sequences import LabelSequences, label_sequences
+from analysis.life_phase.transitions import Dwelling, Transitions, dwelling, transitions
+from analysis.life_phase.visits import visits
+from analysis.position import positions
+from analysis.statistics.resampling import Bootstrap
+
+NEXT_SHOWN = 3
+_ACTS = (
+    ("moves", "Move.Direction"), ("attacks", "Attack.Target"), ("uses an item", "Use.InventoryItem"),
+    ("destroys an item", "Destroy.InventoryItem"), ("buys", "Buy.MarketItem"),
+    ("offers for sale", "Sell.InventoryItem"), ("gives an item", "Give.InventoryItem"),
+    ("gives gold", "GiveGold.Target"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A share or mean of a code's records against all others, with the 95% interval of the difference."""
+
+    name: str
+    inside: float
+    elsewhere: float
+    low: float
+    high: float
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A code that follows, as a share of the changes out of a code, with what chance gives; q is corrected."""
+
+    label: int
+    share: float
+    chance: float
+    q: float
+
+
+@dataclass(frozen=True)
+class Dwell:
+    """Mean ticks that a visit lasts, its 95% interval, and the same if each life's ticks were shuffled."""
+
+    mean: float
+    low: float
+    high: float
+    chance: float
+    visits: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is known of one code.
+
+    Attributes:
+        label: of the code in the run.
+        number: of the code in the codebook.
+        name: as a person gave it, or "".
+        share: of all records of the dump.
+        lives: in which it occurs.
+        about: description from the run: features that survive correction, given tick and age where possible.
+        apart: its features that survive given tick and age, with Cohen's d and interval, strongest first.
+        marks: what it mainly marks, such as tick or row, if anything; from the run.
+        dwell: of its visits.
+        acts: shares of records in which agents act so.
+        followers: the most common ones.
+        deaths: that ended lives in it.
+        death_share: of all deaths; compare with `share`.
+        causes: of these deaths, with their numbers, most common first.
+        place: distance from the middle of the map, in tiles.
+    """
+
+    label: int
+    number: int
+    name: str
+    share: float
+    lives: int
+    about: str
+    apart: tuple[str, ...]
+    marks: tuple[str, ...]
+    dwell: Dwell
+    acts: tuple[Difference, ...]
+    followers: tuple[Follower, ...]
+    deaths: int
+    death_share: float
+    causes: tuple[tuple[str, int], ...]
+    place: Difference
+
+
+def cards_of(coded: CodedDump, bootstrap: Bootstrap, permutations: int) -> tuple[Card, ...]:
+    """Describe every code of a run.
+
+    Args:
+        coded: the run and every record of its dump.
+        bootstrap: of intervals, over episodes and lives.
+        permutations: random orders of visits that what follows is compared with.
+    """
+    records = coded.records
+    places = {name: getattr(records, name) for name in ("env_id", "agent_id", "episode", "step", "tick")}
+    sequences = label_sequences(places, coded.label, 1)
+    found = visits(sequences)
+    lasting = dwelling(sequences, found, bootstrap)
+    following = transitions(sequences, found, permutations, bootstrap.seed)
+    shared = _Shares(coded, bootstrap)
+    acts = {name: shared.differences(did) for name, did in _acts(coded).items()}
+    places_apart = shared.differences(_from_the_middle(coded))
+    dead = list(endings(coded.seen))
+    return tuple(_card(coded, label, sequences, lasting, following, acts, places_apart, dead) for label in coded.labels)
+
+
+def _card(
+    coded: CodedDump, label: int, sequences: LabelSequences, lasting: Dwelling, following: Transitions,
+    acts: dict[str, dict[int, tuple[float, ...]]], places_apart: dict[int, tuple[float, ...]],
+    dead: list[tuple[int, str]],
+) -> Card:  # fmt: skip
+    summary = coded.run.summary
+    cluster = next(each for each in summary["clusters"] if each["label"] == label)
+    state = int(np.flatnonzero(sequences.labels == label)[0])
+    causes = Counter(cause.partition(" by agent")[0] for record, cause in dead if coded.label[record] == label)
+    return Card(
+        label=label,
+        number=summary["codes"]["numbers"][label],
+        name=coded.names.get(label, ""),
+        share=float((coded.label == label).mean()),
+        lives=len(np.unique(coded.lives.index[coded.label == label])),
+        about=cluster["description"],
+        apart=tuple(_apart(each) for each in _survivors(cluster)),
+        marks=tuple(each["name"] for each in cluster["confounds"] if each["flagged"]),
+        dwell=Dwell(
+            float(lasting.mean[state]), float(lasting.low[state]), float(lasting.high[state]),
+            float(lasting.chance[state]), int(lasting.visits[state]),
+        ),
+        acts=tuple(Difference(name, *values[label]) for name, values in acts.items()),
+        followers=_followers(following, sequences, state),
+        deaths=sum(causes.values()),
+        death_share=sum(causes.values()) / len(dead) if dead else float("nan"),
+        causes=tuple(causes.most_common()),
+        place=Difference("tiles from the middle of the map", *places_apart[label]),
+    )  # fmt: skip
+
+
+def _survivors(cluster: dict) -> list[dict]:
+    found = [each for each in cluster["effects"] if each["survives_given_time"]]
+    return sorted(found, key=lambda each: -abs(each["d_complement"]))
+
+
+def _apart(effect: dict) -> str:
+    low, high = effect["d_complement_low"], effect["d_complement_high"]
+    interval = "" if low is None or high is None else f" [{low:+.2f}, {high:+.2f}]"
+    return f"{effect['name']} d {effect['d_complement']:+.2f}{interval}"
+
+
+def _followers(following: Transitions, sequences: LabelSequences, state: int) -> tuple[Follower, ...]:
+    order = np.argsort(-following.count[state], kind="stable")[:NEXT_SHOWN]
+    return tuple(
+        Follower(
+            int(sequences.labels[to]), float(following.share[state, to]), float(following.chance[state, to]),
+            float(following.q[state, to]),
+        )
+        for to in order.tolist()
+        if following.count[state, to]
+    )  # fmt: skip
+
+
+def _acts(coded: CodedDump) -> dict[str, np.ndarray]:
+    """Whether agents chose each kind of act, (B,) bool each, with directions and styles where they are told."""
+    heads = {head.name for head in coded.metadata.action_heads}
+    seen = coded.seen
+    acts = {name: seen.chose(head) for name, head in _ACTS if head in heads}
+    if "Move.Direction" in heads:
+        chosen = seen.option("Move.Direction")
+        acts |= {f"moves {name}": chosen == number for number, name in enumerate(DIRECTIONS)}
+    if {"Attack.Target", "Attack.Style"} <= heads:
+        style, attacks = seen.option("Attack.Style"), seen.chose("Attack.Target")
+        acts |= {f"attacks ({name})": attacks & (style == number) for number, name in enumerate(STYLES)}
+    return acts
+
+
+def _from_the_middle(coded: CodedDump) -> np.ndarray:
+    """The larger of the distances in rows and columns from the middle of what agents visited, in tiles, (B,)."""
+    row, col = (each.astype(np.float64) for each in positions(coded.records))
+    return np.maximum(np.abs(row - (row.min() + row.max()) / 2), np.abs(col - (col.min() + col.max()) / 2))
+
+
+class _Shares:
+    """Means inside and outside of each code, with intervals from resampling episodes, then lives."""
+
+    def __init__(self, coded: CodedDump, bootstrap: Bootstrap):
+        records, lives = coded.records, coded.lives
+        self.bootstrap, self.labels = bootstrap, coded.labels
+        self.life, self.count = lives.index, len(lives)
+        self.inside = {label: coded.label == label for label in coded.labels}
+        episode = records.episode[lives.order[lives.starts]]
+        by_episode = [(int(each), tuple(np.flatnonzero(episode == each).tolist())) for each in np.unique(episode)]
+        place = np.concatenate([np.array(own) for _, own in by_episode])
+        drawn = bootstrap.draw(tuple(by_episode)).episodes  # (R, L), lives in the order of `place`
+        self.weights = np.empty_like(drawn)
+        self.weights[:, place] = drawn
+
+    def differences(self, values: np.ndarray) -> dict[int, tuple[float, ...]]:
+        """Return for each code: mean inside, elsewhere, and both ends of the difference's interval."""
+        total, records = self._sums(values, None), self._sums(np.ones(len(values)), None)
+        found: dict[int, tuple[float, ...]] = {}
+        for label, inside in self.inside.items():
+            own, count = self._sums(values, inside), self._sums(np.ones(len(values)), inside)
+            mean, rest = own.sum() / count.sum(), (total - own).sum() / max((records - count).sum(), 1)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                resampled = (self.weights @ own) / (self.weights @ count) - (self.weights @ (total - own)) / (
+                    self.weights @ (records - count)
+                )
+            known = resampled[np.isfinite(resampled)]
+            low, high = self.bootstrap.interval(known) if self.count > 1 and len(known) else (np.nan, np.nan)
+            found[label] = (float(mean), float(rest), float(low), float(high))
+        return found
+
+    def _sums(self, values: np.ndarray, inside: np.ndarray | None) -> np.ndarray:
+        weights = values if inside is None else np.where(inside, values, 0)
+        return np.bincount(self.life, weights=weights, minlength=self.count)

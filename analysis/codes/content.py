@@ -1,0 +1,101 @@
+"""Every record of a semantic run's dump with its code: what cards, pictures and videos are made from."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
+from activation_store.reader import Progress, read_dump, read_metadata
+from activation_store.schema import DumpMetadata, Records
+from analysis.features.observed import Observed, own_truth_columns
+from analysis.life.endings import DONE, KILLS
+from analysis.lives import Lives, lives_of
+from analysis.position import POSITION_COLUMNS
+from analysis.runs.codebook_rule import CodebookRule, read_codebook
+from analysis.runs.finished_files import open_finished
+from analysis.runs.finished_run import FinishedRun, read_run
+from analysis.runs.names import read_names
+
+_COLUMNS = (DONE, KILLS, "map", *POSITION_COLUMNS)
+
+Step = Callable[[str], AbstractContextManager[Progress]]
+"""Shows that a step is running and yields a callback for the share done."""
+
+
+@dataclass(frozen=True, eq=False)
+class CodedDump:
+    """Every record of a dump with its code. B records.
+
+    Attributes:
+        run: the semantic run.
+        rule: its codebook.
+        names: of codes, as a person gave them.
+        metadata: of the dump.
+        seen: its records.
+        label: code of each, (B,) int64.
+        plane: place of each in the plane of the rule, (B, dimensions) float32.
+    """
+
+    run: FinishedRun
+    rule: CodebookRule
+    names: dict[int, str]
+    metadata: DumpMetadata
+    seen: Observed
+    label: np.ndarray
+    plane: np.ndarray
+
+    @property
+    def records(self) -> Records:
+        """The records."""
+        return self.seen.records
+
+    @cached_property
+    def lives(self) -> Lives:
+        """Their lives."""
+        return lives_of(self.records)
+
+    @property
+    def labels(self) -> list[int]:
+        """The codes that the run found, by number."""
+        return self.run.clusters.clusters
+
+
+def open_run(path: Path, dump: Path | None) -> tuple[FinishedRun, CodebookRule]:
+    """Open a semantic run and find its dump.
+
+    Raises:
+        UserError: it is no finished run with a codebook, or its dump is missing.
+    """
+    rule = read_codebook(open_finished(path))
+    return read_run(path, dump), rule
+
+
+def coded_dump(path: Path, dump: Path | None, step: Step, tiles: bool = False) -> CodedDump:
+    """Read every record of a semantic run's dump, with its code.
+
+    Args:
+        path: of the run.
+        dump: its dump, if it has been moved since.
+        step: shows progress.
+        tiles: whether to read what agents saw of the ground.
+
+    Raises:
+        UserError: the run or its dump cannot be read.
+    """
+    run, rule = open_run(path, dump)
+    metadata, layer = read_metadata(run.dump), run.clusters.layer
+    layers = [layer, SEMANTIC_PLANE] if layer == SEMANTIC_CODE else [layer]
+    columns = {*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)}
+    with step(f"reading {run.dump.name}") as report:
+        records = read_dump(
+            run.dump, layers=layers, columns=sorted(columns), leave_out=["tables", *([] if tiles else ["tile"])],
+            progress=report,
+        )  # fmt: skip
+    activations = records.activations.pop(layer)
+    plane = records.activations.pop(SEMANTIC_PLANE) if layer == SEMANTIC_CODE else rule.plane(activations)
+    label = rule.labels_of(activations)
+    return CodedDump(run, rule, read_names(path), metadata, Observed(records, metadata), label, plane)

@@ -1,0 +1,171 @@
+"""How well planes keep the neighbourhoods of states: the semantic plane beside t-SNE, UMAP and principal components."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
+from activation_store.reader import read_dump, read_metadata
+from activation_store.selection import OBSERVATIONS
+from activation_store.subsample import Subsample
+from analysis.clusters.components import principal_components
+from analysis.clusters.projection import tsne_embedding, umap_embedding
+from analysis.codes.content import Step
+from analysis.lives import lives_of
+from analysis.runs.codebook_rule import CodebookRule
+from analysis.runs.finished_run import FinishedRun
+from user_error import UserError
+
+NEIGHBOURS = 15
+PERPLEXITY = 30.0
+FEWEST_STATES = 4 * NEIGHBOURS
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """States of N records, whole lives drawn at random.
+
+    Attributes:
+        activations: that neighbourhoods are measured in, (N, units) float32.
+        label: code of each, (N,) int64.
+        life: of each, (N,) int64.
+        plane: place in the semantic plane, (N, 2) float32.
+        layer: of the activations.
+    """
+
+    activations: np.ndarray
+    label: np.ndarray
+    life: np.ndarray
+    plane: np.ndarray
+    layer: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How well one plane keeps neighbourhoods, with 95% intervals from resampling lives.
+
+    Attributes:
+        trustworthiness: 1 if all neighbours in the plane are neighbours among states (Venna and Kaski 2001), 0.5 by
+            chance.
+        neighbours: share of a state's 15 nearest states that are among its 15 nearest in the plane.
+    """
+
+    name: str
+    trustworthiness: float
+    trustworthiness_low: float
+    trustworthiness_high: float
+    neighbours: float
+    neighbours_low: float
+    neighbours_high: float
+
+
+def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, step: Step) -> States:
+    """Draw states of the run's dump, or of another dump of the same policy.
+
+    Args:
+        run: the semantic run.
+        rule: its codebook.
+        on: another dump, such as one of other maps; None for the run's own.
+        most: states to draw.
+        step: shows progress.
+
+    Raises:
+        UserError: the other dump is of another policy or lacks the layer, or there are too few states.
+    """
+    dump = on or run.dump
+    own, given = read_metadata(run.dump), read_metadata(dump)
+    if own.checkpoint_sha256 != given.checkpoint_sha256:
+        raise UserError(f"--on {dump} was recorded with another policy ({given.policy}) than the run ({own.policy})")
+    code_layer = run.clusters.layer
+    layers = [code_layer]
+    if code_layer == SEMANTIC_CODE:
+        layers += [SEMANTIC_PLANE, _hidden_of(given.layers, dump)]
+    subsample = run.clusters.subsample
+    with step(f"reading {dump.name}") as report:
+        records = read_dump(
+            dump, subsample=Subsample(subsample.every, subsample.skip_first, subsample.seed), layers=layers, columns=[],
+            leave_out=[*OBSERVATIONS, "tables"], progress=report,
+        )  # fmt: skip
+    lives = lives_of(records)
+    drawn = np.random.default_rng(run.seed).permutation(len(lives))
+    fits = drawn[np.cumsum(lives.lengths[drawn]) <= most]
+    kept = np.flatnonzero(np.isin(lives.index, fits))
+    if len(kept) < FEWEST_STATES:
+        raise UserError(
+            f"too few states: --states {most} leaves {len(kept)} of whole lives, and {FEWEST_STATES} are needed"
+        )
+    code = records.activations[code_layer][kept]
+    plane = records.activations[SEMANTIC_PLANE][kept] if code_layer == SEMANTIC_CODE else rule.plane(code)
+    return States(
+        records.activations[layers[-1]][kept], rule.labels_of(code), lives.index[kept], plane[:, :2], layers[-1]
+    )
+
+
+def _hidden_of(layers: dict[str, int], dump: Path) -> str:
+    for name in ("lstm_hidden", "encoder_output"):
+        if name in layers:
+            return name
+    raise UserError(f"{dump} holds no layer lstm_hidden, which the policy's codes are compared with: use --layers all")
+
+
+def planes_of(states: States, seed: int, step: Step) -> dict[str, np.ndarray]:
+    """Return planes of the states by name, (N, 2) each."""
+    components = principal_components(states.activations)
+    planes = {"semantic plane": states.plane}
+    with step(f"embedding {len(states.label):,} states with t-SNE"):
+        planes["t-SNE"] = tsne_embedding(states.activations, min(PERPLEXITY, len(states.label) / 4), seed)
+    with step(f"embedding {len(states.label):,} states with UMAP"):
+        planes["UMAP"] = umap_embedding(states.activations, NEIGHBOURS, 0.1, seed)
+    planes["two principal components"] = components.scores(states.activations, 2).astype(np.float32)
+    return planes
+
+
+def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed: int) -> list[Kept]:
+    """Measure how well each plane keeps neighbourhoods.
+
+    Args:
+        states: N of them.
+        planes: name -> (N, 2).
+        resamples: of lives, for the intervals.
+        seed: of the resamples.
+    """
+    rank = _ranks(states.activations)
+    lives, life = np.unique(states.life, return_inverse=True)
+    weights = np.random.default_rng(seed).multinomial(len(lives), np.full(len(lives), 1 / len(lives)), resamples)
+    count = np.bincount(life, minlength=len(lives))
+    found = []
+    for name, plane in planes.items():
+        near = _ranks(plane)
+        measures = []
+        for each in (_trustworthiness(rank, near), _shared(rank, near)):
+            total = np.bincount(life, weights=each, minlength=len(lives))
+            resampled = (weights @ total) / np.maximum(weights @ count, 1)
+            low, high = np.quantile(resampled, [0.025, 0.975]) if len(lives) > 1 else (np.nan, np.nan)
+            measures += [float(each.mean()), float(low), float(high)]
+        found.append(Kept(name, *measures))
+    return found
+
+
+def _ranks(points: np.ndarray) -> np.ndarray:
+    """Rank of each state among each state's neighbours, nearest first, itself 0: (N, N) int32."""
+    exact = points.astype(np.float64) - points.mean(axis=0, dtype=np.float64)
+    squares = np.square(exact).sum(axis=1)
+    squared = squares[:, None] + squares - 2 * exact @ exact.T
+    np.fill_diagonal(squared, -np.inf)
+    order = np.argsort(squared, axis=1, kind="stable")
+    rank = np.empty(order.shape, np.int32)
+    np.put_along_axis(rank, order, np.arange(len(points), dtype=np.int32)[None], axis=1)
+    return rank
+
+
+def _trustworthiness(rank: np.ndarray, near: np.ndarray) -> np.ndarray:
+    """The trustworthiness of each state, whose mean is that of the plane (Venna and Kaski 2001), (N,)."""
+    count, k = len(rank), NEIGHBOURS
+    excess = np.where((near <= k) & (near > 0), np.maximum(rank - k, 0), 0).sum(axis=1)
+    return np.asarray(1 - excess * 2 / (k * (2 * count - 3 * k - 1)))
+
+
+def _shared(rank: np.ndarray, near: np.ndarray) -> np.ndarray:
+    k = NEIGHBOURS
+    return np.asarray(((rank <= k) & (near <= k)).sum(axis=1) - 1) / k

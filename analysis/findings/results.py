@@ -1,0 +1,127 @@
+"""Numbers of a study, taken from the tables of its stages."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.files import read_bytes
+from analysis.findings.study_file import Row, Study
+from user_error import UserError
+
+CONFIDENCE = 0.95
+OVER_TRAININGS = ("mean", "low", "high", "n")
+"""Columns of the mean over several stages: Student's t interval over them, and their number."""
+
+
+class Results:
+    """The tables of a study's stages, each read once."""
+
+    def __init__(self, study: Study, folder: Path):
+        """Look up in a folder that holds a folder for each stage."""
+        self._study = study
+        self._folder = folder
+        self._tables: dict[Path, list[dict[str, str]]] = {}
+
+    def rows(self, stage: str, file: str, where: Mapping[str, str]) -> list[dict[str, str]]:
+        """Return the rows of a stage's table in which columns have these contents.
+
+        Raises:
+            UserError: there is no such table or column.
+        """
+        path = self._folder / stage / file
+        if path not in self._tables:
+            self._tables[path] = _read(path)
+        table = self._tables[path]
+        for column in where:
+            if table and column not in table[0]:
+                raise UserError(f"{path} has no column {column!r}; it has {', '.join(table[0])}")
+        return [row for row in table if all(row[column] == value for column, value in where.items())]
+
+    def values(self, row: Row) -> Mapping[str, str]:
+        """Return what a claim may say of a row, by column.
+
+        Raises:
+            UserError: not exactly one row fits, or with several stages, fewer than two have a number.
+        """
+        if not row.several:
+            return self._only(row.stage, row)
+        column = str(row.column)
+        numbers = [
+            _number(self._only(stage.name, row), column, self._folder / stage.name / row.file)
+            for stage in self._study.named(row.stage)
+        ]
+        return mean_over_trainings(numbers)
+
+    def _only(self, stage: str, row: Row) -> dict[str, str]:
+        found = self.rows(stage, row.file, row.where)
+        if len(found) != 1:
+            said = ", ".join(f"{name} {value!r}" for name, value in row.where.items()) or "no condition"
+            raise UserError(f"{self._folder / stage / row.file} has {len(found)} rows with {said}: must be one")
+        return found[0]
+
+
+def mean_over_trainings(numbers: Sequence[float]) -> dict[str, str]:
+    """Return mean, ends of Student's t interval, and number of trainings, as text with all digits.
+
+    Raises:
+        UserError: fewer than two trainings.
+    """
+    if len(numbers) < 2:
+        raise UserError(f"a mean over {len(numbers)} training has no interval: name a stage instead of a pattern")
+    from scipy import stats
+
+    values = np.array(numbers)
+    reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    mean = values.mean()
+    return dict(zip(OVER_TRAININGS, map(repr, map(float, (mean, mean - reach, mean + reach))), strict=False)) | {
+        "n": str(len(values))
+    }
+
+
+def formatted(values: Mapping[str, str], column: str, form: str) -> str:
+    """Return one number as a claim says it.
+
+    Raises:
+        UserError: there is no such column, or it holds no number although a format asks for one.
+    """
+    if column not in values:
+        raise UserError(f"there is no column {column!r}; there are {', '.join(values)}")
+    text = values[column]
+    if not form:
+        return text
+    number = _number(values, column, Path("the table"))
+    if form.endswith("d"):
+        return format(round(number), form)
+    return format(number, form)
+
+
+def _number(values: Mapping[str, str], column: str, path: Path) -> float:
+    if column not in values:
+        raise UserError(f"{path} has no column {column!r}; it has {', '.join(values)}")
+    try:
+        number = float(values[column])
+    except ValueError:
+        raise UserError(f"{path} holds {values[column]!r} in the column {column}, which is no number") from None
+    if not math.isfinite(number):
+        raise UserError(f"{path} holds {values[column]!r} in the column {column}, which is no finite number")
+    return number
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        raise UserError(f"{path} does not exist: the stage did not write it")
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is no table: it is not UTF-8 text") from None
+    lines = [line for line in csv.reader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE) if line]
+    if not lines:
+        raise UserError(f"{path} is empty")
+    heads, *rows = lines
+    if any(len(row) != len(heads) for row in rows):
+        raise UserError(f"{path} is no table: its rows differ in length")
+    return [dict(zip(heads, row, strict=True)) for row in rows]

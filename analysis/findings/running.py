@@ -1,0 +1,230 @@
+"""Run the stages of a study: what is finished and unchanged is skipped, what was interrupted goes on."""
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from activation_store.files import make_folder, read_json, sha256, write_json
+from analysis.findings.page import Played
+from analysis.findings.study_file import HERE, Stage, Study, places
+from user_error import UserError, one_line
+
+STATE_FILE = "study.json"
+_LAST_LINES = 40
+
+
+@dataclass(frozen=True)
+class StageState:
+    """What is known of a stage that was begun.
+
+    Attributes:
+        key: hash of its command and of all that it reads.
+        command: as run.
+        read: SHA-256 of each file that it read, by path.
+        seconds: that it has taken so far.
+        files: size of each file that it left, by path in its folder; None until it is finished.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
+    key: str
+    command: str
+    read: dict[str, str]
+    seconds: float
+    files: dict[str, int] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What running a study would do.
+
+    Attributes:
+        stage: of the study.
+        action: finished stages are skipped, interrupted ones continued or begun again.
+        minutes: left, as an estimate.
+    """
+
+    stage: Stage
+    action: str
+    minutes: float
+
+
+@dataclass(eq=False)
+class StudyRun:
+    """A study in its folder of results.
+
+    Attributes:
+        study: its stages and claims.
+        folder: holds a folder and a log for each stage.
+        scripts: folder of the scripts; commands are run from there.
+        states: of the stages that were begun.
+    """
+
+    study: Study
+    folder: Path
+    scripts: Path
+    states: dict[str, StageState] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        path = self.folder / STATE_FILE
+        if not path.exists():
+            return
+        try:
+            self.states = TypeAdapter(dict[str, StageState]).validate_json(json.dumps(read_json(path)))
+        except (ValidationError, ValueError):
+            raise UserError(f"{path} is damaged: delete {self.folder} and run the study again") from None
+
+    def plan(self) -> list[Plan]:
+        """Return what is left to do, in order.
+
+        Raises:
+            UserError: a file that a stage reads does not exist.
+        """
+        plans: list[Plan] = []
+        keys: dict[str, str] = {}
+        for stage in self.study.stages:
+            keys[stage.name] = key = self._key(stage, keys, self._read(stage))
+            state = self.states.get(stage.name)
+            if state is None or state.key != key:
+                plans.append(Plan(stage, "run", stage.minutes))
+            elif state.files is None:
+                action = "continue" if stage.resume is not None else "run"
+                spent = state.seconds / 60 if action == "continue" else 0.0
+                plans.append(Plan(stage, action, max(0.0, stage.minutes - spent)))
+            elif _sizes(self.folder / stage.name) != state.files:
+                plans.append(Plan(stage, "run", stage.minutes))
+            else:
+                plans.append(Plan(stage, "skip", 0.0))
+        return plans
+
+    def run(self, plans: Sequence[Plan], report: Callable[[Plan, str, float], None]) -> list[Played]:
+        """Do what is left, and return all stages as they were run.
+
+        Args:
+            plans: from `plan`.
+            report: called with a plan, its state (running, done), and the seconds that the stage has taken.
+
+        Raises:
+            UserError: a stage failed; the message names it, its last line and its log.
+        """
+        make_folder(self.folder)
+        keys: dict[str, str] = {}
+        for plan in plans:
+            stage = plan.stage
+            read = self._read(stage)
+            keys[stage.name] = key = self._key(stage, keys, read)
+            if plan.action == "skip":
+                continue
+            here = self.folder / stage.name
+            if plan.action == "run":
+                shutil.rmtree(here, ignore_errors=True)
+                (self.folder / f"{stage.name}.log").unlink(missing_ok=True)
+            self._save(stage, StageState(key, self.command(stage), read, self._spent(stage, plan)))
+            self._run(plan, here, report)
+        return [
+            Played(stage.name, self.states[stage.name].command, self.states[stage.name].seconds, self._files(stage))
+            for stage in self.study.stages
+        ]
+
+    def command(self, stage: Stage) -> str:
+        """Return a stage's script and options."""
+        given = {name: (self.folder / name).as_posix() for name in (each.name for each in self.study.stages)}
+        given |= {HERE: (self.folder / stage.name).as_posix(), "parent": self.folder.as_posix()}
+        command = stage.run
+        for name in set(places(stage.run)):
+            command = command.replace(f"{{{name}}}", given[name])
+        return command
+
+    def _files(self, stage: Stage) -> dict[str, str]:
+        return self.states[stage.name].read
+
+    def _read(self, stage: Stage) -> dict[str, str]:
+        return hashes([Path(each) for each in stage.reads], self.scripts)
+
+    def _spent(self, stage: Stage, plan: Plan) -> float:
+        return self.states[stage.name].seconds if plan.action == "continue" else 0.0
+
+    def _key(self, stage: Stage, keys: Mapping[str, str], read: Mapping[str, str]) -> str:
+        """Hash the command, the contents of what it reads, and the keys of the stages whose folders it names."""
+        needed = {name: keys[name] for name in sorted(stage.needs(set(keys)))}
+        content = json.dumps([self.command(stage), read, needed], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def _save(self, stage: Stage, state: StageState) -> None:
+        self.states[stage.name] = state
+        write_json(self.folder / STATE_FILE, {name: asdict(each) for name, each in self.states.items()})
+
+    def _run(self, plan: Plan, here: Path, report: Callable[[Plan, str, float], None]) -> None:
+        stage, state = plan.stage, self.states[plan.stage.name]
+        words = [sys.executable, *shlex.split(state.command)]
+        if plan.action == "continue" and stage.resume:
+            words += shlex.split(stage.resume)
+        log = self.folder / f"{stage.name}.log"
+        start = time.monotonic()
+
+        def seconds() -> float:
+            return state.seconds + time.monotonic() - start
+
+        with log.open("ab") as output:
+            child = subprocess.Popen(
+                words, cwd=self.scripts, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            )  # fmt: skip
+            try:
+                while child.poll() is None:
+                    report(plan, "running", seconds())
+                    time.sleep(0.5)
+            except BaseException:
+                child.send_signal(signal.SIGINT)
+                child.wait()
+                raise
+            finally:
+                self._save(stage, StageState(state.key, state.command, state.read, seconds()))
+        if child.returncode:
+            raise UserError(f"the stage {stage.name} failed: {_last_line(log)}; its output: {log}")
+        if not here.is_dir() or not any(here.iterdir()):
+            raise UserError(f"the stage {stage.name} left nothing in {here}: its output option must name {{here}}")
+        self._save(stage, StageState(state.key, state.command, state.read, seconds(), _sizes(here)))
+        report(plan, "done", seconds())
+
+
+def hashes(paths: Sequence[Path], start: Path) -> dict[str, str]:
+    """Return the SHA-256 of files, and of all files in folders, by path.
+
+    Args:
+        paths: of files and folders.
+        start: where relative paths begin.
+
+    Raises:
+        UserError: one does not exist.
+    """
+    found: dict[str, str] = {}
+    for path in paths:
+        whole = start / path
+        if not whole.exists():
+            raise UserError(f"{path} does not exist, and a stage reads it")
+        files = sorted(each for each in whole.rglob("*") if each.is_file()) if whole.is_dir() else [whole]
+        found |= {(path / each.relative_to(whole)).as_posix(): sha256(each) for each in files}
+    return found
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:] if line.strip()]
+    return one_line(lines[-1]) if lines else "it printed nothing"

@@ -1,0 +1,278 @@
+"""A study: stages to run with the scripts of this project, and the claims that are made from their results."""
+
+import json
+import re
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from activation_store.yaml_file import one_line, read_yaml, shown
+from user_error import UserError
+
+HERE = "here"
+"""Stands for a stage's own folder in its command."""
+EACH = "each"
+"""Stands for one of the values that a stage is run for."""
+
+_STRICT = ConfigDict(strict=True, extra="forbid")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+_FORMAT = re.compile(r"\+?(\.\d)?[df%]?")
+_CODE = re.compile(r"`[^`]*`")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command of a study.
+
+    Attributes:
+        name: of the stage and of its folder.
+        run: a script of this project and its options; {here} is the stage's folder, {parent} the one above it, and
+            {OTHER} the folder of another stage, which is run before.
+        minutes: that it takes on two cores, as an estimate.
+        reads: files and folders that the results depend on, such as policies, besides folders of other stages.
+        resume: option with which the script continues an interrupted run; empty if the same command does so; None if
+            an interrupted run must begin again.
+        each: values for each of which the stage is run, as a stage of its own; {each} stands for the value in its name,
+            command and files.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    name: str
+    run: str
+    minutes: float
+    reads: tuple[str, ...] = ()
+    resume: str | None = None
+    each: tuple[str, ...] = ()
+
+    def needs(self, names: set[str]) -> set[str]:
+        """Return which of some stages' folders its command names."""
+        return {place for place in places(self.run) if place in names}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table of results, or the mean over the same row of several stages.
+
+    Attributes:
+        stage: whose folder holds the table; with * or ?, all stages of that pattern, which are taken for trainings.
+        file: its tab-separated table.
+        where: contents of columns that the row has, and no other row.
+        column: with several stages: the column whose mean over them is taken.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    stage: str
+    file: str
+    where: dict[str, str] = field(default_factory=dict)
+    column: str | None = None
+
+    @property
+    def several(self) -> bool:
+        """Whether the stage is a pattern."""
+        return any(sign in self.stage for sign in "*?")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence, with its numbers taken from results.
+
+    Attributes:
+        says: the sentence; numbers are {ROW.COLUMN:FORMAT}.
+        control: what could have refuted it, in the same way.
+        rows: by name.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    says: str
+    control: str
+    rows: dict[str, Row]
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows of stages' tables, shown as they are.
+
+    Attributes:
+        title: above it.
+        stage: as in `Row`.
+        file: as in `Row`.
+        columns: to show.
+        where: contents of columns that rows must have.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    title: str
+    stage: str
+    file: str
+    columns: tuple[str, ...]
+    where: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ResultFigure:
+    """A figure of a stage.
+
+    Attributes:
+        stage: its name.
+        file: PNG in its folder.
+        caption: below it.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    stage: str
+    file: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study file.
+
+    Attributes:
+        title: of its page.
+        question: in one or two sentences.
+        stages: in the order in which they are run.
+        claims: in the order of the page.
+        limits: what the study does not show.
+        tables, figures: after the claims.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    title: str
+    question: str
+    stages: tuple[Stage, ...]
+    claims: tuple[Claim, ...]
+    limits: tuple[str, ...]
+    tables: tuple[ResultTable, ...] = ()
+    figures: tuple[ResultFigure, ...] = ()
+
+    def named(self, pattern: str) -> list[Stage]:
+        """Return the stages of that name, or those that fit a pattern with * and ?."""
+        return [stage for stage in self.stages if fnmatchcase(stage.name, pattern)]
+
+    @property
+    def shown_files(self) -> list[tuple[str, str]]:
+        """The stage and the file of every table and figure that the page needs, each once, in order."""
+        rows = [row for claim in self.claims for row in claim.rows.values()]
+        sources: list[Row | ResultTable | ResultFigure] = [*rows, *self.tables, *self.figures]
+        return sorted({(stage.name, each.file) for each in sources for stage in self.named(each.stage)})
+
+
+def read_study(path: Path) -> Study:
+    """Read a study file, with a stage for each value of `each`.
+
+    Raises:
+        UserError: the file is no study, a name stands for nothing, or a sentence has a number of its own: those must
+            come from results.
+    """
+    content = read_yaml(path, "the name of a study file")
+    try:
+        study = TypeAdapter(Study).validate_json(json.dumps(content, default=str))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path} is no study: {one_line(place)}: {one_line(first['msg'])}") from None
+    try:
+        study = Study(**{**vars(study), "stages": tuple(_one_for_each(study.stages))})
+        _check(study)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    return study
+
+
+def places(text: str) -> list[str]:
+    """Return the names in braces in a text.
+
+    Raises:
+        UserError: a brace is open.
+    """
+    return [name for name, _ in _fields(text)]
+
+
+def _fields(text: str) -> list[tuple[str, str]]:
+    """Return names and formats of what stands in braces."""
+    try:
+        found = [each[1:] for each in string.Formatter().parse(text) if each[1] is not None]
+    except ValueError as error:
+        raise UserError(f"{shown(text)}: {error}") from None
+    if any(conversion for *_, conversion in found):
+        raise UserError(f"{shown(text)}: what stands in braces has no '!'")
+    return [(name or "", form or "") for name, form, _ in found]
+
+
+def _one_for_each(stages: tuple[Stage, ...]) -> Iterator[Stage]:
+    for stage in stages:
+        if stage.each and f"{{{EACH}}}" not in stage.name:
+            raise UserError(f"the stage {stage.name} is run for each of several values: put {{each}} into its name")
+        for value in stage.each or (None,):
+
+            def given(text: str, value: str | None = value) -> str:
+                return text if value is None else text.replace(f"{{{EACH}}}", value)
+
+            reads = tuple(given(each) for each in stage.reads)
+            yield Stage(given(stage.name), given(stage.run), stage.minutes, reads, stage.resume)
+
+
+def _check(study: Study) -> None:
+    names = [stage.name for stage in study.stages]
+    for place, stage in enumerate(study.stages):
+        if not _NAME.fullmatch(stage.name):
+            raise UserError(f"the stage {shown(stage.name)}: names have letters, digits, '_', '-' and '.' only")
+        if names.count(stage.name) > 1:
+            raise UserError(f"two stages are called {stage.name}")
+        if not stage.minutes > 0:
+            raise UserError(f"the stage {stage.name} takes {stage.minutes} minutes: must be above 0")
+        before = {HERE, "parent", *names[:place]}
+        if unknown := [each for each in places(stage.run) if each not in before]:
+            raise UserError(f"the stage {stage.name} names {{{unknown[0]}}}, which is no stage before it")
+        if HERE not in places(stage.run) and "parent" not in places(stage.run):
+            raise UserError(f"the stage {stage.name} writes nothing to {{here}}: name it in an option for its output")
+    rows = [row for claim in study.claims for row in claim.rows.values()]
+    shown_ones: list[Row | ResultTable | ResultFigure] = [*rows, *study.tables, *study.figures]
+    for each in shown_ones:
+        if not study.named(each.stage):
+            raise UserError(f"{shown(each.stage)} is no stage")
+        if Path(each.file).name != each.file:
+            raise UserError(f"{shown(each.file)} must be the name of a file in the stage's folder")
+    for claim in study.claims:
+        _check_claim(claim)
+    for text in (study.title, study.question, *study.limits, *(each.title for each in study.tables)):
+        _check_free_text(text)
+    for figure in study.figures:
+        _check_free_text(figure.caption)
+
+
+def _check_claim(claim: Claim) -> None:
+    for name, row in claim.rows.items():
+        if row.several and row.column is None:
+            raise UserError(f"the row {name} is of several stages: name the column whose mean over them is taken")
+        if row.column and not row.several:
+            raise UserError(f"the row {name} is of one stage, so it has no mean: leave out its column")
+    for text in (claim.says, claim.control):
+        _check_free_text(text)
+        for place, form in _fields(text):
+            name, _, column = place.partition(".")
+            if name not in claim.rows or not column:
+                raise UserError(f"{{{place}}} must be a row of the claim, a dot and a column: {shown(text)}")
+            if not _FORMAT.fullmatch(form):
+                raise UserError(f"{{{place}:{form}}}: a format is such as +.1f, .3f or d")
+
+
+def _check_free_text(text: str) -> None:
+    """Refuse digits outside of braces and code."""
+    plain = re.sub(r"\{[^}]*\}", "", _CODE.sub("", text))
+    if number := re.search(r"\d+", plain):
+        raise UserError(
+            f"the number {number[0]} in {shown(text)} comes from nowhere: take it from a result, {{ROW.COLUMN}}, or "
+            "write it in words"
+        )

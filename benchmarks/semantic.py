@@ -1,0 +1,108 @@
+"""Processor time of training with a semantic plane and codebook, compared with plain training of the same agent.
+
+    python -m benchmarks.semantic                                 # a few minutes on one core
+    python -m benchmarks.semantic --updates 1 --train.batch-size 8192 --output semantic.json
+
+Both networks play and learn alternately, each in worlds of its own with the same seeds and settings. The goal is at
+most 1.25 times the time of plain training.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+
+import command_line
+from activation_store.files import write_json
+from benchmarks.measure import Work, compare, spread
+from reinforcement_learning.game.episode_journal import EpisodeJournal
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.settings import SemanticSettings, Settings, load_settings
+from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.training.data_parallel import ALONE
+from reinforcement_learning.training.ppo import make_optimizer, update
+from reinforcement_learning.training.rollout import RolloutCollector
+from reinforcement_learning.training.semantic_training import SemanticTraining
+from reinforcement_learning.versions import versions
+from user_error import UserError
+
+AGENT = "neurips23_start_kit"
+GOAL = 1.25
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of benchmarks/semantic.py."""
+
+    updates: int = 3
+    """Number of updates to measure, at least 1."""
+    codes: int = 8
+    """Number of codes, 2 to 512."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """JSON file to write the result to."""
+    settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
+
+
+def learner(settings: Settings, maps: Path) -> tuple[Callable[[], object], Callable[[], None]]:
+    """Return a function that collects a batch and learns from it, and one that closes the worlds."""
+    policy = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed).policy.train()
+    starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
+    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
+    info = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed).info
+    stepper = Stepper(worlds, policy, info.layout, Stopwatch(), EpisodeJournal(starts))
+    stepper.reset()
+    train, generator = settings.train, torch.Generator().manual_seed(1)
+    optimizer = make_optimizer(policy, train)
+    semantic = None
+    if policy.semantic:
+        semantic = SemanticTraining(policy, settings.semantic, train.seed, generator, ALONE)
+        semantic.mean_return = settings.semantic.return_reference  # full weight: nothing is left out
+    spacing = settings.semantic.ticks_apart if semantic else 0
+    collector = RolloutCollector(stepper, train.bptt_horizon, train.gamma, train.gae_lambda, spacing)
+
+    def learn() -> None:
+        rollout = collector.collect(train.batch_size, lambda _: None)
+        losses = semantic.losses if semantic else ()
+        update(policy, optimizer, rollout, train, generator, lambda: None, ALONE, losses)
+        if semantic:
+            semantic.after_update(rollout.lives, optimizer, 1)
+
+    return learn, worlds.close
+
+
+def main() -> None:
+    """Parse, measure alternately, and print the ratio."""
+    settings = replace(load_settings(Path("config.yaml"), AGENT), semantic=SemanticSettings())
+    serial = replace(settings, rollout=replace(settings.rollout, vectorization="serial"))
+    arguments = command_line.parse(Arguments, __doc__, flag_pairs=True, default=Arguments(settings=serial))
+    if arguments.updates < 1:
+        raise UserError(f"--updates is {arguments.updates}: must be 1 or more")
+    plain = arguments.settings
+    codes = replace(plain, semantic=SemanticSettings(codes=arguments.codes))
+    maps = ensure_maps(plain.env)
+    ways = [learner(each, maps) for each in (codes, plain)]
+    try:
+        steps = plain.train.batch_size
+        works: list[list[Work]] = [[(steps, learn)] * arguments.updates for learn, _ in ways]
+        ways[1][0]()  # `compare` warms up the first way only
+        found = compare(*works)
+    finally:
+        for _, close in ways:
+            close()
+    ratios = [1 / each for each in found.ratios]
+    print(f"agent-steps per processor second with {arguments.codes} codes: {spread(found.packed_speeds, '.0f')}")
+    print(f"plain: {spread(found.dense_speeds, '.0f')}")
+    print(f"time with codes over time without: {spread(ratios, '.3f')}; goal: at most {GOAL}")
+    if arguments.output:
+        content = {"with_codes": list(found.packed_speeds), "plain": list(found.dense_speeds), "ratios": ratios}
+        write_json(arguments.output, {**content, "batch_size": steps, "versions": versions()})
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,165 @@
+"""Edits of sparse features: strengths set to a value, or states replaced by what a dictionary makes of them."""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
+from activation_store.sparse_dictionary import SparseDictionary, feature_name
+from agent_zoo.memory import MemoryState
+from agent_zoo.sparse_codes import SparseCoder
+from reinforcement_learning.interventions.state_edits import DirectedEdit, EditOf
+from reinforcement_learning.interventions.when import COMPARISONS
+from user_error import UserError
+
+_CODERS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class EditedFeatures:
+    """Features of a dictionary that an edit is about; none if whole states are replaced.
+
+    Attributes:
+        dictionary: of the layer.
+        numbers: of the features.
+    """
+
+    dictionary: SparseDictionary
+    numbers: tuple[int, ...] = ()
+
+    @property
+    def layer(self) -> str:
+        """The layer whose states the dictionary writes."""
+        return self.dictionary.source.layer
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureEdit(DirectedEdit):
+    """Gives features of every state the same strengths, and leaves all else in the state as it is.
+
+    Attributes:
+        features: that are edited.
+        strength: that they get; 0 takes them out.
+        of: always the state.
+    """
+
+    features: EditedFeatures
+    strength: float
+    of: EditOf = "state"
+
+    @property
+    def layer(self) -> str:  # type: ignore[override]
+        """See `StateEdit`."""
+        return self.features.layer
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        coder = coder_of(self.features.dictionary, str(activations.device))
+        numbers = list(self.features.numbers)
+        change = self.strength - coder.strengths(activations)[:, numbers]  # (B, K)
+        return activations + change @ coder.decoder[numbers]
+
+    def axes(self) -> np.ndarray:
+        """See `DirectedEdit.axes`."""
+        return np.linalg.qr(self.features.dictionary.decoder[list(self.features.numbers)].T.astype(np.float64))[0].T
+
+
+@dataclass(frozen=True, eq=False)
+class Splice(DirectedEdit):
+    """Replaces states by their reconstructions.
+
+    Attributes:
+        features: the dictionary.
+        of: always the state.
+    """
+
+    features: EditedFeatures
+    of: EditOf = "state"
+
+    @property
+    def layer(self) -> str:  # type: ignore[override]
+        """See `StateEdit`."""
+        return self.features.layer
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        return coder_of(self.features.dictionary, str(activations.device)).reconstruction(activations)
+
+    def axes(self) -> np.ndarray:
+        """See `DirectedEdit.axes`."""
+        return np.eye(self.features.dictionary.units)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCondition:
+    """A comparison of a feature's strength, in the state with which a tick begins, with a number.
+
+    Attributes:
+        dictionary: of a layer of the memory.
+        feature: number of the feature.
+        comparison: as in `when.Condition`.
+        number: that the strength is compared with.
+    """
+
+    dictionary: SparseDictionary
+    feature: int
+    comparison: str
+    number: float
+
+    def holds(self, memory: MemoryState) -> np.ndarray:
+        """Say for which agents it holds, given their memory before the tick: (B,) bool."""
+        states = memory_states(memory)[self.dictionary.source.layer]
+        strengths = coder_of(self.dictionary, str(states.device)).strengths(states)[:, self.feature]
+        return COMPARISONS[self.comparison](strengths.cpu().numpy(), self.number)
+
+
+def memory_states(memory: MemoryState) -> Mapping[str, torch.Tensor]:
+    """Return the states of each layer of a memory by name, (B, units) each."""
+    return {
+        name: states[number]
+        for kind, states in ((LSTM_HIDDEN, memory.hidden), (LSTM_CELL, memory.cell))
+        for number, name in enumerate(memory_names(kind, len(states)))
+    }
+
+
+def check_dictionary(
+    dictionary: SparseDictionary, layer_units: Mapping[str, int], policy: str, sha256: str | None
+) -> None:
+    """Refuse a dictionary that does not fit a policy.
+
+    Raises:
+        UserError: the policy has no such layer, another number of units, or the dictionary is another policy's.
+    """
+    source = dictionary.source
+    if layer_units.get(source.layer) != dictionary.units:
+        raise UserError(
+            f"--features holds features of {source.layer}, {dictionary.units} units, of {source.policy}; {policy} has "
+            f"{', '.join(f'{name} ({units})' for name, units in layer_units.items())}"
+        )
+    if None not in (sha256, source.checkpoint_sha256) and source.checkpoint_sha256 != sha256:
+        raise UserError(
+            f"--features was fitted to another policy, {source.policy}, not to {policy} as it is now: extract "
+            "activations and train the autoencoder again"
+        )
+
+
+def check_in_memory(dictionary: SparseDictionary, memory: tuple[str, ...], feature: int) -> None:
+    """Refuse a condition on a feature of a layer whose state is not known when a tick begins.
+
+    Raises:
+        UserError: the layer is not part of the memory.
+    """
+    if dictionary.source.layer not in memory:
+        raise UserError(
+            f"--while {feature_name(feature)}: {dictionary.source.layer} is not part of the memory, so its state is "
+            f"not known when a tick begins; conditions work on features of {', '.join(memory) or 'no layer'}"
+        )
+
+
+@functools.lru_cache(maxsize=_CODERS)
+def coder_of(dictionary: SparseDictionary, device: str) -> SparseCoder:
+    """Return a dictionary ready to use on a device."""
+    return SparseCoder(dictionary, device)

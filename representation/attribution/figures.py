@@ -1,0 +1,101 @@
+"""Figures of attributions: what matters, mean maps, and the sanity checks."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
+from analysis.materials import MATERIAL_NAMES, PALETTE
+from representation.attribution.found import PARTS, Found
+from representation.attribution.sanity import MOST_ALIKE, Sanity
+
+_GROUPS_SHOWN = 12
+
+
+def overview(found: Found, heading: str, failures: Sequence[str]) -> Figure:
+    """Draw the mean map of tiles, the materials, and the parts by tick."""
+    with style():
+        figure = new_figure(13.0, 4.8)
+        view, materials, parts = figure.subplots(1, 3, width_ratios=(1, 1.1, 1.1))
+        draw_map(view, np.nanmean(found.tiles[:, -1], axis=0))
+        view.set_title("mean attribution of the tile at each place")
+        signed, _, tiles = (each.sum(axis=0) for each in found.by_material())
+        there = np.flatnonzero(tiles > 0)
+        mean = signed[there] / tiles[there]
+        materials.barh(range(len(there)), mean, color=PALETTE[there] / 255, edgecolor="#33475b", linewidth=0.6)
+        materials.set_yticks(range(len(there)), [MATERIAL_NAMES[i] for i in there])
+        materials.axvline(0, color="#33475b", linewidth=0.8)
+        materials.set(xlabel="mean attribution of a tile")
+        materials.xaxis.set_major_locator(few_ticks())
+        sizes = found.sizes().mean(axis=0)[::-1]  # (T, parts), the present tick first
+        base = np.zeros(len(sizes))
+        for number, name in enumerate(PARTS):
+            if sizes[:, number].any():
+                parts.bar(range(len(sizes)), sizes[:, number], bottom=base, label=name, color=category_colour(number))
+                base = base + sizes[:, number]
+        parts.set(xlabel="ticks ago", ylabel="mean |attribution|")
+        parts.legend(loc="upper right")
+        figure.suptitle(_marked(heading, "What it depends on", failures))
+    return figure
+
+
+def groups(found: Found, label: np.ndarray, what: str, heading: str, failures: Sequence[str]) -> Figure:
+    """Draw the mean map of tiles in each cluster or behaviour."""
+    numbers = np.unique(label[label >= 0])[:_GROUPS_SHOWN]
+    columns = min(4, len(numbers))
+    rows = -(-len(numbers) // columns)
+    with style():
+        figure = new_figure(3.2 * columns, 3.2 * rows + 0.8)
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, number in zip(panels, numbers, strict=False):
+            draw_map(axes, np.nanmean(found.tiles[label == number, -1], axis=0))
+            axes.set_title(f"{what} {number}: {(label == number).sum()} states")
+        for axes in panels[len(numbers) :]:
+            axes.set_visible(False)
+        figure.suptitle(_marked(heading, f"Mean attribution of tiles in each {what}", failures))
+    return figure
+
+
+def sanity_figure(sanity: Sanity, heading: str) -> Figure:
+    """Draw the three checks."""
+    curves = sanity.curves
+    with style():
+        figure = new_figure(13.0, 4.4)
+        deletion, insertion, randomised = figure.subplots(1, 3)
+        for axes, own, random, text in (
+            (deletion, curves.deletion, curves.random_deletion, "tiles replaced"),
+            (insertion, curves.insertion, curves.random_insertion, "tiles put back"),
+        ):
+            axes.plot(curves.share, own, marker=".", color="#3f90da", label="in the map's order")
+            axes.plot(curves.share, random, marker=".", color="#888888", label="in random order")
+            axes.axhline(0, color="#dddddd", linewidth=0.8, zorder=0)
+            axes.set(xlabel=f"share of {text}", ylabel="change of the target")
+            axes.legend(loc="best")
+        names = [each.part for each in sanity.randomised]
+        randomised.bar(range(len(names)), [each.alike for each in sanity.randomised], color="#33475b")
+        randomised.axhline(MOST_ALIKE, color="#bd1f01", linestyle="--", label="fails above, once all are shuffled")
+        randomised.set_xticks(range(len(names)), [f"... and {name}" if i else name for i, name in enumerate(names)],
+                              rotation=15, ha="right")  # fmt: skip
+        randomised.set(ylim=(-0.2, 1), ylabel="rank correlation with the maps as they are")
+        randomised.set_title("weights shuffled, from the outputs inwards")
+        randomised.legend(loc="upper right")
+        figure.suptitle(_marked(heading, "Sanity checks", sanity.failures()))
+    return figure
+
+
+def draw_map(axes: Axes, tiles: np.ndarray) -> None:
+    """Draw a map of tiles, (tiles,), with the agent in the middle."""
+    side = round(len(tiles) ** 0.5)
+    far = float(np.nanmax(np.abs(tiles))) if np.isfinite(tiles).any() else 1.0
+    image = axes.imshow(tiles.reshape(side, side), cmap=EFFECT_MAP, vmin=-far, vmax=far)
+    axes.plot(side // 2, side // 2, marker="+", color="black")
+    axes.set(xticks=[], yticks=[])
+    axes.figure.colorbar(image, ax=axes, shrink=0.75)
+
+
+def _marked(heading: str, text: str, failures: Sequence[str]) -> str:
+    if failures:
+        text = f"{text}. NOT TO BE TRUSTED: {'; '.join(failures)}"
+    return title(heading, text, 120)

@@ -1,0 +1,250 @@
+"""Attribution methods: gradient times input, integrated gradients, smoothed gradients (by captum), and occlusion."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.layers import RowFeatures, own_rows
+from agent_zoo.observation import (
+    ObservationLayout,
+    PackedObservation,
+    PackedRows,
+    legal_options,
+    packed_options,
+)
+from representation.attribution.names import Method
+from representation.attribution.soft_inputs import by_column
+from representation.attribution.targets import Target
+from representation.attribution.windows import Differentiable, Windows, decided
+
+_PARTS_AT_ONCE = 512
+"""Changed observations that are played together in occlusion."""
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Attributions of N states over T ticks, oldest first, in the target's own unit.
+
+    Attributes:
+        tiles: (N, T, tiles).
+        entities: of each visible entity except the agent itself, (N, T, most entities).
+        own: of the agent's own row, by column, (N, T, columns).
+        inventory: of each item, (N, T, most items).
+        task: (N, T).
+        memory: of each number of the memory before the window, hidden states first, (N, S).
+        error: for integrated gradients, how far the sum is from the difference to the baseline, (N,); else NaN.
+        change: that difference, (N,); else NaN.
+    """
+
+    tiles: torch.Tensor
+    entities: torch.Tensor
+    own: torch.Tensor
+    inventory: torch.Tensor
+    task: torch.Tensor
+    memory: torch.Tensor
+    error: torch.Tensor
+    change: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What integrated gradients start from: an average view, nobody else and no items, and an average self and memory.
+
+    Attributes:
+        tiles: share of each material at each place, (tiles, materials).
+        entity: features of a row that is not used, (features,).
+        own: mean features of the agent's own row, (features,).
+        item: features of a row that is not used, (features,).
+        task: mean, (task size,).
+        memory: mean state, by name of the input, (layers * units,) each.
+    """
+
+    tiles: torch.Tensor
+    entity: torch.Tensor
+    own: torch.Tensor
+    item: torch.Tensor
+    task: torch.Tensor
+    memory: dict[str, torch.Tensor]
+
+    def tensors(self, function: Differentiable, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Return it in the shapes of the function's inputs."""
+        values = {
+            "tiles": self.tiles, "entities": self.entity, "own": self.own, "inventory": self.item, "task": self.task,
+            **self.memory,
+        }  # fmt: skip
+        return tuple(values[name].expand_as(part) for name, part in zip(function.names, inputs, strict=True))
+
+
+def average_baseline(policy: RecurrentPolicy, windows: Windows) -> Baseline:
+    """Average over windows: views, own rows, tasks and memories."""
+    function = Differentiable(policy, windows, lambda outcome: outcome.value)  # type: ignore[arg-type]
+    parts = dict(zip(function.names, (part.detach() for part in function.inputs()), strict=True))
+    encoder, observation = policy.policy, windows.observation
+    empty = observation.entity.values.new_zeros(1, observation.entity.values.shape[1])
+    no_item = observation.inventory.values.new_zeros(1, observation.inventory.values.shape[1])
+    return Baseline(
+        parts["tiles"].flatten(0, 1).mean(dim=0), encoder.entity_features(empty)[0],  # type: ignore[operator]
+        parts["own"].flatten(0, 1).mean(dim=0), encoder.item_features(no_item)[0],  # type: ignore[operator]
+        parts["task"].flatten(0, 1).mean(dim=0),
+        {name: parts[name].mean(dim=0) for name in ("hidden", "cell") if name in parts},
+    )  # fmt: skip
+
+
+def attribute(
+    method: Method, policy: RecurrentPolicy, windows: Windows, target: Target, baseline: Baseline, *, steps: int,
+    copies: int, noise: float, seed: int,
+) -> Maps:  # fmt: skip
+    """Attribute a target to everything that the policy read in some windows.
+
+    Args:
+        method: see `representation.attribution.names`.
+        policy: in evaluation mode, its parameters without gradients.
+        windows: N of them; for occlusion, of one tick.
+        target: what is attributed.
+        baseline: of integrated gradients.
+        steps: of integrated gradients.
+        copies: noisy copies of the inputs, for smoothed gradients.
+        noise: their standard deviation, in units of each input.
+        seed: of the noise.
+    """
+    if method == "occlusion":
+        return _occluded(policy, windows, target)
+    from captum.attr import InputXGradient, IntegratedGradients, NoiseTunnel
+
+    function = Differentiable(policy, windows, target)
+    inputs, index = function.inputs(), torch.arange(len(windows))
+    error = change = torch.full((len(windows),), torch.nan)
+    if method == "integrated":
+        base = baseline.tensors(function, inputs)
+        found = IntegratedGradients(function).attribute(
+            inputs, base, additional_forward_args=(index,), n_steps=steps, internal_batch_size=max(len(index), 64)
+        )
+        with torch.no_grad():
+            change = function(*inputs, index) - function(*base, index)
+        error = sum(part.flatten(1).sum(dim=1) for part in found) - change
+    elif method == "smooth":
+        torch.manual_seed(seed)
+        found = NoiseTunnel(InputXGradient(function)).attribute(
+            inputs, nt_type="smoothgrad", nt_samples=copies, nt_samples_batch_size=1, stdevs=noise,
+            additional_forward_args=(index,),
+        )  # fmt: skip
+    else:
+        found = InputXGradient(function).attribute(inputs, additional_forward_args=(index,))
+    return _maps(policy, windows, dict(zip(function.names, found, strict=True)), error.detach(), change)
+
+
+def _maps(
+    policy: RecurrentPolicy, windows: Windows, found: dict[str, torch.Tensor], error: torch.Tensor,
+    change: torch.Tensor,
+) -> Maps:  # fmt: skip
+    """Add up attributions of one-hot planes and of features to those of tiles, rows and columns."""
+    features = policy.policy.entity_features
+    assert isinstance(features, RowFeatures)
+    entities, own = found["entities"].detach(), found["own"].detach()
+    is_self = _own_places(windows.observation).unflatten(0, (len(windows), -1))  # (N, T, most entities)
+    own = own + (entities * is_self.unsqueeze(3)).sum(dim=2)  # an agent's own row is among the entities too
+    memory = [found[name].detach() for name in ("hidden", "cell") if name in found]
+    return Maps(
+        tiles=found["tiles"].detach().sum(dim=3),
+        entities=(entities * ~is_self.unsqueeze(3)).sum(dim=3),
+        own=by_column(features, own),
+        inventory=found["inventory"].detach().sum(dim=3),
+        task=found["task"].detach().sum(dim=2),
+        memory=torch.cat(memory, dim=1) if memory else torch.zeros(len(windows), 0),
+        error=error, change=change.detach(),
+    )  # fmt: skip
+
+
+def _own_places(observation: PackedObservation) -> torch.Tensor:
+    """Return which of each agent's entity rows is its own, (B, most entities) bool."""
+    rows = observation.entity
+    found = torch.zeros(len(observation), rows.most, dtype=torch.bool)
+    found[rows.owner, rows.place] = rows.values[:, 0] == observation.agent_id[rows.owner]
+    return found
+
+
+def counterfactual_materials(material: torch.Tensor, materials: int) -> torch.Tensor:
+    """Return what each tile is replaced by: the view's commonest material, or the next one where it is that already.
+
+    Args:
+        material: of the tiles in view, (B, tiles) uint8.
+        materials: number of them.
+    """
+    counts = torch.zeros(len(material), materials).scatter_add_(1, material.long(), torch.ones(material.shape))
+    first, second = counts.topk(2, dim=1).indices.unbind(1)
+    return torch.where(material == first.unsqueeze(1), second.unsqueeze(1), first.unsqueeze(1)).to(material.dtype)
+
+
+def without_row(
+    observation: PackedObservation, table: Literal["entity", "inventory"], row: torch.Tensor, layout: ObservationLayout
+) -> PackedObservation:
+    """Return observations in which one row of a table is gone, and the options that point at it.
+
+    Args:
+        observation: of B agents.
+        table: to take the row from.
+        row: its place among each agent's rows, (B,) int64.
+        layout: of the observation.
+    """
+    rows: PackedRows = getattr(observation, table)
+    kept = rows.place != row[rows.owner]
+    parts = list(legal_options(observation, layout).split([head.size for head in layout.heads], dim=1))
+    for number, head in enumerate(layout.heads):
+        if head.candidates == table:
+            mask = parts[number]
+            place = torch.arange(mask.shape[1] - 1).expand(len(mask), -1)
+            moved = torch.where(place >= row.unsqueeze(1), place + 1, place).clamp(max=mask.shape[1] - 2)
+            left = torch.cat([mask.gather(1, moved), mask[:, -1:]], dim=1)
+            left[:, -1] |= ~left.any(dim=1)
+            parts[number] = left
+    legal = packed_options(torch.cat(parts, dim=1))
+    return replace(observation, legal=legal, **{table: rows.take_rows(kept)})  # type: ignore[arg-type]
+
+
+def _occluded(policy: RecurrentPolicy, windows: Windows, target: Target) -> Maps:
+    """Attribute the fall of the target when a tile, an entity or an item is replaced by a counterfactual."""
+    if windows.ticks != 1:
+        raise ValueError("occlusion is of the present tick")
+    layout, observation, count = policy.policy.layout, windows.observation, len(windows)
+    before = play(policy, windows, observation, target)
+    other = counterfactual_materials(observation.material, layout.materials)
+    tiles = torch.zeros(count, layout.tiles)
+    for some in torch.arange(layout.tiles).split(max(1, _PARTS_AT_ONCE // count)):
+        index = torch.arange(count).repeat_interleave(len(some))
+        place = some.repeat(count)
+        changed = windows.take(index)
+        material = changed.observation.material.clone()
+        material[torch.arange(len(index)), place] = other[index, place]
+        after = play(policy, changed, replace(changed.observation, material=material), target)
+        tiles[:, some] = before.unsqueeze(1) - after.view(count, -1)
+    rows = {}
+    for table in ("entity", "inventory"):
+        packed: PackedRows = getattr(observation, table)
+        found = torch.zeros(count, packed.most)
+        for place in range(packed.most):
+            there = (packed.counts > place).nonzero().squeeze(1)
+            if table == "entity":
+                own = packed.values[packed.starts[there] + place, 0] == observation.agent_id[there]
+                there = there[~own]
+            if len(there):
+                changed = windows.take(there)
+                removed = without_row(changed.observation, table, torch.full_like(there, place), layout)
+                found[there, place] = before[there] - play(policy, changed, removed, target)
+        rows[table] = found
+    nothing = torch.full((count,), torch.nan)
+    columns = len(layout.entity_columns)
+    return Maps(
+        tiles.unsqueeze(1), rows["entity"].unsqueeze(1), torch.full((count, 1, columns), torch.nan),
+        rows["inventory"].unsqueeze(1), torch.full((count, 1), torch.nan), torch.zeros(count, 0), nothing, nothing,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def play(policy: RecurrentPolicy, windows: Windows, observation: PackedObservation, target: Target) -> torch.Tensor:
+    """Return the target in windows whose observations are replaced, (N,)."""
+    own_rows(observation)  # refuses agents that do not see themselves
+    encoded, candidates = policy.encode(observation)
+    replaced = Windows(observation, windows.ticks, windows.memory, windows.action)
+    return target(decided(policy, replaced, encoded, candidates, windows.memory))

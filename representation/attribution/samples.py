@@ -1,0 +1,117 @@
+"""Segments of lives to attribute: which they are, and what the policy saw and remembered in them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from activation_store.layers import STATES, memory_names
+from activation_store.lives import number_lives
+from activation_store.reader import Progress, read_dump, read_identity
+from activation_store.records import Records
+from activation_store.schema import DumpMetadata
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.capture import memory_from_layers
+from agent_zoo.observation import ObservationLayout
+from representation.attribution.windows import Windows
+from representation.recorded_observation import packed_observation
+from user_error import UserError
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Consecutive ticks of one life.
+
+    Attributes:
+        records: the ticks, and those before them that the windows need.
+        lead: ticks before the first one that is attributed.
+        at_spawn: whether the first record is the first of its life.
+    """
+
+    records: Records
+    lead: int
+    at_spawn: bool
+
+    @property
+    def shown(self) -> Records:
+        """The ticks that are attributed."""
+        return self.records.take(np.arange(self.lead, len(self.records)))
+
+    def __len__(self) -> int:
+        return len(self.records) - self.lead
+
+    def windows(self, policy: RecurrentPolicy, layout: ObservationLayout, ticks: int) -> Windows:
+        """Return a window of this many ticks for each tick that is attributed.
+
+        The memory before a window is the recorded one; that before a life is empty.
+        """
+        ends = np.arange(self.lead, len(self.records))
+        rows = (ends[:, None] - np.arange(ticks - 1, -1, -1)).ravel()
+        before = ends - ticks
+        names = [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
+        if names:
+            recorded = {name: self.records.activations[name][np.maximum(before, 0)] for name in names}
+            memory = memory_from_layers(policy, recorded)
+            memory.clear(torch.from_numpy(np.flatnonzero(before < 0)))
+        else:
+            memory = policy.initial_state(len(ends))
+        observation = packed_observation(self.records.take(rows), layout, policy.mask)
+        return Windows(observation, ticks, memory, torch.from_numpy(self.records.action[ends]))
+
+
+def layers_needed(policy: RecurrentPolicy) -> list[str]:
+    """Return the layers that a dump must hold: all states of the memory."""
+    return [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
+
+
+def read_samples(
+    dump: Path, metadata: DumpMetadata, policy: RecurrentPolicy, count: int, ticks: int, window: int, seed: int,
+    among: np.ndarray | None, progress: Progress,
+) -> list[Sample]:  # fmt: skip
+    """Draw lives, and a segment of each, by lot.
+
+    Args:
+        dump: its folder.
+        metadata: of the dump.
+        policy: that was recorded.
+        count: of samples.
+        ticks: of each sample.
+        window: ticks of the windows.
+        seed: of the draw.
+        among: slot, agent and episode of the lives to draw from, (L, 3); all where None.
+        progress: called with the share read.
+
+    Raises:
+        UserError: the dump lacks a state of the memory, or has too few lives that are long enough.
+    """
+    if missing := [name for name in layers_needed(policy) if name not in metadata.layers]:
+        raise UserError(f"{dump} lacks {', '.join(missing)}, the policy's memory: extract it again with --layers all")
+    keys, index = number_lives(read_identity(dump))
+    lengths = np.bincount(index)
+    lead = window - 1
+    possible = lengths >= lead + ticks
+    if among is not None:
+        possible &= (keys[:, None, :] == among[None]).all(axis=2).any(axis=1)
+    random = np.random.default_rng([seed, 1])
+    chosen = random.permutation(np.flatnonzero(possible))[:count]
+    if len(chosen) < count:
+        where = "that --clusters labels " if among is not None else ""
+        raise UserError(
+            f"{dump} has {len(chosen)} lives {where}of {lead + ticks} ticks or more, --samples {count} needs as many: "
+            "lower --samples, --ticks or --lags, or extract more"
+        )
+    first = {tuple(keys[life].tolist()): int(random.integers(0, lengths[life] - lead - ticks + 1)) for life in chosen}
+    records = read_dump(
+        dump, layers=layers_needed(policy), columns=["task", "legal"], lives=keys[chosen].tolist(), progress=progress
+    )
+    own_keys, own = number_lives({"env_id": records.env_id, "agent_id": records.agent_id, "episode": records.episode})
+    samples = []
+    for number, key in enumerate(own_keys.tolist()):
+        (place,) = (own == number).nonzero()
+        place = place[np.argsort(records.tick[place], kind="stable")]
+        start = first[tuple(key)]
+        # One record more than the windows need, for the memory before the first of them.
+        begin = max(start - 1, 0)
+        samples.append(Sample(records.take(place[begin : start + lead + ticks]), lead + start - begin, begin == start))
+    return samples

@@ -1,0 +1,162 @@
+"""What is attributed: the value, an action, or a read-out of a layer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from activation_store.directions import Direction, Directions
+from activation_store.layers import check_policy_layers
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.distribution import ILLEGAL, ActionDistribution
+from agent_zoo.observation import ObservationLayout
+from analysis.features.actions import STYLES
+from analysis.life.action_words import DIRECTIONS
+from argument_checks import did_you_mean
+from user_error import UserError
+
+VALUE = "value"
+CHOSEN = "chosen"
+_OPTIONS = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLES)}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a policy computed in a tick for N agents.
+
+    Attributes:
+        value: (N,).
+        distribution: over actions.
+        layers: name -> (N, units).
+        action: options that were chosen when this was recorded, (N, heads).
+    """
+
+    value: torch.Tensor
+    distribution: ActionDistribution
+    layers: Mapping[str, torch.Tensor]
+    action: torch.Tensor
+
+
+class Target(Protocol):
+    """One number of an outcome."""
+
+    @property
+    def name(self) -> str:
+        """In titles."""
+
+    def __call__(self, outcome: Outcome) -> torch.Tensor:
+        """Return it, (N,)."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """The critic's value."""
+
+    name: str = "the value"
+
+    def __call__(self, outcome: Outcome) -> torch.Tensor:
+        """Return it, (N,)."""
+        return outcome.value
+
+
+@dataclass(frozen=True)
+class Action:
+    """The log-probability of an option of a head, or how far it is above another's, which is a difference of logits.
+
+    Attributes:
+        name: in titles.
+        head: index of the head.
+        option: its number; None for the one that was chosen.
+        other: number of the option that it is compared with; None for none.
+    """
+
+    name: str
+    head: int
+    option: int | None
+    other: int | None
+
+    def __call__(self, outcome: Outcome) -> torch.Tensor:
+        """Return it, (N,); NaN where one of the options is illegal."""
+        table = outcome.distribution.log_probabilities_of(self.head)  # (N, options)
+        if self.option is None:
+            own = table.gather(1, outcome.action[:, [self.head]]).squeeze(1)
+        else:
+            own = table[:, self.option]
+        legal = own > ILLEGAL / 2
+        if self.other is not None:
+            legal = legal & (table[:, self.other] > ILLEGAL / 2)
+            own = own - table[:, self.other]
+        return torch.where(legal, own, torch.nan)
+
+
+@dataclass(frozen=True)
+class ReadOut:
+    """A direction's read-out of its layer."""
+
+    name: str
+    direction: Direction
+
+    def __call__(self, outcome: Outcome) -> torch.Tensor:
+        """Return it, (N,)."""
+        return outcome.layers[self.direction.layer] @ torch.from_numpy(self.direction.weight) + self.direction.bias
+
+
+def target_named(
+    text: str, layout: ObservationLayout, policy: RecurrentPolicy, directions: Directions | None, sha256: str
+) -> Target:
+    """Parse `--of`.
+
+    Args:
+        text: `value`, `HEAD:OPTION`, `HEAD:OPTION-OPTION`, `HEAD:chosen` or `direction:NAME`.
+        layout: of the policy.
+        policy: the policy.
+        directions: of `--directions`; None without it.
+        sha256: of the policy's checkpoint.
+
+    Raises:
+        UserError: there is no such target, or the direction belongs to another policy.
+    """
+    if text == VALUE:
+        return Value()
+    kind, _, rest = text.partition(":")
+    if kind == "direction":
+        return _read_out(rest, policy, directions, sha256)
+    heads = [head.name for head in layout.heads]
+    if kind not in heads or not rest:
+        hint = did_you_mean(kind, [VALUE, "direction", *heads])
+        raise UserError(
+            f"--of is {text}: give value, direction:NAME, HEAD:OPTION or HEAD:OPTION-OPTION, such as "
+            f"Move.Direction:north-south{hint}"
+        )
+    number = heads.index(kind)
+    first, _, second = rest.partition("-")
+    size = layout.heads[number].size
+    option = None if first == CHOSEN else _option(kind, first, size)
+    other = _option(kind, second, size) if second else None
+    versus = f" over {second}" if second else ""
+    return Action(f"{kind} {first}{versus}", number, option, other)
+
+
+def _option(head: str, name: str, size: int) -> int:
+    known = _OPTIONS.get(head, ())
+    if name in known:
+        return known.index(name)
+    if name.isascii() and name.isdigit() and int(name[:6]) < size:
+        return int(name)
+    there = f"{', '.join(known)}, or a number" if known else "a number"
+    raise UserError(f"--of: {head} has no option {name!r}: give {there} below {size}, or {CHOSEN}")
+
+
+def _read_out(name: str, policy: RecurrentPolicy, directions: Directions | None, sha256: str) -> Target:
+    if directions is None:
+        raise UserError(f"--of is direction:{name}: name the file that holds it with --directions")
+    found = directions.named(name)
+    check_policy_layers([found.layer], policy.layers, policy.cell)
+    if found.source.checkpoint_sha256 not in (None, sha256):
+        raise UserError(f"direction {found.name} belongs to another checkpoint: find it again in this policy")
+    if len(found.weight) != policy.policy.hidden_size:
+        raise UserError(
+            f"direction {found.name} has {len(found.weight)} units: {found.layer} has {policy.policy.hidden_size}"
+        )
+    return ReadOut(f"{found.name} ({found.layer}, {found.unit})", found)

@@ -1,0 +1,134 @@
+"""Windows of ticks that end at the states under study, and the policy on them as a differentiable function."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import torch
+
+from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN, STATES, memory_names
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.layers import Candidates
+from agent_zoo.memory import MemoryState
+from agent_zoo.observation import PackedObservation
+from representation.attribution.soft_inputs import SoftInputs, soft_inputs, softened
+from representation.attribution.targets import Outcome, Target
+
+SOFT = tuple(each.name for each in fields(SoftInputs))
+MEMORY = ("hidden", "cell")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """N windows of T ticks.
+
+    Attributes:
+        observation: of all ticks, window by window, (N * T).
+        ticks: T.
+        memory: before the first tick of each.
+        action: what was chosen in the last tick, (N, heads) int64.
+    """
+
+    observation: PackedObservation
+    ticks: int
+    memory: MemoryState
+    action: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def take(self, chosen: torch.Tensor) -> "Windows":
+        """Return some windows, (n,) int64, in their order."""
+        rows = (chosen.unsqueeze(1) * self.ticks + torch.arange(self.ticks)).flatten()
+        return Windows(self.observation.take(rows), self.ticks, self.memory.take(chosen), self.action[chosen])
+
+    @torch.no_grad()
+    def last(self, policy: RecurrentPolicy) -> "Windows":
+        """Return windows of the last tick alone, from the memory that the ticks before it left."""
+        if self.ticks == 1:
+            return self
+        everything = torch.arange(len(self.observation)).view(-1, self.ticks)
+        encoded, _ = policy.encode(self.observation.take(everything[:, :-1].flatten()))
+        memory = self.memory
+        for step in encoded.unflatten(0, (-1, self.ticks - 1)).unbind(1):
+            _, memory = policy.remember(step, memory)
+        return Windows(self.observation.take(everything[:, -1]), 1, memory, self.action)
+
+
+class Differentiable:
+    """A target as a function of everything that the policy reads in some windows.
+
+    Attributes:
+        names: of the inputs, in the order of the arguments: parts of the observation in all ticks, (N, T, ...), and the
+            memory before the window, (N, layers * units).
+    """
+
+    def __init__(self, policy: RecurrentPolicy, windows: Windows, target: Target):
+        self._policy, self._windows, self._target = policy, windows, target
+        self.names = (*SOFT, *(MEMORY[: 2 if policy.cell == "lstm" else 1] if policy.layers else ()))
+
+    def inputs(self) -> tuple[torch.Tensor, ...]:
+        """Return the recorded inputs, which need gradients."""
+        soft = soft_inputs(self._policy, self._windows.observation)
+        ticks = self._windows.ticks
+        parts = [getattr(soft, name).unflatten(0, (-1, ticks)) for name in SOFT]
+        state = {"hidden": self._windows.memory.hidden, "cell": self._windows.memory.cell}
+        parts += [state[name].transpose(0, 1).flatten(1) for name in self.names[len(SOFT) :]]
+        return tuple(part.clone().requires_grad_(True) for part in parts)
+
+    def __call__(self, *arguments: torch.Tensor) -> torch.Tensor:
+        """Return the target, (M,), given the inputs and, last, the window that each belongs to, (M,) int64."""
+        *inputs, index = arguments
+        windows = self._windows.take(index)
+        soft = SoftInputs(*(part.flatten(0, 1) for part in inputs[: len(SOFT)]))
+        memory = self._memory(inputs[len(SOFT) :], windows.memory)
+        return self._target(run(self._policy, windows, soft, memory))
+
+    def _memory(self, parts: Sequence[torch.Tensor], recorded: MemoryState) -> MemoryState:
+        units = self._policy.policy.hidden_size
+        states = [part.unflatten(1, (-1, units)).transpose(0, 1) for part in parts]
+        return MemoryState(*(*states, *(recorded.hidden, recorded.cell)[len(states) :]))
+
+
+def run(policy: RecurrentPolicy, windows: Windows, soft: SoftInputs, memory: MemoryState) -> Outcome:
+    """Play windows with these inputs; return what the policy computes in the last tick of each.
+
+    Args:
+        policy: in evaluation mode.
+        windows: N of them.
+        soft: inputs of all ticks, (N * T, ...).
+        memory: before the first tick.
+    """
+    with softened(policy, windows.observation, soft) as observation:
+        encoded, candidates = policy.encode(observation)
+    return decided(policy, windows, encoded, candidates, memory)
+
+
+def decided(
+    policy: RecurrentPolicy, windows: Windows, encoded: torch.Tensor, candidates: Candidates, memory: MemoryState
+) -> Outcome:
+    """Carry encoder outputs of all ticks, (N * T, units), through the memory and decide in the last tick."""
+    ticks, count = windows.ticks, len(windows)
+    steps = encoded.unflatten(0, (count, ticks))  # (N, T, units)
+    hidden = steps[:, -1]
+    for tick in range(ticks):
+        hidden, memory = policy.remember(steps[:, tick], memory)
+    last = torch.arange(count) * ticks + ticks - 1
+    observation = windows.observation.take(last) if ticks > 1 else windows.observation
+    ending = _at(candidates, last) if ticks > 1 else candidates
+    distribution, value = policy.decode(hidden, ending, observation)
+    layers = {ENCODER_OUTPUT: steps[:, -1], ACTION_DECODER: policy.policy.decoder_input(hidden)}
+    states = {LSTM_HIDDEN: memory.hidden, LSTM_CELL: memory.cell}
+    for kind in STATES[policy.cell]:
+        for number, name in enumerate(memory_names(kind, policy.layers)):
+            layers[name] = states[kind][number]
+    return Outcome(value, distribution, layers, windows.action)
+
+
+def _at(candidates: Candidates, last: torch.Tensor) -> Candidates:
+    """Keep the candidates of some observations."""
+    rows, keys = {}, {}
+    for table, each in candidates.rows.items():
+        places = replace(each, values=torch.arange(len(each.values)).unsqueeze(1)).take(last).values.squeeze(1)
+        rows[table] = each.take(last)
+        keys[table] = candidates.keys[table].index_select(0, places)
+    return Candidates(rows, keys)

@@ -1,0 +1,78 @@
+"""Run a study from trained policies to a page of findings, and check such a page number by number.
+
+    python study.py studies/memory.yaml                     # run what is missing, and write docs/findings/memory.md
+    python study.py studies/memory.yaml --plan              # only say what would be run, and how long it would take
+    python study.py verify docs/findings/memory.md          # find every number of a page in the results beside it
+
+Stages are commands of the other scripts. Finished ones are skipped as long as their commands and all that they read are
+unchanged; after an interruption, the same command goes on. See docs/findings.md.
+"""
+
+import environment_check  # isort: skip  # noqa: F401 (must come first)
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+import command_line
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of study.py."""
+
+    study: Annotated[Path, tyro.conf.Positional]
+    """Study file (YAML), such as studies/memory.yaml."""
+    results_dir: Path = Path("study_results")
+    """Parent folder of the study's results; those of each stage are in a folder of their own."""
+    pages_dir: Path = Path("docs/findings")
+    """Folder of the page, which is named after the study file."""
+    plan: bool = False
+    """Only list the stages, what would be done with each, and the time."""
+
+
+@dataclass(frozen=True)
+class VerifyArguments:
+    """Arguments of `study.py verify`."""
+
+    page: Annotated[Path, tyro.conf.Positional]
+    """Page of a study."""
+
+
+def main() -> None:
+    """Run a study, or verify a page."""
+    if sys.argv[1:2] == ["verify"]:
+        verify(command_line.parse(VerifyArguments, __doc__, args=sys.argv[2:]).page)
+        return
+    arguments = command_line.parse(Arguments, __doc__)
+
+    from analysis.findings.overview import overview, plan_lines
+    from analysis.findings.page import write_page
+    from analysis.findings.running import StudyRun
+    from analysis.findings.study_file import read_study
+
+    study = read_study(arguments.study)
+    run = StudyRun(study, arguments.results_dir / arguments.study.stem, Path(__file__).parent)
+    plans = run.plan()
+    print("\n".join(plan_lines(plans)))
+    if arguments.plan:
+        return
+    with overview(plans) as report:
+        played = run.run(plans, report)
+    page = arguments.pages_dir / f"{arguments.study.stem}.md"
+    numbers = write_page(arguments.study, run.folder, played, page)
+    print(f"{len(study.claims)} claims with {numbers} numbers: {page}")
+
+
+def verify(page: Path) -> None:
+    """Check every number of a page."""
+    from analysis.findings.page import verify_page
+
+    print(f"{page}: all {verify_page(page)} numbers are those of the results beside it")
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,35 @@
+"""Neighbourhoods kept by a plane equal scikit-learn's trustworthiness and a plain count."""
+
+import numpy as np
+import pytest
+from sklearn.manifold import trustworthiness
+from sklearn.neighbors import NearestNeighbors
+
+from analysis.codes.planes import NEIGHBOURS, States, kept_by
+
+
+@pytest.fixture
+def states() -> States:
+    rng = np.random.default_rng(0)
+    activations = rng.normal(size=(160, 6)).astype(np.float32)
+    return States(activations, np.zeros(160, np.int64), np.repeat(np.arange(16), 10), activations[:, :2], "layer")
+
+
+def neighbours(points: np.ndarray) -> list[set[int]]:
+    near = NearestNeighbors(n_neighbors=NEIGHBOURS + 1).fit(points).kneighbors(points, return_distance=False)
+    return [set(row.tolist()) - {i} for i, row in enumerate(near)]
+
+
+def test_numbers_are_the_known_ones(states: States) -> None:
+    rng = np.random.default_rng(1)
+    planes = {"part": states.plane, "noise": rng.normal(size=(160, 2)), "same": states.activations}
+    kept = {each.name: each for each in kept_by(states, planes, 200, 0)}
+    for name, plane in planes.items():
+        assert kept[name].trustworthiness == pytest.approx(
+            trustworthiness(states.activations, plane, n_neighbors=NEIGHBOURS)
+        )
+        pairs = zip(neighbours(states.activations), neighbours(plane), strict=True)
+        assert kept[name].neighbours == pytest.approx(np.mean([len(a & b) / NEIGHBOURS for a, b in pairs]))
+        assert kept[name].neighbours_low <= kept[name].neighbours <= kept[name].neighbours_high
+    assert kept["same"].trustworthiness == kept["same"].neighbours == 1
+    assert kept["noise"].neighbours < kept["part"].neighbours_low

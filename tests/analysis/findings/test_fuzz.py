@@ -1,0 +1,70 @@
+"""Study files, pages and states of studies with damage of every kind: what they tell, or one line."""
+
+import copy
+import shutil
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.findings.page import Played, verify_page, write_page
+from analysis.findings.running import STATE_FILE, StudyRun
+from analysis.findings.study_file import Study, read_study
+from tests.analysis.findings.test_study_file import STUDY, written
+from tests.fuzz import budget, damaged_json, junk, read_or_refuse
+
+TABLE = "outcome\tvalue\trandom\nticks\t-58.3\t12.27\n"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    for stage in ("clear_a", "clear_b", "page"):
+        (folder / "results" / stage).mkdir(parents=True)
+        (folder / "results" / stage / "effects.tsv").write_text(TABLE)
+        (folder / "results" / stage / "effects.png").write_bytes(b"")
+    played = [Played("clear_a", "intervene.py -p a -o x/clear_a", 60.0, {"policies/a": "0" * 64})]
+    write_page(written(folder, STUDY), folder / "results", played, folder / "study.md")
+    return folder / "study.md"
+
+
+@budget(150)
+@given(data=st.data())
+def test_study_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("study") / "study.yaml"
+    as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
+    path.write_bytes(junk(data, orjson.dumps(STUDY)) if as_bytes else damaged_json(data, copy.deepcopy(STUDY)))
+    study = read_or_refuse(lambda: read_study(path), path)
+    assert study is None or isinstance(study, Study)
+
+
+@budget(60)
+@given(data=st.data())
+def test_what_lies_beside_a_page(page: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("copy")
+    shutil.copytree(page.parent, folder / "x")
+    damaged = (
+        folder
+        / "x"
+        / data.draw(
+            st.sampled_from(["study.md", "study/study.yaml", "study/stages.json", "study/clear_a/effects.tsv"]),
+            label="file",
+        )
+    )
+    before = damaged.read_bytes()
+    damaged.write_bytes(junk(data, before))
+    count = read_or_refuse(lambda: verify_page(folder / "x" / "study.md"), folder)
+    if count is not None and damaged.name == "effects.tsv":
+        assert damaged.read_text().split() == before.decode().split()  # only what is between the cells changed
+
+
+@budget(60)
+@given(data=st.data())
+def test_states_of_studies(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tmp_path_factory.mktemp("state")
+    state = {"key": "0" * 64, "command": "x", "read": {"a": "b"}, "seconds": 1.5, "files": {"c": 1}}
+    (folder / STATE_FILE).write_bytes(damaged_json(data, {"clear_a": state}))
+    study = Study("t", "q", (), (), ())
+    read_or_refuse(lambda: StudyRun(study, folder, folder), folder)

@@ -1,0 +1,87 @@
+"""Study files: what they hold, and what is refused in one line."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from analysis.findings.study_file import read_study
+from user_error import UserError
+
+STUDY = {
+    "title": "What the memory is for",
+    "question": "Does `start_kit_3M` need it?",
+    "stages": [
+        {"name": "clear_{each}", "run": "intervene.py -p {each} -o {here}", "minutes": 2, "each": ["a", "b"]},
+        {"name": "page", "run": "explore.py {clear_a} --output {here}", "minutes": 0.5, "reads": ["policies/a"]},
+    ],
+    "claims": [
+        {
+            "says": "It takes {one.value:+.1f} of `100` ticks, {all.mean:.2f} over {all.n} trainings.",
+            "control": "random memories: {one.random:.1f}",
+            "rows": {
+                "one": {"stage": "clear_a", "file": "effects.tsv", "where": {"outcome": "ticks"}},
+                "all": {"stage": "clear_*", "file": "effects.tsv", "column": "value"},
+            },
+        }
+    ],
+    "limits": ["One kind of agent."],
+    "tables": [{"title": "All", "stage": "clear_*", "file": "effects.tsv", "columns": ["value"]}],
+    "figures": [{"stage": "page", "file": "effects.png", "caption": "Effects."}],
+}  # fmt: skip
+
+
+def written(folder: Path, study: object) -> Path:
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(study))
+    return path
+
+
+def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
+    study = read_study(written(tmp_path, STUDY))
+    assert [stage.name for stage in study.stages] == ["clear_a", "clear_b", "page"]
+    assert study.stages[1].run == "intervene.py -p b -o {here}"
+    assert study.stages[2].needs({"clear_a", "clear_b"}) == {"clear_a"}
+    assert study.shown_files == [("clear_a", "effects.tsv"), ("clear_b", "effects.tsv"), ("page", "effects.png")]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        (["claims", 0, "says"], "It takes 58 ticks.", "58"),
+        (["claims", 0, "control"], "random: 12.3", "12"),
+        (["limits", 0], "3 trainings", "3"),
+        (["claims", 0, "says"], "It takes {one.value:>40}.", "format"),
+        (["claims", 0, "says"], "It takes {two.value}.", "two.value"),
+        (["claims", 0, "says"], "It takes {one.value", "expected '}'"),
+        (["claims", 0, "says"], "It takes {one.value!r}.", "no '!'"),
+        (["claims", 0, "rows", "all", "column"], None, "several stages"),
+        (["claims", 0, "rows", "one", "column"], "value", "no mean"),
+        (["claims", 0, "rows", "one", "stage"], "nothing", "no stage"),
+        (["claims", 0, "rows", "one", "file"], "../effects.tsv", "name of a file"),
+        (["stages", 0, "name"], "clear", "{each}"),
+        (["stages", 1, "name"], "a/b", "names have letters"),
+        (["stages", 1, "name"], "clear_a", "two stages"),
+        (["stages", 1, "run"], "explore.py {later} {here}", "{later}"),
+        (["stages", 1, "run"], "explore.py", "{here}"),
+        (["stages", 1, "minutes"], 0, "above 0"),
+        (["stages", 1, "minute"], 1, "minute"),
+        (["title"], None, "title"),
+    ],
+)
+def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: object, says: str) -> None:
+    study = copy.deepcopy(STUDY)
+    part = study
+    for step in place[:-1]:
+        part = part[step]
+    part[place[-1]] = value
+    with pytest.raises(UserError) as error:
+        read_study(written(tmp_path, study))
+    assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+
+
+def test_file_that_is_no_study_is_refused(tmp_path: Path) -> None:
+    for content in ([], "text", {"title": "x"}):
+        with pytest.raises(UserError, match="is no study"):
+            read_study(written(tmp_path, content))

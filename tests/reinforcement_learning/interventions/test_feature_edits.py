@@ -1,0 +1,157 @@
+"""Sparse features in the running game: exact strengths, planted causes, splicing and conditions on features."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import intervene
+from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
+from activation_store.sparse_dictionary import DictionarySource, SparseDictionary, write_dictionary
+from agent_zoo.memory import MemoryState
+from agent_zoo.sparse_codes import SparseCoder
+from analysis.intervention_outputs import report_run
+from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.edited_play import play_arm
+from reinforcement_learning.interventions.feature_edits import (
+    EditedFeatures,
+    FeatureCondition,
+    FeatureEdit,
+    Splice,
+    check_dictionary,
+    check_in_memory,
+)
+from reinforcement_learning.interventions.request import RunOptions
+from reinforcement_learning.interventions.start import play
+from reinforcement_learning.play.contest import Group
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.play.workers import Workers
+from tests.driven import DRIVER, UNITS, driven_contest
+from user_error import UserError
+
+NORTH = "gain/Move.Direction/North"
+
+
+def axes(layer: str, units: int, *, kind: str = "topk", k: int | None = None) -> SparseDictionary:
+    """A dictionary with a feature for each unit, up, and one for each unit, down: all of a state is rebuilt."""
+    decoder = np.concatenate([np.eye(units), -np.eye(units)]).astype(np.float32)
+    none = np.zeros(2 * units, np.float32)
+    source = DictionarySource("run", "dump", "0" * 64, "planted", None, layer, 10, 2, 1, 0)
+    centre = np.zeros(units, np.float32)
+    return SparseDictionary(kind, k or units, decoder, centre, source, decoder.copy(), none, none)  # type: ignore[arg-type]
+
+
+def test_features_get_exact_strengths_and_the_rest_stays() -> None:
+    states = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
+    dictionary = axes("lstm_cell", 6)
+    edit = FeatureEdit(EditedFeatures(dictionary, (2, 3)), 1.5)
+    edited = edit.apply(states)
+    # A unit that pointed down keeps its other feature, so that feature 2 adds to it.
+    torch.testing.assert_close(edited[:, 2], 1.5 + states[:, 2].clamp(max=0))
+    torch.testing.assert_close(edited[:, [0, 1, 4, 5]], states[:, [0, 1, 4, 5]])
+    removed = FeatureEdit(EditedFeatures(dictionary, (2,)), 0.0).apply(states)
+    assert float(SparseCoder(dictionary).strengths(removed)[:, 2].abs().max()) == 0
+    np.testing.assert_allclose(edit.axes() @ edit.axes().T, np.eye(2), atol=1e-6)
+
+
+def test_splicing_a_perfect_dictionary_changes_nothing_and_a_poor_one_does() -> None:
+    states = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(Splice(EditedFeatures(axes("lstm_cell", 6))).apply(states), states)
+    poor = Splice(EditedFeatures(axes("lstm_cell", 6, k=1))).apply(states)
+    assert float((poor != 0).sum(dim=1).max()) == 1
+
+
+@pytest.fixture(scope="module")
+def pool(small_world, task, maps) -> PolicyPool:
+    return driven_contest(small_world, task, maps).pool(2)
+
+
+def lives(pool: PolicyPool, plan: ArmPlan) -> LivesTable:
+    (group,) = play_arm(pool, Group(4, (0, 1)), plan)
+    return LivesTable.of_rows(group.rows).of_arm(plan.name)
+
+
+def test_a_planted_cause_moves_its_action(pool: PolicyPool) -> None:
+    features = EditedFeatures(axes("lstm_hidden", UNITS), (DRIVER,))
+    north = []
+    for strength in (0.0, 0.4, 0.9):
+        edited = lives(pool, ArmPlan("edit", 4, states=(FeatureEdit(features, strength),)))
+        north.append(float(np.nanmean(edited.outcomes[NORTH][edited.edited])))
+    assert north == sorted(north) and north[-1] - north[0] > 0.2
+
+
+def test_only_while_a_feature_is_strong(pool: PolicyPool) -> None:
+    dictionary = axes("lstm_hidden", UNITS)
+    edit = FeatureEdit(EditedFeatures(dictionary, (DRIVER,)), 0.9)
+
+    def edits(comparison: str, number: float) -> np.ndarray:
+        condition = FeatureCondition(dictionary, DRIVER, comparison, number)
+        found = lives(pool, ArmPlan("edit", 4, states=(edit,), feature=condition))
+        return np.isfinite(found.outcomes.get("kl", np.full(len(found), np.nan)))
+
+    assert edits(">=", 0).sum() == 8 and edits(">", 1e6).sum() == 0
+    # An edit that begins with the empty memory of a new life sets what the condition looks for in every later tick.
+    memory = MemoryState(torch.eye(UNITS)[None, :3], torch.zeros(1, 3, UNITS))
+    assert FeatureCondition(dictionary, 1, ">", 0.5).holds(memory).tolist() == [False, True, False]
+
+
+def test_dictionaries_that_do_not_fit_are_refused() -> None:
+    dictionary = axes("lstm_cell", 6)
+    check_dictionary(dictionary, {"lstm_cell": 6}, "kit", "1" * 64)
+    with pytest.raises(UserError, match=r"features of lstm_cell, 6 units, of planted; kit has lstm_cell \(8\)"):
+        check_dictionary(dictionary, {"lstm_cell": 8}, "kit", None)
+    other = replace(dictionary, source=replace(dictionary.source, checkpoint_sha256="2" * 64))
+    with pytest.raises(UserError, match="was fitted to another policy"):
+        check_dictionary(other, {"lstm_cell": 6}, "kit", "1" * 64)
+    with pytest.raises(UserError, match="not part of the memory"):
+        check_in_memory(axes("encoder_output", 6), ("lstm_hidden", "lstm_cell"), 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--edit", "splice"), "--edit splice needs --features"),
+        (("--edit", "clear", "--while", "feature_1 > 2"), "needs --features"),
+        (("--edit", "clear", "--features", "f"), "--features does nothing here"),
+        (("--edit", "collapse", "--direction", "feature_1", "--change", "--features", "f"), "--change does nothing"),
+        (("--edit", "collapse", "--direction", "feature_1"), "--directions names no file"),
+        (("--edit", "interchange", "--direction", "feature_1", "--donor", "tick", "--features", "f"), "--directions"),
+        (("--edit", "splice", "--direction", "feature_1", "--features", "f"), "--direction does nothing"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "kit.safetensors").touch()
+    with pytest.raises(UserError, match=said):
+        intervene.parse(["-p", "kit", "--policies-dir", str(tmp_path), *arguments])
+
+
+def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: Path) -> None:
+    units = 32
+    path = tmp_path / "f.safetensors"
+    write_dictionary(path, axes("lstm_cell", units, k=2))
+    shared = {
+        "policy": "kit", "features": path, "episodes": 2, "seed": 3, "controls": 1, "share": 0.25,
+        "policies_dir": three_policies, "maps_dir": small_world.maps_dir,
+    }  # fmt: skip
+    spliced = RunOptions(edit="splice", output=tmp_path / "splice", **shared)  # type: ignore[arg-type]
+    play(spliced, Workers(1))
+    found = read_lives(spliced.folder / LIVES_FILE)
+    assert set(found.arm.tolist()) == {
+        "unedited", "untrained, unedited", "no edit", "edit", "untrained, edit", "random direction 1"
+    }  # fmt: skip
+    assert np.nanmean(found.of_arm("edit").outcomes["kl"]) > 0
+    assert np.nanmax(found.of_arm("no edit").outcomes["kl"]) < 1e-6
+    assert report_run(spliced.folder)
+    steered = RunOptions(
+        edit="steer", direction="feature_3", dose="0,2", condition="feature_3 >= 0", output=tmp_path / "steer", **shared
+    )  # type: ignore[arg-type]
+    play(steered, Workers(1))
+    found = read_lives(steered.folder / LIVES_FILE)
+    kl = [np.nanmean(found.of_arm(f"edit, dose {dose}").outcomes["kl"]) for dose in ("+0", "+2")]
+    assert 0 <= kl[0] < kl[1]
+    wrong = replace(steered, direction="feature_64", output=tmp_path / "wrong")
+    with pytest.raises(UserError, match="it has feature_0 to feature_63"):
+        play(wrong, Workers(1))
+    assert not wrong.folder.exists()

@@ -1,0 +1,125 @@
+"""Planted features are described as they were planted, and noise is not described."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from activation_store.sparse_dictionary import SparseDictionary
+from analysis.features.registry import features_named
+from analysis.lives import Lives
+from analysis.statistics.given_time import age_of
+from representation.sparse_autoencoder.behaviours import Behaviours
+from representation.sparse_autoencoder.cards import TOP, top_records
+from representation.sparse_autoencoder.descriptions import description, title
+from representation.sparse_autoencoder.erasing import edits, row
+from representation.sparse_autoencoder.meaning import Meanings, meanings, shift_test
+from representation.sparse_autoencoder.states import States
+from tests.planted_features import SOURCE
+
+LIVES, LENGTH = 40, 100
+NAMES = ("self_food", "self_health", "is_moving", "n_visible_npcs", "self_water")
+FOOD, AGE_ONLY, MOVING, NOISE, NEVER = range(5)
+NOISES = 40
+"""Features of smooth noise beside the planted ones."""
+
+
+def smooth(random: np.random.Generator, count: int) -> np.ndarray:
+    """Return courses that change slowly over each life, (records, count)."""
+    steps = random.standard_normal((LIVES, LENGTH + 20, count)).cumsum(axis=1)
+    found = steps[:, 20:] - steps[:, :-20]
+    return found.reshape(-1, count) / found.std()
+
+
+def planted(seed: int) -> tuple[sparse.csr_array, Behaviours]:
+    """Behaviours that change slowly, and features of which three are made of something."""
+    random = np.random.default_rng(seed)
+    life = np.repeat(np.arange(LIVES), LENGTH)
+    tick = np.tile(np.arange(LENGTH), LIVES)
+    lives = Lives(life, np.arange(len(life)), np.arange(LIVES) * LENGTH, np.full(LIVES, LENGTH))
+    values = smooth(random, len(NAMES))
+    values[:, MOVING] = values[:, MOVING] > 0
+    strengths = np.maximum(smooth(random, NOISES + 4) - 1, 0)
+    strengths[:, FOOD] = np.maximum(-values[:, 0] - 0.5, 0)
+    strengths[:, AGE_ONLY] = np.maximum(tick - 60, 0) / 40
+    strengths[:, MOVING] = 2.0 * values[:, MOVING] * (random.random(len(life)) < 0.7)
+    strengths[:, NEVER] = 0
+    rest = values / values.std(axis=0)
+    values[:, 1] += 0.1 * tick  # grows with age, as the feature of age does
+    places = {"env_id": life, "agent_id": life, "episode": life % 4, "tick": tick}
+    states = States(np.zeros((len(life), 1), np.float32), places, lives)
+    return sparse.csr_array(strengths.astype(np.float32)), Behaviours(
+        states, values.astype(np.float32), rest.astype(np.float32), age_of(tick, lives)
+    )
+
+
+@pytest.fixture(scope="module")
+def found() -> Meanings:
+    return meanings(planted(0), planted(1), 0)
+
+
+def test_planted_features_are_described(found: Meanings) -> None:
+    features = features_named(NAMES)
+    assert found.described[[FOOD, MOVING]].all()
+    assert title(found, FOOD, features) == "low self_food" and title(found, MOVING, features) == "is_moving"
+    words = description(found, FOOD, features)
+    assert "It goes strongly with low self_food (r -0." in words and "also at the same tick and age" in words
+    assert found.tested.auc[FOOD, 0] < 0.05 and found.tested.auc[MOVING, 2] > 0.8
+
+
+def test_noise_and_age_are_not_described(found: Meanings) -> None:
+    noise = np.arange(NOISE, NOISES + 4)
+    noise = noise[noise != NEVER]
+    assert found.described[noise].sum() <= 2  # 5% of what is described may be false
+    assert not found.described[AGE_ONLY]
+    features = features_named(NAMES)
+    assert "mostly in the last third of lives" in description(found, AGE_ONLY, features)
+    assert "It goes with none of the 5 behaviours" in description(found, AGE_ONLY, features)
+    assert title(found, NEVER, features) == "never active in the test episodes" and np.isnan(found.p[NEVER])
+
+
+def test_p_values_of_smooth_noise_are_uniform() -> None:
+    strengths, behaviours = planted(2)
+    noise = [number for number in range(NOISE, NOISES + 4) if number != NEVER]
+    best = np.zeros(strengths.shape[1], np.int64)
+    p = shift_test(strengths, behaviours.rest, best, behaviours, 0, permutations=199)[noise]
+    assert 0.3 < np.median(p) < 0.7 and (p < 0.05).mean() < 0.2
+
+
+def test_density_over_a_life_and_top_records() -> None:
+    strengths, behaviours = planted(3)
+    found = meanings(planted(0), (strengths, behaviours), 0)
+    dense = strengths.toarray()
+    np.testing.assert_allclose(found.density, (dense > 0).mean(axis=0))
+    assert (found.by_age[AGE_ONLY, :12] == 0).all() and (found.by_age[AGE_ONLY, 13:] > 0.9).all()
+    np.testing.assert_allclose(found.by_age.mean(axis=1), found.density)
+    top = top_records(strengths, behaviours, np.array([FOOD, MOVING]))
+    assert (np.diff(top.record) >= 0).all()
+    own = top.record[top.feature == FOOD]
+    lives = behaviours.states.lives.index[own]
+    assert len(own) == TOP == len(set(lives.tolist()))
+    best_of_lives = np.sort(dense[:, FOOD].reshape(LIVES, LENGTH).max(axis=1))[::-1]
+    np.testing.assert_allclose(np.sort(dense[own, FOOD])[::-1], best_of_lives[:TOP])
+
+
+def test_what_is_left_of_an_erased_variable() -> None:
+    """A variable that one feature carries is gone with that feature; LEACE always removes it, with less movement."""
+    random = np.random.default_rng(0)
+    variable = np.maximum(random.standard_normal(4000), 0)
+    strengths = np.abs(random.standard_normal((4000, 6)))
+    strengths[:, 2] = variable
+    decoder = np.linalg.qr(random.standard_normal((8, 8)))[0][:6].astype(np.float32)
+    states = (strengths @ decoder).astype(np.float32)
+    flat = np.zeros(6, np.float32)
+    dictionary = SparseDictionary(
+        "topk", 6, decoder, np.zeros(8, np.float32), SOURCE, decoder.copy(), flat, flat
+    )  # fmt: skip
+    first, second = slice(0, 2000), slice(2000, 4000)
+    ways = edits(states[first], variable[first], sparse.csr_array(strengths[first]), dictionary)
+    found = {
+        by: row("x", by, edit, (states[first], variable[first]), (states[second], variable[second]), np.nan)
+        for by, edit in ways.items()
+    }
+    assert found["nothing"].r2 > 0.99 and found["nothing"].moved == 0
+    for by in ("leace", "1 feature"):
+        assert abs(found[by].r2) < 0.02
+    assert 0 < found["leace"].moved <= found["1 feature"].moved + 1e-6 < found["4 features"].moved

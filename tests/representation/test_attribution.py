@@ -1,0 +1,270 @@
+"""Attribution: inputs are exact, planted importance is found alone, sums are complete, and checks catch nonsense."""
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.directions import Direction, Directions, Source
+from activation_store.reader import read_metadata
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import load_checkpoint
+from agent_zoo.layers import own_rows
+from agent_zoo.observation import legal_options
+from representation.attribution.methods import (
+    Maps,
+    attribute,
+    average_baseline,
+    counterfactual_materials,
+    play,
+    without_row,
+)
+from representation.attribution.names import Method
+from representation.attribution.samples import read_samples
+from representation.attribution.sanity import check_maps
+from representation.attribution.soft_inputs import by_column, check_agent, soft_inputs, softened
+from representation.attribution.targets import Outcome, Value, target_named
+from representation.attribution.windows import Differentiable, Windows
+from tests.recorded_policy import RecordedPolicy, record_policy, shared_recorded_policy
+from user_error import UserError
+
+CLOSE = {"atol": 1e-5, "rtol": 1e-4}
+TICKS, COUNT = 3, 12
+PLACE = 97  # a tile some way from the middle
+METHODS: tuple[Method, ...] = ("gradient", "integrated", "smooth", "occlusion")
+OPTIONS = {"steps": 32, "copies": 4, "noise": 0.01, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
+    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
+
+
+def policy_and_windows(recorded: RecordedPolicy, ticks: int = TICKS) -> tuple[RecurrentPolicy, Windows, np.ndarray]:
+    """Windows of two samples, and the recorded values."""
+    policy, info = load_checkpoint(recorded.checkpoint)
+    policy.requires_grad_(False)
+    samples = read_samples(
+        recorded.dump, read_metadata(recorded.dump), policy, 2, COUNT // 2, ticks, 3, None, lambda _: None
+    )
+    parts = [sample.windows(policy, info.layout, ticks) for sample in samples]
+    observation = type(parts[0].observation).concatenate([each.observation for each in parts])
+    memory = type(parts[0].memory)(
+        torch.cat([each.memory.hidden for each in parts], 1), torch.cat([each.memory.cell for each in parts], 1)
+    )
+    value = np.concatenate([sample.shown.value for sample in samples])
+    return policy, Windows(observation, ticks, memory, torch.cat([each.action for each in parts])), value
+
+
+@pytest.mark.parametrize("agent", ["neurips23_start_kit", "yaofeng", "hybrid"])
+def test_soft_inputs_stand_for_observations_exactly(agent, seen, layout) -> None:
+    import agent_zoo
+    from agent_zoo.observation import pack
+
+    torch.manual_seed(0)
+    module = agent_zoo.load(agent)
+    policy = module.Recurrent(module.Policy(layout, hidden_size=16)).requires_grad_(False)
+    check_agent(policy)
+    observation = pack(seen[:40], layout)
+    with softened(policy, observation, soft_inputs(policy, observation)) as shown:
+        encoded, candidates = policy.encode(shown)
+    expected, keys = policy.encode(observation)
+    torch.testing.assert_close(encoded, expected, **CLOSE)
+    for table in keys.keys:
+        torch.testing.assert_close(candidates.keys[table], keys.keys[table], **CLOSE)
+
+
+@pytest.mark.parametrize("ticks", [1, TICKS])
+def test_windows_play_what_was_recorded(recorded: RecordedPolicy, ticks: int) -> None:
+    policy, windows, value = policy_and_windows(recorded, ticks)
+    function = Differentiable(policy, windows, Value())
+    found = function(*function.inputs(), torch.arange(COUNT))
+    np.testing.assert_allclose(found.detach().numpy(), value, **CLOSE)
+    alone = windows.last(policy)
+    np.testing.assert_allclose(play(policy, alone, alone.observation, Value()).numpy(), value, **CLOSE)
+
+
+def test_integrated_gradients_are_complete(recorded: RecordedPolicy) -> None:
+    policy, windows, value = policy_and_windows(recorded)
+    baseline = average_baseline(policy, windows)
+    maps = attribute("integrated", policy, windows, Value(), baseline, **OPTIONS)
+    parts = (maps.tiles, maps.entities, maps.own, maps.inventory, maps.task, maps.memory)
+    total = sum(each.flatten(1).sum(dim=1) for each in parts)
+    np.testing.assert_allclose((total - maps.change).numpy(), maps.error.numpy(), atol=1e-5)
+    assert (maps.error.abs() < 0.05 * maps.change.abs().clamp(min=1e-3)).float().mean() > 0.8
+    assert np.isfinite(value).all()
+
+
+@torch.no_grad()
+def planted(policy: RecurrentPolicy) -> RecurrentPolicy:
+    """A policy whose move north depends on one tile alone.
+
+    The first convolution passes one number of the material at the middle of its kernel, the second one passes it on,
+    the linear layer reads it at one place, the projection and the memory carry it, and the action head reads it.
+    """
+    encoder = policy.policy
+    for parameter in policy.parameters():
+        parameter.zero_()
+    encoder.material.weight[:, 0] = torch.linspace(1.0, 2.0, len(encoder.material.weight))
+    place_units = encoder.tile_convolution.place_units
+    encoder.tile_convolution.convolution.weight[0, place_units, 1, 1] = 1.0
+    second, linear = encoder.tile_encoder[1], encoder.tile_encoder[4]
+    second.weight[0, 0, 1, 1] = 1.0
+    side = encoder.side
+    row, column = divmod(PLACE, side)
+    linear.weight[0, (row - 2) * (side - 4) + column - 2] = 1.0
+    encoder.projection.weight[0, 0] = 1.0
+    units = encoder.hidden_size
+    policy.lstm.weight_ih_l0[2 * units, 0] = 1.0
+    policy.lstm.bias_ih_l0[:units] = policy.lstm.bias_ih_l0[3 * units :] = 8.0
+    encoder.action_decoder.heads["Move_Direction"].weight[0, 0] = 1.0
+    return policy
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_move_that_depends_on_one_tile_marks_it_alone(recorded: RecordedPolicy, method: Method) -> None:
+    policy, windows, _ = policy_and_windows(recorded, 1)
+    policy = planted(policy)
+    _, info = load_checkpoint(recorded.checkpoint)
+    # Another's logits stay 0: the difference is the planted logit.
+    free = windows.observation
+    everything = legal_options(free, info.layout)
+    everything[:] = True
+    from agent_zoo.observation import packed_options
+
+    windows = replace(windows, observation=replace(free, legal=packed_options(everything)))
+    target = target_named("Move.Direction:north-south", info.layout, policy, None, "")
+    maps = attribute(method, policy, windows, target, average_baseline(policy, windows), **OPTIONS)
+    others = np.delete(maps.tiles[:, 0].numpy(), PLACE, axis=1)
+    assert np.abs(others).max() < 1e-5
+    assert np.abs(maps.tiles[:, 0, PLACE].numpy()).max() > 1e-2
+    assert np.abs(np.nan_to_num(maps.entities.numpy())).max() < 1e-5
+
+
+def test_a_planted_map_passes_the_checks_and_a_random_one_fails(recorded: RecordedPolicy) -> None:
+    policy, windows, _ = policy_and_windows(recorded, 1)
+    policy = planted(policy)
+    policy.policy.critic.weight.data[0, 0] = 1.0
+    sample = np.repeat(np.arange(6), 2)
+    baseline = average_baseline(policy, windows)
+
+    def again(other: RecurrentPolicy) -> Maps:
+        return attribute("occlusion", other, windows, Value(), baseline, **OPTIONS)
+
+    sanity = check_maps(policy, windows, Value(), again(policy), sample, again, 0)
+    curves = sanity.curves
+    assert curves.low > 0 and not any("no more than random" in each for each in sanity.failures())
+    generator = torch.Generator().manual_seed(1)
+    noise = replace(again(policy), tiles=torch.randn(COUNT, 1, 225, generator=generator))
+    nonsense = check_maps(policy, windows, Value(), noise, sample, lambda other: noise, 0)
+    assert any("are alike" in each for each in nonsense.failures())
+    wrong = replace(noise, error=torch.ones(COUNT), change=torch.ones(COUNT))
+    assert any(
+        "do not add up" in each for each in check_maps(policy, windows, Value(), wrong, sample, again, 0).failures()
+    )
+
+
+def test_smoothed_gradients_with_hardly_any_noise_are_gradients(recorded: RecordedPolicy) -> None:
+    policy, windows, _ = policy_and_windows(recorded, 1)
+    baseline = average_baseline(policy, windows)
+    plain = attribute("gradient", policy, windows, Value(), baseline, **OPTIONS)
+    smooth = attribute("smooth", policy, windows, Value(), baseline, **{**OPTIONS, "noise": 1e-7})
+    np.testing.assert_allclose(smooth.tiles.numpy(), plain.tiles.numpy(), atol=1e-5)
+    np.testing.assert_allclose(smooth.memory.numpy(), plain.memory.numpy(), atol=1e-5)
+
+
+def test_gradients_are_those_of_finite_differences(recorded: RecordedPolicy) -> None:
+    policy, windows, _ = policy_and_windows(recorded)
+    policy.double()
+    function = Differentiable(policy, windows, Value())
+    inputs = tuple(part.double().detach().requires_grad_(True) for part in function.inputs())
+    index = torch.arange(COUNT)
+    gradients = torch.autograd.grad(function(*inputs, index).sum(), inputs, allow_unused=True)
+    for number, (name, gradient) in enumerate(zip(function.names, gradients, strict=True)):
+        if gradient is None or not gradient.numel():
+            continue
+        direction = torch.randn(gradient.shape, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
+        if name == "entities":
+            direction = direction * 0.01  # own rows are read twice, here once
+        step = 1e-6
+        ends = []
+        for sign in (1, -1):
+            moved = list(inputs)
+            moved[number] = inputs[number] + sign * step * direction
+            ends.append(function(*moved, index).sum().detach())
+        expected = float((ends[0] - ends[1]) / (2 * step))
+        np.testing.assert_allclose(float((gradient * direction).sum()), expected, rtol=1e-3, atol=1e-6)
+
+
+def test_columns_of_rows_add_up_to_their_features(recorded: RecordedPolicy) -> None:
+    policy, windows, _ = policy_and_windows(recorded, 1)
+    features = policy.policy.entity_features
+    values = features(own_rows(windows.observation))
+    found = by_column(features, values)
+    assert found.shape[1] == len(policy.policy.layout.entity_columns)
+    torch.testing.assert_close(found.sum(dim=1), values.sum(dim=1))
+    health = policy.policy.layout.entity_columns.index("health")
+    torch.testing.assert_close(found[:, health], own_rows(windows.observation)[:, health] / 100)
+
+
+def test_counterfactual_tiles_are_ones_that_the_view_shows() -> None:
+    material = torch.tensor([[2, 2, 2, 1, 1, 5], [4, 4, 4, 4, 4, 4]], dtype=torch.uint8)
+    found = counterfactual_materials(material, 16)
+    assert found[0].tolist() == [1, 1, 1, 2, 2, 2]
+    assert (found[1] != 4).all()
+
+
+def test_a_removed_row_takes_its_option_along(recorded: RecordedPolicy) -> None:
+    policy, windows, _ = policy_and_windows(recorded, 1)
+    layout, observation = policy.policy.layout, windows.observation
+    row = (observation.entity.counts - 1).clamp(min=0)
+    removed = without_row(observation, "entity", row, layout)
+    assert (removed.entity.counts == observation.entity.counts - 1).all()
+    sizes = [head.size for head in layout.heads]
+    before, after = (legal_options(each, layout).split(sizes, dim=1) for each in (observation, removed))
+    for number, head in enumerate(layout.heads):
+        if head.candidates != "entity":
+            assert torch.equal(before[number], after[number])
+            continue
+        for agent in range(COUNT):
+            kept = [option for option in range(head.size - 1) if option != row[agent]]
+            assert torch.equal(after[number][agent, : len(kept)], before[number][agent, kept])
+        assert after[number].any(dim=1).all()
+
+
+def test_targets_are_parsed_and_refused(recorded: RecordedPolicy) -> None:
+    policy, info = load_checkpoint(recorded.checkpoint)
+    layout = info.layout
+
+    def named(text: str, directions: Directions | None = None) -> object:
+        return target_named(text, layout, policy, directions, "a" * 64)
+
+    assert named("value").name == "the value"  # type: ignore[attr-defined]
+    assert named("Move.Direction:north-stay").other == 4  # type: ignore[attr-defined]
+    assert named("Attack.Target:100").option == 100  # type: ignore[attr-defined]
+    for text, message in (
+        ("valu", "did you mean value"), ("Move.Direction:up", "no option 'up': give north, south, east, west, stay"),
+        ("Attack.Target:101", "a number below 101"), ("direction:x", "name the file that holds it with --directions"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            named(text)
+    source = Source("probe", "run", "dump", "small", "b" * 64)
+    direction = Direction("food", "lstm_cell", np.ones(16, np.float32), 0.5, "points", 0.0, 1.0, 9, 3, 1, source)
+    there = Directions(recorded.dump / "directions.safetensors", (direction,))
+    with pytest.raises(UserError, match="belongs to another checkpoint"):
+        named("direction:food", there)
+    own = replace(direction, source=replace(source, checkpoint_sha256="a" * 64))
+    target = named("direction:food", replace(there, directions=(own,)))
+    cell = torch.arange(32.0).view(2, 16)
+    outcome = cast(Outcome, type("Outcome", (), {"layers": {"lstm_cell": cell}}))
+    torch.testing.assert_close(target(outcome), cell.sum(dim=1) + 0.5)  # type: ignore[operator]
+
+
+def test_a_policy_of_two_layers_without_lags_reads_its_memory(small_world, task, maps, tmp_path) -> None:
+    two = record_policy(tmp_path, small_world, task, maps, layers=2, episodes=1)
+    policy, windows, value = policy_and_windows(two, 1)
+    maps = attribute("gradient", policy, windows, Value(), average_baseline(policy, windows), **OPTIONS)
+    assert maps.memory.shape == (COUNT, 4 * 16) and maps.memory.abs().sum() > 0
+    np.testing.assert_allclose(play(policy, windows, windows.observation, Value()).numpy(), value, **CLOSE)

@@ -1,0 +1,153 @@
+"""saliency.py as users run it, on a small real dump, and its page in a browser."""
+
+import json
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+
+from activation_store.directions import Direction, Source, write_directions
+from activation_store.files import sha256
+from activation_store.reader import read_dump
+from analysis.runs.arrays import arrays_of
+from tests.command import assert_refused, run_here
+from tests.recorded_policy import NAME, RecordedPolicy, shared_recorded_policy
+from tests.shared import shared_folder
+
+QUICK = ("--samples", 3, "--ticks", 4, "--lags", 2, "--check-states", 8)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
+    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
+
+
+@pytest.fixture(scope="module")
+def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
+    def attribute(output: Path) -> None:
+        done = run_here(
+            "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--film", "--sample-ids", "0,2",
+            "--output-dir", output,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "Sanity checks" in done.stdout
+
+    return shared_folder(tmp_path_factory, "saliency", attribute) / f"{NAME}-saliency-value-gradient"
+
+
+def test_everything_is_there_and_whole(results: Path) -> None:
+    done = json.loads((results / "DONE.json").read_text())["files"]
+    assert set(done) >= {
+        "saliency.html", "saliency.mp4", "overview.png", "sanity.png", "sanity.json", "maps.npz", "summary.txt",
+    }  # fmt: skip
+    assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
+
+
+def test_maps_belong_to_the_records_that_they_name(recorded: RecordedPolicy, results: Path) -> None:
+    names = ("value", "tiles", "material", "sample", "agent_id", "episode", "tick", "memory")
+    found = arrays_of((results / "maps.npz").read_bytes(), names)
+    assert found["tiles"].shape == (12, 3, 225) and found["memory"].shape == (12, 32)
+    records = read_dump(recorded.dump)
+    place = {key: i for i, key in enumerate(zip(records.episode, records.agent_id, records.tick, strict=True))}
+    rows = [place[key] for key in zip(found["episode"], found["agent_id"], found["tick"], strict=True)]
+    np.testing.assert_allclose(found["value"], records.value[rows], atol=1e-5)
+    assert (found["material"] == records.tile[rows, :, 2]).all()
+    assert found["sample"].tolist() == np.repeat([0, 1, 2], 4).tolist()
+
+
+def test_the_film_shows_the_chosen_samples(results: Path) -> None:
+    count, _ = imageio_ffmpeg.count_frames_and_secs(str(results / "saliency.mp4"))
+    assert count == 2 * 4
+
+
+def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, results: Path) -> None:
+    file, problems = results / "saliency.html", []
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: problems.append(request.url) if request.url != file.as_uri() else None)
+    page.goto(file.as_uri())
+    page.wait_for_selector("body[data-ready=true]")
+    found = arrays_of((results / "maps.npz").read_bytes(), ("value", "tick", "tiles", "material", "sample"))
+    rows = np.flatnonzero(found["sample"] == 2)
+    page.select_option("#sample", "1")
+    page.wait_for_function(f"document.getElementById('clock').textContent.includes('tick {found['tick'][rows[0]]}:')")
+    page.focus("#view")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"document.getElementById('clock').textContent.includes('tick {found['tick'][rows[1]]}:')")
+    box = page.locator("#view").bounding_box()
+    page.mouse.move(box["x"] + 0.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
+    told = page.text_content("#hover")
+    value = float(found["tiles"][rows[1], -1, 0])
+    assert "7 north, 7 west" in told
+    shown = float(told.split(": ")[1].split(";")[0].replace("−", "-"))
+    assert shown == pytest.approx(value, rel=0.01, abs=1e-12)
+    page.keyboard.press("ArrowUp")
+    assert page.text_content("#ago") == "1"
+    page.mouse.move(box["x"] + 1.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
+    shown = float(page.text_content("#hover").split(": ")[1].split(";")[0].replace("−", "-"))
+    assert shown == pytest.approx(float(found["tiles"][rows[1], -2, 1]), rel=0.01, abs=1e-12)
+    assert not problems
+    context.close()
+
+
+def test_an_interrupted_run_goes_on_with_the_same_numbers(
+    recorded: RecordedPolicy, results: Path, tmp_path: Path, monkeypatch
+) -> None:
+    arguments = (recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--output-dir", tmp_path)
+
+    def stop(*_: object) -> None:
+        raise RuntimeError("stopped")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="stopped"):
+        patch.setattr("representation.attribution.saliency_run.check_maps", stop)
+        run_here("saliency.py", *arguments)
+    done = run_here("saliency.py", *arguments)
+    assert done.returncode == 0 and "going on after 3 samples" in done.stdout
+    for name in ("maps.npz", "sanity.json", "summary.txt"):
+        assert (tmp_path / results.name / name).read_bytes() == (results / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("method", ["integrated", "smooth", "occlusion"])
+def test_other_methods_and_targets(recorded: RecordedPolicy, tmp_path: Path, method: str) -> None:
+    source = Source("probe", "run", "dump", NAME, sha256(recorded.checkpoint))
+    weight = np.random.default_rng(0).normal(size=16).astype(np.float32)
+    file = tmp_path / "directions.safetensors"
+    write_directions(file, [Direction("food", "lstm_cell", weight, 0.0, "points", 0.0, 1.0, 9, 3, 1, source)])
+    done = run_here(
+        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--samples", 2, "--ticks", 2, "--lags", 1,
+        "--check-states", 8, "--method", method, "--of", "direction:food", "--directions", file, "--film",
+        "--combine-samples", "--output-dir", tmp_path / "results",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "results").glob("[!.]*")
+    found = arrays_of((folder / "maps.npz").read_bytes(), ("value", "agent_id", "episode", "tick"))
+    records = read_dump(recorded.dump, layers=["lstm_cell"])
+    place = {key: i for i, key in enumerate(zip(records.episode, records.agent_id, records.tick, strict=True))}
+    rows = [place[key] for key in zip(found["episode"], found["agent_id"], found["tick"], strict=True)]
+    np.testing.assert_allclose(found["value"], records.activations["lstm_cell"][rows] @ weight, atol=1e-4)
+    count, _ = imageio_ffmpeg.count_frames_and_secs(str(folder / "saliency.mp4"))
+    assert count == 2
+    if method == "integrated":
+        assert "add up to the difference within" in (folder / "summary.txt").read_text()
+
+
+def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, three_policies, tmp_path: Path) -> None:
+    def refused(*arguments: object, parts: tuple[str, ...]) -> None:
+        assert_refused(run_here("saliency.py", *arguments, "--output-dir", tmp_path / "results"), *parts)
+
+    ours = (recorded.dump, "--policies-dir", recorded.policies)
+    refused(*ours, "--of", "valeu", parts=("--of is valeu", "did you mean value"))
+    refused(*ours, "--of", "direction:x", parts=("name the file that holds it with --directions",))
+    refused(*ours, "--lags", 31, parts=("--lags is 31: must be 0 to 30",))
+    refused(*ours, "--samples", 3, "--sample-ids", "0,3", parts=("--sample-ids is 0,3: give numbers from 0 to 2",))
+    refused(*ours, "--ticks", 900, parts=("has 0 lives of 908 ticks or more", "--samples 20 needs as many"))
+    refused(*ours, "--clusters", tmp_path, parts=(str(tmp_path),))
+    refused(recorded.dump, "--policies-dir", three_policies, parts=("does not exist: name the checkpoint",))
+    refused(
+        recorded.dump, "--policy", three_policies / "kit.safetensors", parts=("is not the checkpoint", "hashes differ")
+    )
+    refused(recording.dump, parts=("without a checkpoint",))
+    assert not list(tmp_path.glob("results/[!.]*"))

@@ -1,0 +1,305 @@
+"""semantic_clusters.py as users run it: a fit on a real recording, read by every script for clusters."""
+
+import itertools
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.directions import read_directions
+from activation_store.reader import read_dump
+from analysis.codes.content import CodedDump, coded_dump
+from analysis.codes.films import read_scenes
+from analysis.codes.stretches import From, best_lives, stretches_of
+from analysis.life.endings import endings
+from analysis.materials import PALETTE
+from analysis.replays.agent_frames import AgentFrames
+from analysis.runs.cluster_run import read_cluster_run
+from analysis.runs.finished_files import open_finished
+from analysis.runs.finished_run import read_run
+from analysis.runs.names import read_names
+from analysis.runs.propagated_labels import fit_rule, propagate_labels
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.extraction import Plan
+from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
+from tests.command import assert_refused, run_here
+from tests.conftest import AGENT
+from tests.planted_run import rewrite
+from tests.recorded import Recording, record
+from user_error import UserError
+
+LAYER = "action_decoder"
+QUICK = ("--subsample", 2, "--permutations", 99, "--bootstraps", 99)
+FIT = (*QUICK, "--codes", 4, "--layer", LAYER, "--steps", 120, "--states", 64)
+
+
+@pytest.fixture(scope="module")
+def run(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit of four codes to every second record."""
+    results = tmp_path_factory.mktemp("results")
+    done = run_here("semantic_clusters.py", "fit", recording.dump, *FIT, "-o", results)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "codes fitted to its states are in use" in " ".join(done.stdout.split())
+    (folder,) = results.iterdir()
+    assert folder.name.startswith(f"{recording.dump.name}-semantic-k4-action_decoder-sub2-steps120-n64")
+    return folder
+
+
+def test_a_run_is_a_cluster_run_with_a_plane(run: Path, recording: Recording) -> None:
+    found = read_run(run, recording.dump)
+    plane, summary = np.load(run / "plane.npy"), found.summary
+    assert np.array_equal(plane, found.embedding) and plane.shape[1] == 2
+    assert summary["codes"]["asked"] == 4 and summary["codes"]["used"] == len(found.clusters.clusters)
+    assert summary["noise_records"] == 0 and summary["layer"] == LAYER
+    names = {direction.name for direction in read_directions(run / "directions.safetensors")}
+    assert {f"cluster_{label}" for label in found.clusters.clusters} <= names
+    report = (run / "report.html").read_text()
+    assert "python semantic_clusters.py fit" in report and "fitted along with the codes" in report
+
+
+def test_every_record_has_the_nearest_code(run: Path, recording: Recording) -> None:
+    clusters = read_cluster_run(run, recording.dump)
+    rule = fit_rule(clusters, recording.dump)
+    propagated = propagate_labels(clusters, recording.dump, rule)
+    records = read_dump(recording.dump, layers=[LAYER])
+    label, exact = propagated.of(records)
+    assert exact.all() and len(label) == len(records) > len(clusters.label)
+    plane = records.activations[LAYER] @ rule.weight + rule.bias
+    assert np.array_equal(label, rule.label[np.square(plane[:, None] - rule.places).sum(axis=2).argmin(axis=1)])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explore.py", "{run}", "--dump", "{dump}", "-o", "{out}/page.html"),
+        ("cluster_life_phase.py", "{dump}", "--cluster-dir", "{run}", "--min-lifespan", "5", "--permutations", "19",
+         "--bootstraps", "100", "--output", "{out}"),
+        ("agent_life_visualization.py", "{dump}", "--cluster-dir", "{run}", "--output", "{out}"),
+    ],
+    ids=lambda command: command[0],
+)  # fmt: skip
+def test_scripts_for_clusters_take_it(run: Path, recording: Recording, tmp_path: Path, command: tuple) -> None:
+    script, *arguments = (each.format(run=run, dump=recording.dump, out=tmp_path) for each in command)
+    done = run_here(script, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert any(tmp_path.iterdir())
+
+
+def test_a_damaged_codebook_is_refused(run: Path, recording: Recording, tmp_path: Path) -> None:
+    import shutil
+
+    copy = shutil.copytree(run, tmp_path / "copy")
+    rewrite(copy, "codebook.npz", b"PK\x05\x06" + b"\x00" * 18)
+    with pytest.raises(UserError, match=r"codebook\.npz is no codebook") as error:
+        fit_rule(read_cluster_run(copy, recording.dump), recording.dump)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--codes", 1), ("--codes is 1", "2 to 512")),
+        (("--plane-dimensions", 1), ("--plane-dimensions is 1", "2 to 3")),
+        (("--plane-dimensions", 4), ("--plane-dimensions is 4", "2 to 3")),
+        (("--layer", "lstm_hiden"), ("no layer 'lstm_hiden'",)),
+        (("--layer", LAYER, "--codes", 500), ("too few states", "--codes 500 needs 5000")),
+        (("--recorded",), ("holds no layer semantic_code", "leave out --recorded")),
+        (("--layer", LAYER, "--steps", 3), ("--steps is 3", "100 or more")),
+        (("--layer", LAYER, "--features", "nonsense"), ("nonsense",)),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(recording: Recording, tmp_path: Path, options: tuple, parts: tuple) -> None:
+    done = run_here("semantic_clusters.py", "fit", recording.dump, *options, "-o", tmp_path / "results")
+    assert_refused(done, *parts)
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_unknown_command_is_refused() -> None:
+    assert_refused(run_here("semantic_clusters.py", "fti"), "no command 'fti'", "did you mean fit?")
+    assert "semantic_clusters.py fit" in run_here("semantic_clusters.py", "--help").stdout
+
+
+@pytest.fixture(scope="module")
+def described(run: Path, recording: Recording) -> list[dict]:
+    """The cards of the run."""
+    (run / "labels.yaml").write_text("0: forages\n1: ''\n")
+    done = run_here("semantic_clusters.py", "describe", run, "--permutations", 19, "--bootstraps", 100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "## Code 0 (forages)" in (run / "cards.md").read_text()
+    assert (run / "code_places.png").read_bytes().startswith(b"\x89PNG")
+    return json.loads((run / "cards.json").read_text())
+
+
+def test_cards_count_what_the_dump_holds(run: Path, recording: Recording, described: list[dict]) -> None:
+    coded = coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
+    seen, label = coded.seen, coded.label
+    assert sum(card["share"] for card in described) == pytest.approx(1)
+    moves = seen.chose("Move.Direction")
+    dead = list(endings(seen))
+    for card in described:
+        own = label == card["label"]
+        act = next(each for each in card["acts"] if each["name"] == "moves")
+        assert act["inside"] == pytest.approx(moves[own].mean())
+        assert act["elsewhere"] == pytest.approx(moves[~own].mean())
+        assert act["low"] <= act["inside"] - act["elsewhere"] <= act["high"]
+        assert card["deaths"] == sum(label[record] == card["label"] for record, _ in dead)
+        assert sum(count for _, count in card["causes"]) == card["deaths"]
+        assert card["lives"] == len(np.unique(coded.lives.index[own])) and card["number"] == card["label"]
+    assert sum(card["deaths"] for card in described) == len(dead) > 0
+
+
+def test_dwell_times_are_those_of_the_visits(run: Path, recording: Recording, described: list[dict]) -> None:
+    """Counted in a plain loop: ticks in a code over visits that end before the life does."""
+    coded = coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
+    lives, left = coded.lives, dict.fromkeys(coded.labels, 0)
+    for start, length in zip(lives.starts, lives.lengths, strict=True):
+        own = coded.label[lives.order[start : start + length]]
+        for before, after in itertools.pairwise(own.tolist()):
+            left[before] += before != after
+    for card in described:
+        ticks = int((coded.label == card["label"]).sum())
+        assert card["dwell"]["mean"] == pytest.approx(ticks / left[card["label"]])
+
+
+def test_names_are_kept_and_shown_elsewhere(run: Path, recording: Recording, described: list[dict]) -> None:
+    assert described[0]["name"] == "forages" and read_names(run) == {0: "forages"}
+    assert len((run / "labels.yaml").read_text().splitlines()) == 1 + len(described)
+    clusters = read_run(run, recording.dump).summary["clusters"]
+    assert clusters[0]["description"].startswith("forages: ") and ": " not in clusters[1]["description"][:9]
+
+
+@pytest.mark.parametrize(
+    "text", ["- a", "0: [1]", "x: name", "0: 5", "{", "0: &a b\n1: *c", "[" * 9000, "a: " + "b" * 70000]
+)
+def test_damaged_names_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "labels.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"labels\.yaml") as error:
+        read_names(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_without_a_codebook_is_refused(analysed, tmp_path: Path) -> None:
+    for command in ("describe", "plot"):
+        assert_refused(
+            run_here("semantic_clusters.py", command, analysed.run), "codebook.npz", "semantic_clusters.py fit"
+        )
+
+
+@pytest.fixture(scope="module")
+def coded(run: Path, recording: Recording) -> CodedDump:
+    return coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
+
+
+@pytest.mark.parametrize("source", ["best", "all"])
+def test_stretches_are_of_one_life_and_one_code(coded: CodedDump, source: From) -> None:
+    found = stretches_of(coded, source, seed=1)
+    best = best_lives(coded)
+    assert found.keys() == set(coded.labels) and sum(map(len, found.values())) > 1
+    for code, stretches in found.items():
+        assert sum(len(each.records) + 4 for each in stretches) <= 480 + 4 + 20
+        for each in stretches:
+            assert 5 <= len(each.records) <= 20 and (coded.label[each.records] == code).all()
+            assert (coded.lives.index[each.records] == each.life).all()
+            assert (np.diff(coded.records.tick[each.records]) == 1).all()
+            assert source == "all" or each.life in best
+        lives = [each.life for each in stretches]
+        assert len(set(lives[: len(set(lives))])) == len(set(lives)), "each life once before any twice"
+    reward = np.bincount(coded.lives.index, weights=coded.records.reward)
+    assert len(best) == round(0.2 * len(reward)) and reward[best].min() >= np.delete(reward, best).max()
+
+
+def test_frames_show_ground_self_and_code(coded: CodedDump, recording: Recording) -> None:
+    stretches = stretches_of(coded, "all", seed=1)
+    scenes = read_scenes(coded, stretches, lambda _: nullcontext(lambda _: None))
+    code, parts = next((code, parts) for code, parts in scenes.stretches.items() if parts)
+    kept = stretches[code][0].records
+    assert np.array_equal(scenes.seen.records.tick[parts[0]], coded.records.tick[kept])
+    assert np.array_equal(scenes.seen.records.agent_id[parts[0]], coded.records.agent_id[kept])
+    record = int(parts[0][0])
+    drawer = AgentFrames(scenes.seen, "me", "#ff00ff")
+    frame = drawer.draw(record, "code 3")
+    assert frame.shape == (256, 256, 3) and not np.array_equal(frame, drawer.draw(record, "code 4"))
+    material = scenes.seen.records.tile[record, :, 2].reshape(15, 15)
+    corners = {(0, 0), (0, 14), (14, 0), (14, 14)}
+    for down, right in corners:
+        assert frame[18 + 14 * down + 1, 23 + 14 * right + 1].tolist() == PALETTE[material[down, right]].tolist()
+    assert (np.abs(frame[116:130, 121:135].astype(int) - (255, 0, 255)).sum(axis=2) < 30).any(), "the agent itself"
+
+
+def test_films_are_written(run: Path, recording: Recording) -> None:
+    done = run_here("semantic_clusters.py", "videos", run, "--from", "all", "--formats", "gif")
+    assert done.returncode == 0, done.stdout + done.stderr
+    films = {path.name for path in (run / "videos-all").iterdir()}
+    assert "all.gif" in films and any(name.startswith("code-") for name in films)
+    assert_refused(run_here("semantic_clusters.py", "videos", run, "--formats", "avi"), "--formats", "mp4, gif or both")
+
+
+def test_lives_too_short_for_a_film_are_refused(coded: CodedDump) -> None:
+    with pytest.raises(UserError, match="has 5 ticks in a row in one code"):
+        read_scenes(coded, {0: [], 1: []}, lambda _: nullcontext(lambda _: None))
+
+
+def test_the_page_of_a_run_is_written(run: Path, recording: Recording) -> None:
+    done = run_here("semantic_clusters.py", "hover", run)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (run / "hover.html").read_text()
+    assert '"axes":"plane"' in page.replace(" ", "") and "strip" in page
+
+
+@pytest.mark.slow
+def test_codes_are_compared_with_other_methods(run: Path, recording: Recording) -> None:
+    done = run_here("semantic_clusters.py", "compare", run, "--states", 300, "--bootstraps", 100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((run / "leaderboard.json").read_text())
+    assert [row["name"] for row in found["rows"]] == ["codes of this run", "UMAP and HDBSCAN", "k-means on the state"]
+    for row in found["rows"]:
+        for name, measure in row["measures"].items():
+            assert measure["low"] <= measure["high"], (row["name"], name)
+        assert 1 <= row["measures"]["perplexity"]["value"] <= row["clusters"]
+    assert_refused(run_here("semantic_clusters.py", "compare", run, "--states", 100), "--states is 100", "200 to")
+
+
+@pytest.mark.slow
+def test_planes_are_drawn_and_measured(run: Path, recording: Recording, analysed) -> None:
+    done = run_here("semantic_clusters.py", "plot", run, "--states", 200, "--bootstraps", 100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = json.loads((run / "planes.json").read_text())
+    assert [each["name"] for each in kept][:3] == ["semantic plane", "t-SNE", "UMAP"]
+    assert all(each["trustworthiness_low"] <= each["trustworthiness"] <= each["trustworthiness_high"] for each in kept)
+
+
+@pytest.fixture(scope="module")
+def learnt(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """A recording of a policy with a codebook of its own, whose codes lie where its states are."""
+    world = replace(small_world, spawn_immunity=0)
+    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16), semantic=SemanticSettings(codes=6))
+    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
+    contest = Contest((entrant,), world, task, maps, torch.device("cpu"))
+    plan = Plan(2, None, seed=4, layers=("lstm_hidden", "semantic_plane", "semantic_code"))
+    before = record(contest, plan, tmp_path_factory.mktemp("before"), episode=1)
+    plane = read_dump(before.dump).activations["semantic_plane"]
+    with torch.no_grad():
+        entrant.policy.semantic.codebook[:5] = torch.from_numpy(np.quantile(plane, [0.1, 0.3, 0.5, 0.7, 0.9], axis=0))
+        entrant.policy.semantic.codebook[5] = 1e3
+    return record(contest, plan, tmp_path_factory.mktemp("learnt"), episode=1)
+
+
+def test_codes_that_the_policy_learnt_are_read(learnt: Recording, tmp_path: Path) -> None:
+    done = run_here("semantic_clusters.py", "fit", learnt.dump, "--recorded", *QUICK, "-o", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder,) = tmp_path.iterdir()
+    found = read_run(folder, learnt.dump)
+    codes = found.summary["codes"]
+    assert codes["recorded"] and codes["asked"] == 6 and codes["used"] == len(codes["numbers"]) < 6
+    assert json.loads((folder / "run.json").read_text())["arguments"]["layer"] == "semantic_code"
+    propagated = propagate_labels(found.clusters, learnt.dump, fit_rule(found.clusters, learnt.dump))
+    records = read_dump(learnt.dump)
+    number = records.activations["semantic_code"].argmax(axis=1)
+    label, exact = propagated.of(records)
+    assert exact.all() and np.array_equal(np.array(codes["numbers"])[label], number)
+    assert "codebook.npz" in open_finished(folder)

@@ -1,0 +1,170 @@
+"""study.py on tiny policies and the real game: run, skip, continue, verify."""
+
+import copy
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from analysis.findings.page import verify_page
+from analysis.findings.study_file import read_study
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import ROOT, run, run_here, start
+from tests.tiny_policies import save_policies
+from user_error import UserError
+
+ARMS = "--episodes 2 --controls 1 --share 0.25 --workers 1"
+AGENTS = {"kit": ("neurips23_start_kit", 1), "second": ("neurips23_start_kit", 1)}
+
+
+@pytest.fixture(scope="module")
+def folder(small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp_path_factory) -> Path:
+    """Two policies, and a study of them that has been run."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "policies").mkdir()
+    save_policies(folder / "policies", small_world, task, maps, AGENTS)
+    options = f"{ARMS} --policies-dir {folder / 'policies'} --maps-dir {small_world.maps_dir}"
+    row = {"stage": "clear_kit", "file": "effects.tsv", "where": {"measure": "effect", "outcome": "ticks"}}
+    study = {
+        "title": "What tiny memories are for",
+        "question": "Do they do anything?",
+        "stages": [
+            {
+                "name": "clear_{each}", "run": f"intervene.py -p {{each}} --edit clear {options} -o {{here}}",
+                "minutes": 0.3, "resume": "--resume", "each": ["kit", "second"],
+                "reads": [str(folder / "policies" / "{each}.safetensors")],
+            }
+        ],
+        "claims": [
+            {
+                "says": "Without its memory `kit` lives {one.value:+.1f} ticks longer ({one.verdict}).",
+                "control": "random memories {one.random_directions_value:+.1f}; {all.mean:+.2f} over {all.n} of them.",
+                "rows": {"one": row, "all": {**copy.deepcopy(row), "stage": "clear_*", "column": "value"}},
+            }
+        ],
+        "limits": ["Anything about trained policies."],
+        "tables": [
+            {
+                "title": "Effects", "stage": "clear_*", "file": "effects.tsv", "columns": ["outcome", "value"],
+                "where": {"measure": "effect"},
+            }
+        ],
+        "figures": [{"stage": "clear_kit", "file": "effects.png", "caption": "Effects of clearing."}],
+    }  # fmt: skip
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(study))
+    done = run("study.py", *arguments(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (folder / "said.txt").write_text(done.stdout)
+    return folder
+
+
+def arguments(folder: Path) -> list[object]:
+    return [folder / "tiny.yaml", "--results-dir", folder / "results", "--pages-dir", folder / "pages"]
+
+
+def test_estimate_comes_first_and_the_page_last(folder: Path) -> None:
+    lines = (folder / "said.txt").read_text().splitlines()
+    assert lines[:3] == [
+        "clear_kit: will run, about 18 seconds", "clear_second: will run, about 18 seconds",
+        "2 stages, about 36 seconds left on two cores",
+    ]  # fmt: skip
+    assert any(line.startswith("clear_kit: done, ") for line in lines)
+    assert lines[-1].startswith("1 claims with ") and lines[-1].endswith(str(folder / "pages" / "tiny.md"))
+
+
+def test_page_says_what_the_results_say(folder: Path) -> None:
+    page = (folder / "pages" / "tiny.md").read_text()
+    rows = [line.split("\t") for line in (folder / "results/tiny/clear_kit/effects.tsv").read_text().splitlines()]
+    ticks = next(dict(zip(rows[0], row, strict=True)) for row in rows if row[0] == "effect" and row[3] == "ticks")
+    assert f"`kit` lives {float(ticks['value']):+.1f} ticks longer ({ticks['verdict']})" in page
+    assert "over 2 of them" in page and "](tiny/clear_kit/effects.png)" in page
+    assert "python intervene.py -p second --edit clear" in page and "kit.safetensors` | `" in page
+    checked = run_here("study.py", "verify", folder / "pages" / "tiny.md")
+    assert checked.returncode == 0 and "numbers are those of the results" in checked.stdout
+
+
+def test_changed_page_or_result_is_found(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "pages", tmp_path / "pages")
+    page, table = tmp_path / "pages" / "tiny.md", tmp_path / "pages/tiny/clear_kit/effects.tsv"
+    text, results = page.read_text(), table.read_text()
+    page.write_text(text.replace("over 2 of them", "over 3 of them"))
+    with pytest.raises(UserError, match=r"line 7 says .*3 of them"):
+        verify_page(page)
+    page.write_text(text)
+    lines = results.splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("effect\tedit\t\tticks\t"))
+    cells = lines[place].split("\t")
+    table.write_text("\n".join([*lines[:place], "\t".join([*cells[:4], "-99.5", *cells[5:]]), *lines[place + 1 :]]))
+    with pytest.raises(UserError, match=r"-99\.5"):
+        verify_page(page)
+    table.write_text(results)
+    verify_page(page)
+
+
+def test_what_is_finished_and_unchanged_is_skipped(folder: Path) -> None:
+    again = run_here("study.py", *arguments(folder), "--plan")
+    assert again.stdout.splitlines() == ["clear_kit: is finished", "clear_second: is finished", "nothing to run"]
+    policy = folder / "policies" / "second.safetensors"
+    whole = policy.read_bytes()
+    try:
+        shutil.copyfile(folder / "policies" / "kit.safetensors", policy)
+        changed = run_here("study.py", *arguments(folder), "--plan").stdout.splitlines()
+        assert changed[:2] == ["clear_kit: is finished", "clear_second: will run, about 18 seconds"]
+    finally:
+        policy.write_bytes(whole)
+    lost = folder / "results/tiny/clear_second/effects.tsv"
+    content = lost.read_bytes()
+    lost.unlink()
+    try:
+        assert "clear_second: will run" in run_here("study.py", *arguments(folder), "--plan").stdout
+    finally:
+        lost.write_bytes(content)
+
+
+def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
+    own = [folder / "tiny.yaml", "--results-dir", tmp_path / "results", "--pages-dir", tmp_path / "pages"]
+    child = start("study.py", *own)
+    run_file = tmp_path / "results/tiny/clear_kit/run.json"
+    end = time.monotonic() + 120
+    while not run_file.exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert run_file.exists()
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=120)
+    assert child.returncode == 130 and not (tmp_path / "pages").exists()
+    planned = run_here("study.py", *own, "--plan").stdout
+    assert "clear_kit: will continue" in planned and "clear_second: will run" in planned
+    assert run("study.py", *own).returncode == 0
+    assert (tmp_path / "pages/tiny/clear_kit/effects.tsv").read_bytes() == (
+        folder / "pages/tiny/clear_kit/effects.tsv"
+    ).read_bytes()
+
+
+def test_failing_stage_is_named_with_its_reason(folder: Path, tmp_path: Path) -> None:
+    study = yaml.safe_load((folder / "tiny.yaml").read_text())
+    study["stages"][0]["run"] = study["stages"][0]["run"].replace("--share 0.25", "--share 2")
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(study))
+    own = [tmp_path / "tiny.yaml", "--results-dir", tmp_path / "results", "--pages-dir", tmp_path / "pages"]
+    done = run_here("study.py", *own)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "clear_kit failed: error: --share is 2" in done.stderr
+    missing = run_here("study.py", tmp_path / "none.yaml")
+    assert missing.returncode == 2 and "none.yaml does not exist" in missing.stderr
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_studies_can_be_read(path: Path) -> None:
+    study = read_study(path)
+    assert study.claims and len(path.read_text().splitlines()) <= 60
+    for stage in study.stages:
+        assert (ROOT / stage.run.split()[0]).exists()
+        assert all((ROOT / each).exists() for each in stage.reads)
+    assert sum(stage.minutes for stage in study.stages) <= 90
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "findings").glob("*.md")), ids=lambda path: path.stem)
+def test_shipped_pages_say_what_their_results_say(page: Path) -> None:
+    assert verify_page(page) > 0
