@@ -22,12 +22,8 @@ SEMANTIC_CODE = "semantic_code"
 WORLD_HIDDEN = "world_hidden"
 WORLD_LATENT = "world_latent"
 BOTTLENECK = "bottleneck"
-WORLD_LAYERS = {
-    WORLD_HIDDEN: "deterministic part of the world model's state in this tick",
-    WORLD_LATENT: "its latent part: one-hot vectors of categorical variables",
-    BOTTLENECK: "the vector that the simulation began from, the same in all its ticks",
-}
-"""Layers of a world model, which simulated dumps have beside those of the policy."""
+"""Layers of a world model, which simulated dumps have: the deterministic and the latent part of the world's state, and
+the vector that a simulation began from."""
 MemoryCell = Literal["lstm", "gru", "ema"]
 """What a memory is made of: an LSTM, a gated recurrent unit, or leaky averages with learnt time constants."""
 
