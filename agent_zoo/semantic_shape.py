@@ -12,7 +12,8 @@ PAIRWISE_WEIGHT = 500.0
 """Weight of the pairwise loss, relative to that of quantisation."""
 
 Feed = Literal["number", "embedding"]
-"""How heads are told the code: its number divided by the number of codes, added to all units, or a learnt vector."""
+"""How a code enters the action heads and the critic: its number divided by the number of codes, added to all units, or
+a learnt vector."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class SemanticShape:
     Attributes:
         codes: in the codebook.
         plane_dimensions: 2 or 3.
-        feed: how heads are told the code.
+        feed: how a code enters the action heads and the critic.
     """
 
     codes: Annotated[int, Field(ge=2, le=MOST_CODES)]

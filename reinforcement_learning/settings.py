@@ -261,10 +261,10 @@ class SemanticSettings(_OneLineErrors):
     plane_dimensions: Annotated[int, BeforeValidator(_number), Field(ge=2, le=3)] = 2
     """Dimensions of the plane that hidden states are mapped to, 2 or 3."""
     feed: Feed = "number"
-    """How heads and critic are told the code. number: its number divided by the number of codes is added to every unit
-    of the hidden state; embedding: a learnt vector of each code is added, so that codes have no order."""
+    """How a code enters the action heads and the critic. number: its number divided by the number of codes is added to
+    every unit of the hidden state; embedding: a learnt vector of each code is added, so that codes have no order."""
     states: Annotated[int, BeforeValidator(_number), Field(ge=16, le=8192)] = 1024
-    """Maximum number of states of a minibatch in the pairwise loss, 16 to 8192, whose square the time grows with. With
+    """Maximum number of states of a minibatch in the pairwise loss, 16 to 8192; its time grows with their square. With
     fewer, the loss counts as much as with this number, so that its weight does not depend on the minibatch."""
     ticks_apart: Positive = 10
     """Minimum distance of an agent's states in the pairwise loss, in ticks, since neighbours in time are alike."""

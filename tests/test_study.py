@@ -151,6 +151,8 @@ def test_failing_stage_is_named_with_its_reason(folder: Path, tmp_path: Path) ->
     done = run_here("study.py", *own)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "clear_kit failed: error: --share is 2" in done.stderr
+    alone = run_here("study.py", "verify", "README.md")
+    assert alone.returncode == 2 and "has no folder README of results beside it" in alone.stderr
     missing = run_here("study.py", tmp_path / "none.yaml")
     assert missing.returncode == 2 and "none.yaml does not exist" in missing.stderr
 

@@ -176,7 +176,7 @@ def _followers(following: Transitions, sequences: LabelSequences, state: int) ->
 
 
 def _acts(coded: CodedDump) -> dict[str, np.ndarray]:
-    """Whether agents chose each kind of act, (B,) bool each, with directions and styles where they are told."""
+    """Whether agents chose each kind of act, (B,) bool each, with directions and styles where the dump records them."""
     heads = {head.name for head in coded.metadata.action_heads}
     seen = coded.seen
     acts = {name: seen.chose(head) for name, head in _ACTS if head in heads}

@@ -116,6 +116,8 @@ def page_text(study: Study, results: Results, played: Sequence[Played], name: st
 
 def _from_beside(page: Path) -> tuple[str, int]:
     beside = page.with_suffix("")
+    if not beside.is_dir():
+        raise UserError(f"{page} has no folder {beside} of results beside it: give a page that study.py wrote")
     study = read_study(beside / STUDY_FILE)
     content = read_json(beside / PLAYED_FILE)
     try:

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -21,6 +22,7 @@ from analysis.findings.study_file import HERE, Stage, Study, places
 from user_error import UserError, one_line
 
 STATE_FILE = "study.json"
+Action = Literal["skip", "run", "continue"]
 _LAST_LINES = 40
 
 
@@ -53,11 +55,14 @@ class Plan:
         stage: of the study.
         action: finished stages are skipped, interrupted ones continued or begun again.
         minutes: left, as an estimate.
+        key, read: as in `StageState`.
     """
 
     stage: Stage
-    action: str
+    action: Action
     minutes: float
+    key: str
+    read: dict[str, str]
 
 
 @dataclass(eq=False)
@@ -92,20 +97,13 @@ class StudyRun:
             UserError: a file that a stage reads does not exist.
         """
         plans: list[Plan] = []
-        keys: dict[str, str] = {}
         for stage in self.study.stages:
-            keys[stage.name] = key = self._key(stage, keys, self._read(stage))
-            state = self.states.get(stage.name)
-            if state is None or state.key != key:
-                plans.append(Plan(stage, "run", stage.minutes))
-            elif state.files is None:
-                action = "continue" if stage.resume is not None else "run"
-                spent = state.seconds / 60 if action == "continue" else 0.0
-                plans.append(Plan(stage, action, max(0.0, stage.minutes - spent)))
-            elif _sizes(self.folder / stage.name) != state.files:
-                plans.append(Plan(stage, "run", stage.minutes))
-            else:
-                plans.append(Plan(stage, "skip", 0.0))
+            read = hashes([Path(each) for each in stage.reads], self.scripts)
+            key = self._key(stage, read, {plan.stage.name: plan.key for plan in plans})
+            action = self._action(stage, key)
+            spent = self.states[stage.name].seconds / 60 if action == "continue" else 0.0
+            minutes = 0.0 if action == "skip" else max(0.0, stage.minutes - spent)
+            plans.append(Plan(stage, action, minutes, key, read))
         return plans
 
     def run(self, plans: Sequence[Plan], report: Callable[[Plan, str, float], None]) -> list[Played]:
@@ -119,23 +117,11 @@ class StudyRun:
             UserError: a stage failed; the message names it, its last line and its log.
         """
         make_folder(self.folder)
-        keys: dict[str, str] = {}
         for plan in plans:
-            stage = plan.stage
-            read = self._read(stage)
-            keys[stage.name] = key = self._key(stage, keys, read)
-            if plan.action == "skip":
-                continue
-            here = self.folder / stage.name
-            if plan.action == "run":
-                shutil.rmtree(here, ignore_errors=True)
-                (self.folder / f"{stage.name}.log").unlink(missing_ok=True)
-            self._save(stage, StageState(key, self.command(stage), read, self._spent(stage, plan)))
-            self._run(plan, here, report)
-        return [
-            Played(stage.name, self.states[stage.name].command, self.states[stage.name].seconds, self._files(stage))
-            for stage in self.study.stages
-        ]
+            if plan.action != "skip":
+                self._run(plan, report)
+        states = [(stage.name, self.states[stage.name]) for stage in self.study.stages]
+        return [Played(name, state.command, state.seconds, state.read) for name, state in states]
 
     def command(self, stage: Stage) -> str:
         """Return a stage's script and options."""
@@ -146,16 +132,15 @@ class StudyRun:
             command = command.replace(f"{{{name}}}", given[name])
         return command
 
-    def _files(self, stage: Stage) -> dict[str, str]:
-        return self.states[stage.name].read
+    def _action(self, stage: Stage, key: str) -> Action:
+        state = self.states.get(stage.name)
+        if state is None or state.key != key:
+            return "run"
+        if state.files is None:
+            return "run" if stage.resume is None else "continue"
+        return "skip" if _sizes(self.folder / stage.name) == state.files else "run"
 
-    def _read(self, stage: Stage) -> dict[str, str]:
-        return hashes([Path(each) for each in stage.reads], self.scripts)
-
-    def _spent(self, stage: Stage, plan: Plan) -> float:
-        return self.states[stage.name].seconds if plan.action == "continue" else 0.0
-
-    def _key(self, stage: Stage, keys: Mapping[str, str], read: Mapping[str, str]) -> str:
+    def _key(self, stage: Stage, read: Mapping[str, str], keys: Mapping[str, str]) -> str:
         """Hash the command, the contents of what it reads, and the keys of the stages whose folders it names."""
         needed = {name: keys[name] for name in sorted(stage.needs(set(keys)))}
         content = json.dumps([self.command(stage), read, needed], sort_keys=True)
@@ -165,12 +150,18 @@ class StudyRun:
         self.states[stage.name] = state
         write_json(self.folder / STATE_FILE, {name: asdict(each) for name, each in self.states.items()})
 
-    def _run(self, plan: Plan, here: Path, report: Callable[[Plan, str, float], None]) -> None:
-        stage, state = plan.stage, self.states[plan.stage.name]
+    def _run(self, plan: Plan, report: Callable[[Plan, str, float], None]) -> None:
+        """Run a stage to its end."""
+        stage, here, log = plan.stage, self.folder / plan.stage.name, self.folder / f"{plan.stage.name}.log"
+        spent = self.states[stage.name].seconds if plan.action == "continue" else 0.0
+        if plan.action == "run":
+            shutil.rmtree(here, ignore_errors=True)
+            log.unlink(missing_ok=True)
+        state = StageState(plan.key, self.command(stage), plan.read, spent)
+        self._save(stage, state)
         words = [sys.executable, *shlex.split(state.command)]
         if plan.action == "continue" and stage.resume:
             words += shlex.split(stage.resume)
-        log = self.folder / f"{stage.name}.log"
         start = time.monotonic()
 
         def seconds() -> float:
@@ -190,12 +181,12 @@ class StudyRun:
                 child.wait()
                 raise
             finally:
-                self._save(stage, StageState(state.key, state.command, state.read, seconds()))
+                self._save(stage, replace(state, seconds=seconds()))
         if child.returncode:
             raise UserError(f"the stage {stage.name} failed: {_last_line(log)}; its output: {log}")
         if not here.is_dir() or not any(here.iterdir()):
             raise UserError(f"the stage {stage.name} left nothing in {here}: its output option must name {{here}}")
-        self._save(stage, StageState(state.key, state.command, state.read, seconds(), _sizes(here)))
+        self._save(stage, replace(state, seconds=seconds(), files=_sizes(here)))
         report(plan, "done", seconds())
 
 

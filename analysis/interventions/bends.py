@@ -1,25 +1,24 @@
 """Whether a path bends as an edit of a planned displacement predicts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from activation_store.interventions import PLANNED, LivesTable
-from activation_store.planned_displacement import planned_displacement
-from analysis.interventions.controls import Against, PerEpisode, Verdict, compare, controls_of, edits, verdict
+from activation_store.planned_displacement import Axis, PlannedDisplacement, planned_displacement
+from analysis.interventions.controls import Judged, PerEpisode, compare, controls_of, edits, judged, verdict
 from analysis.interventions.outcomes import EAST, SOUTH
 from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import Pairs
-from analysis.statistics.inference import false_discovery
 from analysis.statistics.resampling import Estimate
 
 _PER_TICKS = 100  # of the outcomes south and east
 _TURN = 360.0
 
 
-@dataclass(frozen=True)
-class Bend:
+@dataclass(frozen=True, kw_only=True)
+class Bend(Judged):
     """What one edit does to the read-outs of a planned displacement, and to the path that agents take.
 
     Attributes:
@@ -49,10 +48,6 @@ class Bend:
     angle: Estimate
     episodes: int
     lives: int
-    p: float
-    q: float
-    against: tuple[Against, ...]
-    verdict: Verdict
 
 
 def bends_of_edits(
@@ -65,11 +60,7 @@ def bends_of_edits(
         for plan, ticks in _plans(table)
         if (bend := _bend(edit, everything, plan, ticks, over)) is not None
     ]
-    corrected = false_discovery(np.array([each.p for each in found]))
-    judged = [replace(each, q=float(q)) for each, q in zip(found, corrected, strict=True)]
-    if not pairing_works:
-        return [replace(each, verdict="pairing is broken") for each in judged]
-    return [replace(each, verdict=verdict(each.q, each.along, each.against)) for each in judged]
+    return judged(found, lambda each: verdict(each.q, each.along, each.against), pairing_works)
 
 
 def _plans(table: LivesTable) -> list[tuple[str, int]]:
@@ -84,8 +75,11 @@ def _plans(table: LivesTable) -> list[tuple[str, int]]:
 
 
 def _bend(edit: Pairs, everything: Sequence[Pairs], plan: str, ticks: int, over: OverEpisodes) -> Bend | None:
-    names = [PLANNED + "/".join(filter(None, (plan, f"{axis}s_in_{ticks}_ticks"))) for axis in ("row", "col")]
-    planned = np.stack([edit.episode_means(edit.values[name], edit.edited) for name in names], axis=1)  # (E, 2)
+    axes: tuple[Axis, ...] = ("row", "col")
+    names = ["/".join(filter(None, (plan, PlannedDisplacement(axis, ticks).name))) for axis in axes]
+    planned = np.stack(
+        [edit.episode_means(edit.values[PLANNED + name], edit.edited) for name in names], axis=1
+    )  # (E, 2)
     known = np.isfinite(planned).all(axis=1)
     mean = planned[known].mean(axis=0) if known.any() else np.zeros(2)
     predicted = float(np.linalg.norm(mean))

@@ -1,14 +1,14 @@
 """Controls: the same edit in random directions, along ones of the same variance, from any donor, or untrained."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
 from analysis.interventions.pairs import Pairs
-from analysis.statistics.inference import LEVEL
+from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
 RANDOM, SAME_VARIANCE, UNTRAINED = "random directions", "same variance", "untrained policy"
@@ -41,6 +41,39 @@ class Against:
     def agrees(self, sign: float) -> bool:
         """Return whether the edit differs from the control for sure, in the direction of `sign`."""
         return excludes_zero(self.difference) and np.sign(self.difference.value) == sign
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What every result that is tested and judged beside its controls has; subclasses say of what.
+
+    Attributes:
+        p: two-sided, of no effect.
+        q: corrected for all results of this kind in the run (Benjamini and Hochberg 1995).
+        against: each kind of control.
+        verdict: see `verdict`.
+    """
+
+    p: float
+    q: float
+    against: tuple[Against, ...]
+    verdict: Verdict
+
+
+Result = TypeVar("Result", bound=Judged)
+
+
+def judged(found: Sequence[Result], judge: Callable[[Result], Verdict], pairing_works: bool) -> list[Result]:
+    """Correct the p-values of all results of a kind together, and judge each.
+
+    Args:
+        found: the results, whose q and verdict are replaced.
+        judge: gives the verdict of one whose q is known.
+        pairing_works: whether arms that edit nothing equal their twins; otherwise no result can be trusted.
+    """
+    corrected = false_discovery(np.array([each.p for each in found]))
+    with_q = [replace(each, q=float(q)) for each, q in zip(found, corrected, strict=True)]
+    return [replace(each, verdict=judge(each) if pairing_works else "pairing is broken") for each in with_q]
 
 
 def edits(everything: Sequence[Pairs]) -> list[Pairs]:

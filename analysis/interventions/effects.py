@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.interventions.controls import (
-    Against,
+    Judged,
     PerEpisode,
     Verdict,
     compare,
     controls_of,
     edits,
+    judged,
     verdict,
 )
 from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
@@ -21,8 +22,8 @@ from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
 
-@dataclass(frozen=True)
-class Effect:
+@dataclass(frozen=True, kw_only=True)
+class Effect(Judged):
     """The effect of one edit on one outcome in behaviour.
 
     Attributes:
@@ -53,11 +54,7 @@ class Effect:
     pairs: int
     left_out: int
     test: Test
-    p: float
-    q: float
-    against: tuple[Against, ...]
     without: tuple[str, ...]
-    verdict: Verdict
 
 
 @dataclass(frozen=True)
@@ -95,9 +92,7 @@ def effects_of_edits(
 ) -> list[Effect]:
     """Measure, test and judge every edit of the trained policy in every outcome in behaviour."""
     found = [effect for edit in edits(everything) for effect in _effects(edit, everything, outcomes, over)]
-    corrected = false_discovery(np.array([each.p for each in found]))
-    found = [replace(each, q=float(q)) for each, q in zip(found, corrected, strict=True)]
-    return [replace(each, verdict=_verdict(each) if pairing_works else "pairing is broken") for each in found]
+    return judged(found, _verdict, pairing_works)
 
 
 def spillovers(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[Spillover]:

@@ -1,31 +1,30 @@
 """Interchange accuracy: how often the probability of an option moves to the side on which a donor's value lies."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from activation_store.interventions import LivesTable
 from analysis.interventions.controls import (
-    Against,
+    Judged,
     PerEpisode,
-    Verdict,
     compare,
     controls_of,
     edits,
+    judged,
     verdict,
 )
 from analysis.interventions.outcomes import FOLLOWS_SIDES
 from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import Pairs
-from analysis.statistics.inference import false_discovery
 from analysis.statistics.resampling import Estimate
 
 _HALF = 0.5
 
 
-@dataclass(frozen=True)
-class Follows:
+@dataclass(frozen=True, kw_only=True)
+class Follows(Judged):
     """How often one option of one edit follows the variable by which donors are drawn.
 
     Attributes:
@@ -49,10 +48,6 @@ class Follows:
     effect: Estimate
     episodes: int
     lives: int
-    p: float
-    q: float
-    against: tuple[Against, ...]
-    verdict: Verdict
 
 
 def options_that_follow(
@@ -64,11 +59,7 @@ def options_that_follow(
     )
     found = [_follows(edit, everything, name, over) for edit in edits(everything) for name in sorted(low & high)]
     found = [each for each in found if each.episodes]
-    corrected = false_discovery(np.array([each.p for each in found]))
-    judged = [replace(each, q=float(q)) for each, q in zip(found, corrected, strict=True)]
-    if not pairing_works:
-        return [replace(each, verdict="pairing is broken") for each in judged]
-    return [replace(each, verdict=verdict(each.q, each.effect, each.against)) for each in judged]
+    return judged(found, lambda each: verdict(each.q, each.effect, each.against), pairing_works)
 
 
 def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpisodes) -> Follows:

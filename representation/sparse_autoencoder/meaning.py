@@ -17,10 +17,10 @@ from representation.sparse_autoencoder.behaviours import Behaviours
 
 PERMUTATIONS = 999
 WEAKEST = 0.1
-"""Correlations below this, in size, describe nothing, however sure they are."""
+"""Correlations smaller than this in size do not describe a feature, however significant they are."""
 
 AGE_BINS = 20
-"""Parts of a life, of equal length, for which a feature's density is told."""
+"""Parts of a life, of equal length, for which a feature's density is reported."""
 
 _TINY = 1e-12
 

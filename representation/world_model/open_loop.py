@@ -67,12 +67,11 @@ def open_loop(model: WorldModel, windows: Windows) -> Iterator[Errors]:
     left = torch.arange(len(windows))
     frozen_memory = windows.memory(CONTEXT - 1)
     for tick in range(CONTEXT, windows.ticks + 1):
-        there = windows.lengths[left] > tick
-        over = (windows.lengths[left] == tick) & (windows.ends[left, tick - 1] > 0)
-        (going,) = (there | over).nonzero(as_tuple=True)
+        going = windows.going(left, tick)
         if not len(going):
             return
-        left, there, state, scene = left[going], there[going], state.take(going), scene_of(scene, going)
+        left, state, scene = left[going], state.take(going), scene_of(scene, going)
+        there = windows.lengths[left] > tick
         copied, memory = scene_of(copied, going), memory.take(going)
         action = windows.action[left, tick - 1]
         hidden = network.step(state, action)

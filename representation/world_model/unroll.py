@@ -119,12 +119,11 @@ def _follow(
     network = model.network
     left = torch.arange(len(windows))  # windows that are not over
     for tick in range(CONTEXT, windows.ticks + 1):
-        there = windows.lengths[left] > tick
-        over = (windows.lengths[left] == tick) & (windows.ends[left, tick - 1] > 0)
-        (going,) = (there | over).nonzero(as_tuple=True)
+        going = windows.going(left, tick)
         if not len(going):
             return
-        left, there = left[going], there[going]
+        left = left[going]
+        there = windows.lengths[left] > tick
         action = windows.action[left, tick - 1]
         hidden = network.step(state.take(going), action)
         prior = network.prior_logits(hidden)

@@ -97,6 +97,12 @@ class Windows:
         """Position of each window's first record, (W,) int64."""
         return torch.cumsum(self.lengths, 0) - self.lengths
 
+    def going(self, left: torch.Tensor, tick: int) -> torch.Tensor:
+        """Return the places in `left`, (W,) int64, of windows that have this tick, or end in death just before."""
+        there = self.lengths[left] > tick
+        over = (self.lengths[left] == tick) & (self.ends[left, tick - 1] > 0)
+        return (there | over).nonzero(as_tuple=True)[0]
+
     def memory(self, tick: int, chosen: torch.Tensor | None = None) -> MemoryState:
         """Return the memory after a tick, of the chosen windows."""
         hidden, cell = self.hidden[:, tick], self.cell[:, tick]

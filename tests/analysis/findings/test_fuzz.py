@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.findings.page import Played, verify_page, write_page
-from analysis.findings.running import STATE_FILE, StudyRun
+from analysis.findings.running import STATE_FILE, StageState, StudyRun
 from analysis.findings.study_file import Study, read_study
 from tests.analysis.findings.test_study_file import STUDY, written
 from tests.fuzz import budget, damaged_json, junk, read_or_refuse
@@ -67,4 +67,5 @@ def test_states_of_studies(tmp_path_factory: pytest.TempPathFactory, data: st.Da
     state = {"key": "0" * 64, "command": "x", "read": {"a": "b"}, "seconds": 1.5, "files": {"c": 1}}
     (folder / STATE_FILE).write_bytes(damaged_json(data, {"clear_a": state}))
     study = Study("t", "q", (), (), ())
-    read_or_refuse(lambda: StudyRun(study, folder, folder), folder)
+    run = read_or_refuse(lambda: StudyRun(study, folder, folder), folder)
+    assert run is None or all(isinstance(each, StageState) for each in run.states.values())
