@@ -256,7 +256,16 @@ def test_codes_are_compared_with_other_methods(run: Path, recording: Recording) 
     done = run_here("semantic_clusters.py", "compare", run, "--states", 300, "--bootstraps", 100)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((run / "leaderboard.json").read_text())
-    assert [row["name"] for row in found["rows"]] == ["codes of this run", "UMAP and HDBSCAN", "k-means on the state"]
+    names = [row["name"] for row in found["rows"]]
+    assert names == [
+        "codes of this run", "UMAP and HDBSCAN", "k-means on the state", "behaviours (trajectories, Ward)",
+        "strongest sparse feature",
+    ]  # fmt: skip
+    table = (run / "leaderboard.tsv").read_text().splitlines()
+    assert len(table) == 1 + sum(len(row["measures"]) for row in found["rows"])
+    assert {"codes_1", "kmeans_1", "behaviours_1", "sparse_1"} <= {
+        each.name for each in read_directions(run / "axes.safetensors")
+    }
     for row in found["rows"]:
         for name, measure in row["measures"].items():
             assert measure["low"] <= measure["high"], (row["name"], name)
