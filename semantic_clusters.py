@@ -195,7 +195,7 @@ def compare(arguments: list[str]) -> None:
     from rich.console import Console
 
     from activation_store.directions import write_directions
-    from activation_store.files import write_json, write_text
+    from activation_store.files import make_folder, write_json, write_text
     from analysis.codes.content import open_run
     from analysis.terminal import step
 
@@ -204,10 +204,12 @@ def compare(arguments: list[str]) -> None:
     with step(console, "loading the libraries"):
         from representation.semantic_clusters.leaderboard import MEASURES, leaderboard
     found = leaderboard(run, rule, options.states, options.bootstraps, partial(step, console))
-    path = options.run / "leaderboard.json"
+    folder = options.output_dir or options.run
+    make_folder(folder)
+    path = folder / "leaderboard.json"
     write_json(path, {"states": found.states, "lives": found.lives, "rows": [asdict(row) for row in found.rows]})
-    write_text(options.run / "leaderboard.tsv", found.table())
-    write_directions(options.run / "axes.safetensors", found.axes)
+    write_text(folder / "leaderboard.tsv", found.table())
+    write_directions(folder / "axes.safetensors", found.axes)
     for key, meaning in MEASURES.items():
         console.print(f"\n{meaning}, {found.states:,} states of {found.lives:,} lives", highlight=False)
         estimates = [(row.name, row.measures[key]) for row in found.rows]

@@ -231,6 +231,7 @@ def test_frames_show_ground_self_and_code(coded: CodedDump, recording: Recording
     assert (np.abs(frame[116:130, 121:135].astype(int) - (255, 0, 255)).sum(axis=2) < 30).any(), "the agent itself"
 
 
+@pytest.mark.slow
 def test_films_are_written(run: Path, recording: Recording) -> None:
     done = run_here("semantic_clusters.py", "videos", run, "--from", "all", "--formats", "gif")
     assert done.returncode == 0, done.stdout + done.stderr

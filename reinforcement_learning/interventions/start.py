@@ -121,8 +121,9 @@ def _contest(options: RunOptions) -> Contest:
     """The policy alone in its training world, by default on other maps."""
     subjects = Subjects(
         names=(str(options.policy),), share_world=False, checkpoint="trained", untrained_twin=False, shadow_steps=(),
-        curriculum=None, task=None, map_seed=options.map_seed, policies_dir=options.policies_dir, runs_dir=Path("runs"),
-        maps_dir=options.maps_dir, embeddings_dir=options.embeddings_dir,
+        curriculum=None, task=None, map_seed=options.map_seed, food_regrowth=options.food_regrowth,
+        policies_dir=options.policies_dir, runs_dir=Path("runs"), maps_dir=options.maps_dir,
+        embeddings_dir=options.embeddings_dir,
     )  # fmt: skip
     (contest,) = contests(subjects, Plan(options.episodes, None, options.seed, layers=()), "cpu")
     return contest

@@ -40,6 +40,7 @@ class Subjects:
         curriculum: tasks that agents are given; None takes the policy's own.
         task: given to everyone; None draws from the curriculum.
         map_seed: of the maps; None gives maps that none of the policies was trained on.
+        food_regrowth: how fast eaten food grows back, as in `EnvironmentSettings`; None for as in training.
         policies_dir: folder of trained policies.
         runs_dir: folder of training runs with checkpoints.
         maps_dir: folder of generated maps.
@@ -54,6 +55,7 @@ class Subjects:
     curriculum: str | None
     task: str | None
     map_seed: int | None
+    food_regrowth: float | None
     policies_dir: Path
     runs_dir: Path
     maps_dir: Path
@@ -72,13 +74,12 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
     found = []
     for together in [entrants] if subjects.share_world else [[entrant] for entrant in entrants]:
-        world = EnvironmentSettings(
-            **{
-                **together[0].info.environment,
-                "maps_dir": subjects.maps_dir,
-                "map_seed": _unseen_map_seed(together) if subjects.map_seed is None else subjects.map_seed,
-            }
-        )
+        changed = {
+            "maps_dir": subjects.maps_dir,
+            "map_seed": _unseen_map_seed(together) if subjects.map_seed is None else subjects.map_seed,
+            **({} if subjects.food_regrowth is None else {"food_regrowth": subjects.food_regrowth}),
+        }
+        world = EnvironmentSettings(**{**together[0].info.environment, **changed})
         env, task = without_training_aids(world), _tasks(subjects, together)
         check_tasks(task, env)
         with counted_progress("generating maps", "maps") as progress:
