@@ -196,7 +196,7 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
     from activation_store.writer import refuse_existing_dump
     from reinforcement_learning.play.extraction import Plan, extract
     from reinforcement_learning.play.parallel_play import processes_of
-    from reinforcement_learning.play.subjects import Subjects, contests, expected_size
+    from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
     from reinforcement_learning.play.terminal import extraction_progress
 
     processes_of(workers)  # refuses a cluster that does not answer or is too small
@@ -223,6 +223,8 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
     places = [[arguments.output / entrant.name for entrant in contest.entrants] for contest in planned]
     for folder in chain(*places):
         refuse_existing_dump(folder, arguments.resume)
+    for contest in planned:
+        make_maps(contest, plan)
     for contest, folders in zip(planned, places, strict=True):
         print(expected_size(contest, plan, arguments.output))
         with extraction_progress() as on_records:

@@ -42,7 +42,7 @@ from reinforcement_learning.interventions.when import Condition, When, check_fea
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
-from reinforcement_learning.play.subjects import Subjects, contests, expected_size
+from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.versions import versions
 from user_error import UserError
@@ -67,11 +67,13 @@ def play(options: RunOptions, workers: Workers) -> None:
         UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
             a variable that is to be erased does not vary; nothing is left of the run then.
     """
-    contest = _contest(options)
+    plan = Plan(options.episodes, None, options.seed, layers=())
+    contest = _contest(options, plan)
     experiment = _experiment(options, contest)
     folder = options.folder
     described = _described(options, experiment, contest)
     _claim(folder, described, resume=options.resume)
+    make_maps(contest, plan)
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
         try:
@@ -117,7 +119,7 @@ def _dumps(options: RunOptions, experiment: Experiment, contest: Contest) -> Rec
     return dumps
 
 
-def _contest(options: RunOptions) -> Contest:
+def _contest(options: RunOptions, plan: Plan) -> Contest:
     """The policy alone in its training world, by default on other maps."""
     subjects = Subjects(
         names=(str(options.policy),), share_world=False, checkpoint="trained", untrained_twin=False, shadow_steps=(),
@@ -125,7 +127,7 @@ def _contest(options: RunOptions) -> Contest:
         policies_dir=options.policies_dir, runs_dir=Path("runs"), maps_dir=options.maps_dir,
         embeddings_dir=options.embeddings_dir,
     )  # fmt: skip
-    (contest,) = contests(subjects, Plan(options.episodes, None, options.seed, layers=()), "cpu")
+    (contest,) = contests(subjects, plan, "cpu")
     return contest
 
 

@@ -10,7 +10,7 @@ from activation_store.size_estimate import expected_record_bytes
 from agent_zoo.checkpoint_files import SUFFIX, find_checkpoints
 from argument_checks import SEEDS
 from reinforcement_learning.device import pick_device
-from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.maps import ensure_maps, maps_folder
 from reinforcement_learning.game.plain_world import without_training_aids
 from reinforcement_learning.game.tasks import check_tasks
 from reinforcement_learning.play.contest import Contest, maps_of
@@ -65,6 +65,8 @@ class Subjects:
 def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
     """Load the policies and decide who shares a world: the first one's training world, by default on other maps.
 
+    The maps are not made yet: see `make_maps`.
+
     Raises:
         UserError: a policy or checkpoint is missing, or only one policy is given to share a world.
     """
@@ -82,10 +84,14 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         world = EnvironmentSettings(**{**together[0].info.environment, **changed})
         env, task = without_training_aids(world), _tasks(subjects, together)
         check_tasks(task, env)
-        with counted_progress("generating maps", "maps") as progress:
-            maps = ensure_maps(env, progress, maps_of(env, [plan.seed], plan.episodes))
-        found.append(Contest(tuple(together), env, task, maps, device))
+        found.append(Contest(tuple(together), env, task, maps_folder(env), device))
     return found
+
+
+def make_maps(contest: Contest, plan: Plan) -> None:
+    """Generate those maps of a contest's episodes that are not there, with progress."""
+    with counted_progress("generating maps", "maps") as progress:
+        ensure_maps(contest.env, progress, maps_of(contest.env, [plan.seed], plan.episodes))
 
 
 def _unseen_map_seed(entrants: Sequence[Entrant]) -> int:
