@@ -37,6 +37,8 @@ class ShownSample:
         task: (N, T).
         memory: (N, S).
         columns: names of the columns of `own`.
+        components: of each component of the memory before the window, (N, K).
+        component_names: of these.
     """
 
     number: int
@@ -49,6 +51,8 @@ class ShownSample:
     task: np.ndarray
     memory: np.ndarray
     columns: tuple[str, ...]
+    components: np.ndarray
+    component_names: tuple[str, ...]
 
 
 def saliency_page(
@@ -93,13 +97,18 @@ def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
         "material": records.tile[:, :, 2].astype(np.uint8),
         **{
             name: np.nan_to_num(getattr(sample, name)).astype(np.float32)
-            for name in ("tiles", "entities", "own", "inventory", "task")
+            for name in ("tiles", "entities", "own", "inventory", "task", "components")
         },
         "memory": np.abs(sample.memory).sum(axis=1).astype(np.float32),
         "value": np.nan_to_num(sample.value).astype(np.float32),
         "tick": records.tick.astype(np.int64),
     }
-    texts = {"entities_text": _entities(records), "items_text": _items(records), "columns": sample.columns}
+    texts = {
+        "entities_text": _entities(records),
+        "items_text": _items(records),
+        "columns": sample.columns,
+        "component_names": sample.component_names,
+    }
     packed = pack(tables, texts)
     facts = {
         "number": sample.number, "agent": int(records.agent_id[0]), "episode": int(records.episode[0]),
