@@ -97,12 +97,14 @@ def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
         "material": records.tile[:, :, 2].astype(np.uint8),
         **{
             name: np.nan_to_num(getattr(sample, name)).astype(np.float32)
-            for name in ("tiles", "entities", "own", "inventory", "task", "components")
+            for name in ("tiles", "entities", "own", "inventory", "task")
         },
         "memory": np.abs(sample.memory).sum(axis=1).astype(np.float32),
         "value": np.nan_to_num(sample.value).astype(np.float32),
         "tick": records.tick.astype(np.int64),
     }
+    if sample.component_names:
+        tables["components"] = np.nan_to_num(sample.components).astype(np.float32)
     texts = {
         "entities_text": _entities(records),
         "items_text": _items(records),
