@@ -73,10 +73,10 @@ def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, resu
     found = arrays_of((results / "maps.npz").read_bytes(), ("value", "tick", "tiles", "material", "sample"))
     rows = np.flatnonzero(found["sample"] == 2)
     page.select_option("#sample", "1")
-    page.wait_for_function(f"document.getElementById('clock').textContent.includes('tick {found['tick'][rows[0]]}:')")
+    page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[0]]}:')")
     page.focus("#view")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function(f"document.getElementById('clock').textContent.includes('tick {found['tick'][rows[1]]}:')")
+    page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[1]]}:')")
     box = page.locator("#view").bounding_box()
     page.mouse.move(box["x"] + 0.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
     told = page.text_content("#hover")
@@ -144,7 +144,7 @@ def test_the_memory_by_component_before_and_after_an_event(recorded: RecordedPol
         for number, weight in enumerate(weights)
     ])  # fmt: skip
     done = run_here(
-        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--samples", 3, "--ticks", 6, "--lags", 1,
+        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--samples", 4, "--ticks", 6, "--lags", 1,
         "--check-states", 8, "--components", "ic", "--directions", file, "--event", "tick >= 7", "--output-dir",
         tmp_path / "results",
     )  # fmt: skip
@@ -152,7 +152,7 @@ def test_the_memory_by_component_before_and_after_an_event(recorded: RecordedPol
     (folder,) = (tmp_path / "results").glob("[!.]*")
     assert folder.name.endswith("-at-tick>=7")
     found = arrays_of((folder / "maps.npz").read_bytes(), ("tick", "components", "component_names", "entity_kind"))
-    assert found["tick"].reshape(3, 6).tolist() == [[4, 5, 6, 7, 8, 9]] * 3
+    assert found["tick"].reshape(4, 6).tolist() == [[4, 5, 6, 7, 8, 9]] * 4
     assert found["component_names"].tolist() == ["ic_1", "ic_2", "ic_3"] and found["components"].any(axis=0).all()
     summary = (folder / "summary.txt").read_text()
     assert "Before and after tick >= 7" in summary and "in 100% of which it does" in summary

@@ -77,7 +77,7 @@ def test_the_computed_half_life_is_that_of_the_memory() -> None:
     update = Update(policy_of(memory, "ema"))
     read = np.random.default_rng(0).normal(size=(sum(LENGTHS), UNITS))
     tracks = tracks_of(played(update, read), read, LENGTHS)
-    constants = memory.time_constants[0].numpy()
+    constants = memory.time_constants[0].detach().numpy()
     unit = int(np.argmin(constants))
     along = direction(np.eye(UNITS)[unit])
     edit = FollowedEdit(Path("run"), along, 3.25, 1.5, {}, {"hidden": Estimate(3.5, 3.0, np.inf)})
