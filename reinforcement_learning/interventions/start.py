@@ -22,6 +22,7 @@ from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
+from analysis.conditions import parts_of
 from argument_checks import split
 from progress_view import progress
 from reinforcement_learning.interventions.donors import DonorRule
@@ -38,7 +39,7 @@ from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.readability import readability
 from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
 from reinforcement_learning.interventions.request import EditOptions, RunOptions
-from reinforcement_learning.interventions.when import Condition, When, check_feature, parts_of
+from reinforcement_learning.interventions.when import Condition, When, check_feature
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
@@ -208,7 +209,7 @@ def _feature_condition(
     """Return the condition on a sparse feature; None if there is none, or it is on something else."""
     if said is None or dictionary is None:
         return None
-    name, comparison, number = parts_of(said)
+    name, comparison, number = parts_of(said, "--while")
     if not name.startswith(FEATURE):
         return None
     feature = dictionary.number(name)
