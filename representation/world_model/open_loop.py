@@ -17,9 +17,10 @@ from agent_zoo.soft_path import soft_tick
 from representation.world_model.imagination import informed_start
 from representation.world_model.imagined_view import imagined_view
 from representation.world_model.model import WorldModel
-from representation.world_model.network import MOVES, WorldState, drawn, shift
+from representation.world_model.moves import MOVES, displacement, shift
+from representation.world_model.network import drawn
 from representation.world_model.scene import Scene, SoftScene, legal_heads
-from representation.world_model.statistics import displacement
+from representation.world_model.states import WorldState
 from representation.world_model.unroll import scene_of
 from representation.world_model.windows import CONTEXT, Windows
 

@@ -17,9 +17,11 @@ from representation.world_model.losses import (
     spreading,
 )
 from representation.world_model.model import WorldModel
-from representation.world_model.network import Prediction, WorldState, drawn
+from representation.world_model.moves import displacement
+from representation.world_model.network import drawn
 from representation.world_model.scene import SoftScene
-from representation.world_model.statistics import HEADS, displacement
+from representation.world_model.states import Prediction, WorldState
+from representation.world_model.statistics import HEADS
 from representation.world_model.windows import CONTEXT, Windows
 
 PRIORS_SHARE = 0.8

@@ -18,9 +18,9 @@ from analysis.terminal import step
 from progress_view import progress
 from representation.tracking import Mirror, check_login
 from representation.world_model.model import Origin, WorldModel, build, save_model
-from representation.world_model.network import Sizes
 from representation.world_model.scene import SceneShape, vital_columns
 from representation.world_model.settings import MODEL_FILE, SETTINGS_FILE, WorldSettings
+from representation.world_model.states import Sizes
 from representation.world_model.statistics import measure
 from representation.world_model.training import Budget, Metrics, Training
 from representation.world_model.windows import MapSplit, Windows, check_dump, read_windows, split_maps
