@@ -11,7 +11,7 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
-from reinforcement_learning.interventions.state_edits import DirectedEdit, EditOf
+from agent_zoo.state_edits import DirectedEdit, EditOf
 from reinforcement_learning.interventions.when import COMPARISONS
 from user_error import UserError
 

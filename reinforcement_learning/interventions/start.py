@@ -22,6 +22,7 @@ from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
+from agent_zoo.edit_options import EditOptions
 from argument_checks import split
 from progress_view import progress
 from reinforcement_learning.interventions.donors import DonorRule
@@ -37,7 +38,7 @@ from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER,
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.readability import readability
 from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
-from reinforcement_learning.interventions.request import EditOptions, RunOptions
+from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.when import Condition, When, check_feature, parts_of
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
