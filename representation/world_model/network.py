@@ -214,18 +214,18 @@ class WorldNetwork(nn.Module):
         return (0.99 * probabilities + 0.01 / self.sizes.classes).log()
 
 
-def drawn(log_probabilities: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+def drawn(log_probabilities: torch.Tensor, dice: torch.Generator | torch.Tensor | None) -> torch.Tensor:
     """Draw a latent state, (B, groups, classes) to (B, latent), one-hot with the gradients of the probabilities.
 
     Args:
         log_probabilities: of the values in each group.
-        generator: of random numbers; None for the most probable values.
+        dice: generator of random numbers, or uniform numbers, (B, groups); None for the most probable values.
     """
     probabilities = log_probabilities.exp()
-    if generator is None:
+    if dice is None:
         place = log_probabilities.argmax(dim=2)
     else:
-        uniform = torch.rand(probabilities.shape[:2], generator=generator)
+        uniform = dice if isinstance(dice, torch.Tensor) else torch.rand(probabilities.shape[:2], generator=dice)
         sums = probabilities.detach().cumsum(dim=2)
         place = (sums < uniform.unsqueeze(2) * sums[:, :, -1:]).sum(dim=2).clamp(max=probabilities.shape[2] - 1)
     hard = functional.one_hot(place, probabilities.shape[2]).to(probabilities.dtype)
