@@ -32,8 +32,9 @@ import command_line
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
+from agent_zoo.edit_options import EditOptions, separate_edits
 from argument_checks import at_least, between, seed_value, split
-from reinforcement_learning.interventions.request import EditOptions, RunOptions, separate_edits
+from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.play.workers import chosen_workers
 from user_error import UserError
 

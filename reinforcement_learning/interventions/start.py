@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
+from activation_store.conditions import parts_of
 from activation_store.directions import Direction, Directions, read_directions
 from activation_store.files import locked_folder, make_folder, sha256, write_json
 from activation_store.interventions import (
@@ -22,7 +23,7 @@ from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
-from analysis.conditions import parts_of
+from agent_zoo.edit_options import EditOptions
 from argument_checks import split
 from progress_view import progress
 from reinforcement_learning.interventions.donors import DonorRule
@@ -38,7 +39,7 @@ from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER,
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.readability import readability
 from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
-from reinforcement_learning.interventions.request import EditOptions, RunOptions
+from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.when import Condition, When, check_feature
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan

@@ -75,8 +75,8 @@ def around_event(found: Found, event: str, held: float, before: int, seed: int) 
         if min(early.sum(), late.sum()) < _FEWEST_STATES:
             continue
         both = np.intersect1d(found.sample[early], found.sample[late])
-        means = [values[side].sum() / weight[side].sum() for side in (early, late)]
-        rows.append(EventRow(name, *means, over.difference(values, weight, later, ~later), len(both)))
+        first, then = (float(values[side].sum() / weight[side].sum()) for side in (early, late))
+        rows.append(EventRow(name, first, then, over.difference(values, weight, later, ~later), len(both)))
     return AroundEvent(event, held, offset, tuple(rows))
 
 
