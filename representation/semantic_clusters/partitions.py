@@ -1,10 +1,8 @@
 """Ways to divide states into groups; each is fitted to states of some lives and can then label any states."""
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -127,8 +125,7 @@ def _strongest_feature(states: np.ndarray, lives: Lives, seed: int, features: in
 
     normal = normalisation(states, seed)
     plan = Plan("topk", features, min(_ACTIVE, features), seed, max(1, _STATES_SEEN // len(states)))
-    with tempfile.TemporaryDirectory() as folder:
-        found = train(plan, states, normal, Path(folder) / "training").parameters
+    found = train(plan, states, normal, unfinished=None).parameters
 
     def labels_of(activations: np.ndarray) -> np.ndarray:
         z = (activations / normal.scale - found["centre"]) @ found["encoder"].T + found["encoder_bias"]  # (N, F)

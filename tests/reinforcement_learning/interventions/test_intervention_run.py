@@ -124,8 +124,13 @@ def test_dumps_hold_the_lives_of_the_run(options: RunOptions, lives: LivesTable)
         assert records.activations["lstm_cell"].shape == (len(records), UNITS)
 
 
-def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
-    """A dump, a group and a replay are missing, others are damaged, and one process plays instead of two."""
+@pytest.mark.parametrize(
+    "workers", [Workers(1), pytest.param(Workers(2, ray_address="local"), marks=pytest.mark.slow)], ids=["one", "ray"]
+)
+def test_an_interrupted_run_ends_like_one_in_one_go(
+    options: RunOptions, lives: LivesTable, tmp_path: Path, workers: Workers
+) -> None:
+    """A dump, a group and a replay are missing, others are damaged, and others play than before."""
     folder = tmp_path / "run"
     shutil.copytree(options.folder, folder)
     (folder / LIVES_FILE).unlink()
@@ -135,7 +140,7 @@ def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: 
     groups = sorted((folder / "groups").glob("*.json"))
     groups[2].unlink()
     groups[3].write_bytes(groups[3].read_bytes().replace(b'"edited":true', b'"edited":false', 1))
-    play(again(options, folder, resume=True), Workers(1))
+    play(again(options, folder, resume=True), workers)
     for name in (UNEDITED_REPLAY, EDITED_REPLAY):
         assert (folder / name).read_bytes() == (options.folder / name).read_bytes()
     assert dumps(folder) == dumps(options.folder) and len(dumps(folder)) == 3 * (EPISODES + 1)
