@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.conditions import COMPARISONS, parts_of
+from activation_store.conditions import COMPARISONS, parts_of
 from argument_checks import did_you_mean
 from user_error import UserError
 

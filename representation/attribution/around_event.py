@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.style import category_colour, new_figure, style, title
 from analysis.materials import MATERIAL_NAMES
@@ -14,7 +13,6 @@ from representation.attribution.found import ENTITY_KINDS, PARTS, Found
 from representation.attribution.intervals import OverSamples
 
 _MATERIALS = 6
-_ROOM = 1.25
 _FEWEST_STATES = 10
 """A thing must be in view in so many states on either side, or nothing is said of it."""
 
@@ -77,8 +75,8 @@ def around_event(found: Found, event: str, held: float, before: int, seed: int) 
         if min(early.sum(), late.sum()) < _FEWEST_STATES:
             continue
         both = np.intersect1d(found.sample[early], found.sample[late])
-        means = [values[side].sum() / weight[side].sum() for side in (early, late)]
-        rows.append(EventRow(name, means[0], means[1], over.difference(values, weight, later, ~later), len(both)))
+        first, then = (float(values[side].sum() / weight[side].sum()) for side in (early, late))
+        rows.append(EventRow(name, first, then, over.difference(values, weight, later, ~later), len(both)))
     return AroundEvent(event, held, offset, tuple(rows))
 
 
@@ -147,12 +145,11 @@ def event_figure(around: AroundEvent, found: Found, heading: str, seed: int) -> 
             if sizes[:, number].any():
                 line = [sizes[around.offset == each, number].mean() for each in offsets]
                 parts.plot(offsets, line, color=category_colour(number), label=part)
-        parts.set(ylabel="mean summed |attribution|", ylim=(0, _ROOM * parts.get_ylim()[1]))
-        parts.legend(loc="upper center", ncols=3)
+        parts.set(ylabel="mean summed |attribution|", ylim=(0, None))
+        parts.legend(loc="best")
         for axes in (target, parts):
             axes.axvline(0, color="#33475b", linestyle=":", linewidth=1)
             axes.set(xlabel="ticks since the event")
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         figure.suptitle(title(heading, f"Before and after {around.event}", 110))
     return figure
 

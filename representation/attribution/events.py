@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from activation_store.conditions import COMPARISONS, parts_of
 from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY, DumpMetadata
-from analysis.conditions import COMPARISONS, parts_of
 from analysis.features.feature import Feature
 from analysis.features.matrix import feature_matrix
 from analysis.features.observed import own_truth_columns

@@ -11,10 +11,12 @@ from agent_zoo.capture import capture
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import SoftChoices, soft_tick, straight_through
 from representation.world_model.actions import imagined_actions
+from representation.world_model.edits import Edits
 from representation.world_model.imagined_view import ImaginedView, Surroundings, imagined_view
 from representation.world_model.model import WorldModel
-from representation.world_model.network import Prediction, WorldState, drawn
+from representation.world_model.network import drawn
 from representation.world_model.scene import SoftScene
+from representation.world_model.states import Prediction, WorldState
 from representation.world_model.windows import CONTEXT, Windows
 
 MOVE_HEAD = "Move.Direction"
@@ -106,6 +108,7 @@ def random_start(model: WorldModel, around: Surroundings, generator: torch.Gener
 
 def imagine(
     model: WorldModel, start: Start, ticks: int, generator: torch.Generator | None, moves: Sequence[int | None] = (),
+    edits: Edits | None = None,
 ) -> Iterator[ImaginedTick]:  # fmt: skip
     """Simulate tick after tick; gradients pass through everything, unless they are switched off.
 
@@ -115,12 +118,16 @@ def imagine(
         ticks: to simulate.
         generator: of actions and latent states; None for the most probable of each.
         moves: what every agent does in the first ticks instead of the policy's own move; None where it chooses.
+        edits: of the policy, in every tick; with the same dice as without.
     """
     network, state, scene, memory = model.network, start.state, start.scene, start.memory
     mean, deviation = model.stats.reward
     for tick in range(ticks):
         view = imagined_view(scene, model.stats.kind_means, start.around, model.layout)
-        with capture(model.policy, (ENCODER_OUTPUT, ACTION_DECODER)) as layers:
+        if edits:
+            memory = edits.begin(memory, tick)
+        hooks = edits.hooks(memory) if edits else {}
+        with model.policy.hooked(hooks), capture(model.policy, (ENCODER_OUTPUT, ACTION_DECODER)) as layers:
             choices, memory = soft_tick(model.policy, view.observation, memory)
         options = {head: _option(each, generator) for head, each in choices.log_probabilities.items()}
         forced = moves[tick] if tick < len(moves) else None

@@ -9,10 +9,11 @@ import pytest
 from activation_store.directions import write_directions
 from activation_store.interventions import EDITED_REPLAY, LIVES_FILE, RUN_FILE, UNEDITED_REPLAY, LivesTable, read_lives
 from activation_store.reader import read_dump
+from agent_zoo.edit_options import EditOptions
 from analysis.intervention_outputs import report_run
 from analysis.interventions.run_file import read_run_file
 from analysis.replays.file import read_replay
-from reinforcement_learning.interventions.request import EditOptions, RunOptions
+from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.start import play
 from reinforcement_learning.play.workers import Workers
 from tests.reinforcement_learning.interventions.directions import unit
@@ -228,8 +229,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(
     options: RunOptions, tmp_path: Path, changed: dict, said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        play(again(options, tmp_path / "run", **changed), Workers(1))
-    assert not (tmp_path / "run").exists()
+        play(again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed}), Workers(1))
+    assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 
 def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: RunOptions, tmp_path: Path) -> None:
