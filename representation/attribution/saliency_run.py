@@ -13,10 +13,9 @@ from activation_store.directions import read_directions
 from activation_store.files import sha256
 from activation_store.lives import life_keys, places_of
 from activation_store.records import Records
-from activation_store.schema import LIFE_KEY, METADATA_FILE, DumpMetadata
+from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
-from analysis.clusters.dataset import Step
 from analysis.lives import places_among
 from analysis.replays.film import write_film
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
@@ -25,14 +24,15 @@ from analysis.saliency_page.page import ShownSample, saliency_page
 from analysis.summary_page.page import command_of
 from analysis.terminal import step
 from representation.attribution import figures
-from representation.attribution.around_event import AroundEvent, around_event, event_figure, event_lines, event_table
-from representation.attribution.components import MemoryComponents, chosen_components, fitted_components
-from representation.attribution.events import Event, Onsets, find_onsets
+from representation.attribution.around_event import AroundEvent, event_figure, event_lines, event_table
+from representation.attribution.asked_for import asked_components, compared_around, event_onsets, sample_starts
+from representation.attribution.components import MemoryComponents
+from representation.attribution.events import Event
 from representation.attribution.film import FPS, film_size, frames
 from representation.attribution.found import ARRAYS, RAGGED, Found, group_lines, joined, summary_lines, widened
 from representation.attribution.methods import Baseline, Maps, attribute, average_baseline
 from representation.attribution.names import TITLES
-from representation.attribution.samples import Sample, layers_needed, read_samples
+from representation.attribution.samples import Sample, read_samples
 from representation.attribution.sanity import Sanity, check_maps
 from representation.attribution.settings import SaliencySettings
 from representation.attribution.soft_inputs import check_agent
@@ -56,14 +56,14 @@ def attribute_dump(
     show = partial(step, console)
     target = _target(settings, metadata, policy, layout)
     labels, what = _labels(settings)
-    begins = _onsets(settings, metadata, show)
+    begins = event_onsets(settings, metadata, show)
     with show("reading samples of lives") as progress:
         samples = read_samples(
             settings.dump, metadata, policy, settings.samples, settings.ticks, settings.window, settings.seed,
             None if labels is None else np.unique(life_keys(labels.places), axis=0), progress,
-            None if begins is None else _sample_starts(begins, settings),
+            None if begins is None else sample_starts(begins, settings),
         )  # fmt: skip
-    components = _components(settings, metadata, policy, samples)
+    components = asked_components(settings, metadata, policy, samples)
     windows = partial(_windows, policy=policy, layout=layout, ticks=settings.window)
     some = _some_windows(samples, windows, settings)
     baseline = average_baseline(policy, some[0], components)
@@ -79,7 +79,7 @@ def attribute_dump(
             progress((number + 1) / len(samples))
     names = components.names if components is not None else ()
     found = joined(stored, layout.entity_columns, names, has_cell=policy.cell == "lstm" and policy.layers > 0)
-    around = _around(settings, found, samples, begins)
+    around = compared_around(settings, found, samples, begins)
     with show("checking maps: shuffled weights, replaced tiles, completeness"):
         checked = _known(policy, some, target)
         again: Callable[[RecurrentPolicy], Maps] = lambda other: maps_of(other, checked[0])  # noqa: E731
@@ -104,49 +104,6 @@ def check_before(settings: SaliencySettings, policy: RecurrentPolicy, layout: Ob
         _labels(settings)
     if settings.event:
         Event.parse(settings.event)
-
-
-def _onsets(settings: SaliencySettings, metadata: DumpMetadata, show: Step) -> Onsets | None:
-    """Find where the event of `--event` begins; None without one."""
-    if not settings.event:
-        return None
-    before, after, lead = settings.before, settings.ticks - settings.before, settings.window - 1
-    with show(f"looking for {settings.event.strip()} in all lives") as progress:
-        return find_onsets(settings.dump, metadata, Event.parse(settings.event), before, after, lead, progress)
-
-
-def _sample_starts(begins: Onsets, settings: SaliencySettings) -> dict[tuple[int, ...], list[int]]:
-    return {life: [place - settings.before for place in places] for life, places in begins.place.items()}
-
-
-def _around(
-    settings: SaliencySettings, found: Found, samples: Sequence[Sample], begins: Onsets | None
-) -> AroundEvent | None:  # fmt: skip
-    """Compare before and after the event, in the samples that were drawn."""
-    if begins is None:
-        return None
-    held = []
-    for sample in samples:
-        shown = places_of(sample.shown)
-        key = tuple(int(shown[name][0]) for name in LIFE_KEY)
-        born = begins.born[key]
-        place = int(shown["tick"][settings.before]) - born
-        held.append(begins.held[key][begins.place[key].index(place)])
-    return around_event(found, settings.event.strip(), float(np.mean(held)), settings.before, settings.seed)
-
-
-def _components(
-    settings: SaliencySettings, metadata: DumpMetadata, policy: RecurrentPolicy, samples: Sequence[Sample]
-) -> MemoryComponents | None:  # fmt: skip
-    """Read the components of `--components`, with their patterns in the samples; None without them."""
-    if not settings.components or settings.directions is None:
-        return None
-    directions = read_directions(settings.directions)
-    chosen = chosen_components(settings.components, directions, policy, metadata.checkpoint_sha256 or "")
-    states = {
-        name: np.concatenate([sample.records.activations[name] for sample in samples]) for name in layers_needed(policy)
-    }
-    return fitted_components(chosen, policy, states)
 
 
 def _target(

@@ -71,7 +71,7 @@ def test_features_that_are_found_again_are_those_that_are_there(
     assert stability(topk.decoder, other.decoder, 0).found_again.value > 0.4
 
 
-@pytest.mark.parametrize("bias", [-1.8, -12.0])
+@pytest.mark.parametrize("bias", [-1.8, -4.0])
 def test_dead_features_are_revived(
     planted: PlantedFeatures, bias: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
