@@ -52,6 +52,8 @@ class RunOptions(EditOptions):
     """Worker processes, with four worlds each; 0 uses one per core of the machine or cluster."""
     map_seed: int | None = None
     """Seed of the maps; by default maps that the policy was not trained on."""
+    food_regrowth: float | None = None
+    """How fast eaten food grows back, as a multiple of the game's rate, 0 to 40; by default as in training."""
     policies_dir: Path = Path("policies")
     """Folder of trained policies."""
     maps_dir: Path = Path("maps")

@@ -278,13 +278,12 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-@pytest.mark.parametrize("name", [UNEDITED_REPLAY, EDITED_REPLAY])
 @pytest.mark.parametrize(
-    ("harm", "before", "said"),
+    ("name", "harm", "before", "said"),
     [
-        (missing, "reported", "is missing"),
-        (truncated, "reported", "does not match its SHA-256"),
-        (truncated, "played", "is truncated"),
+        (UNEDITED_REPLAY, missing, "reported", "is missing"),
+        (UNEDITED_REPLAY, truncated, "reported", "does not match its SHA-256"),
+        (EDITED_REPLAY, truncated, "played", "is truncated"),
     ],
 )
 def test_without_whole_replays_the_page_says_why(

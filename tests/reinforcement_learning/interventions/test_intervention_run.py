@@ -229,8 +229,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(
     options: RunOptions, tmp_path: Path, changed: dict, said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        play(again(options, tmp_path / "run", **changed), Workers(1))
-    assert not (tmp_path / "run").exists()
+        play(again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed}), Workers(1))
+    assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 
 def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: RunOptions, tmp_path: Path) -> None:

@@ -67,6 +67,9 @@ def striped(recorded, windows: int, ticks: int, seed: int) -> Windows:
     )  # fmt: skip
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def foreseen(recorded, tmp_path_factory: pytest.TempPathFactory) -> tuple[Training, Windows]:
     batches = [striped(recorded, 8, CONTEXT + 6, seed) for seed in range(4)]
