@@ -136,7 +136,7 @@ def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: 
     done = run_here("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", recorded.dump)
     assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "compared.tsv")
-    assert len(rows) == 2 * (3 + 3 + 1) and {row["layer"] for row in rows} == {"lstm_hidden", "lstm_cell"}
+    assert len(rows) == 3 + 2 * (3 + 3 + 1) and {row["layer"] for row in rows} == {"", "lstm_hidden", "lstm_cell"}
     for row in rows:
         difference = float(row["simulated"]) - float(row["recorded"])
         assert float(row["difference"]) == pytest.approx(difference, abs=1e-6)

@@ -65,8 +65,9 @@ class Finding:
 
     Attributes:
         finding: what is measured. Scores are the share of the variance that a probe explains, errors are mean absolute
-            ones in points; the distance of cluster shares is the total variation from those of the other half.
-        layer: of the policy.
+            ones in points, and spreads standard deviations in points: a score is low where vitals hardly vary. The
+            distance of cluster shares is the total variation from those of the other half.
+        layer: of the policy; empty for spreads.
         lives: recorded lives compared.
         recorded: in the half of the recorded lives that nothing was fitted on.
         recorded_low: end of its interval.
@@ -167,6 +168,13 @@ def compared(real: Ticks, simulated: Ticks, seed: int) -> list[Finding]:
     sides = [each.take(np.flatnonzero(np.isin(each.life, read))) for each in (real, simulated)]
     draws = random.multinomial(len(read), np.full(len(read), 1 / len(read)), RESAMPLES).astype(np.float64)
     findings = []
+    for place, name in enumerate(VITALS):
+        values = [side.vitals[:, place] for side in sides]
+        sums = [
+            _by_life(side, read, np.stack([np.ones(len(each)), each, each**2], axis=1))
+            for side, each in zip(sides, values, strict=True)
+        ]
+        findings.append(_finding(f"spread of {name}", "", sums, draws, _spread))
     for layer in real.states:
         errors = _probe_errors(train, sides, layer)
         for place, name in enumerate(VITALS):
@@ -218,7 +226,10 @@ def _by_life(side: Ticks, lives: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 def _finding(name: str, layer: str, sums: list[np.ndarray], draws: np.ndarray, measure: Measure) -> Finding:
-    """Measure both sides, given their sums by life, (lives, K), and resample lives."""
+    """Measure both sides, given their sums by life, (lives, K), and resample lives.
+
+    Intervals are centred on the measure: resampling lives adds to distances.
+    """
     values = [float(measure(each.sum(axis=0))) for each in sums]
     drawn = [measure(draws @ each) for each in sums]
     values.append(values[1] - values[0])
@@ -226,7 +237,7 @@ def _finding(name: str, layer: str, sums: list[np.ndarray], draws: np.ndarray, m
     stretch, tail = student_stretch(draws.shape[1], CONFIDENCE), (1 - CONFIDENCE) / 2
     numbers: list[float] = []
     for value, each in zip(values, drawn, strict=True):
-        low, high = value + stretch * (np.nanquantile(each, [tail, 1 - tail]) - value)
+        low, high = value + stretch * (np.nanquantile(each, [tail, 1 - tail]) - np.nanmean(each))
         numbers += [value, float(low), float(high)]
     return Finding(name, layer, draws.shape[1], *numbers)
 
@@ -236,6 +247,12 @@ def _score(sums: np.ndarray) -> np.ndarray:
     error, count, value, square = np.moveaxis(sums, -1, 0)
     spread = square - value**2 / count
     return np.where(spread > 1e-9 * square, 1 - error / np.where(spread > 0, spread, 1), np.nan)
+
+
+def _spread(sums: np.ndarray) -> np.ndarray:
+    """Standard deviation, given sums of records, values and their squares."""
+    count, value, square = np.moveaxis(sums, -1, 0)
+    return np.sqrt(np.maximum(square / count - (value / count) ** 2, 0))
 
 
 def _mean(sums: np.ndarray) -> np.ndarray:

@@ -49,6 +49,16 @@ def test_a_memory_that_no_longer_holds_the_vitals_is_noticed() -> None:
         assert error.simulated == pytest.approx(100 / 3, abs=3)
 
 
+def test_spreads_are_those_of_the_lives_compared() -> None:
+    narrow = planted()
+    narrow = Ticks(narrow.life, narrow.states, 50 + narrow.vitals / 10)
+    found = by_name(compared(planted(), narrow, seed=1))
+    for name in ("health", "food", "water"):
+        spread = found[f"spread of {name}"]
+        assert spread.recorded == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
+        assert spread.simulated == pytest.approx(10 / 12**0.5, abs=0.2) and spread.difference_high < -20
+
+
 def test_shares_of_clusters_that_differ_are_noticed() -> None:
     """Half of the recorded lives are far away and none of the simulated ones: shares are at least half off."""
     same, other = (by_name(compared(planted(), planted(far), seed=1)) for far in (0.5, 0.0))
