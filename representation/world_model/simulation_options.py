@@ -24,7 +24,8 @@ class SimulationOptions:
     model: tyro.conf.Positional[Path]
     """World model: a folder written by train_world_model.py, or its model.safetensors."""
     lives: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
-    """Lives to simulate, at least 1; by default 6000, with --act-grid 64 for each sequence, with --compare 2000."""
+    """Lives to simulate, at least 1; by default 6000; 64 for each sequence with --act-grid, 128 with --maximise, 2000
+    with --compare."""
     beginning: Annotated[Literal["informed", "random", "interpolate"], tyro.conf.arg(name="from")] = "informed"
     """informed: go on from recorded ticks on maps that the model was not trained on; random: from the model's random
     starts; interpolate: from --steps points on the way from one recorded start to another. Give it before --edit, after
@@ -125,9 +126,8 @@ class SimulationOptions:
     @property
     def wanted(self) -> int:
         """Lives to simulate, of each sequence with --act-grid."""
-        return (
-            self.lives or (64 if self.act_grid else 2000 if self.compare else 6000) // self.ways_steps * self.ways_steps
-        )
+        usual = 64 if self.act_grid else 128 if self.maximise else 2000 if self.compare else 6000
+        return self.lives or usual // self.ways_steps * self.ways_steps
 
     @property
     def ways_steps(self) -> int:
