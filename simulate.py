@@ -7,7 +7,11 @@
     python simulate.py world_models/NAME --directions FILE --edit collapse --direction ic_3
     python simulate.py world_models/NAME --directions FILE --edit swap --from ic_10 --to ic_5 --change
     python simulate.py world_models/NAME --directions FILE --edit steer --direction ic_3 --dose -2,2
+    python simulate.py world_models/NAME --act-grid 2               # all first moves of two ticks, compared
+    python simulate.py world_models/NAME --from interpolate --steps 8    # from one recorded start to another
+    python simulate.py world_models/NAME --from random --maximise value  # starts that the policy values most
     python simulate.py world_models/NAME --quality --ticks 16       # how far ahead is it right?
+    python simulate.py world_models/NAME --compare --ticks 16       # are findings the same in recorded lives?
 
 The policy sees the model's predictions and its actions drive the next tick; trade and gifts are left out. The dump in
 activation_data/NAME-simulated/ has `origin: simulated` and the layers world_hidden, world_latent and bottleneck beside
@@ -23,8 +27,8 @@ of the effects is printed and written to effects/ in the model's folder.
 import environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +37,11 @@ from agent_zoo.edit_options import EditOptions, separate_edits
 from representation.world_model.simulation_options import SimulationOptions, refuse_directions_by_number
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from representation.world_model.model import Origin, WorldModel
     from representation.world_model.outcomes import Outcomes
+    from representation.world_model.search import Target
 
 
 def main() -> None:
@@ -46,28 +54,32 @@ def main() -> None:
     from representation.world_model.model import load_model
     from representation.world_model.settings import MODEL_FILE
     from representation.world_model.simulation import Request, check_recorded, simulate
-    from representation.world_model.simulation_arms import edited_arms
+    from representation.world_model.simulation_arms import edited_arms, grid_arms, maximising_arms
 
     path = options.model / MODEL_FILE if options.model.is_dir() else options.model
     model, origin = load_model(path)
     recorded = options.dump or Path("activation_data") / origin.dump
     check_recorded(recorded, read_metadata(recorded), origin)
     if options.quality:
-        from representation.world_model.quality import QUALITY_FOLDER, headline, measure_quality, save_quality
-
-        with progress("measuring quality") as share:
-            quality = measure_quality(model, origin, recorded, options.ticks, options.seed, share)
-        save_quality(path.parent / QUALITY_FOLDER, quality)
-        print(f"{headline(quality)}\ntables and figure: {path.parent / QUALITY_FOLDER}")
+        measure_quality(options, model, origin, recorded, path.parent)
         return
-    request = Request(options.lives, options.ticks, options.beginning, options.seed)
-    arms = edited_arms(options, model, origin, sha256(path), recorded, request)
+    if options.compare:
+        compare_findings(options, model, origin, recorded, path.parent)
+        return
+    request = Request(options.wanted, options.ticks, options.beginning, options.seed, options.ways_steps)
+    targets: Mapping[str, Target] = {}
+    if options.act_grid:
+        arms = grid_arms(options.act_grid)
+    elif options.maximise is not None:
+        arms, targets = maximising_arms(options, model, origin, recorded)
+    else:
+        arms = edited_arms(options, model, origin, sha256(path), recorded, request)
     with progress("simulating", "lives") as show:
-        found = simulate(model, origin, sha256(path), recorded, request, list(arms.values()), show)
+        found = simulate(model, origin, sha256(path), recorded, request, list(arms.values()), show, targets)
     for arm in arms.values():
         if arm.target:
-            print(f"dump of {options.lives:,} simulated lives: {arm.target}")
-    report_effects(dict(zip(arms, found, strict=True)), options, path.parent / "effects")
+            print(f"dump of {options.wanted:,} simulated lives: {arm.target}")
+    report(dict(zip(arms, found, strict=True)), options, path.parent)
 
 
 def parse(arguments: list[str]) -> SimulationOptions:
@@ -80,21 +92,67 @@ def parse(arguments: list[str]) -> SimulationOptions:
     return options
 
 
-def report_effects(found: "Mapping[str, Outcomes]", options: SimulationOptions, folder: Path) -> None:
-    """Print how each further simulation differs from the first one, and write that to a table each."""
-    from representation.world_model.outcomes import effects
+def measure_quality(
+    options: SimulationOptions, model: "WorldModel", origin: "Origin", recorded: Path, folder: Path
+) -> None:
+    """Measure how well ticks are predicted; print the headline and write tables and a figure."""
+    from progress_view import progress
+    from representation.world_model import quality
+
+    with progress("measuring quality") as share:
+        found = quality.measure_quality(model, origin, recorded, options.ticks, options.seed, share)
+    quality.save_quality(folder / quality.QUALITY_FOLDER, found)
+    print(f"{quality.headline(found)}\ntables and figure: {folder / quality.QUALITY_FOLDER}")
+
+
+def compare_findings(
+    options: SimulationOptions, model: "WorldModel", origin: "Origin", recorded: Path, folder: Path
+) -> None:
+    """Print and write how findings about the memory differ between recorded and simulated lives."""
+    from progress_view import progress
+    from representation.world_model import compared
+
+    with progress("comparing") as share:
+        found = compared.compare_findings(model, origin, recorded, options.wanted, options.ticks, options.seed, share)
+    title = f"recorded and simulated lives, with 95% intervals over {found[0].lives} recorded lives"
+    show_table(title, found, folder / "compared.tsv")
+
+
+def report(found: "Mapping[str, Outcomes]", options: SimulationOptions, folder: Path) -> None:
+    """Print what came of the simulations, and write it to tables in the model's folder."""
+    from representation.world_model.outcomes import effects, group_of, steps_of
+
+    (first, before), *others = found.items()
+    if options.act_grid:
+        rows = [group_of(first, before, None, options.seed)]
+        rows += [group_of(name, after, before, options.seed) for name, after in others]
+        title = "by sequence of first moves; better: value above the policy's own lives from the same starts"
+        show_table(title, rows, folder / "what_if" / f"act_grid_{options.act_grid}.tsv")
+        return
+    if options.beginning == "interpolate":
+        rows = steps_of(before, options.ways_steps, options.seed)
+        show_table("by place on the way", rows, folder / "what_if" / "interpolate.tsv")
+    for name, after in others:
+        changes = effects(before, after, options.seed)
+        path = folder / "effects" / f"{name}.tsv"
+        if options.maximise is not None:
+            path = folder / "what_if" / f"maximise_{options.maximise.replace('/', '_')}.tsv"
+        title = (
+            f"{name} after, {first} before: means over simulated lives, 95% intervals over {changes[0].lives} starts"
+        )
+        show_table(title, changes, path)
+
+
+def show_table(title: str, rows: "Sequence[DataclassInstance]", path: Path) -> None:
+    """Print rows under a title, and write them to a file."""
     from representation.world_model.tables import write_table
 
-    (_, before), *others = found.items()
-    for name, after in others:
-        rows = effects(before, after, options.seed)
-        write_table(folder / f"{name}.tsv", rows)
-        print(f"\n{name}: means over simulated lives, 95% intervals over {rows[0].lives} recorded lives")
-        heads = ("outcome", "unedited", "edited", "difference", "low", "high")
-        numbers = [(each.before, each.after, each.difference, each.low, each.high) for each in rows]
-        lines = [(each.outcome, *(f"{one:.3g}" for one in of)) for each, of in zip(rows, numbers, strict=True)]
-        command_line.print_table(heads, lines)
-        print(f"table: {folder / f'{name}.tsv'}")
+    write_table(path, rows)
+    heads = list(asdict(rows[0]))
+    cells = [[f"{each:.3g}" if isinstance(each, float) else str(each) for each in asdict(row).values()] for row in rows]
+    print(f"\n{title}")
+    command_line.print_table(heads, cells)
+    print(f"table: {path}")
 
 
 if __name__ == "__main__":

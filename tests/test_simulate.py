@@ -77,6 +77,73 @@ def test_there_can_be_more_lives_than_recorded_windows(trained, recorded, tmp_pa
     assert len(np.unique(np.stack([records.env_id, records.agent_id, records.episode]), axis=1).T) == 1500
 
 
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_sequences_of_moves_are_compared(trained, recorded, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", recorded.dump, "-o", tmp_path]
+    done = run_here(*said, "--act-grid", 1)
+    assert done.returncode == 0, done.stderr
+    assert "the policy's own" in done.stdout and not list(tmp_path.iterdir())
+    rows = {row["group"]: row for row in rows_of(trained / "what_if" / "act_grid_1.tsv")}
+    assert set(rows) == {"the policy's own", "north", "south", "east", "west", "stay"}
+    for move in ("policy", "stay"):
+        assert run_here(*said, "--act", move, "--name", move).returncode == 0
+    values, food = {}, {}
+    for move, name in (("policy", "the policy's own"), ("stay", "stay")):
+        records = read_dump(tmp_path / move)
+        lives = np.unique(records.agent_id, return_inverse=True)[1]
+        values[move] = (np.bincount(lives, records.value) / np.bincount(lives)).mean()
+        food[move] = float(rows[name]["food"])
+        assert float(rows[name]["value"]) == pytest.approx(values[move], abs=1e-4) and rows[name]["lives"] == "20"
+    better = float(rows["stay"]["better"])
+    assert better == pytest.approx(values["stay"] - values["policy"], abs=1e-4)
+    assert float(rows["stay"]["low"]) <= better <= float(rows["stay"]["high"]) and food["stay"] <= 105
+
+
+def test_lives_between_recorded_starts(trained, recorded, tmp_path: Path) -> None:
+    done = run_here(
+        "simulate.py", trained, "-n", 32, "--from", "interpolate", "--steps", 4, "--ticks", 2, "--dump", recorded.dump,
+        "-o", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "what_if" / "interpolate.tsv")
+    assert [row["group"] for row in rows] == [f"{number} of 4" for number in range(1, 5)]
+    assert all(row["lives"] == "8" for row in rows)
+    (dump,) = tmp_path.iterdir()
+    told = read_metadata(dump).environment["simulated"]
+    assert (told["from"], told["steps"]) == ("interpolate", 4)
+
+
+@pytest.mark.parametrize("target", ["value", "ic_1"])
+def test_starts_are_searched(trained, recorded, directions, tmp_path: Path, target: str) -> None:
+    more = ["--directions", directions] if target != "value" else []
+    done = run_here(
+        "simulate.py", trained, "-n", 12, "--from", "random", "--maximise", target, "--ticks", 2, "--dump",
+        recorded.dump, "-o", tmp_path, *more,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = {row["outcome"]: row for row in rows_of(trained / "what_if" / f"maximise_{target}.tsv")}
+    assert float(rows[target]["difference"]) > 0
+    (dump,) = tmp_path.iterdir()
+    assert dump.name.endswith(f"simulated-maximise-{target}")
+    assert read_metadata(dump).environment["simulated"]["maximise"] == target
+
+
+def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: Path) -> None:
+    done = run_here("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", recorded.dump)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "compared.tsv")
+    assert len(rows) == 3 + 2 * (3 + 3 + 1) and {row["layer"] for row in rows} == {"", "lstm_hidden", "lstm_cell"}
+    for row in rows:
+        difference = float(row["simulated"]) - float(row["recorded"])
+        assert float(row["difference"]) == pytest.approx(difference, abs=1e-6)
+        assert float(row["difference_low"]) <= difference <= float(row["difference_high"])
+    assert "distance of cluster shares" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -86,7 +153,16 @@ def test_there_can_be_more_lives_than_recorded_windows(trained, recorded, tmp_pa
         (["--edit", "steer", "--direction", "ic_1"], "needs one --direction, and --dose"),
         (["--directions", "nowhere"], "--directions does nothing here"),
         (["--directions", "nowhere", "--edit", "collapse", "--direction", "ic_1"], "nowhere"),
-        (["--quality", "--edit", "clear"], "leave out --edit"),
+        (["--quality", "--edit", "clear"], "--quality and --edit cannot go together"),
+        (["--act-grid", 4], "--act-grid is 4"),
+        (["--act-grid", 1, "--act", "north"], "--act does nothing with --act-grid"),
+        (["--maximise", "value"], "add --from random"),
+        (["--maximise", "ic_1", "--from", "random"], "--directions names no file"),
+        (["--steps", 4], "--steps does nothing without --from interpolate"),
+        (["--from", "interpolate", "--steps", 1], "--steps is 1"),
+        (["--from", "interpolate", "--steps", 4], "must be a multiple of --steps 4"),
+        (["--compare", "--from", "random"], "--compare needs recorded starts"),
+        (["--compare", "--ticks", 1], "--ticks is 1: must be 2 or more with --compare"),
         (
             ["--swap-directions-from", "10", "5", "--swap-directions-to", "12", "None"],
             "use --edit swap --from ic_10 --to ic_12 --change --edit collapse --direction ic_5 --change",

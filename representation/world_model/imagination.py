@@ -99,6 +99,21 @@ def random_start(model: WorldModel, around: Surroundings, generator: torch.Gener
     vector = torch.randn(len(around.task), network.sizes.bottleneck, generator=generator)
     if network.kind == "sphere":
         vector = functional.normalize(vector, dim=1)
+    return bottleneck_start(model, vector, around, generator)
+
+
+def bottleneck_start(
+    model: WorldModel, vector: torch.Tensor, around: Surroundings, generator: torch.Generator | None
+) -> Start:
+    """Start from bottlenecks, (S, dimensions); gradients pass from everything that follows to them.
+
+    Args:
+        model: to simulate with.
+        vector: on the sphere, of length 1.
+        around: market and task of each simulation.
+        generator: of the first latent states; None for the most probable ones.
+    """
+    network = model.network
     hidden, memory = network.start(vector)
     state = WorldState(hidden, drawn(network.prior_logits(hidden), generator))
     nothing = vector.new_zeros(len(vector), network.action)

@@ -182,15 +182,21 @@ class WorldNetwork(nn.Module):
         item_type = kept_type + self.say_type(read).view(-1, self.shape.slots, ITEM_TYPES)
         items = before.items + self.item_step * self.say_items(read).view(-1, self.shape.slots, self.shape.item)
         legal = self.say_legal(read)
-        reward, end = self.say_rest(read).unbind(1)
+        reward, end = self._rest(read)
         types = item_type.softmax(dim=2)
         scene = SoftScene(
             material.softmax(dim=1), kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved),
             types, items * (1 - types[:, :, :1]), legal.sigmoid(),
         )  # fmt: skip
-        return Prediction(
-            scene, material, kind, target, health, vitals, item_type, legal, move, reward, end - _START_LOGIT
-        )
+        return Prediction(scene, material, kind, target, health, vitals, item_type, legal, move, reward, end)
+
+    def outcome(self, state: WorldState, before: SoftScene) -> tuple[torch.Tensor, torch.Tensor]:
+        """Predict only the reward and the logit of the end, (B,) each; arguments as for `decode`."""
+        return self._rest(self.read(torch.cat([state.hidden, state.latent, before.numbers()], dim=1)))
+
+    def _rest(self, read: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        reward, end = self.say_rest(read).unbind(1)
+        return reward, end - _START_LOGIT
 
     def _own(self, before: SoftScene, read: torch.Tensor, vitals: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
         """The agent's own row: changed columns, expected vitals, and the position that its move leads to."""

@@ -1,9 +1,10 @@
 """What comes of simulated lives, and how that differs between simulations of the same starts with the same dice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from representation.sparse_autoencoder.scores import RESAMPLES, Estimate, Units
 from representation.world_model.imagination import MOVE_HEAD, ImaginedTick
@@ -49,13 +50,18 @@ class Effect:
 class OutcomeSums:
     """Adds up the outcomes of a batch of lives, tick by tick."""
 
-    def __init__(self, origin: np.ndarray, vitals: Sequence[int]):
+    def __init__(
+        self, origin: np.ndarray, vitals: Sequence[int],
+        targets: Mapping[str, Callable[[ImaginedTick], Tensor]] | None = None,
+    ):  # fmt: skip
         """Begin.
 
         Args:
             origin: as in `Outcomes`, (S,).
             vitals: places of health, food and water in a scene's own row.
+            targets: further numbers of a tick, (S,) each, whose means over ticks are outcomes.
         """
+        self._targets = targets or {}
         self._origin, self._vitals = origin, list(vitals)
         self._ticks = np.zeros(len(origin))
         self._sums: dict[str, np.ndarray] = {}
@@ -68,6 +74,7 @@ class OutcomeSums:
         moves = tick.choices.log_probabilities[MOVE_HEAD].detach().double().exp().numpy()  # (S, 5)
         vitals = 100 * tick.scene.own[:, self._vitals].detach().double().numpy()
         means = {"value": value} | {f"probability of {name}": moves[:, place] for place, name in enumerate(DIRECTIONS)}
+        means |= {name: target(tick).detach().double().numpy() for name, target in self._targets.items()}
         last = {f"{name} in the last tick": vitals[:, place] for place, name in enumerate(VITALS)}
         if not self._first:
             self._first = {"value in the first tick": value.copy()}
@@ -83,6 +90,62 @@ class OutcomeSums:
         """Return what came of the lives; values and probabilities are means over each life's ticks."""
         means = {name: each / self._ticks for name, each in self._sums.items()}
         return Outcomes(self._origin, {**self._first, **means, **self._last, "ticks lived": self._ticks})
+
+
+@dataclass(frozen=True)
+class Group:
+    """Mean outcomes of some simulated lives.
+
+    Attributes:
+        group: what they have in common.
+        value: mean over lives of the mean over ticks.
+        better: value above that of the policy's own lives from the same starts, NaN where that is not compared.
+        low: end of its 95% interval over recorded lives.
+        high: likewise.
+        health: in the last tick.
+        food: likewise.
+        water: likewise.
+        ticks: lived.
+        lives: simulated.
+    """
+
+    group: str
+    value: float
+    better: float
+    low: float
+    high: float
+    health: float
+    food: float
+    water: float
+    ticks: float
+    lives: int
+
+
+def group_of(name: str, found: Outcomes, own: Outcomes | None, seed: int, chosen: np.ndarray | None = None) -> Group:
+    """Return the mean outcomes of some lives.
+
+    Args:
+        name: what they have in common.
+        found: what came of lives.
+        own: what came of the policy's own lives from the same starts; None if that is not compared.
+        seed: of resamples.
+        chosen: which lives, (L,) bool; None for all.
+    """
+    kept = {outcome: each if chosen is None else each[chosen] for outcome, each in found.values.items()}
+    better = Estimate(float("nan"), float("nan"), float("nan"))
+    if own is not None:
+        better = over_lives(found.origin, seed).difference(kept["value"], own.values["value"])
+    health, food, water = (float(kept[f"{vital} in the last tick"].mean()) for vital in VITALS)
+    return Group(
+        name, float(kept["value"].mean()), better.value, better.low, better.high, health, food, water,
+        float(kept["ticks lived"].mean()), len(kept["value"]),
+    )  # fmt: skip
+
+
+def steps_of(found: Outcomes, steps: int, seed: int) -> list[Group]:
+    """Return the mean outcomes of interpolated starts by their place on the way."""
+    place = np.arange(len(found.origin)) % steps
+    return [group_of(f"{number + 1} of {steps}", found, None, seed, place == number) for number in range(steps)]
 
 
 def over_lives(origin: np.ndarray, seed: int) -> Units:

@@ -1,6 +1,6 @@
 """Simulate lives with a world model, and write them as dumps in the ordinary format."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from representation.world_model.edits import Edits
 from representation.world_model.imagination import Start, imagine
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.outcomes import Outcomes, OutcomeSums
+from representation.world_model.search import Target
 from representation.world_model.simulated_records import LIVES_IN_EPISODE, joined, layer_units, records_of
 from representation.world_model.starts import Beginning, starts
 from user_error import UserError
@@ -34,12 +35,14 @@ class Request:
         ticks: of each, at most.
         beginning: see `starts.starts`.
         seed: of starts, actions and latent states.
+        steps: interpolated starts on each way.
     """
 
     lives: int
     ticks: int
     beginning: Beginning
     seed: int
+    steps: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +84,7 @@ def check_recorded(folder: Path, metadata: DumpMetadata, origin: Origin) -> None
 
 def simulate(
     model: WorldModel, origin: Origin, sha: str, recorded: Path, request: Request, arms: Sequence[Arm],
-    report: Callable[[int, int], None] = lambda *_: None,
+    report: Callable[[int, int], None] = lambda *_: None, targets: Mapping[str, Target] | None = None,
 ) -> list[Outcomes]:  # fmt: skip
     """Simulate all arms, and write their dumps; returns what came of the lives of each arm.
 
@@ -93,6 +96,7 @@ def simulate(
         request: what to simulate.
         arms: ways to simulate it.
         report: called with the lives so far, and all of them, counting those of all arms.
+        targets: further outcomes, by name.
 
     Raises:
         UserError: a target already holds a dump, or the recorded one has too few windows.
@@ -106,11 +110,11 @@ def simulate(
             else None
             for arm in arms
         ]
-        batches = starts(model, origin, recorded, request.beginning, request.lives, request.seed)
+        batches = starts(model, origin, recorded, request.beginning, request.lives, request.seed, request.steps)
         for episode, batch in enumerate(batches):
             for arm, writer, found in zip(arms, writers, parts, strict=True):
                 start = arm.begin(batch.start) if arm.begin else batch.start
-                found.append(_live(model, start, batch.origin, episode, request, arm, writer))
+                found.append(_live(model, start, batch.origin, episode, request, arm, writer, targets))
                 done += len(start)
                 report(done, total)
     return [Outcomes.joined(each) for each in parts]
@@ -127,6 +131,8 @@ def simulated_metadata(model: WorldModel, recorded: Path, sha: str, request: Req
     simulated: dict[str, Any] = {
         "lives": request.lives, "ticks": request.ticks, "from": request.beginning, "moves": arm.moves
     }  # fmt: skip
+    if request.beginning == "interpolate":
+        simulated["steps"] = request.steps
     if arm.edits:
         simulated["edits"] = list(arm.edits.described)
     return replace(
@@ -139,12 +145,12 @@ def simulated_metadata(model: WorldModel, recorded: Path, sha: str, request: Req
 
 def _live(
     model: WorldModel, start: Start, origin: np.ndarray, episode: int, request: Request, arm: Arm,
-    writer: DumpWriter | None,
+    writer: DumpWriter | None, targets: Mapping[str, Target] | None,
 ) -> Outcomes:  # fmt: skip
     """Simulate some lives until they end, write their ticks, and return what came of them."""
     generator = torch.Generator().manual_seed(request.seed + episode)
     lives, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
-    sums, parts = OutcomeSums(origin, model.network.vitals), []
+    sums, parts = OutcomeSums(origin, model.network.vitals, targets), []
     for number, tick in enumerate(imagine(model, start, request.ticks, generator, arm.moves, arm.edits)):
         ends = (torch.rand(len(start), generator=generator) < tick.end).numpy()
         sums.add(tick, alive)

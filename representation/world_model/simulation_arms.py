@@ -1,5 +1,6 @@
 """From the options of simulate.py to the arms of a simulation."""
 
+import itertools
 from pathlib import Path
 
 import orjson
@@ -7,12 +8,17 @@ import orjson
 from activation_store.directions import read_directions
 from activation_store.reader import read_metadata
 from activation_store.writer import refuse_existing_dump, state_of
+from agent_zoo.edits_along_directions import check_direction
 from representation.world_model.edits import requested_edits, states_covariance
+from representation.world_model.imagination import Start, bottleneck_start
 from representation.world_model.model import Origin, WorldModel
+from representation.world_model.search import Target, direction_target, searched, value_target
 from representation.world_model.simulation import Arm, Request, simulated_metadata
-from representation.world_model.simulation_options import SimulationOptions
+from representation.world_model.simulation_options import DIRECTIONS, SimulationOptions
 
 UNEDITED = "unedited"
+OWN_MOVES = "the policy's own"
+BEFORE, AFTER = "random starts", "found starts"
 
 
 def edited_arms(
@@ -49,6 +55,43 @@ def edited_arms(
     else:
         refuse_existing_dump(target)
     return {UNEDITED: plain, **edited}
+
+
+def grid_arms(ticks: int) -> dict[str, Arm]:
+    """Return the policy's own lives, and one simulation for each sequence of moves in the first ticks, by name."""
+    sequences = itertools.product(range(len(DIRECTIONS)), repeat=ticks)
+    named = {", ".join(DIRECTIONS[move] for move in moves): Arm(None, tuple(moves)) for moves in sequences}
+    return {OWN_MOVES: Arm(), **named}
+
+
+def maximising_arms(
+    options: SimulationOptions, model: WorldModel, origin: Origin, recorded: Path
+) -> tuple[dict[str, Arm], dict[str, Target]]:
+    """Return a simulation from random starts and one from what a search made of them, and the target by its name.
+
+    Raises:
+        UserError: the target folder holds a dump, or the direction does not exist or fit.
+    """
+    name = str(options.maximise)
+    target: Target = value_target
+    if name != "value":
+        assert options.directions
+        direction = read_directions(options.directions).named(name)
+        check_direction(direction, "state", model.policy.layer_units, origin.policy, origin.policy_sha256)
+        target = direction_target(direction)
+    folder = options.output_dir / (
+        options.name or f"{recorded.resolve().name}-simulated-maximise-{name.replace('/', '_')}"
+    )
+    refuse_existing_dump(folder)
+
+    def settled(start: Start) -> Start:
+        return bottleneck_start(model, start.vector, start.around, None)
+
+    def found(start: Start) -> Start:
+        return searched(model, start, target)
+
+    arms = {BEFORE: Arm(begin=settled), AFTER: Arm(folder, begin=found, told=(("maximise", name),))}
+    return arms, {} if name == "value" else {name: target}
 
 
 def _holds_the_same(target: Path, model: WorldModel, recorded: Path, sha: str, request: Request, arm: Arm) -> bool:

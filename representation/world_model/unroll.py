@@ -149,9 +149,12 @@ def _follow(
             ticks.add({"divergence": divergence(posterior, prior[seen])})
             ticks.add({"balanced": balanced_divergence(posterior, prior[seen], PRIORS_SHARE)})
             logits = prior.index_copy(0, seen, posterior)
+        # From the prior for all: the posterior exists only where the life goes on, and would give that away.
+        foreseen = WorldState(hidden, drawn(prior, dice.latent[left, tick - CONTEXT + 1]))
+        outcome = network.outcome(foreseen, scene_of(scene, going))
+        ticks.add(_outcome_costs(model, *outcome, windows.reward[left, tick - 1], (~there).float()))
         state = WorldState(hidden, drawn(logits, dice.latent[left, tick - CONTEXT + 1]))
         prediction = network.decode(state, scene_of(scene, going), action)
-        ticks.add(_outcome_costs(model, prediction, windows.reward[left, tick - 1], (~there).float()))
         if not len(seen):
             return
         left, state, scene = left[seen], state.take(seen), scene_of(prediction.scene, seen)
@@ -164,10 +167,13 @@ def _follow(
         ticks.add({"move": torch.nn.functional.cross_entropy(prediction.move, moved, reduction="none")})
 
 
-def _outcome_costs(model: WorldModel, prediction: Prediction, reward: torch.Tensor, over: torch.Tensor) -> Costs:
+def _outcome_costs(
+    model: WorldModel, found: torch.Tensor, ending: torch.Tensor, reward: torch.Tensor, over: torch.Tensor
+) -> Costs:
+    """Costs of predicted rewards and of logits of the end, (B,) each, given the rewards and whether lives are over."""
     mean, deviation = model.stats.reward
-    distance = prediction.reward - (reward - mean) / deviation
-    end = torch.nn.functional.binary_cross_entropy_with_logits(prediction.end, over, reduction="none")
+    distance = found - (reward - mean) / deviation
+    end = torch.nn.functional.binary_cross_entropy_with_logits(ending, over, reduction="none")
     huber = torch.nn.functional.smooth_l1_loss(distance, torch.zeros_like(distance), reduction="none")
     return {"reward": huber, "end": end}
 
