@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from activation_store.columns import unpack_legal
-from activation_store.layers import ACTION_DECODER
+from activation_store.layers import LSTM_HIDDEN
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
@@ -18,8 +18,8 @@ SHOWN = ("Move.Direction", "Attack.Style")
 
 def missing_for_probabilities(metadata: DumpMetadata) -> str:
     """Say what a dump lacks for `probabilities_of`, and how to record it; "" if it has everything."""
-    if ACTION_DECODER not in metadata.layers:
-        return f"the dump has no layer {ACTION_DECODER}: record it with --layers all"
+    if LSTM_HIDDEN not in metadata.layers:
+        return f"the dump has no layer {LSTM_HIDDEN}: record it with --layers all"
     if "legal" not in metadata.columns:
         return "the dump does not hold which actions were legal: record it with --fields ActionTargets"
     return ""
@@ -30,14 +30,15 @@ def probabilities_of(policy: RecurrentPolicy, records: Records, metadata: DumpMe
 
     Args:
         policy: that was recorded.
-        records: with the layer `action_decoder` and the column `legal`.
+        records: with the layer `lstm_hidden` and the column `legal`.
         metadata: of the dump.
     """
     heads = metadata.action_heads
     ends = np.cumsum([head.size for head in heads])
     legal = unpack_legal(records.column("legal"), int(ends[-1]))  # (B, all options)
     decoder = policy.policy.action_decoder
-    read = torch.from_numpy(records.activations[ACTION_DECODER]).float()
+    with torch.no_grad():
+        read = policy.read(torch.from_numpy(records.activations[LSTM_HIDDEN]).float())  # (B, hidden)
     own = {head.name: head for head in decoder.layout.heads if head.candidates is None}
     found = {}
     for head, end in zip(heads, ends.tolist(), strict=True):

@@ -67,7 +67,7 @@ def find_saliency(dynamics: Dynamics, sources: Sequence[Source], named: Sequence
             raise UserError(f"{each.path} holds maps of another dump than {there}: run saliency.py on that one")
     if found and not named:
         say(f"with the saliency maps in {', '.join(each.path.name for each in found)}")
-    return found
+    return sorted(found, key=lambda each: each.of != "value")  # the value first: it is defined in every state
 
 
 def _policy(dynamics: Dynamics, policy: Path | None, say: Say) -> RecurrentPolicy | None:

@@ -1,4 +1,4 @@
-"""The content of the panel: rollouts of recorded and simulated lives, and the dynamics of the policy that lived them."""
+"""The content of the panel: rollouts of recorded and simulated lives, and how the policy's memory moves in them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -133,9 +133,7 @@ def read_panel(
     )  # fmt: skip
 
 
-def _chosen(
-    dynamics: Dynamics, sources: Sequence[Source], saliency: Sequence[Saliency], most: int
-) -> list[Chosen]:
+def _chosen(dynamics: Dynamics, sources: Sequence[Source], saliency: Sequence[Saliency], most: int) -> list[Chosen]:
     candidates = []
     for source in sources:
         followed = [dynamics.behaviours.places] if source.sha256 == dynamics.dump_sha256 else []

@@ -136,6 +136,8 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     _, summary = finished.read_json(SUMMARY_FILE, _Summary)
     states = _arrays(finished, STATES_FILE, "mean", "spread")
     motion = _arrays(finished, MOTION_FILE, "r", "q", "jacobian_records", "jacobians", "behaviour")
+    if not _fits(states, motion):
+        raise UserError(f"the files of {path} do not match each other: run {_SCRIPT} again")
     components = [each for each in summary.components if each.component.startswith("ic_")]
     weight, bias = _read_outs(finished, [each.component for each in components])
     jacobian, counts = _mean_jacobians(motion)
@@ -163,6 +165,8 @@ def _read_outs(finished: FinishedFiles, names: list[str]) -> tuple[np.ndarray, n
     finished.read(DIRECTIONS_FILE)  # refuses one that was changed
     directions = read_directions(finished.path / DIRECTIONS_FILE)
     found = [directions.named(name) for name in names]
+    if len({len(each.weight) for each in found}) != 1:
+        raise UserError(f"{finished.path} has no independent components of one layer: run {_SCRIPT} again")
     return np.stack([each.weight for each in found]), np.array([each.bias for each in found], np.float32)
 
 
@@ -177,11 +181,31 @@ def _mean_jacobians(motion: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarr
     return mean, np.bincount(label[label >= 0], minlength=count)
 
 
+def _fits(states: dict[str, np.ndarray], motion: dict[str, np.ndarray]) -> bool:
+    """Tell whether arrays have the types and shapes that analyze_dynamics.py gives them."""
+    if any(each.dtype.kind not in "iuf" for each in (*states.values(), *motion.values())):
+        return False
+    r, jacobians, records, label = (motion[name] for name in ("r", "jacobians", "jacobian_records", "behaviour"))
+    return (
+        r.ndim == jacobians.ndim == 4
+        and r.shape == motion["q"].shape
+        and min(r.shape) > 0
+        and jacobians.shape == (len(records), *r.shape[1:])
+        and records.ndim == label.ndim == 1
+        and records.dtype.kind == label.dtype.kind == "i"
+        and ((records >= 0) & (records < len(label))).all()
+        and (label < len(r)).all()
+        and states["mean"].ndim == 1
+        and states["mean"].shape == states["spread"].shape
+        and bool((states["spread"] > 0).all())
+    )
+
+
 def _check(found: Dynamics) -> None:
     """Refuse files that do not fit together."""
     count, components = len(found.shares), len(found.components)
-    lags = found.r.shape[1] if found.r.ndim > 1 else 0
-    shape = (count, lags, components, components)
-    shapes = {found.r.shape, found.significant.shape, found.jacobian.shape}
-    if shapes != {shape} or not lags or len(found.differences) != count or not components:
-        raise UserError(f"the files of {found.path} do not match each other: run {_SCRIPT} again")
+    units = {each.shape[-1] for each in (found.weight, found.mean)}
+    if found.r.shape[0] != count or found.r.shape[2:] != (components, components) or len(found.differences) != count:
+        raise UserError(f"{found.path / SUMMARY_FILE} and {MOTION_FILE} do not match: run {_SCRIPT} again")
+    if len(units) > 1 or max(found.behaviours.clusters, default=0) >= count:
+        raise UserError(f"{found.path / DIRECTIONS_FILE} and {STATES_FILE} do not match: run {_SCRIPT} again")

@@ -2,7 +2,7 @@
 
 /* The rollout over time: behaviours as a strip, the value as a line, components as rows of colour. */
 
-const LABELS = 52; // CSS pixels for names at the left
+const LABELS = 64; // CSS pixels for names at the left
 const STRIP = 14, VALUE = 54, GAP = 8, AXIS = 18;
 const WIDEST = 3; // standard deviations at the end of the colours
 

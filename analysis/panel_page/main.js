@@ -21,7 +21,7 @@ function listen(state, player) {
 }
 
 /** What `window.panel` offers: numbers and copies. */
-function publicState(state, scatter) {
+function publicState(state, scatter, lines) {
   const { data } = state, { tables } = data;
   const tickOf = (tick) => ({
     tick: tables.tick[tick], behaviour: data.behaviour(tick), own: tables.own[tick] !== 0, materials: Array.from(data.view(tick)),
@@ -39,6 +39,7 @@ function publicState(state, scatter) {
     get component() { return state.component; },
     get neighbours() { return strongest(state); },
     get map() { return state.map; },
+    get rowHeight() { return lines.row; },
     shown: () => Array.from({ length: data.count }, (_, i) => i).filter((i) => state.shown(i)),
     of: (rollout) => ({
       simulated: data.source(rollout).simulated, agent: tables["rollout.agent"][rollout], episode: tables["rollout.episode"][rollout],
@@ -70,7 +71,7 @@ async function start() {
     const resize = () => parts.forEach((part) => part.resize());
     resize();
     window.addEventListener("resize", resize);
-    window.panel = publicState(state, parts[0]);
+    window.panel = publicState(state, parts[0], parts[2]);
     requestAnimationFrame(() => requestAnimationFrame(() => { document.body.dataset.drawn = String(Math.round(performance.now())); }));
   } catch (error) {
     loading.hidden = false;

@@ -2,7 +2,7 @@
 
 /* How components follow and move each other in a behaviour: two matrices, and the strongest entries of one component. */
 
-const LISTED = 5;
+const LISTED = 6;
 const EDGE = 26; // CSS pixels for numbers at the left and below
 
 class Matrices {
@@ -45,7 +45,8 @@ class Matrices {
     document.getElementById("behaviour-shown").replaceChildren(
       chip, ` behaviour ${behaviour}: ${facts.differences || `${Math.round(100 * facts.share)}% of ticks`}`,
     );
-    document.getElementById("jacobian-scale").textContent = facts.states ? `darkest: ±${this.largest().toPrecision(2)}; mean of ${facts.states} states` : "no states: unknown";
+    document.getElementById("jacobian-scale").textContent =
+      `r ±1; effect ${facts.states ? `±${this.largest().toPrecision(2)} (mean of ${facts.states} states)` : "unknown: no states of this behaviour"}`;
     this.list();
   }
 
@@ -126,9 +127,10 @@ class Matrices {
   fill(id, rows) {
     const names = this.state.data.facts.components;
     document.getElementById(id).replaceChildren(...rows.map(({ component, effect, r, significant }) => element(
-      "li", { onmouseenter: () => this.tell(`${names[component].name}: ${names[component].features}`), onclick: () => this.state.look(component, true) },
+      "li", { onclick: () => this.state.look(component, true) },
       element("b", {}, names[component].name), element("span", { class: effect < 0 ? "down" : "up" }, signed(effect)),
       element("span", { class: "dim", title: significant ? "q < 0.05" : "q of 0.05 or more" }, `r ${signed(r)}${significant ? " •" : ""}`),
+      element("span", { class: "about dim", title: names[component].features }, names[component].features),
     )), ...(rows.length ? [] : [element("li", { class: "dim" }, "unknown in this behaviour")]));
   }
 

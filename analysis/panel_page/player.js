@@ -21,7 +21,7 @@ class Player {
     on("later", "input", ({ target }) => state.set("later", Number(target.value)));
     this.view.addEventListener("mousemove", (event) => this.hover(event));
     this.view.addEventListener("mouseleave", () => { this.hovered = null; this.tell(); });
-    state.on(["rollout", "at", "target", "later"], () => this.draw());
+    state.on(["rollout", "at", "target", "later", "only", "from"], () => this.draw());
     state.on(["speed"], () => { if (state.playing) { this.pause(); this.play(); } });
   }
 
@@ -54,7 +54,9 @@ class Player {
 
   draw() {
     const { state } = this, { data, tick, map } = state;
-    document.getElementById("rollout-name").textContent = titleOf(data, state.rollout);
+    document.getElementById("rollout-name").textContent = nameOf(data, state.rollout);
+    const number = Array.from({ length: state.rollout }, (_, i) => i).filter((i) => state.shown(i)).length + 1;
+    document.getElementById("rollout-number").textContent = state.shown(state.rollout) ? `${number} of ${state.shownCount}` : `of ${state.shownCount}`;
     const slider = document.getElementById("tick");
     slider.max = state.length - 1;
     slider.value = state.at;
@@ -107,14 +109,14 @@ class Player {
   drawActions(tick) {
     const { data } = this.state, { heads, probabilities } = data.facts;
     const rows = [];
-    for (const [head, options] of Object.entries(probabilities)) {
+    for (const [head, options] of Object.entries(probabilities).reverse()) {
       const found = data.probabilities(head, tick);
       if (found) rows.push(element("h3", {}, IN_WORDS[head] ?? head), ...options.map((name, i) => bar(name, found[i])));
     }
     const others = heads.map(({ name }, i) => [name, data.chosen(i, tick)])
       .filter(([name, value]) => value !== null && !(probabilities[name] && data.probabilities(name, tick)) && value < 0.995);
     if (others.length) {
-      rows.push(element("h3", {}, "of what it chose otherwise"), ...others.map(([name, value]) => bar(IN_WORDS[name] ?? name, value)));
+      rows.push(element("h3", {}, "what it chose in other heads"), ...others.map(([name, value]) => bar(IN_WORDS[name] ?? name, value)));
     }
     document.getElementById("action").textContent = data.action(tick);
     const none = "The dump does not record probabilities.";
@@ -132,7 +134,11 @@ class Player {
     document.getElementById("later-told").textContent = state.later ? `${state.later} tick${state.later > 1 ? "s" : ""} later` : "now";
     if (!map) {
       const mapped = maps && state.mapped(state.rollout);
-      place.replaceChildren(!maps ? "" : mapped ? "No map from this tick to that one." : "No map of this rollout: choose rollouts “with saliency map”.");
+      place.replaceChildren(!maps ? "" : mapped ? "No map from this tick to that one." : "No map of this rollout: choose “With saliency” at the left.");
+      return;
+    }
+    if (!map.most) {
+      place.replaceChildren("The target is not defined then: an option is illegal, or nothing counts.");
       return;
     }
     const all = map.parts.reduce((sum, each) => sum + each, 0) || 1;

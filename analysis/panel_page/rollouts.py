@@ -60,18 +60,15 @@ def choose(
         rank[[number[key] for key in _keys(places) if key in number]] = place
     at = _ticks_by_life(mapped)
     drawn = np.random.default_rng([seed, 11]).permutation(len(keys))
-    life, begin, end = [], [], []
+    found: list[tuple[int, int, int]] = []
     for each in drawn[np.argsort(rank[drawn], kind="stable")].tolist():
-        if len(life) >= most:
+        if len(found) >= most:
             break
         tick = identity["tick"][order[starts[each] : starts[each + 1]]]
         covered = np.isin(tick, at.get(tuple(keys[each].tolist()), []))
-        for start, stop in pieces(covered, ticks):
-            life.append(each)
-            begin.append(start)
-            end.append(stop)
-    kept = slice(None, most)
-    return Chosen(keys[np.array(life[kept], np.int64)], np.array(begin[kept], np.int64), np.array(end[kept], np.int64))
+        found += [(each, start, stop) for start, stop in pieces(covered, ticks)]
+    life, begin, end = np.array(found[:most], np.int64).reshape(-1, 3).T
+    return Chosen(keys[life], begin, end)
 
 
 def pieces(covered: np.ndarray, ticks: int) -> list[tuple[int, int]]:

@@ -72,12 +72,8 @@ def read_saliency(path: Path) -> Saliency:
         arrays = arrays_of(finished.read(MAPS_FILE), (*IDENTITY, *_ARRAYS))
     except ValueError as error:
         raise UserError(f"{path / MAPS_FILE} is not as {_SCRIPT} writes it ({error}): run it again") from None
-    count = len(arrays["sample"])
-    shapes = {name: arrays[name].shape for name in _ARRAYS}
-    if arrays["tiles"].ndim != 3 or any(each.shape[:1] != (count,) for each in arrays.values()):
-        raise UserError(f"{path / MAPS_FILE} holds arrays of {shapes}, which are no maps: run {_SCRIPT} again")
-    if arrays["tiles"].shape[2] != TILES_IN_VIEW:
-        raise UserError(f"{path / MAPS_FILE} holds maps of {arrays['tiles'].shape[2]} tiles, not {TILES_IN_VIEW}")
+    if not _fits(arrays):
+        raise UserError(f"{path / MAPS_FILE} holds no maps of {TILES_IN_VIEW} tiles: run {_SCRIPT} again")
     _, sanity = finished.read_json(SANITY_FILE, _Sanity)
     later = _later(arrays["sample"], arrays["tiles"].shape[1])
     sizes = [np.nansum(np.abs(arrays[name]), axis=2) for name in ("tiles", "entities", "own", "inventory")]
@@ -87,6 +83,20 @@ def read_saliency(path: Path) -> Saliency:
         tuple(sanity.failures), {name: arrays[name] for name in IDENTITY}, arrays["value"],
         *(_by_view(each, later) for each in (arrays["tiles"], arrays["entities"], parts)),
     )  # fmt: skip
+
+
+def _fits(arrays: dict[str, np.ndarray]) -> bool:
+    """Tell whether arrays have the types and shapes that saliency.py gives them."""
+    dimensions = dict.fromkeys((*IDENTITY, "sample", "value"), 1) | {"task": 2}
+    tiles = arrays["tiles"]
+    return (
+        all(each.dtype.kind in "iuf" and each.ndim == dimensions.get(name, 3) for name, each in arrays.items())
+        and all(len(each) == len(tiles) > 0 for each in arrays.values())
+        and all(arrays[name].dtype.kind == "i" for name in (*IDENTITY, "sample"))
+        and all(each.shape[1] == tiles.shape[1] > 0 for each in arrays.values() if each.ndim > 1)
+        and tiles.shape[2] == TILES_IN_VIEW
+        and arrays["entities"].shape[2] > 0
+    )
 
 
 def found_beside(run: Path, dumps: dict[str, Path]) -> list[Path]:

@@ -139,13 +139,18 @@ function spanOf(values) {
   return [low, high - low || 1];
 }
 
-/** Which rollout it is, in words. */
+/** Which rollout it is, and its behaviour. */
 function titleOf(data, rollout) {
+  return `${nameOf(data, rollout)}, ${data.nameOf(data.tables["rollout.main"][rollout])}`;
+}
+
+/** Which rollout it is, in words. */
+function nameOf(data, rollout) {
   const { tables } = data;
   const [first, last] = [data.starts[rollout], data.starts[rollout + 1] - 1];
   const kind = data.source(rollout).simulated ? "Simulated" : "Real";
   const who = `agent ${tables["rollout.agent"][rollout]}, episode ${tables["rollout.episode"][rollout]}`;
-  return `${kind}: ${who}, ticks ${tables.tick[first]}–${tables.tick[last]}, ${data.nameOf(tables["rollout.main"][rollout])}`;
+  return `${kind}: ${who}, ticks ${tables.tick[first]}–${tables.tick[last]}`;
 }
 
 /** The behaviours as a list: colour, share of ticks, what is different in them; a click shows only their rollouts. */

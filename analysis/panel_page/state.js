@@ -58,6 +58,16 @@ class PanelState extends EventTarget {
     return this.from === "all" || data.source(rollout).simulated === (this.from === "simulated");
   }
 
+  get shownCount() {
+    const key = `${this.only} ${this.from}`;
+    if (this.counted?.key !== key) {
+      let count = 0;
+      for (let rollout = 0; rollout < this.data.count; rollout++) count += this.shown(rollout);
+      this.counted = { key, count };
+    }
+    return this.counted.count;
+  }
+
   go(at) { this.set("at", Math.max(0, Math.min(this.length - 1, at))); }
 
   open(rollout, at = 0) {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.layers import ACTION_DECODER
+from activation_store.layers import LSTM_HIDDEN
 from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump
 from activation_store.records import Records
@@ -80,7 +80,7 @@ def read_ticks(
     Raises:
         UserError: the dump cannot be read, or its views cannot be drawn.
     """
-    needed = [layer, *([ACTION_DECODER] if probabilities else [])]
+    needed = [layer, *([LSTM_HIDDEN] if probabilities else [])]
     columns = [*own_truth_columns(metadata), *([LEGAL] if probabilities else [])]
     parts, order = [], []
     for number, own in enumerate(groups := list(_by_file(metadata, chosen))):
