@@ -7,7 +7,7 @@ import numpy as np
 from activation_store.lives import life_keys, places_of
 from activation_store.reader import Progress, read_dump
 from activation_store.selection import OBSERVATIONS
-from analysis.clusters.projection import tsne_embedding
+from analysis.clusters.projection import umap_embedding
 from analysis.labels import NOISE
 from analysis.lives import lives_of, places_among
 from analysis.panel_page.dynamics import Dynamics
@@ -16,8 +16,9 @@ from user_error import UserError
 
 STEPS = (2, 4, 6)
 """Ticks over which analyze_dynamics.py takes differences of the state."""
-_PERPLEXITY = 30.0
-_FEWEST_FOR_TSNE = 10
+_NEIGHBOURS = 15
+_MIN_DIST = 0.1
+_FEWEST_FOR_UMAP = 10
 
 
 def trajectories(z: np.ndarray) -> np.ndarray:
@@ -103,20 +104,20 @@ def main_behaviours(label: np.ndarray, lengths: np.ndarray, count: int) -> np.nd
 
 
 def plane(trajectory: np.ndarray, label: np.ndarray, lengths: np.ndarray, main: np.ndarray, seed: int) -> np.ndarray:
-    """Place rollouts in a plane, (R, 2) float32: t-SNE of the mean trajectory over the ticks of the main behaviour.
+    """Place rollouts in a plane, (R, 2) float32: UMAP of the mean trajectory over the ticks of the main behaviour.
 
     Args:
         trajectory: of each tick, along principal components, (T, C).
         label: of each tick, (T,).
         lengths: ticks of each rollout, (R,).
         main: as `main_behaviours`.
-        seed: of t-SNE.
+        seed: of UMAP.
     """
     rollout = np.repeat(np.arange(len(lengths)), lengths)
     own = label == main[rollout]
     count = np.bincount(rollout[own], minlength=len(lengths))
     means = [np.bincount(rollout[own], column[own], len(lengths)) / count for column in trajectory.T]
     points = np.stack(means, axis=1).astype(np.float32)
-    if len(points) < _FEWEST_FOR_TSNE or np.ptp(points, axis=0).max() == 0:
+    if len(points) < _FEWEST_FOR_UMAP or np.ptp(points, axis=0).max() == 0:
         return np.pad(points, ((0, 0), (0, 2)))[:, :2]
-    return tsne_embedding(points, min(_PERPLEXITY, (len(points) - 1) / 3), seed)
+    return umap_embedding(points, min(_NEIGHBOURS, len(points) - 1), _MIN_DIST, seed)

@@ -124,7 +124,7 @@ def read_panel(
     with step(f"behaviours of {len(ticks):,} ticks"):
         behaviour, own_label = _labelled(dynamics, sources, rule, ticks, np.repeat(number, lengths))
     main = main_behaviours(behaviour, lengths, len(dynamics.shares))
-    with step(f"t-SNE of {len(lengths):,} rollouts"):
+    with step(f"UMAP of {len(lengths):,} rollouts"):
         place = plane(ticks.states["trajectory"], behaviour, lengths, main, dynamics.run.seed)
     return Panel(
         dynamics, tuple(sources), tuple(saliency), rule, number, np.concatenate([each.life for each in chosen]),

@@ -46,7 +46,7 @@ class Matrices {
       chip, ` behaviour ${behaviour}: ${facts.differences || `${Math.round(100 * facts.share)}% of ticks`}`,
     );
     document.getElementById("jacobian-scale").textContent =
-      `r ±1; effect ${facts.states ? `±${this.largest().toPrecision(2)} (mean of ${facts.states} states)` : "unknown: no states of this behaviour"}`;
+      `r ±1, effect ${facts.states ? `±${this.largest().toPrecision(2)} (${facts.states} states)` : "unknown: no states"}`;
     this.list();
   }
 

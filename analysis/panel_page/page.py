@@ -36,6 +36,8 @@ HUNDRED = 100
 UNKNOWN = -128
 _MOST = 127
 _AT_ONCE = 20_000
+_NONE_SURE = "nothing that survives"
+"""How analyze_dynamics.py describes a behaviour in which no feature differs at q < 0.05."""
 _OPTIONS = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLES)}
 
 
@@ -193,10 +195,11 @@ def _option_names(head: str, count: int) -> list[str]:
 
 def _behaviour(content: Panel, number: int) -> dict[str, Any]:
     dynamics = content.dynamics
+    differences = dynamics.differences[number].replace(_NONE_SURE, "no feature differs clearly")
     return {
         "number": number, "colour": cluster_colour(number), "shape": _SHAPES.get(cluster_marker(number), "circle"),
         "share": float(dynamics.shares[number]), "states": int(dynamics.states[number]),
-        "differences": dynamics.differences[number], "rollouts": int((content.main == number).sum()),
+        "differences": differences, "rollouts": int((content.main == number).sum()),
     }  # fmt: skip
 
 
