@@ -2,6 +2,8 @@
 
 /* Puts the parts together, listens to keys, and shows the state to consoles and tests. */
 
+const ROOM_FOR_MARKS = 900; // CSS pixels
+
 function listen(state, player) {
   const on = (id, what, act) => document.getElementById(id).addEventListener(what, act);
   on("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
@@ -66,6 +68,7 @@ async function start() {
     new BehaviourList(state);
     listen(state, parts[1]);
     document.getElementById("view-legend").append(...viewLegend(state.data));
+    document.getElementById("marks").open = window.innerHeight >= ROOM_FOR_MARKS;
     state.rollout = Math.max(0, Array.from({ length: state.data.count }, (_, i) => i).findIndex((i) => state.mapped(i)));
     loading.hidden = true;
     const resize = () => parts.forEach((part) => part.resize());
