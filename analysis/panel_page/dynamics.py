@@ -193,8 +193,8 @@ def _fits(states: dict[str, np.ndarray], motion: dict[str, np.ndarray]) -> bool:
         and jacobians.shape == (len(records), *r.shape[1:])
         and records.ndim == label.ndim == 1
         and records.dtype.kind == label.dtype.kind == "i"
-        and ((records >= 0) & (records < len(label))).all()
-        and (label < len(r)).all()
+        and bool(((records >= 0) & (records < len(label))).all())
+        and bool((label < len(r)).all())
         and states["mean"].ndim == 1
         and states["mean"].shape == states["spread"].shape
         and bool((states["spread"] > 0).all())
