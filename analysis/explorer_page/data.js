@@ -47,19 +47,8 @@ class ExplorerData {
     return this.views.subarray(tick * tiles, (tick + 1) * tiles);
   }
 
-  /** The others in a tick's view: [{kind, id, health, down, right, attacked}]; kind 0 is a player. */
-  others(tick) {
-    const { tables } = this;
-    const first = this.entityStart[tick];
-    return Array.from({ length: tables["entity.count"][tick] }, (_, i) => ({
-      kind: tables["entity.kind"][first + i],
-      id: tables["entity.id"][first + i],
-      health: tables["entity.health"][first + i],
-      down: tables["entity.down"][first + i],
-      right: tables["entity.right"][first + i],
-      attacked: tables["attack.target"][tick] === i,
-    }));
-  }
+  /** The others in a tick's view, as `othersIn` returns them. */
+  others(tick) { return othersIn(this.tables, this.entityStart, tick); }
 
   vitals(tick) {
     return Object.fromEntries(["health", "food", "water"].map((name) => [name, this.tables[`self_${name}`][tick]]));
@@ -109,13 +98,6 @@ class ExplorerData {
   nameOf(label) {
     return label === this.facts.noise.label ? "noise" : `cluster ${label}`;
   }
-}
-
-/** Where each part starts, and where the last ends: [2, 3] gives [0, 2, 5]. */
-function running(counts) {
-  const starts = new Int32Array(counts.length + 1);
-  counts.forEach((count, i) => { starts[i + 1] = starts[i] + count; });
-  return starts;
 }
 
 /** What the user looks at. Tells listeners of "change" what changed: hovered, tick, colourBy, selection or names. */

@@ -8,8 +8,22 @@ const PLAYER_LOOK = { colour: "#e4615c", solid: true };
 
 const SMALLEST_VIEW = 60; // CSS pixels
 
-/** Draw a tick's view on a canvas of the given width in CSS pixels, or of the smallest width that can be read. */
-function drawView(canvas, data, tick, room) {
+/** The others in a tick's view: [{kind, id, health, down, right, attacked}]; kind 0 is a player. */
+function othersIn(tables, starts, tick) {
+  const first = starts[tick];
+  return Array.from({ length: tables["entity.count"][tick] }, (_, i) => ({
+    kind: tables["entity.kind"][first + i],
+    id: tables["entity.id"][first + i],
+    health: tables["entity.health"][first + i],
+    down: tables["entity.down"][first + i],
+    right: tables["entity.right"][first + i],
+    attacked: tables["attack.target"][tick] === i,
+  }));
+}
+
+/** Draw a tick's view on a canvas of the given width in CSS pixels, or of the smallest width that can be read; `over`
+ * draws between tiles and entities. Returns the pixels of a tile. */
+function drawView(canvas, data, tick, room, over = () => {}) {
   const width = Math.max(SMALLEST_VIEW, room);
   const ratio = window.devicePixelRatio || 1;
   canvas.width = canvas.height = Math.round(width * ratio);
@@ -18,7 +32,9 @@ function drawView(canvas, data, tick, room) {
   context.scale(ratio, ratio);
   const scale = width / data.facts.side;
   drawTiles(context, data, tick, scale);
+  over(context, scale);
   drawOthers(context, data, tick, scale);
+  return scale;
 }
 
 function drawTiles(context, data, tick, scale) {

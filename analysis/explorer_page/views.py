@@ -21,23 +21,33 @@ def view_tables(seen: Observed) -> dict[str, np.ndarray]:
 
     Returns:
         `view.row` and `view.col`: position of the view's first tile, (T,). `view.tiles`: materials, (T, 225) uint8,
-        encoded by `_changes`. `entity.*`: the other entities in view, tick by tick, `entity.count` (T,) of them each:
-        kind (0 player, else the game's type of NPC), id, health, and rows down and columns right of the agent.
-        `attack.target`: index of the attack target among its tick's entities, -1 for nobody, (T,).
+        encoded by `_changes`. And `entity_tables`.
 
     Raises:
         UserError: a view is not 15 x 15 tiles of known materials, or lies outside any map.
     """
-    records = seen.records
-    first = _first_tiles(records)
-    others = ~seen.is_self & (seen.distance <= _REACH)
-    before = np.concatenate([[0], np.cumsum(others)])
-    starts = before[records.entity.offsets]  # (T + 1,)
-    target = seen.target_rows
+    first = _first_tiles(seen.records)
     return {
         "view.row": first[:, 0],
         "view.col": first[:, 1],
-        "view.tiles": _changes(records, first),
+        "view.tiles": _changes(seen.records, first),
+        **entity_tables(seen),
+    }
+
+
+def entity_tables(seen: Observed) -> dict[str, np.ndarray]:
+    """Return who is in view at T ticks.
+
+    Returns:
+        `entity.*`: the other entities in view, tick by tick, `entity.count` (T,) of them each: kind (0 player, else the
+        game's type of NPC), id, health, and rows down and columns right of the agent. `attack.target`: index of the
+        attack target among its tick's entities, -1 for nobody, (T,).
+    """
+    others = ~seen.is_self & (seen.distance <= _REACH)
+    before = np.concatenate([[0], np.cumsum(others)])
+    starts = before[seen.records.entity.offsets]  # (T + 1,)
+    target = seen.target_rows
+    return {
         "entity.count": np.diff(starts),
         "entity.kind": np.maximum(seen.entity("npc_type"), 0)[others],
         "entity.id": seen.entity("id")[others],

@@ -7,7 +7,8 @@ const TABLE_KINDS = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Ar
 /** Inflate base64 text to bytes. */
 async function inflated(base64) {
   const binary = atob(base64);
-  const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i); // several times faster than Uint8Array.from
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
@@ -46,6 +47,13 @@ function fromBytePlanes(bytes, type, size) {
     for (let i = 0; i < size; i++) whole[i * width + plane] = bytes[plane * size + i];
   }
   return new type(whole.buffer);
+}
+
+/** Where each part starts, and where the last ends: [2, 3] gives [0, 2, 5]. */
+function running(counts) {
+  const starts = new Int32Array(counts.length + 1);
+  counts.forEach((count, i) => { starts[i + 1] = starts[i] + count; });
+  return starts;
 }
 
 /** Make an element: element("p", {class: "x"}, "text", child). */

@@ -88,15 +88,19 @@ class FinishedFiles:
         return self.read_json(RUN_FILE, RunDescription)[1]
 
 
-def open_finished(path: Path) -> FinishedFiles:
+def open_finished(path: Path, script: str = "analyze_activations.py") -> FinishedFiles:
     """Open the folder of a finished run.
+
+    Args:
+        path: of the folder.
+        script: that writes such folders, for messages.
 
     Raises:
         UserError: there is no such folder, its run did not end, or its DONE.json is damaged.
     """
     if not (path / DONE_FILE).is_file():
         state = "is not a finished run" if path.exists() else "does not exist"
-        raise UserError(f"{path} {state}: give a folder that analyze_activations.py wrote")
+        raise UserError(f"{path} {state}: give a folder that {script} wrote")
     done: Any = read_small_json(path / DONE_FILE)
     try:
         return FinishedFiles(path, {str(name): str(proof["sha256"]) for name, proof in done["files"].items()})

@@ -110,7 +110,7 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
         if name not in finished:
             raise UserError(f"{path} holds no {name}: only a run with an embedding and clusters can be explored")
     run = finished.description()
-    folder = dump or _recorded_dump(path, run)
+    folder = dump or recorded_dump(path, run)
     if not (folder / METADATA_FILE).is_file():
         raise UserError(f"--dump {folder} is not an activation dump: it holds no {METADATA_FILE}")
     clusters = read_cluster_run(path, folder)
@@ -131,7 +131,12 @@ def _name(summary: dict[str, Any], names: dict[int, str]) -> None:
             cluster["description"] = f"{name}: {cluster['description']}"
 
 
-def _recorded_dump(path: Path, run: RunDescription) -> Path:
+def recorded_dump(path: Path, run: RunDescription) -> Path:
+    """Return the folder of the dump that a run was made from, as its run.json names it.
+
+    Raises:
+        UserError: it names none, or the dump is no longer there.
+    """
     recorded = run.arguments.get("dump")
     if not isinstance(recorded, str):
         raise UserError(f"{path / RUN_FILE} does not name the run's dump: give its folder with --dump")

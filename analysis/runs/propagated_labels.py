@@ -84,7 +84,10 @@ class CarryingRule:
 
     def labels_of(self, activations: np.ndarray) -> np.ndarray:
         """Label activations of the run's layer, (B, units) to (B,) int64."""
-        projected = (activations - self.mean) @ self.components.T  # (B, C)
+        return self.labels_along((activations - self.mean) @ self.components.T)
+
+    def labels_along(self, projected: np.ndarray) -> np.ndarray:
+        """Label points along the components, (B, C) to (B,) int64."""
         return _votes(self.label[self._neighbours.kneighbors(projected, return_distance=False)], (self.voters,))[0]
 
     @cached_property

@@ -30,17 +30,7 @@ class Features {
   }
 
   /** What drawView asks: everybody else in view. */
-  others(top) {
-    const found = [];
-    const start = this.entityStart[top];
-    for (let i = 0; i < this.tables["entity.count"][top]; i++) {
-      const at = start + i;
-      const other = { attacked: i === this.tables["attack.target"][top] };
-      for (const name of ["kind", "id", "health", "down", "right"]) other[name] = this.tables[`entity.${name}`][at];
-      found.push(other);
-    }
-    return found;
-  }
+  others(top) { return othersIn(this.tables, this.entityStart, top); }
 
   /** The life of a top record: ticks, strengths and the behaviour, in their units. */
   trace(top) {
@@ -56,10 +46,4 @@ class Features {
       high: Math.max(...behaviour),
     };
   }
-}
-
-function running(counts) {
-  const starts = new Int32Array(counts.length + 1);
-  counts.forEach((count, i) => { starts[i + 1] = starts[i] + count; });
-  return starts;
 }

@@ -25,7 +25,7 @@ from representation.dynamics.directions import mode_directions, state_directions
 from representation.dynamics.followed_edits import Compared, compare, read_followed
 from representation.dynamics.lasting_stage import Persisting, study_persistence
 from representation.dynamics.motion_stage import study_motion
-from representation.dynamics.results import Motion, States
+from representation.dynamics.results import Motion, States, distinctive
 from representation.dynamics.settings import DynamicsSettings
 from representation.dynamics.states_stage import study_states
 from representation.dynamics.update import Update
@@ -203,6 +203,10 @@ def _summary(states: States, motion: Motion) -> dict[str, Any]:
         "behaviours": {
             "explained": motion.behaviours.explained, "agreement": motion.behaviours.agreement.tolist(),
             "sizes": np.bincount(motion.behaviours.label[motion.behaviours.label >= 0]).tolist(),
+            "differences": [
+                distinctive(motion.differences, number, tuple(feature.name for feature in data.features))
+                for number in range(motion.behaviours.count)
+            ],
         },
         "sign_agreement": [vars(row) for row in motion.agreement],
         "slow_modes": [

@@ -19,10 +19,13 @@ from analysis.evaluation.missing_tasks import scorable
 from analysis.evaluation.protocol import check_comparable
 from analysis.evaluation.results import read_results
 from analysis.evaluation.scores import gather
+from analysis.panel_page.dynamics import read_dynamics
+from analysis.panel_page.saliency import read_saliency
 from analysis.replays.file import read_replay
 from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed
 from tests.fuzz import budget, damaged_json, junk, read_or_refuse
+from tests.planted_panel import planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
 from tests.recorded import Recording
 
@@ -172,3 +175,36 @@ def test_runs(analysed: Analysed, tmp_path_factory: pytest.TempPathFactory, data
         assert found.seed == orjson.loads(content).get("seed", 0)
     if name == "embedding.npy":
         assert np.array_equal(found.embedding, np.load(folder / name))
+
+
+@pytest.fixture(scope="module")
+def of_panel(analysed: Analysed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run of analyze_dynamics.py and one of saliency.py."""
+    folder = tmp_path_factory.mktemp("panel")
+    return planted_dynamics_run(folder / "moves", analysed.dump), planted_saliency_run(folder / "maps", analysed.dump)
+
+
+@budget(150)
+@given(data=st.data())
+def test_runs_of_the_panel(
+    of_panel: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Damage that DONE.json vouches for, to what the panel reads."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    of_dynamics = data.draw(st.booleans(), label="dynamics")
+    shutil.copytree(of_panel[0] if of_dynamics else of_panel[1], folder)
+    names = ["motion.npz", "states.npz", "summary.json", "directions.safetensors", "behaviour_labels.npz", "run.json"]
+    name = data.draw(st.sampled_from(names if of_dynamics else ["maps.npz", "sanity.json", "run.json"]), label="file")
+    content = damaged_file(data, name, (folder / name).read_bytes())
+    (folder / name).write_bytes(content)
+    done = orjson.loads((folder / "DONE.json").read_bytes())
+    done["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    (folder / "DONE.json").write_bytes(orjson.dumps(done))
+    if not of_dynamics:
+        maps = read_or_refuse(lambda: read_saliency(folder), folder)
+        assert maps is None or maps.tiles.shape[1:] == (maps.parts.shape[1], 225)
+        return
+    found = read_or_refuse(lambda: read_dynamics(folder, None), folder)
+    if found is not None:
+        assert found.r.shape == found.jacobian.shape == found.significant.shape
+        assert len(found.differences) == len(found.shares) == len(found.r)

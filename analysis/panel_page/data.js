@@ -1,0 +1,156 @@
+"use strict";
+
+/* The panel's tables, unpacked: R rollouts, and T ticks, rollout by rollout. Both count from 0. */
+
+const UNKNOWN = -128; // a correlation that is not known
+const HUNDRED = 100;
+
+class PanelData {
+  constructor(facts, tables) {
+    this.facts = facts;
+    this.tables = tables;
+    this.count = tables["rollout.ticks"].length;
+    this.ticks = tables.tick.length;
+    this.starts = running(tables["rollout.ticks"]);
+    this.entityStart = running(tables["entity.count"]);
+    this.components = facts.components.length;
+    this.lags = facts.lags;
+    this.views = { rollout: -1, tiles: new Uint8Array(0) };
+    this.maps = facts.saliency.map((target, i) => new SaliencyMaps(target, tables, `map.${i}`));
+  }
+
+  static async load() {
+    const facts = JSON.parse(document.getElementById("panel-facts").textContent);
+    const content = document.getElementById("panel-content");
+    const tables = unpacked(facts.columns, await inflated(content.textContent.trim()));
+    content.remove();
+    return new PanelData(facts, tables);
+  }
+
+  rolloutOf(tick) {
+    let [low, high] = [0, this.count];
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.starts[middle] <= tick) low = middle; else high = middle;
+    }
+    return low;
+  }
+
+  source(rollout) { return this.facts.sources[this.tables["rollout.source"][rollout]]; }
+
+  /** Numbers of the materials in a tick's view; views are stored as what changed, so a whole rollout is unfolded. */
+  view(tick) {
+    const rollout = this.rolloutOf(tick);
+    if (this.views.rollout !== rollout) this.views = { rollout, tiles: this.unfolded(rollout) };
+    const size = this.facts.side ** 2, at = (tick - this.starts[rollout]) * size;
+    return this.views.tiles.subarray(at, at + size);
+  }
+
+  unfolded(rollout) {
+    const { side } = this.facts, size = side ** 2;
+    const [start, end] = [this.starts[rollout], this.starts[rollout + 1]];
+    const tiles = this.tables["view.tiles"].slice(start * size, end * size);
+    for (let tick = 1; tick < end - start; tick++) {
+      const down = this.tables["view.row"][start + tick] - this.tables["view.row"][start + tick - 1];
+      const right = this.tables["view.col"][start + tick] - this.tables["view.col"][start + tick - 1];
+      for (let i = 0; i < size; i++) {
+        const [row, col] = [Math.floor(i / side) + down, (i % side) + right];
+        if (row < 0 || col < 0 || row >= side || col >= side) continue;
+        tiles[tick * size + i] ^= tiles[(tick - 1) * size + row * side + col];
+      }
+    }
+    return tiles;
+  }
+
+  others(tick) { return othersIn(this.tables, this.entityStart, tick); }
+
+  vitals(tick) {
+    return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]]));
+  }
+
+  action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
+
+  component(number, tick) { return this.tables.component[number * this.ticks + tick] / this.facts.stepsInSpread; }
+
+  /** Probabilities of a head's options at a tick, 0 to 1; null where unknown. */
+  probabilities(head, tick) {
+    const table = this.tables[`p.${head}`];
+    const count = this.facts.probabilities[head].length;
+    const found = table.subarray(tick * count, (tick + 1) * count);
+    return found[0] > HUNDRED ? null : Array.from(found, (each) => each / HUNDRED);
+  }
+
+  /** Probability of what was chosen in a head, 0 to 1; null where unknown. */
+  chosen(head, tick) {
+    const value = this.tables.chosen?.[head * this.ticks + tick] ?? 255;
+    return value > HUNDRED ? null : value / HUNDRED;
+  }
+
+  behaviour(tick) { return this.tables.behaviour[tick]; }
+
+  /** Place of an entry of the matrices: of `later`, some ticks after `earlier`. */
+  entry(behaviour, lag, later, earlier) {
+    return ((behaviour * (this.lags + 1) + lag) * this.components + later) * this.components + earlier;
+  }
+
+  correlation(behaviour, lag, later, earlier) {
+    const value = this.tables.r[this.entry(behaviour, lag, later, earlier)];
+    return value === UNKNOWN ? NaN : value / HUNDRED;
+  }
+
+  significant(behaviour, lag, later, earlier) {
+    return this.tables.significant[this.entry(behaviour, lag, later, earlier)] !== 0;
+  }
+
+  jacobian(behaviour, lag, later, earlier) { return this.tables.jacobian[this.entry(behaviour, lag, later, earlier)]; }
+
+  colourOf(behaviour) { return (this.facts.behaviours[behaviour] ?? this.facts.noise).colour; }
+  shapeOf(behaviour) { return (this.facts.behaviours[behaviour] ?? this.facts.noise).shape; }
+  nameOf(behaviour) { return behaviour < 0 ? "no behaviour yet" : `behaviour ${behaviour}`; }
+
+  /** Mean of a column over a rollout. */
+  mean(name, rollout) {
+    let sum = 0;
+    for (let tick = this.starts[rollout]; tick < this.starts[rollout + 1]; tick++) sum += this.tables[name][tick];
+    return sum / (this.starts[rollout + 1] - this.starts[rollout]);
+  }
+}
+
+/** The maps of one run of saliency.py over the ticks of the page. */
+class SaliencyMaps {
+  constructor(target, tables, name) {
+    this.target = target;
+    this.lags = target.lags;
+    const there = tables[name];
+    this.number = new Int32Array(there.length).fill(-1);
+    this.scale = tables[`${name}.scale`];
+    this.tiles = tables[`${name}.tiles`];
+    this.entities = tables[`${name}.entities`];
+    this.parts = tables[`${name}.parts`];
+    this.value = tables[`${name}.value`];
+    const counts = [];
+    there.forEach((mapped, tick) => {
+      if (mapped) { this.number[tick] = counts.length; counts.push(tables["entity.count"][tick]); }
+    });
+    this.entityStart = running(counts);
+  }
+
+  has(tick) { return this.number[tick] >= 0; }
+
+  /** The map from a tick's view to the target some ticks later: attributions of tiles, entities and parts; null for none. */
+  at(tick, later) {
+    const number = this.number[tick], width = this.lags + 1;
+    if (number < 0) return null;
+    const most = this.scale[number * width + later];
+    if (Number.isNaN(most)) return null;
+    const tiles = this.tiles.length / (this.scale.length || 1), parts = this.parts.length / (this.scale.length || 1);
+    const at = (number * width + later);
+    const entities = [];
+    for (let i = this.entityStart[number]; i < this.entityStart[number + 1]; i++) entities.push(this.entities[i * width + later] * most / 127);
+    return {
+      most, entities, value: this.value[number],
+      tiles: Array.from(this.tiles.subarray(at * tiles, (at + 1) * tiles), (each) => each * most / 127),
+      parts: Array.from(this.parts.subarray(at * parts, (at + 1) * parts)),
+    };
+  }
+}

@@ -1,0 +1,211 @@
+"""Read what a run of analyze_dynamics.py found, as far as the panel shows it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.directions import DIRECTIONS_FILE, read_directions
+from activation_store.schema import METADATA_FILE
+from analysis.runs.arrays import arrays_of
+from analysis.runs.cluster_run import ClusterRun, read_cluster_run
+from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
+from analysis.runs.finished_run import SUMMARY_FILE, recorded_dump
+from user_error import UserError
+
+MOTION_FILE = "motion.npz"
+STATES_FILE = "states.npz"
+BEHAVIOURS_FILE = "behaviour_labels.npz"
+LEVEL = 0.05
+_SCRIPT = "analyze_dynamics.py"
+
+
+@dataclass(frozen=True)
+class _Component:
+    component: str
+    explained: float
+    stability: float
+    features: str
+
+
+@dataclass(frozen=True)
+class _Behaviours:
+    sizes: list[int]
+    agreement: list[float]
+    differences: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """What the panel reads of summary.json."""
+
+    policy: str
+    layer: str
+    components: list[_Component]
+    behaviours: _Behaviours
+
+
+@dataclass(frozen=True)
+class Component:
+    """An independent component: its name, the share of the variance that it explains, and what it goes with."""
+
+    name: str
+    explained: float
+    stability: float
+    features: str
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamics:
+    """Components of a layer and how they follow from each other. K components, U units, B behaviours, L lags from 0.
+
+    Attributes:
+        path: folder of the run.
+        dump: folder of the dump that it was made from.
+        run: what run.json says.
+        policy: name of the policy.
+        layer: a state of its memory.
+        components: K.
+        weight: components are activations @ weight.T + bias, (K, U) float32.
+        bias: (K,).
+        mean: of the layer, (U,).
+        spread: standard deviations of the layer, (U,).
+        behaviours: the behaviour of each tick of the lives that the run followed.
+        differences: how each behaviour differs from the others, in words, B; "" where the run does not say.
+        shares: of the labelled ticks, by behaviour, (B,).
+        agreement: adjusted Rand index with behaviours found again in resampled lives, mean.
+        r: Pearson's r of component i and component j some ticks earlier, (B, L, K i, K j); NaN where unknown.
+        significant: whether its q is below 0.05, (B, L, K, K).
+        jacobian: mean over the behaviour's states of d component i / d component j some ticks earlier, (B, L, K i,
+            K j); NaN where there are no states.
+        states: number of these states, (B,).
+    """
+
+    path: Path
+    dump: Path
+    run: RunDescription
+    policy: str
+    layer: str
+    components: tuple[Component, ...]
+    weight: np.ndarray
+    bias: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray
+    behaviours: ClusterRun
+    differences: tuple[str, ...]
+    shares: np.ndarray
+    agreement: float
+    r: np.ndarray
+    significant: np.ndarray
+    jacobian: np.ndarray
+    states: np.ndarray
+
+    @property
+    def dump_sha256(self) -> str:
+        """SHA-256 of the dump's metadata."""
+        return self.run.input[METADATA_FILE]
+
+    def scores(self, activations: np.ndarray) -> np.ndarray:
+        """Return the components of activations of the layer, (N, U) to (N, K)."""
+        return activations @ self.weight.T + self.bias
+
+    def z(self, activations: np.ndarray) -> np.ndarray:
+        """Return z-scores of activations of the layer, (N, U) float32."""
+        return ((activations - self.mean) / self.spread).astype(np.float32)
+
+
+def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
+    """Read a run of analyze_dynamics.py, verified to be complete and from its dump.
+
+    Args:
+        path: folder of the run.
+        dump: folder of the dump, if it has been moved.
+
+    Raises:
+        UserError: the folder is no finished run of analyze_dynamics.py, a file is damaged, or the dump is missing or
+            another one.
+    """
+    finished = open_finished(path, _SCRIPT)
+    if MOTION_FILE not in finished or BEHAVIOURS_FILE not in finished:
+        raise UserError(f"{path} holds no {MOTION_FILE}: give a run of {_SCRIPT}")
+    run = finished.description()
+    folder = dump or recorded_dump(path, run)
+    if not (folder / METADATA_FILE).is_file():
+        raise UserError(f"--dump {folder} is not an activation dump: it holds no {METADATA_FILE}")
+    behaviours = read_cluster_run(path, folder, BEHAVIOURS_FILE)
+    _, summary = finished.read_json(SUMMARY_FILE, _Summary)
+    states = _arrays(finished, STATES_FILE, "mean", "spread")
+    motion = _arrays(finished, MOTION_FILE, "r", "q", "jacobian_records", "jacobians", "behaviour")
+    if not _fits(states, motion):
+        raise UserError(f"the files of {path} do not match each other: run {_SCRIPT} again")
+    components = [each for each in summary.components if each.component.startswith("ic_")]
+    weight, bias = _read_outs(finished, [each.component for each in components])
+    jacobian, counts = _mean_jacobians(motion)
+    found = Dynamics(
+        path, folder, run, summary.policy, summary.layer,
+        tuple(Component(each.component, each.explained, each.stability, each.features) for each in components),
+        weight, bias, states["mean"], states["spread"], behaviours,
+        tuple(summary.behaviours.differences) or ("",) * len(summary.behaviours.sizes),
+        np.array(summary.behaviours.sizes) / max(1, sum(summary.behaviours.sizes)),
+        float(np.mean(summary.behaviours.agreement)), motion["r"],
+        np.nan_to_num(motion["q"], nan=1.0) < LEVEL, jacobian, counts,
+    )  # fmt: skip
+    _check(found)
+    return found
+
+
+def _arrays(finished: FinishedFiles, file: str, *names: str) -> dict[str, np.ndarray]:
+    try:
+        return arrays_of(finished.read(file), names)
+    except ValueError as error:
+        raise UserError(f"{finished.path / file} is not as {_SCRIPT} writes it ({error}): analyse again") from None
+
+
+def _read_outs(finished: FinishedFiles, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    finished.read(DIRECTIONS_FILE)  # refuses one that was changed
+    directions = read_directions(finished.path / DIRECTIONS_FILE)
+    found = [directions.named(name) for name in names]
+    if len({len(each.weight) for each in found}) != 1:
+        raise UserError(f"{finished.path} has no independent components of one layer: run {_SCRIPT} again")
+    return np.stack([each.weight for each in found]), np.array([each.bias for each in found], np.float32)
+
+
+def _mean_jacobians(motion: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Average the Jacobians of each behaviour's states; return them and the number of states."""
+    label, jacobians = motion["behaviour"][motion["jacobian_records"]], motion["jacobians"]
+    count = len(motion["r"])
+    mean = np.full((count, *jacobians.shape[1:]), np.nan)
+    for number in range(count):
+        if (label == number).any():
+            mean[number] = jacobians[label == number].mean(axis=0)
+    return mean, np.bincount(label[label >= 0], minlength=count)
+
+
+def _fits(states: dict[str, np.ndarray], motion: dict[str, np.ndarray]) -> bool:
+    """Tell whether arrays have the types and shapes that analyze_dynamics.py gives them."""
+    if any(each.dtype.kind not in "iuf" for each in (*states.values(), *motion.values())):
+        return False
+    r, jacobians, records, label = (motion[name] for name in ("r", "jacobians", "jacobian_records", "behaviour"))
+    return (
+        r.ndim == jacobians.ndim == 4
+        and r.shape == motion["q"].shape
+        and min(r.shape) > 0
+        and jacobians.shape == (len(records), *r.shape[1:])
+        and records.ndim == label.ndim == 1
+        and records.dtype.kind == label.dtype.kind == "i"
+        and bool(((records >= 0) & (records < len(label))).all())
+        and bool((label < len(r)).all())
+        and states["mean"].ndim == 1
+        and states["mean"].shape == states["spread"].shape
+        and bool((states["spread"] > 0).all())
+    )
+
+
+def _check(found: Dynamics) -> None:
+    """Refuse files that do not fit together."""
+    count, components = len(found.shares), len(found.components)
+    units = {each.shape[-1] for each in (found.weight, found.mean)}
+    if found.r.shape[0] != count or found.r.shape[2:] != (components, components) or len(found.differences) != count:
+        raise UserError(f"{found.path / SUMMARY_FILE} and {MOTION_FILE} do not match: run {_SCRIPT} again")
+    if len(units) > 1 or max(found.behaviours.clusters, default=0) >= count:
+        raise UserError(f"{found.path / DIRECTIONS_FILE} and {STATES_FILE} do not match: run {_SCRIPT} again")

@@ -1,0 +1,88 @@
+"use strict";
+
+/* Puts the parts together, listens to keys, and shows the state to consoles and tests. */
+
+const ROOM_FOR_MARKS = 900; // CSS pixels
+
+function listen(state, player) {
+  const on = (id, what, act) => document.getElementById(id).addEventListener(what, act);
+  on("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
+  on("from", "change", ({ target }) => state.set("from", target.value));
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (["SELECT", "TEXTAREA"].includes(event.target.tagName) || (event.target.type === "range" && event.key.startsWith("Arrow"))) return;
+    const acts = {
+      ArrowLeft: () => { player.pause(); state.go(state.at - 1); }, ArrowRight: () => { player.pause(); state.go(state.at + 1); },
+      ArrowUp: () => state.step(-1), ArrowDown: () => state.step(1), " ": () => player.play(),
+      Home: () => state.go(0), End: () => state.go(state.length - 1),
+    };
+    if (!acts[event.key]) return;
+    acts[event.key]();
+    event.preventDefault();
+  });
+}
+
+/** What `window.panel` offers: numbers and copies. */
+function publicState(state, scatter, lines) {
+  const { data } = state, { tables } = data;
+  const tickOf = (tick) => ({
+    tick: tables.tick[tick], behaviour: data.behaviour(tick), own: tables.own[tick] !== 0, materials: Array.from(data.view(tick)),
+    others: data.others(tick), action: data.action(tick), ...data.vitals(tick), value: tables.value?.[tick],
+    components: data.facts.components.map((_, k) => data.component(k, tick)),
+    probabilities: Object.fromEntries(Object.keys(data.facts.probabilities).map((head) => [head, data.probabilities(head, tick)])),
+    maps: data.maps.map((maps) => Array.from({ length: maps.lags + 1 }, (_, later) => maps.at(tick, later))),
+  });
+  return Object.freeze({
+    count: data.count, ticks: data.ticks,
+    get rollout() { return state.rollout; },
+    get at() { return state.at; },
+    get playing() { return state.playing; },
+    get behaviour() { return state.behaviour; },
+    get component() { return state.component; },
+    get neighbours() { return strongest(state); },
+    get map() { return state.map; },
+    get rowHeight() { return lines.row; },
+    shown: () => Array.from({ length: data.count }, (_, i) => i).filter((i) => state.shown(i)),
+    of: (rollout) => ({
+      simulated: data.source(rollout).simulated, agent: tables["rollout.agent"][rollout], episode: tables["rollout.episode"][rollout],
+      main: tables["rollout.main"][rollout], x: tables["rollout.x"][rollout], y: tables["rollout.y"][rollout],
+      ticks: Array.from({ length: tables["rollout.ticks"][rollout] }, (_, i) => tickOf(data.starts[rollout] + i)),
+    }),
+    placeOf: (rollout) => {
+      const box = scatter.canvas.getBoundingClientRect(), { x, y } = scatter.placeOf(rollout);
+      return { x: box.left + x, y: box.top + y };
+    },
+    matrices: (behaviour, lag) => {
+      const all = Array.from({ length: data.components }, (_, k) => k);
+      const table = (value) => all.map((later) => all.map((earlier) => value(behaviour, lag, later, earlier)));
+      return { r: table((...at) => data.correlation(...at)), jacobian: table((...at) => data.jacobian(...at)) };
+    },
+  });
+}
+
+async function start() {
+  const loading = document.getElementById("loading");
+  try {
+    const state = new PanelState(await PanelData.load());
+    const parts = [new Scatter(state), new Player(state), new Lines(state), new Matrices(state)];
+    new BehaviourList(state);
+    listen(state, parts[1]);
+    document.getElementById("view-legend").append(...viewLegend(state.data));
+    document.getElementById("marks").open = window.innerHeight >= ROOM_FOR_MARKS;
+    state.rollout = Math.max(0, Array.from({ length: state.data.count }, (_, i) => i).findIndex((i) => state.mapped(i)));
+    loading.hidden = true;
+    const resize = () => parts.forEach((part) => part.resize());
+    resize();
+    window.addEventListener("resize", resize);
+    window.panel = publicState(state, parts[0], parts[2]);
+    requestAnimationFrame(() => requestAnimationFrame(() => { document.body.dataset.drawn = String(Math.round(performance.now())); }));
+  } catch (error) {
+    loading.hidden = false;
+    loading.classList.add("failed");
+    loading.textContent = `This page cannot show its rollouts: ${error.message}. It needs a browser of 2023 or later; if yours is `
+      + "newer, the file is damaged: build it again with panel.py.";
+    throw error;
+  }
+}
+
+start();

@@ -1,0 +1,210 @@
+"""One self-contained page: rollouts played frame by frame, beside what moves the policy's memory in them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from activation_store.schema import TILES_IN_VIEW
+from analysis.explorer_page.views import SIDE
+from analysis.features.actions import STYLES
+from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
+from analysis.life.action_words import DIRECTIONS
+from analysis.materials import MATERIALS
+from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
+from analysis.page_parts.pages import Scripts, environment
+from analysis.panel_page.content import Panel
+from analysis.panel_page.saliency import PARTS, Saliency
+from analysis.panel_page.ticks import VITALS
+from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
+from analysis.replays.replay import NPC_KINDS
+
+_HERE = Path(__file__).parent
+_SCRIPTS = (
+    "page_parts/packing.js", "page_parts/glyphs.js", "explorer_page/view.js", "panel_page/data.js",
+    "panel_page/state.js", "panel_page/scatter.js", "panel_page/player.js", "panel_page/lines.js",
+    "panel_page/matrices.js", "panel_page/main.js",
+)  # fmt: skip
+_SHAPES = {
+    "o": "circle", "^": "triangle", "s": "square", "D": "diamond", "v": "triangle", "P": "square", "X": "diamond",
+}  # fmt: skip
+STEPS_IN_SPREAD = 50
+"""Components are stored in steps of a fiftieth of their standard deviation."""
+HUNDRED = 100
+"""Correlations are stored in hundredths, probabilities in percent."""
+UNKNOWN = -128
+_MOST = 127
+_AT_ONCE = 20_000
+_NONE_SURE = "nothing that survives"
+"""How analyze_dynamics.py describes a behaviour in which no feature differs at q < 0.05."""
+_OPTIONS = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLES)}
+
+
+def panel_page(content: Panel) -> str:
+    """Return the page as HTML."""
+    from markupsafe import Markup
+
+    packed = _packed(content)
+    page = environment(_HERE, trim=True).get_template("template.html")
+    return page.render(
+        run=content.dynamics.path.resolve().name, dynamics=content.dynamics, content=content,
+        estimates=_estimates(content),
+        real=int(sum(not content.sources[each].simulated for each in content.source)),
+        simulated=int(sum(content.sources[each].simulated for each in content.source)),
+        dump=content.dynamics.dump, facts=embedded(_facts(content) | {"columns": packed.columns}),
+        packed=packed.content, style=Markup((_HERE / "style.css").read_text()),
+        scripts=Scripts.of(scripts_of(*_SCRIPTS)),
+    )  # fmt: skip
+
+
+def _packed(content: Panel) -> Packed:
+    ticks, dynamics = content.ticks, content.dynamics
+    words, word = np.unique(np.array(ticks.words), return_inverse=True)
+    tables = {
+        "rollout.ticks": content.lengths,
+        "rollout.source": content.source,
+        "rollout.agent": content.life[:, 1],
+        "rollout.episode": content.life[:, 2],
+        "rollout.main": content.main,
+        "rollout.x": content.plane[:, 0],
+        "rollout.y": content.plane[:, 1],
+        "tick": ticks.places["tick"],
+        "view.tiles": view_changes(ticks.material, ticks.corner, content.lengths),
+        "view.row": ticks.corner[:, 0],
+        "view.col": ticks.corner[:, 1],
+        **{name: each for name, each in ticks.entities.items() if name != "entity.row"},
+        **{f"self_{name}": ticks.vitals[name] for name in VITALS},
+        "words": word,
+        "behaviour": content.behaviour,
+        "own": content.own,
+        "component": np.round(ticks.states["components"].T * STEPS_IN_SPREAD).clip(-32768, 32767).astype(np.int64),
+        **{name: _rounded(getattr(ticks, name)) for name in _estimates(content)},
+        **{f"p.{head}": _percent(each) for head, each in ticks.probabilities.items()},
+        **({"chosen": _percent(ticks.chosen.T)} if np.isfinite(ticks.chosen).any() else {}),
+        "r": np.where(np.isfinite(dynamics.r), np.round(np.nan_to_num(dynamics.r) * HUNDRED), UNKNOWN).astype(np.int8),
+        "significant": dynamics.significant,
+        "jacobian": _rounded(dynamics.jacobian),
+    }
+    for number, (saliency, rows) in enumerate(zip(content.saliency, content.maps, strict=True)):
+        tables |= {f"map.{number}{name}": each for name, each in saliency_tables(saliency, rows, content).items()}
+    return pack(tables, {"phrases": words.tolist()})
+
+
+def view_changes(material: np.ndarray, corner: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return each view XORed with what the rollout's view before it showed of the same tiles, (T, 225) uint8.
+
+    The first view of a rollout is kept, and so are tiles that just came into view.
+
+    Args:
+        material: of the tiles, (T, 225) uint8.
+        corner: map row and column of the view's first tile, (T, 2).
+        lengths: ticks of each rollout.
+    """
+    first = np.zeros(len(material), bool)
+    first[np.cumsum(lengths) - lengths] = True
+    moved = np.diff(corner, axis=0, prepend=corner[:1])
+    row, col = np.divmod(np.arange(TILES_IN_VIEW), SIDE)
+    found = material.copy()
+    for start in range(0, len(material), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        before_row, before_col = row + moved[part, :1], col + moved[part, 1:]  # (n, 225)
+        seen = (before_row >= 0) & (before_row < SIDE) & (before_col >= 0) & (before_col < SIDE) & ~first[part, None]
+        place = np.where(seen, before_row * SIDE + before_col, 0)
+        before = material[np.maximum(np.arange(len(material))[part] - 1, 0)]
+        found[part] ^= np.where(seen, np.take_along_axis(before, place, axis=1), 0).astype(np.uint8)
+    return found
+
+
+def saliency_tables(saliency: Saliency, rows: np.ndarray, content: Panel) -> dict[str, np.ndarray]:
+    """Return the maps over the ticks of the panel: of M mapped ticks, in order of ticks, and L lags.
+
+    Returns:
+        "": which ticks have a map, (T,). ".scale": the largest |attribution| of a tile or entity, (M, L), NaN for no
+        map; ".tiles" and ".entities" in 127ths of it, (M, L, 225) and (entities of these ticks, L). ".parts": (M, L,
+        parts). ".value": (M,).
+    """
+    mapped = np.flatnonzero(rows >= 0)
+    used = rows[mapped]
+    tiles = saliency.tiles[used]  # (M, L, 225)
+    owner = np.repeat(np.arange(len(content.ticks)), content.ticks.entities["entity.count"])
+    of_mapped = np.flatnonzero(rows[owner] >= 0)
+    number = np.searchsorted(mapped, owner[of_mapped])
+    row = np.minimum(content.ticks.entities["entity.row"][of_mapped], saliency.entities.shape[2] - 1)
+    entities = np.nan_to_num(saliency.entities[used[number], :, row])  # (entities, L)
+    scale = np.abs(tiles).max(axis=2)
+    most = np.nan_to_num(scale)
+    np.maximum.at(most, number, np.abs(entities))
+    divisor = np.where(most > 0, most, 1.0)
+    return {
+        "": rows >= 0,
+        ".scale": np.where(np.isfinite(scale), most, np.nan).astype(np.float32),
+        ".tiles": np.round(np.nan_to_num(tiles) / divisor[:, :, None] * _MOST).astype(np.int8),
+        ".entities": np.round(entities / divisor[number] * _MOST).astype(np.int8),
+        ".parts": _rounded(np.nan_to_num(saliency.parts[used])),
+        ".value": saliency.value[used].astype(np.float32),
+    }
+
+
+def _estimates(content: Panel) -> list[str]:
+    """Return those of value and reward that the dumps record."""
+    return [name for name in ("value", "reward") if np.isfinite(getattr(content.ticks, name)).any()]
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    """Return float32 rounded to 12 bits, about 4 digits: the bytes that this leaves empty take no room."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = ((bits.astype(np.uint64) + (1 << 11)) & ~np.uint64((1 << 12) - 1)).astype(np.uint32).view(np.float32)
+    return np.where(np.isfinite(values), rounded, np.float32(np.nan)).astype(np.float32)
+
+
+def _percent(values: np.ndarray) -> np.ndarray:
+    """Return probabilities in percent, 255 where unknown, uint8."""
+    return np.where(np.isfinite(values), np.round(np.nan_to_num(values) * HUNDRED), 255).astype(np.uint8)
+
+
+def _facts(content: Panel) -> dict[str, Any]:
+    dynamics, heads = content.dynamics, content.sources[0].metadata.action_heads
+    return {
+        "run": dynamics.path.resolve().name, "policy": dynamics.policy, "layer": dynamics.layer, "side": SIDE,
+        "components": [vars(each) for each in dynamics.components], "stepsInSpread": STEPS_IN_SPREAD,
+        "lags": dynamics.r.shape[1] - 1, "behaviours": [_behaviour(content, number) for number in _numbers(content)],
+        "noise": {"colour": NOISE_COLOUR, "shape": "circle"},
+        "sources": [{"name": each.dump.resolve().name, "simulated": each.simulated} for each in content.sources],
+        "heads": [{"name": each.name, "noop": each.noop} for each in heads],
+        "probabilities": {head: _option_names(head, each.shape[1]) for head, each in _probabilities(content).items()},
+        "saliency": [_target(each) for each in content.saliency], "parts": PARTS, "estimates": _estimates(content),
+        "materials": [{"name": each.name, "colour": each.colour} for each in MATERIALS],
+        "harvestable": {each.name: True for each in MATERIALS if each.leaves is not None},
+        "npcKinds": [{"name": kind, "colour": NPC_COLOURS[kind], "shape": NPC_SHAPES[kind]} for kind in NPC_KINDS],
+    }  # fmt: skip
+
+
+def _numbers(content: Panel) -> range:
+    return range(len(content.dynamics.shares))
+
+
+def _probabilities(content: Panel) -> Mapping[str, np.ndarray]:
+    return content.ticks.probabilities
+
+
+def _option_names(head: str, count: int) -> list[str]:
+    names = _OPTIONS.get(head, ())
+    return list(names) if len(names) == count else [f"option {number}" for number in range(count)]
+
+
+def _behaviour(content: Panel, number: int) -> dict[str, Any]:
+    dynamics = content.dynamics
+    differences = dynamics.differences[number].replace(_NONE_SURE, "no feature differs clearly")
+    return {
+        "number": number, "colour": cluster_colour(number), "shape": _SHAPES.get(cluster_marker(number), "circle"),
+        "share": float(dynamics.shares[number]), "states": int(dynamics.states[number]),
+        "differences": differences, "rollouts": int((content.main == number).sum()),
+    }  # fmt: skip
+
+
+def _target(saliency: Saliency) -> dict[str, Any]:
+    return {
+        "of": saliency.of, "method": saliency.method, "failures": saliency.failures, "run": saliency.path.name,
+        "lags": saliency.tiles.shape[1] - 1,
+    }  # fmt: skip

@@ -1,0 +1,135 @@
+"""Saliency maps of runs of saliency.py, arranged by the view that they lie over."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.lives import Places
+from activation_store.schema import IDENTITY, METADATA_FILE, TILES_IN_VIEW
+from analysis.lives import places_among
+from analysis.runs.arrays import arrays_of
+from analysis.runs.finished_files import open_finished
+from analysis.runs.run_folder import DONE_FILE
+from user_error import UserError
+
+MAPS_FILE = "maps.npz"
+SANITY_FILE = "sanity.json"
+PARTS = ("tiles", "entities", "own row", "inventory", "task")
+_SCRIPT = "saliency.py"
+_ARRAYS = ("sample", "value", "tiles", "entities", "own", "inventory", "task")
+
+
+@dataclass(frozen=True)
+class _Sanity:
+    failures: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Saliency:
+    """How the observation of a tick raises or lowers a target in that tick and later. M mapped ticks, L lags from 0.
+
+    Attributes:
+        path: folder of the run.
+        dump_sha256: of the metadata of the dump that it was made from.
+        of: what is attributed, as given to saliency.py.
+        method: of attribution.
+        failures: sanity checks that failed.
+        places: of the mapped ticks, (M,) each.
+        value: of the target at each of them, (M,); NaN where it is not defined.
+        tiles: (M, L, 225): of the tick's tiles, to the target L ticks later; NaN where there is no map.
+        entities: (M, L, E), by row of the tick's record.
+        parts: summed |attribution| of `PARTS`, (M, L, parts).
+    """
+
+    path: Path
+    dump_sha256: str
+    of: str
+    method: str
+    failures: tuple[str, ...]
+    places: dict[str, np.ndarray]
+    value: np.ndarray
+    tiles: np.ndarray
+    entities: np.ndarray
+    parts: np.ndarray
+
+    def rows_at(self, places: Places) -> np.ndarray:
+        """Return the mapped tick at each of some places, -1 where there is none, (T,) int64."""
+        return places_among(places, self.places)
+
+
+def read_saliency(path: Path) -> Saliency:
+    """Read a run of saliency.py.
+
+    Raises:
+        UserError: it is no finished run of saliency.py, or damaged.
+    """
+    finished = open_finished(path, _SCRIPT)
+    if MAPS_FILE not in finished:
+        raise UserError(f"{path} holds no {MAPS_FILE}: give a run of {_SCRIPT}")
+    run = finished.description()
+    try:
+        arrays = arrays_of(finished.read(MAPS_FILE), (*IDENTITY, *_ARRAYS))
+    except ValueError as error:
+        raise UserError(f"{path / MAPS_FILE} is not as {_SCRIPT} writes it ({error}): run it again") from None
+    if not _fits(arrays):
+        raise UserError(f"{path / MAPS_FILE} holds no maps of {TILES_IN_VIEW} tiles: run {_SCRIPT} again")
+    _, sanity = finished.read_json(SANITY_FILE, _Sanity)
+    later = _later(arrays["sample"], arrays["tiles"].shape[1])
+    sizes = [np.nansum(np.abs(arrays[name]), axis=2) for name in ("tiles", "entities", "own", "inventory")]
+    parts = np.stack([*sizes, np.nan_to_num(np.abs(arrays["task"]))], axis=2)  # (M, lags, parts)
+    return Saliency(
+        path, run.input.get(METADATA_FILE, ""), str(run.arguments.get("of", "")), str(run.arguments.get("method", "")),
+        tuple(sanity.failures), {name: arrays[name] for name in IDENTITY}, arrays["value"],
+        *(_by_view(each, later) for each in (arrays["tiles"], arrays["entities"], parts)),
+    )  # fmt: skip
+
+
+def _fits(arrays: dict[str, np.ndarray]) -> bool:
+    """Tell whether arrays have the types and shapes that saliency.py gives them."""
+    dimensions = dict.fromkeys((*IDENTITY, "sample", "value"), 1) | {"task": 2}
+    tiles = arrays["tiles"]
+    return (
+        all(each.dtype.kind in "iuf" and each.ndim == dimensions.get(name, 3) for name, each in arrays.items())
+        and all(len(each) == len(tiles) > 0 for each in arrays.values())
+        and all(arrays[name].dtype.kind == "i" for name in (*IDENTITY, "sample"))
+        and all(each.shape[1] == tiles.shape[1] > 0 for each in arrays.values() if each.ndim > 1)
+        and tiles.shape[2] == TILES_IN_VIEW
+        and arrays["entities"].shape[2] > 0
+    )
+
+
+def found_beside(run: Path, dumps: dict[str, Path]) -> list[Path]:
+    """Return the folders beside a run that are finished runs of saliency.py of these dumps, by name.
+
+    Args:
+        run: folder of a run.
+        dumps: by the SHA-256 of their metadata.
+    """
+    found = []
+    for path in sorted(run.resolve().parent.iterdir()):
+        if not (path / DONE_FILE).is_file() or not (path / MAPS_FILE).is_file():
+            continue
+        try:
+            made_from = open_finished(path, _SCRIPT).description().input.get(METADATA_FILE)
+        except UserError:
+            continue
+        if made_from in dumps:
+            found.append(path)
+    return found
+
+
+def _later(sample: np.ndarray, lags: int) -> np.ndarray:
+    """Return the row of the tick `lag` ticks after each tick in the same sample, -1 if there is none, (M, lags)."""
+    rows = np.arange(len(sample))[:, None] + np.arange(lags)
+    inside = rows < len(sample)
+    rows = np.where(inside, rows, 0)
+    return np.where(inside & (sample[rows] == sample[:, None]), rows, -1)
+
+
+def _by_view(maps: np.ndarray, later: np.ndarray) -> np.ndarray:
+    """Turn maps of the ticks before a target, (M, lags, n) with the latest last, into those that start at a view."""
+    back = maps.shape[1] - 1 - np.arange(maps.shape[1])
+    found = maps[later, back].astype(np.float32)  # (M, lags, n)
+    found[later < 0] = np.nan
+    return found

@@ -1,0 +1,134 @@
+"use strict";
+
+/* What the user looks at. Tells listeners of "change" what changed. */
+
+const FOLLOW = "follow";
+
+class PanelState extends EventTarget {
+  constructor(data) {
+    super();
+    this.data = data;
+    this.rollout = 0;
+    this.at = 0; // tick within the rollout
+    this.playing = false;
+    this.speed = 5; // ticks a second
+    this.colourBy = "behaviour";
+    this.only = null; // behaviour of the rollouts to choose from
+    this.from = "all"; // real, simulated or mapped rollouts, or all
+    this.chosenBehaviour = FOLLOW;
+    this.lag = Math.min(1, data.lags);
+    this.component = 0; // whose neighbours are listed
+    this.pinned = false;
+    this.target = data.maps.length ? 0 : -1; // saliency maps to lay over views
+    this.later = 0;
+  }
+
+  set(what, value) {
+    this[what] = value;
+    this.dispatchEvent(new CustomEvent("change", { detail: what }));
+  }
+
+  on(what, act) {
+    this.addEventListener("change", ({ detail }) => { if (what.includes(detail)) act(); });
+  }
+
+  get length() { return this.data.tables["rollout.ticks"][this.rollout]; }
+  get tick() { return this.data.starts[this.rollout] + this.at; }
+
+  /** The behaviour whose matrices are shown: the chosen one, or that of the tick; before there is one, the rollout's. */
+  get behaviour() {
+    if (this.chosenBehaviour !== FOLLOW) return this.chosenBehaviour;
+    const own = this.data.behaviour(this.tick);
+    return Math.max(0, own >= 0 ? own : this.data.tables["rollout.main"][this.rollout]);
+  }
+
+  /** The map over the view, or null. */
+  get map() { return this.target < 0 ? null : this.data.maps[this.target].at(this.tick, this.later); }
+
+  mapped(rollout) {
+    const { starts, maps } = this.data;
+    return maps.some((each) => each.has(starts[rollout]));
+  }
+
+  /** Whether a rollout can be chosen. */
+  shown(rollout) {
+    const { data } = this;
+    if (this.only !== null && data.tables["rollout.main"][rollout] !== this.only) return false;
+    if (this.from === "mapped") return this.mapped(rollout);
+    return this.from === "all" || data.source(rollout).simulated === (this.from === "simulated");
+  }
+
+  get shownCount() {
+    const key = `${this.only} ${this.from}`;
+    if (this.counted?.key !== key) {
+      let count = 0;
+      for (let rollout = 0; rollout < this.data.count; rollout++) count += this.shown(rollout);
+      this.counted = { key, count };
+    }
+    return this.counted.count;
+  }
+
+  go(at) { this.set("at", Math.max(0, Math.min(this.length - 1, at))); }
+
+  open(rollout, at = 0) {
+    this.at = Math.min(at, this.data.tables["rollout.ticks"][rollout] - 1);
+    this.set("rollout", rollout);
+  }
+
+  /** Open the next rollout that can be chosen, or the one before. */
+  step(by) {
+    const { count } = this.data;
+    for (let i = 1; i <= count; i++) {
+      const next = (this.rollout + by * i + count * (i + 1)) % count;
+      if (this.shown(next)) { this.open(next); return; }
+    }
+  }
+
+  /** Look at another component: a pinned one stays until it is pinned anew. */
+  look(component, pin = false) {
+    if (this.pinned && !pin) return;
+    if (pin) this.pinned = !(this.pinned && component === this.component);
+    this.set("component", component);
+  }
+}
+
+/** A number with its sign, as text. */
+function signed(value, digits = 2) {
+  if (!Number.isFinite(value)) return "–";
+  return (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
+}
+
+/** A number with its sign and three digits that count. */
+function told(value) {
+  if (!Number.isFinite(value)) return "–";
+  return (value < 0 ? "−" : "+") + Number(Math.abs(value).toPrecision(3)).toString();
+}
+
+/** From blue over white to red: -1 to 1. */
+function diverging(share) {
+  const strength = Math.min(1, Math.abs(share));
+  const [red, green, blue] = share > 0 ? [178, 24, 43] : [33, 102, 172];
+  const mix = (part) => Math.round(255 - (255 - part) * strength);
+  return `rgb(${mix(red)}, ${mix(green)}, ${mix(blue)})`;
+}
+
+/** From yellow over green to dark violet: 1 to 0. */
+function sequential(share) {
+  const stops = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+  const place = Math.max(0, Math.min(1, share)) * (stops.length - 1);
+  const low = Math.min(stops.length - 2, Math.floor(place)), part = place - low;
+  return `rgb(${stops[low].map((each, i) => Math.round(each + (stops[low + 1][i] - each) * part)).join(", ")})`;
+}
+
+/** Give a canvas sharp pixels for its size in the page; returns its context, whose units are CSS pixels. */
+function sharp(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  context.font = "11px system-ui, sans-serif";
+  return context;
+}

@@ -1,0 +1,212 @@
+"""What the panel shows of each tick, read from a dump a few lives at a time."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.layers import LSTM_HIDDEN
+from activation_store.lives import number_lives, places_of
+from activation_store.reader import Progress, read_dump
+from activation_store.records import Records
+from activation_store.schema import LIFE_KEY, TILE_COLUMNS, DumpMetadata
+from analysis.explorer_page.views import entity_tables
+from analysis.features.observed import Observed, own_truth_columns
+from analysis.life.action_words import action_words
+from analysis.lives import lives_of
+from analysis.materials import MATERIALS
+from analysis.panel_page.rollouts import Chosen
+from user_error import UserError
+
+VITALS = ("health", "food", "water")
+LEGAL = "legal"
+
+Probabilities = Callable[[Records], Mapping[str, np.ndarray]]
+"""Returns the probability of each option of some action heads, (B, options) by head."""
+LifeStates = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+"""Returns what is computed from the states of the layer in a whole life, (n, U): arrays of n rows, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ticks:
+    """T ticks of rollouts of one dump, rollout by rollout.
+
+    Attributes:
+        places: identity, (T,) each.
+        material: of the tiles in view, (T, 225) uint8.
+        corner: map row and column of the view's first tile, (T, 2) int64.
+        entities: as `entity_tables`, with `entity.row`: which row of the tick's record each is.
+        vitals: (T,) int64 each, by name.
+        words: what the agent chose to do, T.
+        value: of the critic, (T,) float32.
+        reward: (T,) float32.
+        chosen: probability of the chosen option of each head, (T, heads) float32.
+        probabilities: of each option of some heads, (T, options) by head.
+        states: what `LifeStates` returned, by name.
+    """
+
+    places: dict[str, np.ndarray]
+    material: np.ndarray
+    corner: np.ndarray
+    entities: dict[str, np.ndarray]
+    vitals: dict[str, np.ndarray]
+    words: list[str]
+    value: np.ndarray
+    reward: np.ndarray
+    chosen: np.ndarray
+    probabilities: dict[str, np.ndarray]
+    states: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+
+def read_ticks(
+    dump: Path, metadata: DumpMetadata, chosen: Chosen, layer: str, states: LifeStates,
+    probabilities: Probabilities | None, progress: Progress,
+) -> Ticks:  # fmt: skip
+    """Read the ticks of some rollouts, in their order; memory holds the records of one episode.
+
+    Args:
+        dump: its folder.
+        metadata: of the dump.
+        chosen: rollouts.
+        layer: of the memory.
+        states: applied to the layer's states of each life.
+        probabilities: of options; None to leave them out.
+        progress: called with the share read.
+
+    Raises:
+        UserError: the dump cannot be read, or its views cannot be drawn.
+    """
+    needed = [layer, *([LSTM_HIDDEN] if probabilities else [])]
+    columns = [*own_truth_columns(metadata), *([LEGAL] if probabilities else [])]
+    parts, order = [], []
+    for number, own in enumerate(groups := list(_by_file(metadata, chosen))):
+        lives = np.unique(chosen.life[own], axis=0).tolist()
+        records = read_dump(
+            dump, layers=list(dict.fromkeys(needed)), columns=columns, leave_out=["tables"], lives=lives,
+            progress=lambda share, number=number: progress((number + share) / len(groups)),  # type: ignore[misc]
+        )  # fmt: skip
+        rows = _rows(records, chosen, own)
+        parts.append(_ticks(records, metadata, rows, _states(records, layer, states), probabilities))
+        order.append(own)
+    return _arranged(parts, np.concatenate(order), chosen)
+
+
+def _by_file(metadata: DumpMetadata, chosen: Chosen) -> Iterator[np.ndarray]:
+    """Yield the rollouts of each episode; all at once where all episodes are in one file."""
+    episode = chosen.life[:, LIFE_KEY.index("episode")]
+    if metadata.format == "json":
+        yield np.arange(len(chosen))
+        return
+    for each in np.unique(episode):
+        yield np.flatnonzero(episode == each)
+
+
+def _rows(records: Records, chosen: Chosen, own: np.ndarray) -> np.ndarray:
+    """Return the records of some rollouts, rollout by rollout."""
+    lives = lives_of(records)
+    keys, _ = number_lives(places_of(records))
+    number = {tuple(key): place for place, key in enumerate(keys.tolist())}
+    parts = []
+    for each in own.tolist():
+        begin = lives.starts[number[tuple(chosen.life[each].tolist())]]
+        parts.append(lives.order[begin + chosen.start[each] : begin + chosen.stop[each]])
+    return np.concatenate(parts)
+
+
+def _states(records: Records, layer: str, states: LifeStates) -> dict[str, np.ndarray]:
+    """Apply a function to each life, and return its results in the order of the records."""
+    lives = lives_of(records)
+    activations = records.activations[layer]
+    parts = [
+        states(activations[lives.order[start : start + length]])
+        for start, length in zip(lives.starts, lives.lengths, strict=True)
+    ]
+    found = {}
+    for name in parts[0]:
+        together = np.concatenate([part[name] for part in parts])
+        found[name] = np.empty_like(together)
+        found[name][lives.order] = together
+    return found
+
+
+def _ticks(
+    records: Records, metadata: DumpMetadata, rows: np.ndarray, states: dict[str, np.ndarray],
+    probabilities: Probabilities | None,
+) -> Ticks:  # fmt: skip
+    shown = records.take(rows)
+    seen = Observed(shown, metadata)
+    others = ~seen.is_self & (seen.distance <= 7)  # as in `entity_tables`
+    row = np.arange(len(others)) - np.repeat(shown.entity.offsets[:-1], shown.entity.counts)
+    return Ticks(
+        places_of(shown), _material(shown), shown.tile[:, 0, :2].astype(np.int64),
+        {**entity_tables(seen), "entity.row": row[others]},
+        {name: seen.own(name).astype(np.int64) for name in VITALS}, action_words(seen), shown.value, shown.reward,
+        np.exp(shown.log_probability), dict(probabilities(shown)) if probabilities else {},
+        {name: each[rows] for name, each in states.items()},
+    )  # fmt: skip
+
+
+def _material(records: Records) -> np.ndarray:
+    material = records.tile[:, :, TILE_COLUMNS.index("material")]
+    if not ((material >= 0) & (material < len(MATERIALS))).all():
+        raise UserError(f"the dump's views hold other materials than the game's {len(MATERIALS)}: extract it again")
+    return material.astype(np.uint8)
+
+
+def _arranged(parts: list[Ticks], order: np.ndarray, chosen: Chosen) -> Ticks:
+    """Put the ticks of all parts, whose rollouts are in this order, into the order of the rollouts."""
+    lengths = (chosen.stop - chosen.start)[order]
+    starts = np.cumsum(lengths) - lengths
+    back = np.argsort(order, kind="stable")
+    place = np.concatenate([np.arange(starts[each], starts[each] + lengths[each]) for each in back])
+
+    def joined(get: Callable[[Ticks], np.ndarray]) -> np.ndarray:
+        return np.concatenate([get(part) for part in parts])[place]
+
+    def tables(get: Callable[[Ticks], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        return {name: joined(lambda part, name=name: get(part)[name]) for name in get(parts[0])}  # type: ignore[misc]
+
+    words = [phrase for part in parts for phrase in part.words]
+    return Ticks(
+        tables(lambda part: part.places), joined(lambda part: part.material), joined(lambda part: part.corner),
+        _entities(parts, place), tables(lambda part: part.vitals), [words[each] for each in place],
+        joined(lambda part: part.value), joined(lambda part: part.reward), joined(lambda part: part.chosen),
+        tables(lambda part: part.probabilities), tables(lambda part: part.states),
+    )  # fmt: skip
+
+
+_OF_TICKS = ("entity.count", "attack.target")
+
+
+def _entities(parts: list[Ticks], place: np.ndarray) -> dict[str, np.ndarray]:
+    together = {name: np.concatenate([part.entities[name] for part in parts]) for name in parts[0].entities}
+    counts = together["entity.count"]
+    starts = np.cumsum(counts) - counts
+    taken = counts[place]
+    rows = np.repeat(starts[place] - (np.cumsum(taken) - taken), taken) + np.arange(taken.sum())
+    return {name: each[place] if name in _OF_TICKS else each[rows] for name, each in together.items()}
+
+
+def joined_ticks(parts: list[Ticks]) -> Ticks:
+    """Concatenate the ticks of several dumps; probabilities that one of them lacks are NaN there."""
+    heads = {name: each.shape[1] for part in parts for name, each in part.probabilities.items()}
+
+    def probabilities(part: Ticks, name: str) -> np.ndarray:
+        return part.probabilities.get(name, np.full((len(part), heads[name]), np.nan, np.float32))
+
+    def tables(get: Callable[[Ticks], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        return {name: np.concatenate([get(part)[name] for part in parts]) for name in get(parts[0])}
+
+    return Ticks(
+        tables(lambda part: part.places), np.concatenate([part.material for part in parts]),
+        np.concatenate([part.corner for part in parts]), tables(lambda part: part.entities),
+        tables(lambda part: part.vitals), [phrase for part in parts for phrase in part.words],
+        np.concatenate([part.value for part in parts]), np.concatenate([part.reward for part in parts]),
+        np.concatenate([part.chosen for part in parts]),
+        {name: np.concatenate([probabilities(part, name) for part in parts]) for name in heads},
+        tables(lambda part: part.states),
+    )  # fmt: skip

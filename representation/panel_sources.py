@@ -1,0 +1,109 @@
+"""What the panel is made from: the run's dump, simulated lives, saliency maps, and the policy's probabilities."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from activation_store.schema import METADATA_FILE, DumpMetadata
+from agent_zoo.base import RecurrentPolicy
+from analysis.panel_page.content import Source, read_source
+from analysis.panel_page.dynamics import Dynamics
+from analysis.panel_page.saliency import Saliency, found_beside, read_saliency
+from analysis.panel_page.ticks import Probabilities
+from representation.action_probabilities import missing_for_probabilities, probabilities_of
+from representation.dynamics.tracks import load_policy_of
+from user_error import UserError
+
+Say = Callable[[str], None]
+
+
+def find_sources(dynamics: Dynamics, simulated: Path | None, policy: Path | None, say: Say) -> list[Source]:
+    """Return the run's own dump, and the simulated one that is named or lies beside it.
+
+    Args:
+        dynamics: the run.
+        simulated: dump that was named; None to look beside the recorded one.
+        policy: checkpoint that was named; None for the one that the run used.
+        say: is told what was found, and what is left out.
+
+    Raises:
+        UserError: a dump or a checkpoint that was named cannot be used.
+    """
+    loaded = _policy(dynamics, policy, say)
+    units = dynamics.weight.shape[1]
+    own = read_source(dynamics.dump, dynamics.layer, units)
+    sources = [_with_probabilities(own, loaded, say)]
+    other = simulated or _beside(dynamics, own.metadata)
+    if other is None:
+        return sources
+    found = read_source(other, dynamics.layer, units)
+    if not found.simulated:
+        raise UserError(f"--simulated {other} was recorded in the game: give a dump written by simulate.py")
+    if found.metadata.checkpoint_sha256 != own.metadata.checkpoint_sha256:
+        raise UserError(f"--simulated {other} holds lives of another policy than {dynamics.dump}: simulate that one")
+    if simulated is None:
+        say(f"with the simulated lives in {other}")
+    return [*sources, _with_probabilities(found, loaded, say)]
+
+
+def find_saliency(dynamics: Dynamics, sources: Sequence[Source], named: Sequence[Path], say: Say) -> list[Saliency]:
+    """Return the runs of saliency.py that are named, or that lie beside the run.
+
+    Args:
+        dynamics: the run.
+        sources: dumps of the panel.
+        named: folders; empty to look for them.
+        say: is told what was found.
+
+    Raises:
+        UserError: a folder that was named is no run of saliency.py of these dumps.
+    """
+    dumps = {source.sha256: source.dump for source in sources}
+    paths = list(named) or found_beside(dynamics.path, dumps)
+    found = [read_saliency(path) for path in paths]
+    for each in found:
+        if each.dump_sha256 not in dumps:
+            there = " or ".join(map(str, dumps.values()))
+            raise UserError(f"{each.path} holds maps of another dump than {there}: run saliency.py on that one")
+    if found and not named:
+        say(f"with the saliency maps in {', '.join(each.path.name for each in found)}")
+    return sorted(found, key=lambda each: each.of != "value")  # the value first: it is defined in every state
+
+
+def _policy(dynamics: Dynamics, policy: Path | None, say: Say) -> RecurrentPolicy | None:
+    """Load the policy; None, and a line that says why, where none was named and that of the run is not there."""
+    metadata = read_source(dynamics.dump, dynamics.layer, dynamics.weight.shape[1]).metadata
+    arguments = dynamics.run.arguments
+    of_run, folder = arguments.get("policy"), arguments.get("policies_dir")
+    named = policy or (Path(of_run) if isinstance(of_run, str) else None)
+    try:
+        return load_policy_of(metadata, dynamics.dump, named, Path(str(folder or "policies")))[0]
+    except UserError as error:
+        if policy is not None:
+            raise
+        say(f"without the probabilities of actions: {error}")
+        return None
+
+
+def _with_probabilities(source: Source, policy: RecurrentPolicy | None, say: Say) -> Source:
+    if policy is None:
+        return source
+    if missing := missing_for_probabilities(source.metadata):
+        say(f"without the probabilities of actions in {source.dump}: {missing}")
+        return source
+    compute: Probabilities = partial(probabilities_of, policy, metadata=source.metadata)
+    return Source(source.dump, source.metadata, source.sha256, compute)
+
+
+def _beside(dynamics: Dynamics, metadata: DumpMetadata) -> Path | None:
+    """Return the dump of simulated lives beside the recorded one, if it is there and of the same policy."""
+    dump = dynamics.dump.resolve()
+    path = dump.with_name(f"{dump.name}-simulated")
+    if not (path / METADATA_FILE).is_file():
+        return None
+    try:
+        found = read_source(path, dynamics.layer, dynamics.weight.shape[1])
+    except UserError:
+        return None
+    same = found.metadata.checkpoint_sha256 == metadata.checkpoint_sha256
+    return path if found.simulated and same else None

@@ -1,0 +1,64 @@
+"""Small finished runs of analyze_dynamics.py and saliency.py with made-up numbers, for readers."""
+
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.directions import Direction, Source, write_directions
+from activation_store.files import sha256
+from activation_store.lives import places_of
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import METADATA_FILE
+from analysis.runs.run_folder import RunFolder
+
+LAYER, UNITS, COMPONENTS, BEHAVIOURS, LAGS, TICKS = "lstm_cell", 4, 2, 2, 2, 6
+
+
+def planted_dynamics_run(path: Path, dump: Path) -> Path:
+    """Write a run whose six ticks are the first ones of a dump."""
+    places = _places(dump)
+    source = Source("independent component", path.name, dump.name, read_metadata(dump).policy, None)
+    random = np.random.default_rng(0)
+    matrices = (BEHAVIOURS, LAGS, COMPONENTS, COMPONENTS)
+    with RunFolder(path, {"arguments": {"dump": str(dump)}, "seed": 0, "input": _input(dump)}) as folder:
+        folder.save_arrays("states.npz", mean=np.zeros(UNITS), spread=np.ones(UNITS))
+        label = np.arange(TICKS) % BEHAVIOURS
+        folder.save_arrays(
+            "motion.npz", r=random.uniform(-1, 1, matrices), q=random.random(matrices), behaviour=label,
+            jacobian_records=np.arange(4), jacobians=random.normal(size=(4, *matrices[1:])),
+        )  # fmt: skip
+        folder.save_arrays("behaviour_labels.npz", **places, label=label)
+        components = [
+            {"component": f"ic_{number}", "explained": 0.5, "stability": 0.9, "features": "none"} for number in (1, 2)
+        ]
+        behaviours = {"sizes": [3, 3], "agreement": [0.5], "differences": ["more", "less"]}
+        told = {"policy": "planted", "layer": LAYER, "components": components, "behaviours": behaviours}
+        folder.save_json("summary.json", told)
+        directions = [
+            Direction(f"ic_{number}", LAYER, np.ones(UNITS, np.float32), 0.0, "spreads", 0.0, 1.0, 6, 2, 1, source)
+            for number in (1, 2)
+        ]
+        write_directions(path / "directions.safetensors", directions)
+    return path
+
+
+def planted_saliency_run(path: Path, dump: Path) -> Path:
+    """Write maps of the same ticks: two samples of three ticks each."""
+    with RunFolder(path, {"arguments": {"of": "value", "method": "gradient"}, "seed": 0, "input": _input(dump)}) as out:
+        shapes = {"tiles": 225, "entities": 3, "own": 5, "inventory": 1}
+        maps = {name: np.ones((TICKS, LAGS, width)) for name, width in shapes.items()}
+        out.save_arrays(
+            "maps.npz", **_places(dump), **maps, sample=np.repeat([0, 1], 3), value=np.ones(TICKS),
+            task=np.ones((TICKS, LAGS)),
+        )  # fmt: skip
+        out.save_json("sanity.json", {"failures": []})
+    return path
+
+
+def _places(dump: Path) -> dict[str, np.ndarray]:
+    records = read_dump(dump, layers=[], columns=[], leave_out=["tile", "entity", "inventory", "tables"])
+    return {name: each[:TICKS] for name, each in places_of(records).items()}
+
+
+def _input(dump: Path) -> dict[str, str]:
+    return {METADATA_FILE: sha256(dump / METADATA_FILE)}
