@@ -24,7 +24,7 @@ import argument_checks
 import command_line
 from activation_store.layers import check_layers
 from agent_zoo.checkpoint_files import list_checkpoints, policy_names
-from argument_checks import at_least, did_you_mean, seed_value, split
+from argument_checks import at_least, between, did_you_mean, seed_value, split
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 from user_error import UserError
 
@@ -56,6 +56,8 @@ class Arguments:
     """Seed of the episodes and actions, 0 to 4294967295."""
     map_seed: int | None = None
     """Seed of the maps, 0 to 4294967295. By default one more than in training: maps that are new to the policy."""
+    food_regrowth: float | None = None
+    """How fast eaten food grows back, as a multiple of the game's rate, 0 to 40; by default as in training."""
     layers: str = "action_decoder"
     """Comma-separated layers to record: encoder_output, lstm_hidden, lstm_cell, action_decoder, or `all`.
     lstm_hidden is the hidden state of any memory (LSTM, GRU or moving averages); only an LSTM has an lstm_cell. With
@@ -128,6 +130,7 @@ def check(arguments: Arguments) -> None:
         max_steps=at_least(arguments.max_steps, 1),
         seed=seed_value(arguments.seed),
         map_seed=seed_value(arguments.map_seed if arguments.map_seed is not None else 0),
+        food_regrowth=between(1 if arguments.food_regrowth is None else arguments.food_regrowth, 0, 40),
         num_envs=at_least(arguments.num_envs, 0),
         workers=at_least(arguments.workers, 0),
         layers=(bool(split(arguments.layers)), "at least one layer"),
@@ -193,7 +196,7 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
     from activation_store.writer import refuse_existing_dump
     from reinforcement_learning.play.extraction import Plan, extract
     from reinforcement_learning.play.parallel_play import processes_of
-    from reinforcement_learning.play.subjects import Subjects, contests, expected_size
+    from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
     from reinforcement_learning.play.terminal import extraction_progress
 
     processes_of(workers)  # refuses a cluster that does not answer or is too small
@@ -206,6 +209,7 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
         curriculum=arguments.curriculum,
         task=arguments.task,
         map_seed=arguments.map_seed,
+        food_regrowth=arguments.food_regrowth,
         policies_dir=arguments.policies_dir,
         runs_dir=arguments.runs_dir,
         maps_dir=arguments.maps_dir,
@@ -219,6 +223,8 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
     places = [[arguments.output / entrant.name for entrant in contest.entrants] for contest in planned]
     for folder in chain(*places):
         refuse_existing_dump(folder, arguments.resume)
+    for contest in planned:
+        make_maps(contest, plan)
     for contest, folders in zip(planned, places, strict=True):
         print(expected_size(contest, plan, arguments.output))
         with extraction_progress() as on_records:

@@ -32,8 +32,9 @@ import command_line
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
-from argument_checks import at_least, seed_value, split
-from reinforcement_learning.interventions.request import EditOptions, RunOptions, separate_edits
+from agent_zoo.edit_options import EditOptions, separate_edits
+from argument_checks import at_least, between, seed_value, split
+from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.play.workers import chosen_workers
 from user_error import UserError
 
@@ -79,6 +80,8 @@ def parse(arguments: list[str]) -> RunOptions:
         controls=at_least(options.controls, 0),
         follow=at_least(options.follow, 0),
         workers=at_least(options.workers, 0),
+        map_seed=seed_value(0 if options.map_seed is None else options.map_seed),
+        food_regrowth=between(1 if options.food_regrowth is None else options.food_regrowth, 0, 40),
     )
     if split(options.record) not in ((), ("all",)):
         check_layers(split(options.record))

@@ -194,7 +194,8 @@ def compare(arguments: list[str]) -> None:
 
     from rich.console import Console
 
-    from activation_store.files import write_json
+    from activation_store.directions import write_directions
+    from activation_store.files import make_folder, write_json, write_text
     from analysis.codes.content import open_run
     from analysis.terminal import step
 
@@ -202,13 +203,17 @@ def compare(arguments: list[str]) -> None:
     run, rule = open_run(options.run, options.dump)
     with step(console, "loading the libraries"):
         from representation.semantic_clusters.leaderboard import MEASURES, leaderboard
-    rows, states, lives = leaderboard(run, rule, options.states, options.bootstraps, partial(step, console))
-    path = options.run / "leaderboard.json"
-    write_json(path, {"states": states, "lives": lives, "rows": [asdict(row) for row in rows]})
+    found = leaderboard(run, rule, options.states, options.bootstraps, partial(step, console))
+    folder = options.output_dir or options.run
+    make_folder(folder)
+    path = folder / "leaderboard.json"
+    write_json(path, {"states": found.states, "lives": found.lives, "rows": [asdict(row) for row in found.rows]})
+    write_text(folder / "leaderboard.tsv", found.table())
+    write_directions(folder / "axes.safetensors", found.axes)
     for key, meaning in MEASURES.items():
-        console.print(f"\n{meaning}, {states:,} states of {lives:,} lives", highlight=False)
-        found = [(row.name, row.measures[key]) for row in rows]
-        shown = [(name, f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}") for name, each in found]
+        console.print(f"\n{meaning}, {found.states:,} states of {found.lives:,} lives", highlight=False)
+        estimates = [(row.name, row.measures[key]) for row in found.rows]
+        shown = [(name, f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}") for name, each in estimates]
         command_line.print_table(("method", "value", "95% interval"), shown)
     console.print(f"leaderboard: {path}", highlight=False, markup=False, soft_wrap=True)
 

@@ -3,89 +3,50 @@
     python simulate.py world_models/NAME -n 6000                    # go on from recorded ticks on new maps
     python simulate.py world_models/NAME --from random --ticks 32   # from the model's own random starts
     python simulate.py world_models/NAME --act north,north,stay     # what if every agent did that first
+    python simulate.py world_models/NAME --edit clear               # the policy's memory emptied before every tick
+    python simulate.py world_models/NAME --directions FILE --edit collapse --direction ic_3
+    python simulate.py world_models/NAME --directions FILE --edit swap --from ic_10 --to ic_5 --change
+    python simulate.py world_models/NAME --directions FILE --edit steer --direction ic_3 --dose -2,2
+    python simulate.py world_models/NAME --act-grid 2               # all first moves of two ticks, compared
+    python simulate.py world_models/NAME --from interpolate --steps 8    # from one recorded start to another
+    python simulate.py world_models/NAME --from random --maximise value  # starts that the policy values most
     python simulate.py world_models/NAME --quality --ticks 16       # how far ahead is it right?
+    python simulate.py world_models/NAME --compare --ticks 16       # are findings the same in recorded lives?
 
 The policy sees the model's predictions and its actions drive the next tick; trade and gifts are left out. The dump in
 activation_data/NAME-simulated/ has `origin: simulated` and the layers world_hidden, world_latent and bottleneck beside
 those of the policy; analyses read it like any other. --quality simulates no lives, but measures errors on maps that
 the model was not trained on, and writes tables and a figure to quality/ in the model's folder. See docs/world_model.md.
+
+--edit edits the policy in every tick, in all lives: collapse, steer, swap, clear or freeze. The options after it are
+those of intervene.py: --direction, --from, --to, --change, --dose and --every. The edited lives have the same starts
+and the same dice as the unedited ones. Both are written, edited ones to a folder with the name of the edit, and a table
+of the effects is printed and written to effects/ in the model's folder.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
 
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import TYPE_CHECKING
 
 import command_line
-from argument_checks import at_least, between, check, did_you_mean, seed_value, split
-from user_error import UserError
+from agent_zoo.edit_options import EditOptions, separate_edits
+from representation.world_model.simulation_options import SimulationOptions, refuse_directions_by_number
 
-DIRECTIONS = ("north", "south", "east", "west", "stay")
-"""Options of the game's Move.Direction, in order."""
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-
-@dataclass(frozen=True)
-class Arguments:
-    """Arguments of simulate.py."""
-
-    model: tyro.conf.Positional[Path]
-    """World model: a folder written by train_world_model.py, or its model.safetensors."""
-    lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 6000
-    """Lives to simulate, at least 1."""
-    beginning: Annotated[Literal["informed", "random"], tyro.conf.arg(name="from")] = "informed"
-    """informed: go on from recorded ticks on maps that the model was not trained on; random: from the model's random
-    starts."""
-    ticks: int = 32
-    """Ticks of each life, 1 to 1024; a life that ends earlier is shorter."""
-    quality: bool = False
-    """Measure how well each of --ticks ticks is predicted from recorded starts, beside copying the last tick seen.
-    -n, --from and --act do not apply."""
-    act: str = ""
-    """Comma-separated moves that every agent makes in its first ticks: north, south, east, west, stay, or policy for
-    the policy's own choice."""
-    dump: Path | None = None
-    """Recorded dump to start from; by default activation_data/ and the name of the dump that the model was trained
-    on."""
-    seed: int = 0
-    """Seed of starts, actions and latent states, 0 to 4294967295."""
-    name: str | None = None
-    """Name of the dump's folder; by default that of the recorded dump followed by -simulated."""
-    output_dir: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = field(default=Path("activation_data"))
-    """Parent folder of the dump."""
-
-    def check(self) -> None:
-        """Refuse values that make no sense.
-
-        Raises:
-            UserError: names the option, and the allowed values.
-        """
-        check(self, lives=at_least(self.lives, 1), ticks=between(self.ticks, 1, 1024), seed=seed_value(self.seed))
-        if len(self.moves) > self.ticks:
-            raise UserError(f"--act names {len(self.moves)} moves, more than --ticks {self.ticks}")
-
-    @property
-    def moves(self) -> tuple[int | None, ...]:
-        """Options of the first ticks; None where the policy chooses.
-
-        Raises:
-            UserError: there is no such move.
-        """
-        found: list[int | None] = []
-        for each in split(self.act):
-            if each not in (*DIRECTIONS, "policy"):
-                hint = did_you_mean(each, DIRECTIONS)
-                raise UserError(f"--act names {each!r}: must be {', '.join(DIRECTIONS)} or policy{hint}")
-            found.append(None if each == "policy" else DIRECTIONS.index(each))
-        return tuple(found)
+    from representation.world_model.model import Origin, WorldModel
+    from representation.world_model.outcomes import Outcomes
+    from representation.world_model.search import Target
 
 
 def main() -> None:
     """Parse, load the model, simulate, and print where the dump is."""
-    arguments = command_line.parse(Arguments, __doc__)
-    arguments.check()
+    options = parse(sys.argv[1:])
 
     from activation_store.files import sha256
     from activation_store.reader import read_metadata
@@ -93,24 +54,105 @@ def main() -> None:
     from representation.world_model.model import load_model
     from representation.world_model.settings import MODEL_FILE
     from representation.world_model.simulation import Request, check_recorded, simulate
+    from representation.world_model.simulation_arms import edited_arms, grid_arms, maximising_arms
 
-    path = arguments.model / MODEL_FILE if arguments.model.is_dir() else arguments.model
+    path = options.model / MODEL_FILE if options.model.is_dir() else options.model
     model, origin = load_model(path)
-    recorded = arguments.dump or Path("activation_data") / origin.dump
+    recorded = options.dump or Path("activation_data") / origin.dump
     check_recorded(recorded, read_metadata(recorded), origin)
-    if arguments.quality:
-        from representation.world_model.quality import QUALITY_FOLDER, headline, measure_quality, save_quality
-
-        with progress("measuring quality") as share:
-            quality = measure_quality(model, origin, recorded, arguments.ticks, arguments.seed, share)
-        save_quality(path.parent / QUALITY_FOLDER, quality)
-        print(f"{headline(quality)}\ntables and figure: {path.parent / QUALITY_FOLDER}")
+    if options.quality:
+        measure_quality(options, model, origin, recorded, path.parent)
         return
-    target = arguments.output_dir / (arguments.name or f"{recorded.resolve().name}-simulated")
-    request = Request(arguments.lives, arguments.ticks, arguments.beginning, arguments.seed, arguments.moves)
+    if options.compare:
+        compare_findings(options, model, origin, recorded, path.parent)
+        return
+    request = Request(options.wanted, options.ticks, options.beginning, options.seed, options.ways_steps)
+    targets: Mapping[str, Target] = {}
+    if options.act_grid:
+        arms = grid_arms(options.act_grid)
+    elif options.maximise is not None:
+        arms, targets = maximising_arms(options, model, origin, recorded)
+    else:
+        arms = edited_arms(options, model, origin, sha256(path), recorded, request)
     with progress("simulating", "lives") as show:
-        simulate(model, origin, sha256(path), recorded, request, target, show)
-    print(f"dump of {arguments.lives:,} simulated lives: {target}")
+        found = simulate(model, origin, sha256(path), recorded, request, list(arms.values()), show, targets)
+    for arm in arms.values():
+        if arm.target:
+            print(f"dump of {options.wanted:,} simulated lives: {arm.target}")
+    report(dict(zip(arms, found, strict=True)), options, path.parent)
+
+
+def parse(arguments: list[str]) -> SimulationOptions:
+    """Parse the command line, and refuse what cannot be simulated before anything heavy is loaded."""
+    refuse_directions_by_number(arguments)
+    first, edits = separate_edits(arguments, kept=0)
+    options = command_line.parse(SimulationOptions, __doc__, args=first)
+    options = replace(options, edits=tuple(command_line.parse(EditOptions, __doc__, args=each) for each in edits))
+    options.check()
+    return options
+
+
+def measure_quality(
+    options: SimulationOptions, model: "WorldModel", origin: "Origin", recorded: Path, folder: Path
+) -> None:
+    """Measure how well ticks are predicted; print the headline and write tables and a figure."""
+    from progress_view import progress
+    from representation.world_model import quality
+
+    with progress("measuring quality") as share:
+        found = quality.measure_quality(model, origin, recorded, options.ticks, options.seed, share)
+    quality.save_quality(folder / quality.QUALITY_FOLDER, found)
+    print(f"{quality.headline(found)}\ntables and figure: {folder / quality.QUALITY_FOLDER}")
+
+
+def compare_findings(
+    options: SimulationOptions, model: "WorldModel", origin: "Origin", recorded: Path, folder: Path
+) -> None:
+    """Print and write how findings about the memory differ between recorded and simulated lives."""
+    from progress_view import progress
+    from representation.world_model import compared
+
+    with progress("comparing") as share:
+        found = compared.compare_findings(model, origin, recorded, options.wanted, options.ticks, options.seed, share)
+    title = f"recorded and simulated lives, with 95% intervals over {found[0].lives} recorded lives"
+    show_table(title, found, folder / "compared.tsv")
+
+
+def report(found: "Mapping[str, Outcomes]", options: SimulationOptions, folder: Path) -> None:
+    """Print what came of the simulations, and write it to tables in the model's folder."""
+    from representation.world_model.outcomes import effects, group_of, steps_of
+
+    (first, before), *others = found.items()
+    if options.act_grid:
+        rows = [group_of(first, before, None, options.seed)]
+        rows += [group_of(name, after, before, options.seed) for name, after in others]
+        title = "by sequence of first moves; better: value above the policy's own lives from the same starts"
+        show_table(title, rows, folder / "what_if" / f"act_grid_{options.act_grid}.tsv")
+        return
+    if options.beginning == "interpolate":
+        rows = steps_of(before, options.ways_steps, options.seed)
+        show_table("by place on the way", rows, folder / "what_if" / "interpolate.tsv")
+    for name, after in others:
+        changes = effects(before, after, options.seed)
+        path = folder / "effects" / f"{name}.tsv"
+        if options.maximise is not None:
+            path = folder / "what_if" / f"maximise_{options.maximise.replace('/', '_')}.tsv"
+        title = (
+            f"{name} after, {first} before: means over simulated lives, 95% intervals over {changes[0].lives} starts"
+        )
+        show_table(title, changes, path)
+
+
+def show_table(title: str, rows: "Sequence[DataclassInstance]", path: Path) -> None:
+    """Print rows under a title, and write them to a file."""
+    from representation.world_model.tables import write_table
+
+    write_table(path, rows)
+    heads = list(asdict(rows[0]))
+    cells = [[f"{each:.3g}" if isinstance(each, float) else str(each) for each in asdict(row).values()] for row in rows]
+    print(f"\n{title}")
+    command_line.print_table(heads, cells)
+    print(f"table: {path}")
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def default_name(agent: str) -> str:
 
 def sweep(arguments: Arguments, command: Sequence[str]) -> None:
     """Check the search space, and run trials with values that Optuna or Weights & Biases chooses."""
-    from reinforcement_learning.processes import number_of_processes
+    from agent_zoo.torchrun import number_of_processes
 
     if number_of_processes() > 1:
         raise UserError("-m sweep starts its trials one by one: start it without torchrun")

@@ -29,7 +29,7 @@ _STRICT = ConfigDict(strict=True, extra="forbid")
 
 SourceKind = Literal[
     "probe", "cluster difference", "principal component", "independent component", "non-negative component",
-    "slow mode", "sparse feature",
+    "slow mode", "sparse feature", "cluster axis",
 ]  # fmt: skip
 """How a direction was found; a new method needs a new entry here."""
 

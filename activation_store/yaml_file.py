@@ -9,7 +9,7 @@ from user_error import UserError
 
 LARGEST_BYTES = 1 << 20
 DEEPEST = 32
-MOST_VALUES = 100_000
+MOST_VALUES = 30_000
 LONGEST_NUMBER = 100
 _LONGEST_SHOWN = 200
 _NUMBERS = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
@@ -26,7 +26,7 @@ def read_yaml(path: Path, option: str) -> object:
 
     Raises:
         UserError: the file is missing, unreadable or larger than 1 MiB; or it is not valid YAML, holds an alias, nests
-            deeper than 32 levels, or holds more than 100,000 values or a number of more than 100 characters; the
+            deeper than 32 levels, or holds more than 30,000 values or a number of more than 100 characters; the
             message says in which line.
     """
     try:

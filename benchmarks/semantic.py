@@ -17,6 +17,7 @@ import tyro
 
 import command_line
 from activation_store.files import write_json
+from agent_zoo.data_parallel import ALONE
 from benchmarks.measure import Work, compare, spread
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
@@ -25,7 +26,6 @@ from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import SemanticSettings, Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.data_parallel import ALONE
 from reinforcement_learning.training.ppo import make_optimizer, update
 from reinforcement_learning.training.rollout import RolloutCollector
 from reinforcement_learning.training.semantic_training import SemanticTraining

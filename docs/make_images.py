@@ -1,15 +1,17 @@
 """Make the pictures of docs/ anew from the shipped policies.
 
     python docs/make_images.py WORK            # records, analyses, draws, and takes pictures of pages: half an hour
+    python docs/make_images.py WORK --memory   # those of docs/dynamics.md, saliency.md and sparse_features.md as well
     python docs/make_images.py WORK --probes   # those of docs/probes.md as well: hours
 
 WORK keeps dumps and results. A step whose result is there already is not repeated.
 """
 
+import io
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +25,9 @@ POLICY = "start_kit_3M"
 BODIES = ("masked_3M", "seeing_3M")
 PROBE_LAYERS = "encoder_output,lstm_hidden,lstm_cell,action_decoder"
 WINDOW = (1400, 860)
+EVENT = "distance_to_npc <= 2"
+CLEAREST, FAILURES = 7, 3
+"""Cards of sparse features that are shown: the clearest ones, and the most common ones that mean nothing."""
 PATIENCE = 300_000
 """Milliseconds that a page may take."""
 A_FIGHT = """() => {
@@ -42,6 +47,10 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     demo(work / "demo")
     lives(work / "lives")
+    if "--memory" in sys.argv[2:]:
+        dynamics(work / "memory")
+        saliency(work / "memory")
+        sparse_features(work / "sparse")
     if "--probes" in sys.argv[2:]:
         probes(work / "probes")
 
@@ -87,6 +96,85 @@ def lives(work: Path) -> None:
     shutil.copyfile(by_tick, IMAGES / "life_tick.png")
 
 
+def dynamics(work: Path) -> None:
+    """Study how the memory moves."""
+    dump = whole_dump(work)
+    run = work / "results" / f"{POLICY}-lstm_cell-dynamics"
+    stage(run, "analyze_dynamics.py", dump, "--features", "extended", "--output-dir", run.parent)
+    for name in ("memory_length", "fixed_points"):
+        shutil.copyfile(run / f"{name}.png", IMAGES / f"dynamics_{name}.png")
+
+
+def saliency(work: Path) -> None:
+    """Attribute the value: on average, before and after an event, and tick by tick on the page."""
+    dump, results = whole_dump(work), work / "results"
+    run = results / f"{POLICY}-saliency-value-gradient"
+    stage(run, "saliency.py", dump, "--output-dir", results)
+    for name in ("overview", "sanity"):
+        shutil.copyfile(run / f"{name}.png", IMAGES / f"saliency_{name}.png")
+    around = results / "event"
+    directions = results / f"{POLICY}-lstm_cell-dynamics" / "directions.safetensors"
+    stage(around, "saliency.py", dump, "--event", EVENT, "--samples", 100, "--ticks", 20, "--lags", 0, "--components",
+          "ic", "--directions", directions, "--name", around.name, "--output-dir", results)  # fmt: skip
+    for name in ("event", "components"):
+        shutil.copyfile(around / f"{name}.png", IMAGES / f"saliency_{name}.png")
+    with opened(run / "saliency.html", (1120, 860)) as page:
+        page.wait_for_selector("body[data-ready=true]")
+        page.focus("#view")
+        for _ in range(12):
+            page.keyboard.press("ArrowRight")
+        box = page.locator("#view").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + 200, box["y"] + 260)
+        page.screenshot(path=IMAGES / "saliency_page.png")
+
+
+def sparse_features(work: Path) -> None:
+    """Write the cell as sparse features, and show ten of them, those that mean nothing included."""
+    dump = work / "activation_data" / POLICY
+    stage(dump, "extract_activations.py", "pve", "-p", POLICY, "-n", 8, "--format", "parquet", "--layers", "all",
+          "--untrained-twin", "--fields", "Market,Task,ActionTargets", "-o", dump.parent)  # fmt: skip
+    run = work / "results" / f"{POLICY}-sparse"
+    stage(run, "train_sparse_autoencoder.py", dump, "--width", "4x,8x", "--k", "8,32", "--kind",
+          "topk,batch_topk,jumprelu,matryoshka", "--untrained", "--erase", "tick,self_food,self_health", "--no-track",
+          "--output-dir", run.parent)  # fmt: skip
+    for name in ("reconstruction", "attribution"):
+        shutil.copyfile(run / f"{name}.png", IMAGES / f"sparse_{name}.png")
+    with opened(run / "sparse_features.html", (1300, 900)) as page:
+        page.wait_for_selector("article")
+        pictures = [card.screenshot() for card in page.locator("article:not(.plain)").all()[:CLEAREST]]
+        page.select_option("#sort", "density")
+        pictures += [card.screenshot() for card in page.locator("article.plain").all()[:FAILURES]]
+        page.select_option("#sort", "r")
+        page.fill("#search", "self_health")
+        page.locator(".top").first.click()
+        page.hover("#life-chart")
+        page.wait_for_timeout(500)
+        page.screenshot(path=IMAGES / "sparse_features.png")
+    one_below_the_other(pictures, IMAGES / "sparse_ten_features.png")
+
+
+def whole_dump(work: Path) -> Path:
+    """Record four whole episodes with everything that the policy saw and remembered; return the dump."""
+    dump = work / "activation_data" / POLICY
+    stage(dump, "extract_activations.py", "pve", "-p", POLICY, "-n", 4, "--format", "parquet", "--layers", "all",
+          "--fields", "Market,Task,ActionTargets", "-o", dump.parent)  # fmt: skip
+    return dump
+
+
+def one_below_the_other(pictures: Sequence[bytes], path: Path) -> None:
+    """Join PNG pictures into one."""
+    from PIL import Image
+
+    images = [Image.open(io.BytesIO(each)).convert("RGB") for each in pictures]
+    joined = Image.new("RGB", (max(each.width for each in images), sum(each.height for each in images)), "white")
+    top = 0
+    for each in images:
+        joined.paste(each, (0, top))
+        top += each.height
+    joined.quantize(256).save(path, optimize=True)
+
+
 def probes(work: Path) -> None:
     """Probe the policy that is not shown its body, and its control."""
     dumps = [work / "activation_data" / name for name in BODIES]
@@ -120,14 +208,14 @@ def stage(result: Path, script: str, *arguments: object) -> None:
 
 
 @contextmanager
-def opened(page_file: Path) -> "Iterator[Page]":
+def opened(page_file: Path, window: tuple[int, int] = WINDOW) -> "Iterator[Page]":
     """Open a page in headless Chromium."""
     from playwright.sync_api import sync_playwright
 
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": WINDOW[0], "height": WINDOW[1]})
+        page = browser.new_page(viewport={"width": window[0], "height": window[1]})
         page.set_default_timeout(PATIENCE)
         page.goto(page_file.as_uri())
         yield page

@@ -1,4 +1,4 @@
-"""Processes: how many share the work of one run, as `torchrun` says in environment variables, and how they end."""
+"""Processes: how many cores they may use, and how they end."""
 
 import functools
 import os
@@ -6,16 +6,6 @@ import threading
 import time
 
 _WATCH_SECONDS = 0.2
-
-
-def number_of_processes() -> int:
-    """Return the number of processes that `torchrun` started for this run on all machines; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
-def processes_on_this_machine() -> int:
-    """Return the number of processes that `torchrun` started for this run on this machine; 1 without it."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def usable_cores() -> int:

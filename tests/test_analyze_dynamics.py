@@ -138,6 +138,34 @@ def test_the_same_run_gives_the_same_numbers_after_an_interruption(
     assert_refused(run_here("analyze_dynamics.py", *arguments), "already holds a run")
 
 
+def test_half_lives_stand_beside_those_of_interventions(
+    recorded: RecordedPolicy, results: Path, small_world, task, maps, tmp_path: Path
+) -> None:
+    played = tmp_path / "played"
+    done = run_here(
+        "intervene.py", "-p", NAME, "--policies-dir", recorded.policies, "--directions",
+        results / "directions.safetensors", "--edit", "steer", "--direction", "ic_1", "--dose", 2, "--follow", 4,
+        "--episodes", 2, "--controls", 0, "--share", 0.25, "--workers", 1, "--maps-dir", small_world.maps_dir, "-o",
+        played,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    done = run_here(
+        "analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--interventions", played,
+        "--output-dir", tmp_path / "results",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "results").glob("[!.]*")
+    rows = json.loads((folder / "summary.json").read_text())["interventions"]
+    measured = {each["what"]: each for each in json.loads((played / "effects.json").read_text())["persistences"]
+                if each["policy"] == "trained"}  # fmt: skip
+    assert [row["states"] for row in rows] == ["cell", "hidden"]
+    assert all(row["measured"] == measured[row["states"]]["half_life"]["value"] for row in rows)
+    assert all(row["direction"] == "ic_1" and row["dose"] == 2 and 0 < row["computed"] < 4 for row in rows)
+    text = (folder / "summary.txt").read_text()
+    assert "ic_1, dose +2, cell states: measured" in text
+    assert "<b>followed_edits.png.</b>" in (folder / "report.html").read_text()
+
+
 def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, tmp_path: Path) -> None:
     def refused(*arguments: object, parts: tuple[str, ...]) -> None:
         done = run_here("analyze_dynamics.py", *arguments, "--output-dir", tmp_path / "results")

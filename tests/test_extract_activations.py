@@ -208,6 +208,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "tiny", "--layers", "lstm_hiden"), ("did you mean lstm_hidden or lstm_cell?",)),
         (("pve", "-p", "tiny_200M"), ("no policy 'tiny_200M'", "did you mean tiny?")),
         (("pve", "-p", "tiny", "-n", "0"), ("--episodes is 0",)),
+        (("pve", "-p", "tiny", "--food-regrowth", "41"), ("--food-regrowth is 41", "0 to 40")),
         (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
         (("pve", "-p", "tiny", "-n", 2), ("already holds a dump", "activation_data/tiny")),
     ],

@@ -73,10 +73,10 @@ def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, resu
     found = arrays_of((results / "maps.npz").read_bytes(), ("value", "tick", "tiles", "material", "sample"))
     rows = np.flatnonzero(found["sample"] == 2)
     page.select_option("#sample", "1")
-    page.wait_for_function(f"document.getElementById('clock').textContent.includes('tick {found['tick'][rows[0]]}:')")
+    page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[0]]}:')")
     page.focus("#view")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function(f"document.getElementById('clock').textContent.includes('tick {found['tick'][rows[1]]}:')")
+    page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[1]]}:')")
     box = page.locator("#view").bounding_box()
     page.mouse.move(box["x"] + 0.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
     told = page.text_content("#hover")
@@ -134,6 +134,33 @@ def test_other_methods_and_targets(recorded: RecordedPolicy, tmp_path: Path, met
         assert "add up to the difference within" in (folder / "summary.txt").read_text()
 
 
+def test_the_memory_by_component_before_and_after_an_event(recorded: RecordedPolicy, tmp_path: Path) -> None:
+    source = Source("independent component", "run", "dump", NAME, sha256(recorded.checkpoint))
+    random = np.random.default_rng(0)
+    file = tmp_path / "directions.safetensors"
+    weights = random.normal(size=(3, 16)).astype(np.float32)
+    write_directions(file, [
+        Direction(f"ic_{number + 1}", "lstm_cell", weight, 0.0, "SD", 0.0, 1.0, 9, 3, 1, source)
+        for number, weight in enumerate(weights)
+    ])  # fmt: skip
+    done = run_here(
+        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--samples", 4, "--ticks", 6, "--lags", 1,
+        "--check-states", 8, "--components", "ic", "--directions", file, "--event", "tick >= 7", "--output-dir",
+        tmp_path / "results",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "results").glob("[!.]*")
+    assert folder.name.endswith("-at-tick>=7")
+    found = arrays_of((folder / "maps.npz").read_bytes(), ("tick", "components", "component_names", "entity_kind"))
+    assert found["tick"].reshape(4, 6).tolist() == [[4, 5, 6, 7, 8, 9]] * 4
+    assert found["component_names"].tolist() == ["ic_1", "ic_2", "ic_3"] and found["components"].any(axis=0).all()
+    summary = (folder / "summary.txt").read_text()
+    assert "Before and after tick >= 7" in summary and "in 100% of which it does" in summary
+    assert "Components of the memory before the window" in summary and "hidden states" in summary
+    assert {"event.tsv", "event.png", "components.png"} <= set(json.loads((folder / "DONE.json").read_text())["files"])
+    assert "attribution of ic_2 of the memory" in (folder / "event.tsv").read_text()
+
+
 def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, three_policies, tmp_path: Path) -> None:
     def refused(*arguments: object, parts: tuple[str, ...]) -> None:
         assert_refused(run_here("saliency.py", *arguments, "--output-dir", tmp_path / "results"), *parts)
@@ -144,6 +171,10 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
     refused(*ours, "--lags", 31, parts=("--lags is 31: must be 0 to 30",))
     refused(*ours, "--samples", 3, "--sample-ids", "0,3", parts=("--sample-ids is 0,3: give numbers from 0 to 2",))
     refused(*ours, "--ticks", 900, parts=("has 0 lives of 908 ticks or more", "--samples 20 needs as many"))
+    refused(*ours, "--components", "ic", parts=("--components is ic: name the file",))
+    refused(*ours, "--event", "distance_to_ncp < 3", parts=("there is no feature", "did you mean distance_to_npc"))
+    quick = ("--ticks", 4, "--lags", 1)
+    refused(*ours, *quick, "--event", "tick >= 900", parts=("--event happens in 0 lives", "after 2 ticks in which"))
     refused(*ours, "--clusters", tmp_path, parts=(str(tmp_path),))
     refused(recorded.dump, "--policies-dir", three_policies, parts=("does not exist: name the checkpoint",))
     refused(

@@ -231,6 +231,7 @@ def test_frames_show_ground_self_and_code(coded: CodedDump, recording: Recording
     assert (np.abs(frame[116:130, 121:135].astype(int) - (255, 0, 255)).sum(axis=2) < 30).any(), "the agent itself"
 
 
+@pytest.mark.slow
 def test_films_are_written(run: Path, recording: Recording) -> None:
     done = run_here("semantic_clusters.py", "videos", run, "--from", "all", "--formats", "gif")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -256,7 +257,16 @@ def test_codes_are_compared_with_other_methods(run: Path, recording: Recording) 
     done = run_here("semantic_clusters.py", "compare", run, "--states", 300, "--bootstraps", 100)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads((run / "leaderboard.json").read_text())
-    assert [row["name"] for row in found["rows"]] == ["codes of this run", "UMAP and HDBSCAN", "k-means on the state"]
+    names = [row["name"] for row in found["rows"]]
+    assert names == [
+        "codes of this run", "UMAP and HDBSCAN", "k-means on the state", "behaviours (trajectories, Ward)",
+        "strongest sparse feature",
+    ]  # fmt: skip
+    table = (run / "leaderboard.tsv").read_text().splitlines()
+    assert len(table) == 1 + sum(len(row["measures"]) for row in found["rows"])
+    assert {"codes_1", "kmeans_1", "behaviours_1", "sparse_1"} <= {
+        each.name for each in read_directions(run / "axes.safetensors")
+    }
     for row in found["rows"]:
         for name, measure in row["measures"].items():
             assert measure["low"] <= measure["high"], (row["name"], name)

@@ -13,6 +13,8 @@ def page_file(sparse_run: Path) -> Path:
 
 
 def test_cards_are_found_sorted_and_opened(browser, page_file: Path) -> None:
+    from playwright.sync_api import expect
+
     context = browser.new_context(offline=True, viewport={"width": 1200, "height": 900})
     page = context.new_page()
     said: list[str] = []
@@ -26,7 +28,7 @@ def test_cards_are_found_sorted_and_opened(browser, page_file: Path) -> None:
     page.select_option("#sort", "number")
     assert page.locator("article h2").first.inner_text().startswith(f"{names[0]}:")
     page.fill("#search", names[-1])
-    page.wait_for_function("document.querySelectorAll('article').length === 1")
+    expect(page.locator("article")).to_have_count(1)
     card = page.locator("article")
     density = float(rows[-1].split("\t")[1])
     assert card.get_attribute("id") == names[-1] and f"{100 * density:.2f}% of ticks" in card.inner_text()
@@ -38,12 +40,12 @@ def test_cards_are_found_sorted_and_opened(browser, page_file: Path) -> None:
     views.first.click()
     assert page.locator("#life").is_visible() and names[-1] in page.inner_text("#life-name")
     page.hover("#life-chart")
-    page.wait_for_function("document.getElementById('life-pointer').textContent.includes('strength')")
+    page.wait_for_selector("#life-pointer:has-text('strength')")
     assert "agent_life_visualization.py" in page.inner_text("#life-command")
     page.keyboard.press("Escape")
     assert page.locator("#life").is_hidden()
     page.fill("#search", "no such feature")
-    page.wait_for_function("document.querySelectorAll('article').length === 0")
+    expect(page.locator("article")).to_have_count(0)
     assert said == []
     context.close()
 

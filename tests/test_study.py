@@ -124,6 +124,7 @@ def test_what_is_finished_and_unchanged_is_skipped(folder: Path) -> None:
         lost.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
     own = [folder / "tiny.yaml", "--results-dir", tmp_path / "results", "--pages-dir", tmp_path / "pages"]
     child = start("study.py", *own)

@@ -40,6 +40,9 @@ def test_everything_is_there_and_whole(sparse_run: Path) -> None:
         "curves.jsonl",
     } <= set(done)
     assert {"training_curves.png", "feature_density.png", "reconstruction.png", "stability.png"} <= set(done)
+    assert {f"sae_lens/{name}/{file}" for name in NAMES for file in ("cfg.json", "sae_weights.safetensors")} <= set(
+        done
+    )
     assert not list(sparse_run.parent.glob(".*unfinished"))
 
 

@@ -13,7 +13,7 @@ from agent_zoo.checkpoint import load_checkpoint
 from representation.recorded_observation import check_shows_everything, packed_observation
 from tests.command import assert_refused, run_here
 from tests.recorded_features import RecordedFeatures, recorded_features
-from tests.shared import shared_folder
+from tests.trained_world_model import arguments, trained_world_model
 
 
 @pytest.fixture(scope="module")
@@ -21,22 +21,9 @@ def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
     return recorded_features(tmp_path_factory, small_world, task, maps)
 
 
-def arguments(recorded: RecordedFeatures, output: Path, *more: object) -> list[object]:
-    return [
-        recorded.dump, "--records", 900, "--horizon", 4, "--batch", 8, "--hidden", 16, "--no-track",
-        "--policies-dir", recorded.policies, "--output-dir", output, *more,
-    ]  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def trained(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def train(output: Path) -> None:
-        done = run_here("train_world_model.py", *arguments(recorded, output))
-        assert done.returncode == 0, done.stderr
-        assert "world model and curves" in done.stdout and "(test maps)" in done.stdout
-
-    (folder,) = shared_folder(tmp_path_factory, "world_model", train).iterdir()
-    return folder
+    return trained_world_model(tmp_path_factory, recorded)
 
 
 @pytest.fixture(scope="module", params=["informed", "random"])

@@ -82,6 +82,7 @@ def _differences(array: np.ndarray) -> tuple[str, bytes]:
 
 def _floats(array: np.ndarray) -> tuple[str, bytes]:
     """Store all first bytes, then all second bytes and so on: like bytes side by side deflate well."""
-    kind = f"f{array.dtype.itemsize}"
-    planes = np.ascontiguousarray(array, dtype=f"<{kind}").reshape(-1).view(np.uint8).reshape(array.size, -1)
+    width = array.dtype.itemsize
+    kind = f"f{width}"
+    planes = np.ascontiguousarray(array, dtype=f"<{kind}").reshape(-1).view(np.uint8).reshape(array.size, width)
     return kind, planes.T.tobytes()

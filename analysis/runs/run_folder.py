@@ -46,8 +46,11 @@ class RunFolder:
         if kind is not None:
             shutil.rmtree(self.path)
             return
-        files = sorted(path for path in self.path.iterdir())
-        self.save_json(DONE_FILE, {"files": {p.name: {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files}})
+        files = sorted(path for path in self.path.rglob("*") if path.is_file())
+        told = {
+            p.relative_to(self.path).as_posix(): {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files
+        }  # fmt: skip
+        self.save_json(DONE_FILE, {"files": told})
 
     def save_json(self, name: str, content: object) -> None:
         """Write a JSON file."""

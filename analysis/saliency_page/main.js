@@ -149,9 +149,12 @@ function drawBars() {
     ...tables().entities_text[viewed()].map((each, i) => [each.text, entities[i] || 0]),
     ...tables().items_text[viewed()].map((each, i) => [each, items[i] || 0]),
   ];
+  const names = tables().component_names;
+  const components = names.map((name, i) => [name, tables().components[state.tick * names.length + i]]);
   const most = (list) => list.filter((each) => each[1]).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 6);
   $("bars").replaceChildren(
     ...bars("By part (sums)", parts), ...bars("Own row, by column", most(columns)), ...bars("Entities and items", most(named)),
+    ...bars("Memory before the window, by component", most(components)),
     element("p", { class: "dim" }, `Memory before the window: ${tables().memory[state.tick].toPrecision(3)} in size`),
   );
 }

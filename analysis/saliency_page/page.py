@@ -37,6 +37,8 @@ class ShownSample:
         task: (N, T).
         memory: (N, S).
         columns: names of the columns of `own`.
+        components: of each component of the memory before the window, (N, K).
+        component_names: of these.
     """
 
     number: int
@@ -49,6 +51,8 @@ class ShownSample:
     task: np.ndarray
     memory: np.ndarray
     columns: tuple[str, ...]
+    components: np.ndarray
+    component_names: tuple[str, ...]
 
 
 def saliency_page(
@@ -99,7 +103,14 @@ def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
         "value": np.nan_to_num(sample.value).astype(np.float32),
         "tick": records.tick.astype(np.int64),
     }
-    texts = {"entities_text": _entities(records), "items_text": _items(records), "columns": sample.columns}
+    if sample.component_names:
+        tables["components"] = np.nan_to_num(sample.components).astype(np.float32)
+    texts = {
+        "entities_text": _entities(records),
+        "items_text": _items(records),
+        "columns": sample.columns,
+        "component_names": sample.component_names,
+    }
     packed = pack(tables, texts)
     facts = {
         "number": sample.number, "agent": int(records.agent_id[0]), "episode": int(records.episode[0]),

@@ -64,11 +64,27 @@ def group_runs(runs: Sequence[TrainingRun], by: GroupBy) -> list[Group]:
 
 
 def settings_that_differ(runs: Iterable[TrainingRun]) -> dict[str, list[Any]]:
-    """Return the settings that not all runs share, other than those in `NOT_COMPARED`, with a value for each run."""
+    """Return the settings that not all runs share, other than those in `NOT_COMPARED`, with a value for each run.
+
+    A run from before a setting existed lacks it. It is then taken to share the others' value, and its own is None.
+    """
     runs = list(runs)
-    names = dict.fromkeys(name for run in runs for name in run.settings if name not in NOT_COMPARED)
-    values = {name: [run.settings.get(name) for run in runs] for name in names}
-    return {name: each for name, each in values.items() if any(value != each[0] for value in each)}
+    found = {}
+    for name in _names_of(runs):
+        known = [run.settings[name] for run in runs if name in run.settings]
+        if any(value != known[0] for value in known):
+            found[name] = [run.settings.get(name) for run in runs]
+    return found
+
+
+def settings_that_are_missing(runs: Iterable[TrainingRun]) -> list[str]:
+    """Return the settings that some runs lack, since they are from before there was a choice."""
+    runs = list(runs)
+    return [name for name in _names_of(runs) if any(name not in run.settings for run in runs)]
+
+
+def _names_of(runs: Sequence[TrainingRun]) -> list[str]:
+    return list(dict.fromkeys(name for run in runs for name in run.settings if name not in NOT_COMPARED))
 
 
 def _name_without_seed(run: TrainingRun) -> str:

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.training_runs.groups import Group, settings_that_differ
+from analysis.training_runs.groups import Group, settings_that_are_missing, settings_that_differ
 from analysis.training_runs.held_out import Evaluated
 from analysis.training_runs.last_stretch import Level
 from analysis.training_runs.run import AGENT, BUDGET
 
 _REWARDS = (AGENT, "reward.")
+_SETTINGS_SHOWN = 4
 
 
 def notes_on(groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[float, float]) -> list[str]:
@@ -25,6 +26,9 @@ def notes_on(groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[flo
     for name, values in differing.items():
         told = ", ".join(f"{group.name}: {value}" for group, value in zip(groups, values, strict=True))
         notes.append(f"The groups differ in {name} ({told}).")
+    if missing := settings_that_are_missing(run for group in groups for run in group.runs):
+        shown = ", ".join(missing[:_SETTINGS_SHOWN]) + (" and others" if len(missing) > _SETTINGS_SHOWN else "")
+        notes.append(f"Some runs are from before there were the settings {shown}: these are not compared.")
     if len(groups) > 1 and not differing:
         notes.append("The groups have the same settings: what differs between them is chance, or the code.")
     if any(name.startswith(_REWARDS) for name in differing) and any("reward" in name for name in metrics):

@@ -28,6 +28,11 @@ DESCRIPTION_FILE = "maps.json"
 _MAP_FILES = ("map.npy", "fractal.npy")
 
 
+def maps_folder(settings: EnvironmentSettings) -> Path:
+    """Return the folder of the maps that these settings need, whether or not they have been generated."""
+    return _folder(settings, _describe(settings))
+
+
 def ensure_maps(
     settings: EnvironmentSettings, progress: Progress = no_progress, numbers: Iterable[int] | None = None
 ) -> Path:
@@ -39,8 +44,7 @@ def ensure_maps(
         numbers: of the maps that are needed, from 1; all `num_maps` by default.
     """
     description = _describe(settings)
-    digest = hashlib.sha256(orjson.dumps(description, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
-    folder = settings.maps_dir / f"{settings.map_size}x{settings.map_size}_{settings.num_maps}_{digest}"
+    folder = _folder(settings, description)
     needed = sorted(set(range(1, settings.num_maps + 1) if numbers is None else numbers))
     if _missing(folder, needed):
         make_folder(settings.maps_dir)
@@ -67,6 +71,11 @@ def write_maps(folder: Path, files: dict[str, bytes]) -> None:
         path.parent.mkdir(exist_ok=True)
         if not path.exists():
             write_bytes(path, content)
+
+
+def _folder(settings: EnvironmentSettings, description: dict[str, object]) -> Path:
+    digest = hashlib.sha256(orjson.dumps(description, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
+    return settings.maps_dir / f"{settings.map_size}x{settings.map_size}_{settings.num_maps}_{digest}"
 
 
 def _describe(settings: EnvironmentSettings) -> dict[str, object]:

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pufferlib.vector
 
+from agent_zoo.torchrun import number_of_processes, processes_on_this_machine
 from reinforcement_learning.game.environment import AS_THE_AGENT_HAS_IT, EpisodeStart, World, make_environment
 from reinforcement_learning.game.serial_worlds import no_arguments, serial_worlds
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.processes import (
     end_with_parent,
-    number_of_processes,
-    processes_on_this_machine,
     usable_cores,
 )
 from reinforcement_learning.settings import (

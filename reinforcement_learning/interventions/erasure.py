@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
+from agent_zoo.state_edits import Eraser
 from reinforcement_learning.interventions.linear_readings import JointMoments, Reading
 from reinforcement_learning.interventions.random_directions import unit_of_variance
-from reinforcement_learning.interventions.state_edits import Eraser
 from reinforcement_learning.interventions.state_moments import StateMoments
 from user_error import UserError
 

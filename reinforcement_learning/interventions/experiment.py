@@ -9,6 +9,15 @@ import numpy as np
 from activation_store.directions import Direction
 from activation_store.interventions import Arm
 from activation_store.layers import LSTM_CELL
+from agent_zoo.edits_along_directions import check_direction, edit_along
+from agent_zoo.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
+from agent_zoo.state_edits import (
+    AsFarAs,
+    DirectedEdit,
+    EditOf,
+    StateEdit,
+    Untouched,
+)
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
 from reinforcement_learning.interventions.donors import DonorRule
@@ -16,23 +25,10 @@ from reinforcement_learning.interventions.erasure import fitted_eraser, random_e
 from reinforcement_learning.interventions.feature_edits import EditedFeatures, FeatureCondition, FeatureEdit, Splice
 from reinforcement_learning.interventions.interchange import Interchange, interchange, towards_donors
 from reinforcement_learning.interventions.linear_readings import Reading
-from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
 from reinforcement_learning.interventions.random_directions import orthonormal, unit, unit_of_variance, variance
-from reinforcement_learning.interventions.state_edits import (
-    AsFarAs,
-    DirectedEdit,
-    EditOf,
-    StateEdit,
-    Untouched,
-    are_orthogonal,
-    collapse,
-    steer,
-    swap,
-)
 from reinforcement_learning.interventions.state_moments import Distances, StateMoments
 from reinforcement_learning.interventions.transplant import Transplant
 from reinforcement_learning.interventions.when import When
-from user_error import UserError
 
 StateEditKind = Literal["collapse", "steer", "swap", "erase", "interchange", "splice"]
 MemoryEditKind = Literal["clear", "freeze", "transplant"]
@@ -210,7 +206,8 @@ class Experiment:
         if edit.donor:
             exchange = interchange(directions, edit.donor)
             return towards_donors(exchange, random) if arm.kind == "random direction" else exchange
-        made = _state_edit(replace(edit, directions=tuple(directions)), arm.dose or 0.0, moments)
+        assert edit.kind in ("collapse", "steer", "swap")
+        made = edit_along(edit.kind, directions, edit.of, arm.dose or 0.0, lambda layer: moments[layer].covariance)
         return _as_far_as(made, moments, random, self.kept) if arm.kind == "random direction" else made
 
 
@@ -265,16 +262,6 @@ def _as_far_as(
     return AsFarAs(edit, directions, directions @ moments[edit.layer].mean if adds_up else None)
 
 
-def _state_edit(edit: RequestedEdit, dose: float, moments: Mapping[str, StateMoments]) -> DirectedEdit:
-    if edit.kind == "steer":
-        return steer(edit.directions[0], dose)
-    if edit.kind == "collapse":
-        return collapse(edit.directions, edit.of)
-    origin, target = edit.directions
-    covariance = None if are_orthogonal(origin, target) else moments[origin.layer].covariance
-    return swap(origin, target, edit.of, covariance)
-
-
 def _measured(direction: Direction, moments: Mapping[str, StateMoments]) -> Direction:
     """Return the direction with the mean and the spread of its read-out over a policy's own unedited states."""
     if direction.layer not in moments:
@@ -307,22 +294,4 @@ def check_directions(experiment: Experiment, layer_units: Mapping[str, int], pol
     """
     for edit in experiment.edits:
         for each in edit.directions:
-            if each.layer not in layer_units:
-                raise UserError(
-                    f"the direction {each.name} is one of the layer {each.layer}, which {policy} does not have; it has "
-                    f"{', '.join(layer_units)}"
-                )
-            if len(each.weight) != layer_units[each.layer]:
-                raise UserError(
-                    f"the direction {each.name} has {len(each.weight)} weights, but {each.layer} of {policy} has "
-                    f"{layer_units[each.layer]} units: give the policy that it was found in"
-                )
-            if None not in (sha256, each.source.checkpoint_sha256) and each.source.checkpoint_sha256 != sha256:
-                raise UserError(
-                    f"the direction {each.name} was found in another policy, {each.source.policy}, not in {policy} as "
-                    "it is now: extract activations and find directions again"
-                )
-            if edit.of == "change" and not each.layer.startswith("lstm_"):
-                raise UserError(
-                    f"{each.layer} is not part of the memory, so it has no change per tick: leave out --change"
-                )
+            check_direction(each, edit.of, layer_units, policy, sha256)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from activation_store.conditions import COMPARISONS
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
-from reinforcement_learning.interventions.state_edits import DirectedEdit, EditOf
-from reinforcement_learning.interventions.when import COMPARISONS
+from agent_zoo.state_edits import DirectedEdit, EditOf
 from user_error import UserError
 
 _CODERS = 8

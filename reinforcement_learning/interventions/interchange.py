@@ -13,9 +13,9 @@ import torch
 from torch.nn.functional import normalize
 
 from activation_store.directions import Direction
+from agent_zoo.state_edits import EditOf, ReadOutEdit, StateEdit, collapse
 from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.random_directions import orthonormal
-from reinforcement_learning.interventions.state_edits import EditOf, ReadOutEdit, StateEdit, collapse
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,126 +1,12 @@
 """What users ask for on the command line of `intervene.py`; loads nothing heavy."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from activation_store.layers import LSTM_HIDDEN, check_layers
-from argument_checks import split
-from user_error import UserError
-
-EditKind = Literal["collapse", "steer", "swap", "erase", "clear", "freeze", "transplant", "interchange", "splice"]
-_NEEDS_DIRECTION = ("collapse", "steer", "interchange")
-_NEEDS_DONOR = ("transplant", "interchange")
-_HAS_EVERY = ("clear", "transplant")
-
-
-@dataclass(frozen=True)
-class EditOptions:
-    """One edit; `--edit` can be repeated, each time followed by its own options, and the edits are applied together."""
-
-    edit: EditKind = "clear"
-    """collapse: hold the read-outs of --direction at their means; steer: hold one at its mean plus --dose standard
-    deviations; splice: replace states by what the sparse features of --features make of them; swap: move what varies
-    along --from to --to; erase: remove what can be read linearly about --variable from --layer; clear: empty the memory
-    every --every ticks; freeze: begin every tick with the memory from when the edit began; transplant: begin every
-    --every ticks with a donor's memory; interchange: give the read-outs of --direction the values that they have in a
-    donor's state. Sparse features are taken out by collapse, and get the strength --dose by steer."""
-    direction: str | None = None
-    """Comma-separated names of directions, for collapse, steer and interchange; with --features, for collapse and steer
-    also of sparse features such as feature_12."""
-    origin: Annotated[str | None, tyro.conf.arg(name="from")] = None
-    """Direction that swap empties."""
-    target: Annotated[str | None, tyro.conf.arg(name="to")] = None
-    """Direction that swap adds to."""
-    change: bool = False
-    """Edit the change of the state in each tick instead of the state, for collapse and swap."""
-    dose: str | None = None
-    """Comma-separated doses of steer, each an arm: in standard deviations of the read-out, such as -2,0,2; of a sparse
-    feature its strength in activation units, such as 0,2,5."""
-    variable: str | None = None
-    """Comma-separated variables that erase removes: tick, or self_ and a column of the agent's own row, such as
-    self_food; also if its policy does not see the value."""
-    layer: str | None = None
-    """Layer that erase removes them from, such as lstm_cell; by default lstm_hidden."""
-    every: int = 1
-    """Edited ticks from one emptying of the memory, or one transplant, to the next, at least 1."""
-    donor: str | None = None
-    """Feature such as self_food, for transplant and interchange: each edited agent takes from an unedited agent whose
-    value is far from its own. Features are named as in --while."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The directions that it names."""
-        if self.edit == "swap":
-            return (self.origin or "", self.target or "")
-        return split(self.direction)
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """The variables that it erases."""
-        return split(self.variable)
-
-    @property
-    def erased_layer(self) -> str | None:
-        """The layer from which it erases them; None if it erases nothing."""
-        return (self.layer or LSTM_HIDDEN) if self.edit == "erase" else None
-
-    @property
-    def doses(self) -> tuple[float, ...]:
-        """The doses.
-
-        Raises:
-            UserError: one of them is no number, or two are equal.
-        """
-        try:
-            doses = tuple(float(dose) for dose in split(self.dose))
-        except ValueError:
-            raise UserError(f"--dose is {self.dose}: must be comma-separated numbers, such as -2,0,2") from None
-        if not all(abs(dose) < float("inf") for dose in doses):
-            raise UserError(f"--dose is {self.dose}: must be finite numbers")
-        if len(set(doses)) < len(doses):
-            raise UserError(f"--dose is {self.dose}: names a dose twice")
-        return doses
-
-    def check(self) -> None:
-        """Refuse options that the edit needs and does not have, or has and does not need.
-
-        Raises:
-            UserError: names the option.
-        """
-        if self.edit in _NEEDS_DIRECTION and not self.names:
-            raise UserError(f"--edit {self.edit} needs --direction with the name of a direction")
-        if self.edit == "steer" and (len(self.names) > 1 or not self.doses):
-            raise UserError("--edit steer needs one --direction, and --dose with numbers such as -2,0,2")
-        if self.edit == "swap" and not (self.origin and self.target and self.origin != self.target):
-            raise UserError("--edit swap needs two different directions, --from and --to")
-        if self.edit == "erase":
-            if not self.variables:
-                raise UserError("--edit erase needs --variable with the name of a variable, such as tick or self_food")
-            if len(set(self.variables)) < len(self.variables):
-                raise UserError(f"--variable is {self.variable}: names a variable twice")
-            check_layers([str(self.erased_layer)])
-        if self.edit in _NEEDS_DONOR and not self.donor:
-            raise UserError(f"--edit {self.edit} needs --donor with the name of a feature, such as self_food")
-        needless = {
-            "--direction": self.direction is not None and self.edit not in _NEEDS_DIRECTION,
-            "--from": self.origin is not None and self.edit != "swap",
-            "--to": self.target is not None and self.edit != "swap",
-            "--dose": self.dose is not None and self.edit != "steer",
-            "--change": self.change and self.edit not in ("collapse", "swap"),
-            "--variable": self.variable is not None and self.edit != "erase",
-            "--layer": self.layer is not None and self.edit != "erase",
-            "--every": self.every != 1 and self.edit not in _HAS_EVERY,
-            "--donor": self.donor is not None and self.edit not in _NEEDS_DONOR,
-        }
-        for option, is_needless in needless.items():
-            if is_needless:
-                raise UserError(f"{option} does nothing with --edit {self.edit}: leave it out")
-        if self.every < 1:
-            raise UserError(f"--every is {self.every}: must be 1 or more")
+from agent_zoo.edit_options import EditOptions
 
 
 @dataclass(frozen=True)
@@ -166,6 +52,8 @@ class RunOptions(EditOptions):
     """Worker processes, with four worlds each; 0 uses one per core of the machine or cluster."""
     map_seed: int | None = None
     """Seed of the maps; by default maps that the policy was not trained on."""
+    food_regrowth: float | None = None
+    """How fast eaten food grows back, as a multiple of the game's rate, 0 to 40; by default as in training."""
     policies_dir: Path = Path("policies")
     """Folder of trained policies."""
     maps_dir: Path = Path("maps")
@@ -193,41 +81,3 @@ class RunOptions(EditOptions):
             words += ["change"] if each.change else []
             words += [each.donor] if each.donor else []
         return Path("interventions") / "-".join(words)
-
-
-def separate_edits(arguments: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Separate the options of the second and further edits from the rest of a command line.
-
-    A dose that begins with a minus is joined to its option, since it would pass for an option itself.
-
-    Returns:
-        The command line without them, and the options of each further edit, beginning with `--edit`.
-    """
-    joined: list[str] = []
-    for each in arguments:
-        if joined and joined[-1] == "--dose":
-            joined[-1] = f"--dose={each}"
-        else:
-            joined.append(each)
-    own = {"--" + name for option in fields(EditOptions) for name in (_SAID.get(option.name, option.name),)}
-    flags = {"--change"}
-    first, further, blocks = list[str](), list[list[str]](), 0
-    block: list[str] | None = None
-    waiting = False  # for the value of an option of a further edit
-    for each in joined:
-        name, has_value = each.partition("=")[0], "=" in each
-        if name == "--edit":
-            blocks += 1
-            block = [] if blocks > 1 else None
-            if block is not None:
-                further.append(block)
-        if block is not None and (name in own or waiting):
-            block.append(each)
-            waiting = not waiting and name in own and not has_value and name not in flags
-        else:
-            first.append(each)
-    return first, further
-
-
-_SAID = {"origin": "from", "target": "to"}
-"""Options whose name is not their field's."""

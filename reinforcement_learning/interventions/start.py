@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
+from activation_store.conditions import parts_of
 from activation_store.directions import Direction, Directions, read_directions
 from activation_store.files import locked_folder, make_folder, sha256, write_json
 from activation_store.interventions import (
@@ -22,6 +23,7 @@ from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
+from agent_zoo.edit_options import EditOptions
 from argument_checks import split
 from progress_view import progress
 from reinforcement_learning.interventions.donors import DonorRule
@@ -37,12 +39,12 @@ from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER,
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.readability import readability
 from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
-from reinforcement_learning.interventions.request import EditOptions, RunOptions
-from reinforcement_learning.interventions.when import Condition, When, check_feature, parts_of
+from reinforcement_learning.interventions.request import RunOptions
+from reinforcement_learning.interventions.when import Condition, When, check_feature
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
-from reinforcement_learning.play.subjects import Subjects, contests, expected_size
+from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.versions import versions
 from user_error import UserError
@@ -67,11 +69,13 @@ def play(options: RunOptions, workers: Workers) -> None:
         UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
             a variable that is to be erased does not vary; nothing is left of the run then.
     """
-    contest = _contest(options)
+    plan = Plan(options.episodes, None, options.seed, layers=())
+    contest = _contest(options, plan)
     experiment = _experiment(options, contest)
     folder = options.folder
     described = _described(options, experiment, contest)
     _claim(folder, described, resume=options.resume)
+    make_maps(contest, plan)
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
         try:
@@ -117,14 +121,15 @@ def _dumps(options: RunOptions, experiment: Experiment, contest: Contest) -> Rec
     return dumps
 
 
-def _contest(options: RunOptions) -> Contest:
+def _contest(options: RunOptions, plan: Plan) -> Contest:
     """The policy alone in its training world, by default on other maps."""
     subjects = Subjects(
         names=(str(options.policy),), share_world=False, checkpoint="trained", untrained_twin=False, shadow_steps=(),
-        curriculum=None, task=None, map_seed=options.map_seed, policies_dir=options.policies_dir, runs_dir=Path("runs"),
-        maps_dir=options.maps_dir, embeddings_dir=options.embeddings_dir,
+        curriculum=None, task=None, map_seed=options.map_seed, food_regrowth=options.food_regrowth,
+        policies_dir=options.policies_dir, runs_dir=Path("runs"), maps_dir=options.maps_dir,
+        embeddings_dir=options.embeddings_dir,
     )  # fmt: skip
-    (contest,) = contests(subjects, Plan(options.episodes, None, options.seed, layers=()), "cpu")
+    (contest,) = contests(subjects, plan, "cpu")
     return contest
 
 
@@ -205,7 +210,7 @@ def _feature_condition(
     """Return the condition on a sparse feature; None if there is none, or it is on something else."""
     if said is None or dictionary is None:
         return None
-    name, comparison, number = parts_of(said)
+    name, comparison, number = parts_of(said, "--while")
     if not name.startswith(FEATURE):
         return None
     feature = dictionary.number(name)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from agent_zoo.memory import MemoryState
+from agent_zoo.memory_edits import MemoryEdit, MovedAsFar
 from reinforcement_learning.interventions.donors import DonorRule
-from reinforcement_learning.interventions.memory_edits import MemoryEdit, MovedAsFar
 
 
 @dataclass(frozen=True)

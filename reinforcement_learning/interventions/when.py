@@ -1,21 +1,14 @@
 """When agents are edited: from a tick on, until a tick, and while a condition on their own body holds."""
 
-import operator
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from activation_store.conditions import COMPARISONS, parts_of
 from argument_checks import did_you_mean
 from user_error import UserError
 
-COMPARISONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
-    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne
-}  # fmt: skip
-"""Ways to compare values with a number."""
-
-_CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|==|!=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
 OWN = "self_"
 TICK = "tick"
 
@@ -45,7 +38,7 @@ class Condition:
         Raises:
             UserError: it has another form, or names no feature.
         """
-        feature, comparison, number = parts_of(text)
+        feature, comparison, number = parts_of(text, "--while")
         check_feature(f"--while {text!r}", feature, columns)
         return Condition(feature, comparison, number)
 
@@ -90,22 +83,6 @@ class When:
         if self.condition is None:
             return np.ones(len(rows), dtype=bool)
         return self.condition.holds(rows, columns, tick)
-
-
-def parts_of(text: str) -> tuple[str, str, float]:
-    """Split a condition such as `self_food < 30` into what is compared, how, and with which number.
-
-    Raises:
-        UserError: it has another form.
-    """
-    found = _CONDITION.fullmatch(text)
-    if found is None:
-        raise UserError(
-            f"--while {text!r}: must be a feature, one of <, <=, >, >=, == and !=, and a number, such as "
-            "'self_food < 30'"
-        )
-    feature, comparison, number = found.groups()
-    return feature, comparison, float(number)
 
 
 def check_feature(said: str, feature: str, columns: Sequence[str]) -> None:

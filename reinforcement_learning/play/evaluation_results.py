@@ -87,8 +87,9 @@ def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, epis
     """Describe how an entrant's results are made, without folders, which do not affect them."""
     environment, task = asdict(contest.env), asdict(contest.task)
     del environment["maps_dir"], task["embeddings_dir"]
-    if environment["view_radius"] == SHOWN["view_radius"]:
-        del environment["view_radius"]  # as results from before there was a choice, which stay comparable
+    for name, usual in (("view_radius", SHOWN["view_radius"]), ("food_regrowth", 1)):
+        if environment[name] == usual:
+            del environment[name]  # as results from before there was a choice, which stay comparable
     opponents = [other.name for other in contest.entrants if other is not entrant]
     return Provenance(
         entrant.info.agent, entrant.info.steps, entrant.sha256, opponents, mode, seed, episodes, WORLDS_TOGETHER,

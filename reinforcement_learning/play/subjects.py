@@ -10,7 +10,7 @@ from activation_store.size_estimate import expected_record_bytes
 from agent_zoo.checkpoint_files import SUFFIX, find_checkpoints
 from argument_checks import SEEDS
 from reinforcement_learning.device import pick_device
-from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.maps import ensure_maps, maps_folder
 from reinforcement_learning.game.plain_world import without_training_aids
 from reinforcement_learning.game.tasks import check_tasks
 from reinforcement_learning.play.contest import Contest, maps_of
@@ -40,6 +40,7 @@ class Subjects:
         curriculum: tasks that agents are given; None takes the policy's own.
         task: given to everyone; None draws from the curriculum.
         map_seed: of the maps; None gives maps that none of the policies was trained on.
+        food_regrowth: how fast eaten food grows back, as in `EnvironmentSettings`; None for as in training.
         policies_dir: folder of trained policies.
         runs_dir: folder of training runs with checkpoints.
         maps_dir: folder of generated maps.
@@ -54,6 +55,7 @@ class Subjects:
     curriculum: str | None
     task: str | None
     map_seed: int | None
+    food_regrowth: float | None
     policies_dir: Path
     runs_dir: Path
     maps_dir: Path
@@ -62,6 +64,8 @@ class Subjects:
 
 def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
     """Load the policies and decide who shares a world: the first one's training world, by default on other maps.
+
+    The maps are not made yet: see `make_maps`.
 
     Raises:
         UserError: a policy or checkpoint is missing, or only one policy is given to share a world.
@@ -72,19 +76,22 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
     found = []
     for together in [entrants] if subjects.share_world else [[entrant] for entrant in entrants]:
-        world = EnvironmentSettings(
-            **{
-                **together[0].info.environment,
-                "maps_dir": subjects.maps_dir,
-                "map_seed": _unseen_map_seed(together) if subjects.map_seed is None else subjects.map_seed,
-            }
-        )
+        changed = {
+            "maps_dir": subjects.maps_dir,
+            "map_seed": _unseen_map_seed(together) if subjects.map_seed is None else subjects.map_seed,
+            **({} if subjects.food_regrowth is None else {"food_regrowth": subjects.food_regrowth}),
+        }
+        world = EnvironmentSettings(**{**together[0].info.environment, **changed})
         env, task = without_training_aids(world), _tasks(subjects, together)
         check_tasks(task, env)
-        with counted_progress("generating maps", "maps") as progress:
-            maps = ensure_maps(env, progress, maps_of(env, [plan.seed], plan.episodes))
-        found.append(Contest(tuple(together), env, task, maps, device))
+        found.append(Contest(tuple(together), env, task, maps_folder(env), device))
     return found
+
+
+def make_maps(contest: Contest, plan: Plan) -> None:
+    """Generate those maps of a contest's episodes that are not there, with progress."""
+    with counted_progress("generating maps", "maps") as progress:
+        ensure_maps(contest.env, progress, maps_of(contest.env, [plan.seed], plan.episodes))
 
 
 def _unseen_map_seed(entrants: Sequence[Entrant]) -> int:

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy, SegmentOutputs
+from agent_zoo.data_parallel import ALONE, Processes
 from agent_zoo.semantic_losses import CODEBOOK_SPEED
 from reinforcement_learning.settings import TrainSettings
-from reinforcement_learning.training.data_parallel import ALONE, Processes
 from reinforcement_learning.training.rollout import Rollout
 from user_error import UserError
 

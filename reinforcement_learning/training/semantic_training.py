@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy, SegmentOutputs
+from agent_zoo.data_parallel import Processes
 from agent_zoo.semantic_losses import pairwise_loss, perplexity, quantisation_loss, restart_dead_codes
 from agent_zoo.semantic_module import SemanticModule
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.settings import SemanticSettings
-from reinforcement_learning.training.data_parallel import Processes
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss
 from reinforcement_learning.training.rollout import Rollout
 

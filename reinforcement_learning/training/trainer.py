@@ -11,6 +11,7 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_policy, save_checkpoint
+from agent_zoo.data_parallel import ALONE, Processes, join_records
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.environment import Life, observation_layout
 from reinforcement_learning.game.episode_journal import EpisodeJournal
@@ -19,7 +20,6 @@ from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
-from reinforcement_learning.training.data_parallel import ALONE, Processes, join_records
 from reinforcement_learning.training.ppo import make_optimizer, set_learning_rate, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder

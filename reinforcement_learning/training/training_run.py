@@ -7,6 +7,7 @@ import agent_zoo
 from activation_store.files import make_folder
 from agent_zoo.checkpoint import copy_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX
+from agent_zoo.data_parallel import Processes, join_processes, leaders_text
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.language_model_encoder import pin_language_model
 from reinforcement_learning.game.maps import ensure_maps
@@ -14,7 +15,6 @@ from reinforcement_learning.game.tasks import check_tasks, offered_tasks
 from reinforcement_learning.game.vectorization import connect_workers
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.terminal import counted_progress
-from reinforcement_learning.training.data_parallel import Processes, join_processes, leaders_text
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.terminal import TrainingDisplay

@@ -14,10 +14,10 @@ import torch
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
+from agent_zoo.data_parallel import Processes
 from agent_zoo.memory import MemoryState
 from agent_zoo.tensors import as_arrays, as_tensors
 from reinforcement_learning.game.environment import NO_ACTIONS, EpisodeStart
-from reinforcement_learning.training.data_parallel import Processes
 from user_error import UserError
 
 FORMAT_VERSION = 2

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
 from analysis.materials import MATERIAL_NAMES, PALETTE
 from representation.attribution.found import PARTS, Found
+from representation.attribution.intervals import OverSamples
 from representation.attribution.sanity import MOST_ALIKE, Sanity
 
 _GROUPS_SHOWN = 12
@@ -55,6 +56,33 @@ def groups(found: Found, label: np.ndarray, what: str, heading: str, failures: S
         for axes in panels[len(numbers) :]:
             axes.set_visible(False)
         figure.suptitle(_marked(heading, f"Mean attribution of tiles in each {what}", failures))
+    return figure
+
+
+def memory_components(found: Found, heading: str, failures: Sequence[str], seed: int) -> Figure:
+    """Draw what is attributed to each component of the memory: mean with its interval over samples, and mean size."""
+    known = np.isfinite(found.value)
+    over, weight = OverSamples(found.sample, seed), known.astype(np.float64)
+    values = np.where(known[:, None], found.components, 0)
+    size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
+    order = np.argsort(-size)
+    means = [over.mean(values[:, i], weight) for i in order]
+    place = np.arange(len(order))
+    with style():
+        figure = new_figure(10.0, 1.6 + 0.24 * len(order))
+        signed, sizes = figure.subplots(1, 2, sharey=True)
+        middle = np.array([each.value for each in means])
+        low, high = (np.array([getattr(each, name) for each in means]) for name in ("low", "high"))
+        signed.errorbar(middle, place, xerr=[middle - low, high - middle], fmt="o", color="#33475b", markersize=4)
+        signed.axvline(0, color="#888888", linewidth=0.8)
+        signed.set_yticks(place, [found.component_names[i] for i in order])
+        signed.invert_yaxis()
+        signed.set(xlabel="mean attribution, 95% interval over samples")
+        sizes.barh(place, size[order], color="#3f90da")
+        sizes.set(xlabel="mean |attribution|")
+        for axes in (signed, sizes):
+            axes.xaxis.set_major_locator(few_ticks())
+        figure.suptitle(_marked(heading, "Components of the memory before the window", failures))
     return figure
 
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.materials import MATERIAL_NAMES
+from representation.attribution.intervals import OverSamples
 
+ENTITY_KINDS = {1: "a player", 2: "an NPC"}
+"""Names of the numbers in `Found.entity_kind`; 0 is the agent itself, or nobody."""
 PARTS = ("tiles", "entities", "own row", "inventory", "task", "memory")
 WATER = MATERIAL_NAMES.index("water")
 NEAR = 2
@@ -26,8 +29,12 @@ class Found:
         own: by column of the agent's own row, (N, T, columns).
         inventory: (N, T, most items).
         task: (N, T).
-        memory: of each number of the memory before the window, (N, S).
+        memory: of each number of the memory before the window, hidden states first, (N, S).
+        components: of each component of that memory, (N, K).
+        entity_kind: of each visible entity in the present tick, a key of `ENTITY_KINDS` or 0, (N, most entities).
         columns: names of the columns of `own`.
+        component_names: of `components`.
+        has_cell: whether the second half of `memory` is of cell states.
     """
 
     sample: np.ndarray
@@ -39,7 +46,11 @@ class Found:
     inventory: np.ndarray
     task: np.ndarray
     memory: np.ndarray
+    components: np.ndarray
+    entity_kind: np.ndarray
     columns: tuple[str, ...]
+    component_names: tuple[str, ...] = ()
+    has_cell: bool = False
 
     def __len__(self) -> int:
         return len(self.sample)
@@ -74,21 +85,44 @@ class Found:
         return signed, size, tiles
 
 
-def joined(parts: Sequence[dict[str, np.ndarray]], columns: tuple[str, ...]) -> Found:
+ARRAYS = (
+    "value", "material", "tiles", "entities", "own", "inventory", "task", "memory", "components", "entity_kind"
+)  # fmt: skip
+"""The arrays of `Found` that samples have one by one."""
+RAGGED = ("entities", "inventory", "entity_kind")
+"""Those whose last axis is as long as the largest table."""
+
+
+def widened(values: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return arrays whose last axes are as long as the longest, filled with zeros."""
+    most = max(each.shape[-1] for each in values)
+    return [np.pad(each, [(0, 0)] * (each.ndim - 1) + [(0, most - each.shape[-1])]) for each in values]
+
+
+def joined(
+    parts: Sequence[dict[str, np.ndarray]], columns: tuple[str, ...], component_names: tuple[str, ...], *,
+    has_cell: bool,
+) -> Found:  # fmt: skip
     """Put the arrays of all samples together; tables get as many places as the largest needs."""
     arrays: dict[str, np.ndarray] = {}
-    for name in ("value", "material", "tiles", "entities", "own", "inventory", "task", "memory"):
+    for name in ARRAYS:
         values = [part[name] for part in parts]
-        if name in ("entities", "inventory"):
-            most = max(each.shape[2] for each in values)
-            values = [np.pad(each, ((0, 0), (0, 0), (0, most - each.shape[2]))) for each in values]
+        if name in RAGGED:
+            values = widened(values)
         arrays[name] = np.concatenate(values)
     sample = np.repeat(np.arange(len(parts)), [len(part["value"]) for part in parts])
-    return Found(sample=sample, columns=columns, **arrays)
+    return Found(sample=sample, columns=columns, component_names=component_names, has_cell=has_cell, **arrays)
 
 
-def summary_lines(found: Found, title: str, method: str) -> list[str]:
-    """Return what the attributions say on average."""
+def summary_lines(found: Found, title: str, method: str, seed: int) -> list[str]:
+    """Return what the attributions say on average.
+
+    Args:
+        found: of all states.
+        title: of what is attributed.
+        method: its title.
+        seed: of the resamples of intervals.
+    """
     sizes = found.sizes()
     share = sizes.sum(axis=(0, 1)) / max(sizes.sum(), 1e-300)
     known = np.isfinite(found.value)
@@ -99,6 +133,14 @@ def summary_lines(found: Found, title: str, method: str) -> list[str]:
         "Shares of the summed |attribution|:",
         *(f"  {name}: {each:.1%}" for name, each in zip(PARTS, share, strict=True) if each > 0),
     ]
+    if found.has_cell and found.memory.any():
+        hidden, cell = (np.abs(each).sum() for each in np.split(found.memory, 2, axis=1))
+        lines += [
+            "",
+            f"Of what is attributed to the memory before the window: hidden states {hidden / (hidden + cell):.1%}, "
+            f"cell states {cell / (hidden + cell):.1%}",
+        ]
+    lines += component_lines(found, seed)
     if found.task.shape[1] > 1:
         by_tick = sizes[:, ::-1, :5].sum(axis=(0, 2))
         told = ", ".join(f"{lag}: {each / by_tick.sum():.1%}" for lag, each in enumerate(by_tick))
@@ -117,6 +159,28 @@ def summary_lines(found: Found, title: str, method: str) -> list[str]:
         top = np.argsort(-own)[:6]
         told = ", ".join(f"{found.columns[i]} {own[i] / own.sum():.0%}" for i in top if own[i] > 0)
         lines += ["", f"Of what is attributed to its own row: {told}"]
+    return lines
+
+
+def component_lines(found: Found, seed: int) -> list[str]:
+    """Return what is attributed to each component of the memory, largest first; nothing without components."""
+    if not found.component_names:
+        return []
+    known = np.isfinite(found.value)
+    over, weight = OverSamples(found.sample, seed), known.astype(np.float64)
+    values = np.where(known[:, None], found.components, 0)
+    size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
+    lines = [
+        "",
+        "Components of the memory before the window, relative to their mean in these samples: mean size of their "
+        "attribution, and mean with 95% interval over samples:",
+    ]
+    for place in np.argsort(-size):
+        mean = over.mean(values[:, place], weight)
+        lines.append(
+            f"  {found.component_names[place]}: size {size[place]:.2g}, mean {mean.value:+.2g} ({mean.low:+.2g} to "
+            f"{mean.high:+.2g})"
+        )
     return lines
 
 

@@ -14,10 +14,11 @@ from agent_zoo.observation import (
     legal_options,
     packed_options,
 )
+from representation.attribution.components import MemoryComponents
 from representation.attribution.names import Method
 from representation.attribution.soft_inputs import by_column
 from representation.attribution.targets import Target
-from representation.attribution.windows import Differentiable, Windows, decided
+from representation.attribution.windows import COMPONENTS, MEMORY, Differentiable, Windows, decided
 
 _PARTS_AT_ONCE = 512
 """Changed observations that are played together in occlusion."""
@@ -34,6 +35,7 @@ class Maps:
         inventory: of each item, (N, T, most items).
         task: (N, T).
         memory: of each number of the memory before the window, hidden states first, (N, S).
+        components: of each component of that memory, relative to its mean, (N, K); a part of `memory` seen otherwise.
         error: for integrated gradients, how far the sum is from the difference to the baseline, (N,); else NaN.
         change: that difference, (N,); else NaN.
     """
@@ -44,6 +46,7 @@ class Maps:
     inventory: torch.Tensor
     task: torch.Tensor
     memory: torch.Tensor
+    components: torch.Tensor
     error: torch.Tensor
     change: torch.Tensor
 
@@ -58,7 +61,7 @@ class Baseline:
         own: mean features of the agent's own row, (features,).
         item: features of a row that is not used, (features,).
         task: mean, (task size,).
-        memory: mean state, by name of the input, (layers * units,) each.
+        memory: mean state, by name of the input, (layers * units,) each, and mean strengths of components, (K,).
     """
 
     tiles: torch.Tensor
@@ -77,9 +80,11 @@ class Baseline:
         return tuple(values[name].expand_as(part) for name, part in zip(function.names, inputs, strict=True))
 
 
-def average_baseline(policy: RecurrentPolicy, windows: Windows) -> Baseline:
+def average_baseline(
+    policy: RecurrentPolicy, windows: Windows, components: MemoryComponents | None = None
+) -> Baseline:  # fmt: skip
     """Average over windows: views, own rows, tasks and memories."""
-    function = Differentiable(policy, windows, lambda outcome: outcome.value)  # type: ignore[arg-type]
+    function = Differentiable(policy, windows, lambda outcome: outcome.value, components)  # type: ignore[arg-type]
     parts = dict(zip(function.names, (part.detach() for part in function.inputs()), strict=True))
     encoder, observation = policy.policy, windows.observation
     empty = observation.entity.values.new_zeros(1, observation.entity.values.shape[1])
@@ -88,13 +93,13 @@ def average_baseline(policy: RecurrentPolicy, windows: Windows) -> Baseline:
         parts["tiles"].flatten(0, 1).mean(dim=0), encoder.entity_features(empty)[0],  # type: ignore[operator]
         parts["own"].flatten(0, 1).mean(dim=0), encoder.item_features(no_item)[0],  # type: ignore[operator]
         parts["task"].flatten(0, 1).mean(dim=0),
-        {name: parts[name].mean(dim=0) for name in ("hidden", "cell") if name in parts},
+        {name: parts[name].mean(dim=0) for name in (*MEMORY, COMPONENTS) if name in parts},
     )  # fmt: skip
 
 
 def attribute(
     method: Method, policy: RecurrentPolicy, windows: Windows, target: Target, baseline: Baseline, *, steps: int,
-    copies: int, noise: float, seed: int,
+    copies: int, noise: float, seed: int, components: MemoryComponents | None = None,
 ) -> Maps:  # fmt: skip
     """Attribute a target to everything that the policy read in some windows.
 
@@ -108,12 +113,13 @@ def attribute(
         copies: noisy copies of the inputs, for smoothed gradients.
         noise: their standard deviation, in units of each input.
         seed: of the noise.
+        components: of the memory, to attribute to as well.
     """
     if method == "occlusion":
-        return _occluded(policy, windows, target)
+        return _occluded(policy, windows, target, components)
     from captum.attr import InputXGradient, IntegratedGradients, NoiseTunnel
 
-    function = Differentiable(policy, windows, target)
+    function = Differentiable(policy, windows, target, components)
     inputs, index = function.inputs(), torch.arange(len(windows))
     error = change = torch.full((len(windows),), torch.nan)
     if method == "integrated":
@@ -123,7 +129,8 @@ def attribute(
         )
         with torch.no_grad():
             change = function(*inputs, index) - function(*base, index)
-        error = sum(part.flatten(1).sum(dim=1) for part in found) - change
+        own = zip(function.names, found, strict=True)
+        error = sum(part.flatten(1).sum(dim=1) for name, part in own if name != COMPONENTS) - change
     elif method == "smooth":
         torch.manual_seed(seed)
         found = NoiseTunnel(InputXGradient(function)).attribute(
@@ -145,7 +152,7 @@ def _maps(
     entities, own = found["entities"].detach(), found["own"].detach()
     is_self = _own_places(windows.observation).unflatten(0, (len(windows), -1))  # (N, T, most entities)
     own = own + (entities * is_self.unsqueeze(3)).sum(dim=2)  # an agent's own row is among the entities too
-    memory = [found[name].detach() for name in ("hidden", "cell") if name in found]
+    memory = [found[name].detach() for name in MEMORY if name in found]
     return Maps(
         tiles=found["tiles"].detach().sum(dim=3),
         entities=(entities * ~is_self.unsqueeze(3)).sum(dim=3),
@@ -153,6 +160,7 @@ def _maps(
         inventory=found["inventory"].detach().sum(dim=3),
         task=found["task"].detach().sum(dim=2),
         memory=torch.cat(memory, dim=1) if memory else torch.zeros(len(windows), 0),
+        components=found[COMPONENTS].detach() if COMPONENTS in found else torch.zeros(len(windows), 0),
         error=error, change=change.detach(),
     )  # fmt: skip
 
@@ -203,8 +211,10 @@ def without_row(
     return replace(observation, legal=legal, **{table: rows.take_rows(kept)})  # type: ignore[arg-type]
 
 
-def _occluded(policy: RecurrentPolicy, windows: Windows, target: Target) -> Maps:
-    """Attribute the fall of the target when a tile, an entity or an item is replaced by a counterfactual."""
+def _occluded(
+    policy: RecurrentPolicy, windows: Windows, target: Target, components: MemoryComponents | None
+) -> Maps:  # fmt: skip
+    """Attribute the fall of the target when a tile, an entity, an item or a component is replaced by another."""
     if windows.ticks != 1:
         raise ValueError("occlusion is of the present tick")
     layout, observation, count = policy.policy.layout, windows.observation, len(windows)
@@ -235,10 +245,31 @@ def _occluded(policy: RecurrentPolicy, windows: Windows, target: Target) -> Maps
         rows[table] = found
     nothing = torch.full((count,), torch.nan)
     columns = len(layout.entity_columns)
+    of_memory = torch.zeros(count, 0)
+    if components is not None:
+        of_memory = before.unsqueeze(1) - _without_components(policy, windows, target, components)
     return Maps(
         tiles.unsqueeze(1), rows["entity"].unsqueeze(1), torch.full((count, 1, columns), torch.nan),
-        rows["inventory"].unsqueeze(1), torch.full((count, 1), torch.nan), torch.zeros(count, 0), nothing, nothing,
+        rows["inventory"].unsqueeze(1), torch.full((count, 1), torch.nan), torch.zeros(count, 0), of_memory, nothing,
+        nothing,
     )  # fmt: skip
+
+
+def _without_components(
+    policy: RecurrentPolicy, windows: Windows, target: Target, components: MemoryComponents
+) -> torch.Tensor:  # fmt: skip
+    """Return the target with each component at its mean in turn, (N, K)."""
+    states = [each for each in (windows.memory.hidden, windows.memory.cell) if len(each)]
+    memory = torch.cat([each.transpose(0, 1).flatten(1) for each in states], dim=1)  # (N, S)
+    strengths, found = components.strengths(memory), []
+    for number, pattern in enumerate(components.pattern):
+        changed = (memory - strengths[:, number : number + 1] * pattern).split([len(s) * s.shape[2] for s in states], 1)
+        parts = [
+            part.unflatten(1, (len(state), -1)).transpose(0, 1) for part, state in zip(changed, states, strict=True)
+        ]
+        edited = replace(windows, memory=replace(windows.memory, **dict(zip(MEMORY, parts, strict=False))))
+        found.append(play(policy, edited, windows.observation, target))
+    return torch.stack(found, dim=1)
 
 
 @torch.no_grad()

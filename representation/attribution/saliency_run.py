@@ -12,6 +12,7 @@ from rich.console import Console
 from activation_store.directions import read_directions
 from activation_store.files import sha256
 from activation_store.lives import life_keys, places_of
+from activation_store.records import Records
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
@@ -23,8 +24,12 @@ from analysis.saliency_page.page import ShownSample, saliency_page
 from analysis.summary_page.page import command_of
 from analysis.terminal import step
 from representation.attribution import figures
+from representation.attribution.around_event import AroundEvent, event_figure, event_lines, event_table
+from representation.attribution.asked_for import asked_components, compared_around, event_onsets, sample_starts
+from representation.attribution.components import MemoryComponents
+from representation.attribution.events import Event
 from representation.attribution.film import FPS, film_size, frames
-from representation.attribution.found import Found, group_lines, joined, summary_lines
+from representation.attribution.found import ARRAYS, RAGGED, Found, group_lines, joined, summary_lines, widened
 from representation.attribution.methods import Baseline, Maps, attribute, average_baseline
 from representation.attribution.names import TITLES
 from representation.attribution.samples import Sample, read_samples
@@ -51,15 +56,18 @@ def attribute_dump(
     show = partial(step, console)
     target = _target(settings, metadata, policy, layout)
     labels, what = _labels(settings)
+    begins = event_onsets(settings, metadata, show)
     with show("reading samples of lives") as progress:
         samples = read_samples(
             settings.dump, metadata, policy, settings.samples, settings.ticks, settings.window, settings.seed,
             None if labels is None else np.unique(life_keys(labels.places), axis=0), progress,
+            None if begins is None else sample_starts(begins, settings),
         )  # fmt: skip
+    components = asked_components(settings, metadata, policy, samples)
     windows = partial(_windows, policy=policy, layout=layout, ticks=settings.window)
     some = _some_windows(samples, windows, settings)
-    baseline = average_baseline(policy, some[0])
-    maps_of = partial(_maps_of, settings=settings, target=target, baseline=baseline)
+    baseline = average_baseline(policy, some[0], components)
+    maps_of = partial(_maps_of, settings=settings, target=target, baseline=baseline, components=components)
     parts = Parts(settings.run_folder, _key(settings))
     if parts.there:
         console.print(f"going on after {len(parts.there)} samples", highlight=False)
@@ -69,13 +77,15 @@ def attribute_dump(
             compute = partial(_arrays, sample, policy, windows, target, maps_of)
             stored.append(parts.arrays(f"sample-{number:05d}", compute))
             progress((number + 1) / len(samples))
-    found = joined(stored, layout.entity_columns)
+    names = components.names if components is not None else ()
+    found = joined(stored, layout.entity_columns, names, has_cell=policy.cell == "lstm" and policy.layers > 0)
+    around = compared_around(settings, found, samples, begins)
     with show("checking maps: shuffled weights, replaced tiles, completeness"):
         checked = _known(policy, some, target)
         again: Callable[[RecurrentPolicy], Maps] = lambda other: maps_of(other, checked[0])  # noqa: E731
         sanity = check_maps(policy, checked[0], target, again(policy), checked[1], again, settings.seed)
     with show("writing and drawing"):
-        _write(settings, metadata, folder, samples, found, sanity, target, labels, what)
+        _write(settings, metadata, folder, samples, found, sanity, target, labels, what, around)
     parts.remove()
     console.print((folder.path / "summary.txt").read_text(), highlight=False, markup=False)
 
@@ -92,6 +102,8 @@ def check_before(settings: SaliencySettings, policy: RecurrentPolicy, layout: Ob
         raise UserError(f"--lags is {settings.lags}: the policy is feed-forward and has no memory; give --lags 0")
     if settings.clusters is not None:
         _labels(settings)
+    if settings.event:
+        Event.parse(settings.event)
 
 
 def _target(
@@ -155,11 +167,12 @@ def _values(policy: RecurrentPolicy, windows: Windows, target: Target) -> np.nda
 
 
 def _maps_of(
-    policy: RecurrentPolicy, windows: Windows, settings: SaliencySettings, target: Target, baseline: Baseline
-) -> Maps:
+    policy: RecurrentPolicy, windows: Windows, settings: SaliencySettings, target: Target, baseline: Baseline,
+    components: MemoryComponents | None,
+) -> Maps:  # fmt: skip
     return attribute(
         settings.method, policy, windows, target, baseline, steps=settings.steps, copies=settings.copies,
-        noise=settings.noise, seed=settings.seed,
+        noise=settings.noise, seed=settings.seed, components=components,
     )  # fmt: skip
 
 
@@ -174,12 +187,25 @@ def _arrays(
         maps = maps_of(policy, whole.take(some))
         found.append({each.name: getattr(maps, each.name).detach().numpy() for each in fields(maps)})
     values = [_values(policy, whole.take(some), target) for some in torch.arange(len(whole)).split(_AT_ONCE)]
-    for name in ("entities", "inventory"):
-        most = max(each[name].shape[2] for each in found)
-        for each in found:
-            each[name] = np.pad(each[name], ((0, 0), (0, 0), (0, most - each[name].shape[2])))
-    arrays = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
-    return {**arrays, "value": np.concatenate(values), "material": sample.shown.tile[:, :, 2].astype(np.uint8)}
+    arrays = {
+        name: np.concatenate(widened(each) if name in RAGGED else each)
+        for name, each in ((name, [part[name] for part in found]) for name in found[0])
+    }
+    seen = {"material": sample.shown.tile[:, :, 2].astype(np.uint8), "entity_kind": _entity_kinds(sample.shown)}
+    return {**arrays, "value": np.concatenate(values), **seen}
+
+
+def _entity_kinds(records: Records) -> np.ndarray:
+    """Return the kind of every visible entity, (N, most entities) uint8, as in `ENTITY_KINDS`; 0 for the agent itself.
+
+    An entity's row begins with its number and its type, which is above 0 for NPCs.
+    """
+    rows = records.entity
+    found = np.zeros((len(records), int(rows.counts.max())), np.uint8)
+    others = rows.values[:, 0] != records.agent_id[rows.owner]
+    place = np.arange(len(rows.values)) - rows.offsets[rows.owner]
+    found[rows.owner[others], place[others]] = np.where(rows.values[others, 1] > 0, 2, 1)
+    return found
 
 
 def _key(settings: SaliencySettings) -> Mapping[str, Any]:
@@ -192,10 +218,15 @@ def _key(settings: SaliencySettings) -> Mapping[str, Any]:
 
 def _write(
     settings: SaliencySettings, metadata: DumpMetadata, folder: RunFolder, samples: Sequence[Sample], found: Found,
-    sanity: Sanity, target: Target, labels: ClusterRun | None, what: str,
+    sanity: Sanity, target: Target, labels: ClusterRun | None, what: str, around: AroundEvent | None,
 ) -> None:  # fmt: skip
     heading, failures = f"{metadata.policy}: {target.name}, {TITLES[settings.method]}", sanity.failures()
-    lines = [*summary_lines(found, target.name, TITLES[settings.method]), "", *sanity_lines(sanity)]
+    lines = [*summary_lines(found, target.name, TITLES[settings.method], settings.seed)]
+    if around is not None:
+        lines += ["", *event_lines(around)]
+        folder.save_text("event.tsv", event_table(around))
+        folder.save_figure("event.png", event_figure(around, found, heading, settings.seed))
+    lines += ["", *sanity_lines(sanity)]
     places = {
         name: np.concatenate([places_of(sample.shown)[name] for sample in samples])
         for name in places_of(samples[0].shown)
@@ -207,9 +238,10 @@ def _write(
         if (label >= 0).any():
             folder.save_figure("groups.png", figures.groups(found, label, what, heading, failures))
     folder.save_arrays("maps.npz", **places, **{
-        name: getattr(found, name) for name in
-        ("sample", "value", "material", "tiles", "entities", "own", "inventory", "task", "memory")
-    })  # fmt: skip
+        name: getattr(found, name) for name in ("sample", *ARRAYS)
+    }, component_names=np.array(found.component_names, dtype=np.str_))  # fmt: skip
+    if found.component_names:
+        folder.save_figure("components.png", figures.memory_components(found, heading, failures, settings.seed))
     folder.save_figure("overview.png", figures.overview(found, heading, failures))
     folder.save_figure("sanity.png", figures.sanity_figure(sanity, heading))
     folder.save_text("summary.txt", "\n".join([*lines, ""]))
@@ -217,7 +249,11 @@ def _write(
     shown = [_shown(samples[number], found, number) for number in settings.shown]
     defaults = {each.name: each.default for each in fields(settings) if each.default is not MISSING}
     command = command_of("saliency.py", asdict(settings), defaults)
-    pictures = [name for name in ("overview.png", "groups.png", "sanity.png") if (folder.path / name).exists()]
+    pictures = [
+        name
+        for name in ("overview.png", "event.png", "components.png", "groups.png", "sanity.png")
+        if (folder.path / name).exists()
+    ]
     folder.save_text("saliency.html", saliency_page(folder.path, heading, lines, failures, shown, pictures, command))
     if settings.film:
         pieces = frames(found, settings.shown, places["tick"], heading, failures, combine=settings.combine_samples)
@@ -229,6 +265,7 @@ def _shown(sample: Sample, found: Found, number: int) -> ShownSample:
     return ShownSample(
         number, sample.shown, found.value[own], found.tiles[own], found.entities[own], found.own[own],
         found.inventory[own], found.task[own], found.memory[own], found.columns,
+        found.components[own], found.component_names,
     )  # fmt: skip
 
 

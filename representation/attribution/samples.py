@@ -1,5 +1,6 @@
 """Segments of lives to attribute: which they are, and what the policy saw and remembered in them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def layers_needed(policy: RecurrentPolicy) -> list[str]:
 
 def read_samples(
     dump: Path, metadata: DumpMetadata, policy: RecurrentPolicy, count: int, ticks: int, window: int, seed: int,
-    among: np.ndarray | None, progress: Progress,
+    among: np.ndarray | None, progress: Progress, starts: Mapping[tuple[int, ...], Sequence[int]] | None = None,
 ) -> list[Sample]:  # fmt: skip
     """Draw lives, and a segment of each, by lot.
 
@@ -81,6 +82,8 @@ def read_samples(
         seed: of the draw.
         among: slot, agent and episode of the lives to draw from, (L, 3); all where None.
         progress: called with the share read.
+        starts: ticks of each life, counted from its first record, that a segment may begin with; lives without any are
+            left out. Any tick where None.
 
     Raises:
         UserError: the dump lacks a state of the memory, or has too few lives that are long enough.
@@ -93,15 +96,29 @@ def read_samples(
     possible = lengths >= lead + ticks
     if among is not None:
         possible &= (keys[:, None, :] == among[None]).all(axis=2).any(axis=1)
+    if starts is not None:
+        possible &= np.array([tuple(key) in starts for key in keys.tolist()], dtype=bool)
     random = np.random.default_rng([seed, 1])
     chosen = random.permutation(np.flatnonzero(possible))[:count]
     if len(chosen) < count:
         where = "that --clusters labels " if among is not None else ""
+        if starts is not None:
+            raise UserError(
+                f"--event happens in {len(chosen)} lives {where}of {dump}, after {ticks // 2} ticks in which it does "
+                f"not hold and {ticks - ticks // 2} ticks before the end: --samples {count} needs as many; lower "
+                "--samples or --ticks, or extract more"
+            )
         raise UserError(
             f"{dump} has {len(chosen)} lives {where}of {lead + ticks} ticks or more, --samples {count} needs as many: "
             "lower --samples, --ticks or --lags, or extract more"
         )
-    first = {tuple(keys[life].tolist()): int(random.integers(0, lengths[life] - lead - ticks + 1)) for life in chosen}
+    first = {}
+    for life in chosen:
+        key = tuple(keys[life].tolist())
+        if starts is None:
+            first[key] = int(random.integers(0, lengths[life] - lead - ticks + 1))
+        else:
+            first[key] = int(random.choice(starts[key])) - lead
     records = read_dump(
         dump, layers=layers_needed(policy), columns=["task", "legal"], lives=keys[chosen].tolist(), progress=progress
     )

@@ -24,6 +24,13 @@ class SaliencySettings:
     direction:NAME, a read-out in --directions, such as a component or a probe."""
     directions: Path | None = None
     """File of directions: directions.safetensors of analyze_dynamics.py, train_probes.py or analyze_activations.py."""
+    components: str = ""
+    """Comma-separated directions in --directions that are read-outs of the memory, or what comes before the number in
+    their names, such as ic for all independent components: the memory is also attributed to each of these."""
+    event: str = ""
+    """Condition on a feature of docs/features.md, such as 'distance_to_npc <= 3': samples are taken around a tick at
+    which it begins to hold, half of their --ticks before it, in none of which it holds, and attributions before and
+    after are compared."""
     method: Method = "gradient"
     """gradient: gradient times input; integrated: integrated gradients from an average view; smooth: gradient times
     input, averaged over noisy copies; occlusion: how the target changes if a tile, an entity or an item is replaced or
@@ -68,7 +75,14 @@ class SaliencySettings:
     def run_folder(self) -> Path:
         """The run's folder."""
         of = "".join(each if each.isalnum() or each in "_.-" else "_" for each in self.of)
-        return self.output_dir / (self.name or f"{self.dump.resolve().name}-saliency-{of}-{self.method}")
+        at = "".join(each if each.isalnum() or each in "_.-<>=!" else "" for each in self.event)
+        name = f"{self.dump.resolve().name}-saliency-{of}-{self.method}" + (f"-at-{at}" if at else "")
+        return self.output_dir / (self.name or name)
+
+    @property
+    def before(self) -> int:
+        """Ticks of a sample before the event."""
+        return self.ticks // 2
 
     @property
     def window(self) -> int:
@@ -110,3 +124,7 @@ class SaliencySettings:
         _ = self.shown
         if self.of.startswith("direction:") and self.directions is None:
             raise UserError(f"--of is {self.of}: name the file that holds it with --directions")
+        if self.components and self.directions is None:
+            raise UserError(f"--components is {self.components}: name the file that holds them with --directions")
+        if self.event and self.ticks < 2:
+            raise UserError(f"--ticks is {self.ticks}: --event needs at least 2, one before it and one from then on")

@@ -10,11 +10,14 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.layers import Candidates
 from agent_zoo.memory import MemoryState
 from agent_zoo.observation import PackedObservation
+from representation.attribution.components import MemoryComponents
 from representation.attribution.soft_inputs import SoftInputs, soft_inputs, softened
 from representation.attribution.targets import Outcome, Target
 
 SOFT = tuple(each.name for each in fields(SoftInputs))
 MEMORY = ("hidden", "cell")
+COMPONENTS = "components"
+"""Name of the input that holds the strengths of the memory's components."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,17 @@ class Differentiable:
 
     Attributes:
         names: of the inputs, in the order of the arguments: parts of the observation in all ticks, (N, T, ...), and the
-            memory before the window, (N, layers * units).
+            memory before the window, (N, layers * units); last, if components were given, their strengths in that
+            memory, (N, K). These are another description of the same memory: the target does not depend on their
+            values, but its gradient with respect to each is that with respect to the memory along its pattern.
     """
 
-    def __init__(self, policy: RecurrentPolicy, windows: Windows, target: Target):
-        self._policy, self._windows, self._target = policy, windows, target
-        self.names = (*SOFT, *(MEMORY[: 2 if policy.cell == "lstm" else 1] if policy.layers else ()))
+    def __init__(
+        self, policy: RecurrentPolicy, windows: Windows, target: Target, components: MemoryComponents | None = None
+    ):
+        self._policy, self._windows, self._target, self._components = policy, windows, target, components
+        self._states = MEMORY[: 2 if policy.cell == "lstm" else 1] if policy.layers else ()
+        self.names = (*SOFT, *self._states, *((COMPONENTS,) if components else ()))
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
         """Return the recorded inputs, which need gradients."""
@@ -72,7 +80,10 @@ class Differentiable:
         ticks = self._windows.ticks
         parts = [getattr(soft, name).unflatten(0, (-1, ticks)) for name in SOFT]
         state = {"hidden": self._windows.memory.hidden, "cell": self._windows.memory.cell}
-        parts += [state[name].transpose(0, 1).flatten(1) for name in self.names[len(SOFT) :]]
+        memory = [state[name].transpose(0, 1).flatten(1) for name in self._states]
+        parts += memory
+        if self._components is not None:
+            parts.append(self._components.strengths(torch.cat(memory, dim=1)))
         return tuple(part.clone().requires_grad_(True) for part in parts)
 
     def __call__(self, *arguments: torch.Tensor) -> torch.Tensor:
@@ -84,8 +95,15 @@ class Differentiable:
         return self._target(run(self._policy, windows, soft, memory))
 
     def _memory(self, parts: Sequence[torch.Tensor], recorded: MemoryState) -> MemoryState:
-        units = self._policy.policy.hidden_size
-        states = [part.unflatten(1, (-1, units)).transpose(0, 1) for part in parts]
+        units, states = self._policy.policy.hidden_size, list(parts[: len(self._states)])
+        if self._components is not None:
+            strength = parts[-1]
+            # Nothing is added, but gradients flow to the strengths as if each moved the memory along its pattern.
+            moved = (strength - strength.detach()) @ self._components.pattern
+            states = [
+                each + more for each, more in zip(states, moved.split([s.shape[1] for s in states], dim=1), strict=True)
+            ]
+        states = [part.unflatten(1, (-1, units)).transpose(0, 1) for part in states]
         return MemoryState(*(*states, *(recorded.hidden, recorded.cell)[len(states) :]))
 
 

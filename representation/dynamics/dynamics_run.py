@@ -22,6 +22,7 @@ from analysis.summary_page.page import Section, command_of, summary_page
 from analysis.terminal import step
 from representation.dynamics import figures_lasting, figures_motion, figures_states, report, report_lasting
 from representation.dynamics.directions import mode_directions, state_directions
+from representation.dynamics.followed_edits import Compared, compare, read_followed
 from representation.dynamics.lasting_stage import Persisting, study_persistence
 from representation.dynamics.motion_stage import study_motion
 from representation.dynamics.results import Motion, States, distinctive
@@ -58,6 +59,8 @@ _LASTING_FIGURES = {
     "memory_length.png": "How much a decision changes if one observation in the past was another life's, and "
     "everything "
     "else is as recorded; bands are 95% intervals over lives.",
+    "followed_edits.png": "Solid: computed here, inputs held as recorded. Dashed: measured by `intervene.py --follow` "
+    "in the running game.",
     "fixed_points.png": "Where the memory would settle if what it reads stayed the same. The plane shows two of many "
     "dimensions: arrows that cross do not in the others.",
 }
@@ -74,6 +77,7 @@ def analyse(
     update = Update(policy)
     update.place(settings.layer)  # refuses a layer that is no state
     parts = Parts(settings.run_folder, _key(settings))
+    edits = read_followed(settings.interventions, metadata.checkpoint_sha256)
     if parts.there:
         console.print(f"going on after: {', '.join(parts.there)}", highlight=False)
     states = study_states(settings, metadata, features, parts, show)
@@ -82,16 +86,23 @@ def analyse(
     _write_motion(states, motion, folder, show)
     persisting = study_persistence(settings, policy, layout, states, motion, update, parts, show)
     _write_persisting(states, motion, persisting, update, folder, show)
+    compared: list[Compared] = []
+    if edits:
+        with show(f"following {len(edits)} edits of interventions") as progress:
+            reach, seed = settings.reach, settings.seed
+            compared = compare(edits, update, motion.tracks, persisting.records, reach, seed, progress)
+    _write_compared(compared, folder, states.data.heading)
     names = settings.run_folder.name, settings.dump.resolve().name
     found = [*state_directions(states, *names), *mode_directions(motion.modes, states, *names)]
     write_directions(folder.path / DIRECTIONS_FILE, found)
     of_states = report.state_lines(states)
     of_motion = report.motion_lines(motion, tuple(feature.name for feature in features))
     of_lasting = report_lasting.persistence_lines(persisting, states, settings.reach)
+    of_lasting += report_lasting.compared_lines(compared)
     lines = [*of_states, "", *of_motion, "", *of_lasting]
     folder.save_text("summary.txt", "\n".join([*lines, ""]))
     more = report_lasting.persistence_summary(persisting, states)
-    folder.save_json("summary.json", {**_summary(states, motion), **more})
+    folder.save_json("summary.json", {**_summary(states, motion), **more, "interventions": _rows(compared)})
     sections = [
         Section("Single states", of_states, _STATE_FIGURES), Section("Consecutive states", of_motion, _MOTION_FIGURES),
         Section("How long things last", of_lasting, _LASTING_FIGURES),
@@ -165,6 +176,16 @@ def _write_persisting(
         folder.save_figure("fixed_points.png", figures_lasting.flow(found, motion, states, update))
         if (figure := figures_lasting.memory_length_figure(found, heading)) is not None:
             folder.save_figure("memory_length.png", figure)
+
+
+def _write_compared(compared: list[Compared], folder: RunFolder, heading: str) -> None:
+    if compared:
+        folder.save_text("followed_edits.tsv", report.table(_rows(compared)))
+        folder.save_figure("followed_edits.png", figures_lasting.followed_edits(compared, heading))
+
+
+def _rows(compared: list[Compared]) -> list[dict[str, Any]]:
+    return [asdict(row) for row in report_lasting.compared_rows(compared)]
 
 
 def _summary(states: States, motion: Motion) -> dict[str, Any]:

@@ -1,9 +1,12 @@
 """Figures of how long things last: changes of components, observations, and the flow towards fixed points."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.figure import Figure
 
 from analysis.figures.style import cluster_colour, new_figure, style, title
+from representation.dynamics.followed_edits import KINDS, Compared
 from representation.dynamics.lasting_stage import HeldInput, Persisting
 from representation.dynamics.results import Motion, States
 from representation.dynamics.update import Update
@@ -96,6 +99,29 @@ def flow(found: Persisting, motion: Motion, states: States, update: Update) -> F
             axes.set(xlabel="pc_1", ylabel="pc_2")
         text = "Arrows: one tick with held input, from recorded states. Dot: stable point, ring: unstable, x: slow"
         figure.suptitle(title(states.data.heading, text, 110))
+    return figure
+
+
+def followed_edits(compared: Sequence[Compared], heading: str) -> Figure:
+    """Draw what is left of the edits of interventions, as measured in the running game and as computed."""
+    kinds = [kind for kind in KINDS if any(kind in each.computed for each in compared)]
+    with style():
+        figure = new_figure(5.2 * len(kinds), 4.4)
+        for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
+            for number, each in enumerate(compared):
+                if kind not in each.computed or kind not in each.edit.left:
+                    continue
+                colour = cluster_colour(number)
+                name = f"{each.edit.direction.name}, dose {each.edit.dose:+g}"
+                axes.plot(each.computed[kind].left[: _SHOWN_TICKS + 1], color=colour, label=name)
+                axes.plot(each.edit.left[kind][: _SHOWN_TICKS + 1], color=colour, linestyle="--")
+            axes.axhline(0.5, color="#888888", linewidth=0.8, linestyle=":")
+            axes.set(
+                xlabel="ticks after the edit", ylabel=f"share of the distance of {kind} states left", ylim=(0, None)
+            )
+            axes.legend(loc="upper right")
+        text = "Edits in a single tick: computed with inputs held (solid), measured in the running game (dashed)"
+        figure.suptitle(title(heading, text, 100))
     return figure
 
 

@@ -1,11 +1,13 @@
 """What an analysis of dynamics says of how long things last."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from analysis.statistics.resampling import Estimate
+from representation.dynamics.followed_edits import Compared
 from representation.dynamics.jacobians import time_constants
 from representation.dynamics.lasting_stage import HeldInput, Persisting
 from representation.dynamics.results import States
@@ -73,6 +75,65 @@ def _held_line(held: HeldInput) -> str:
         )
     more = f", and {len(points.speed) - 3} more" if len(points.speed) > 3 else ""
     return f"{held.name}: {'; '.join(told)}{more}"
+
+
+@dataclass(frozen=True)
+class ComparedRow:
+    """Half-lives of one edit in one kind of state, in ticks, with 95% intervals; infinite if half was never reached.
+
+    Attributes:
+        run: folder of the intervention.
+        direction: that was held in a single tick.
+        dose: standard deviations from the recorded mean.
+        states: cell or hidden.
+        measured, measured_low, measured_high: in the running game; the interval is over episodes.
+        computed, computed_low, computed_high: here, with inputs held as recorded; the interval is over lives.
+    """
+
+    run: str
+    direction: str
+    dose: float
+    states: str
+    measured: float
+    measured_low: float
+    measured_high: float
+    computed: float
+    computed_low: float
+    computed_high: float
+
+
+def compared_rows(compared: list[Compared]) -> list[ComparedRow]:
+    """Return a row for each edit and each kind of state that was both measured and computed."""
+    return [
+        ComparedRow(
+            each.edit.run.name, each.edit.direction.name, each.edit.dose, kind, *vars(measured).values(),
+            *vars(each.computed[kind].half_life).values(),
+        )
+        for each in compared
+        for kind, measured in each.edit.half_life.items()
+        if kind in each.computed
+    ]  # fmt: skip
+
+
+def compared_lines(compared: list[Compared]) -> list[str]:
+    """Return half-lives that interventions measured, beside those of the same edits here; nothing without any."""
+    if not compared:
+        return []
+    lines = [
+        "",
+        "Half-lives of edits that interventions made in a single tick (a read-out held at its recorded mean plus a "
+        "dose in standard deviations), in ticks: measured in the running game, with 95% intervals over episodes, and "
+        "computed here for the same edit with inputs held as recorded, over lives:",
+    ]
+    for row in compared_rows(compared):
+        measured, computed = (
+            _half_life(Estimate(*(getattr(row, name + end) for end in ("", "_low", "_high"))))
+            for name in ("measured", "computed")
+        )
+        lines.append(
+            f"  {row.direction}, dose {row.dose:+g}, {row.states} states: measured {measured}, computed {computed}"
+        )
+    return lines
 
 
 def persistence_summary(found: Persisting, states: States) -> dict[str, Any]:

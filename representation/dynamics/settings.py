@@ -52,6 +52,10 @@ class DynamicsSettings:
     lives of more than twice as many ticks."""
     followed_states: int = 200
     """States from which changes are followed, at least 10."""
+    interventions: str = ""
+    """Comma-separated run folders of intervene.py --follow on this policy, each of which steers or collapses along one
+    direction of its memory: the half-lives that they measured in the running game stand beside those of the same edit
+    here."""
     tsne_records: int = 3000
     """Records in the t-SNE plane, 200 to 100000; its time grows steeply with them."""
     permutations: int = 299

@@ -1,25 +1,24 @@
 """Codes beside other ways to divide the same states: which last, which tell behaviour, which are found again."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass
 from functools import partial
 
 import numpy as np
 
+from activation_store.directions import Direction, Source
 from activation_store.layers import LSTM_HIDDEN, SEMANTIC_CODE, UNTRAINED
-from activation_store.reader import read_dump, read_metadata
+from activation_store.lives import number_lives, places_of
+from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.records import Records
-from analysis.clusters.clustering import hdbscan_labels
-from analysis.clusters.projection import umap_embedding
+from activation_store.schema import DumpMetadata
 from analysis.codes.content import Step
 from analysis.features.observed import Observed
-from analysis.lives import Lives, lives_of
+from analysis.lives import Lives, lives_of, places_among
 from analysis.position import positions
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
-from analysis.runs.propagated_labels import rule_from
 from analysis.statistics.resampling import Estimate
-from representation.semantic_clusters.fit import FitOptions, fit_codebook
+from representation.semantic_clusters.axes import group_axes
 from representation.semantic_clusters.measures import (
     LifeResamples,
     information_beyond_chance,
@@ -27,6 +26,7 @@ from representation.semantic_clusters.measures import (
     persistence,
     weighted_adjusted_rand,
 )
+from representation.semantic_clusters.partitions import Fit, Partition, codebook, partitions, trajectories
 from user_error import UserError
 
 MEASURES = {
@@ -39,13 +39,7 @@ MEASURES = {
     "halves": "agreement of two halves of the lives (ARI)",
 }
 _TICK_BINS, _PLACE_BINS = 8, 4
-_NEIGHBOURS, _MIN_DIST, _SMALLEST, _SAMPLES = 15, 0.1, 15, 5
-_STEPS, _STATES = 400, 256
 _FEWEST = 200
-
-Labeller = Callable[[np.ndarray], np.ndarray]
-Method = Callable[[np.ndarray, Lives, int], Labeller]
-"""Fits to activations (B, units) of lives, with a seed; returns what labels any activations."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +47,7 @@ class Row:
     """One way to divide the states.
 
     Attributes:
-        name: of the method.
+        name: of the way.
         clusters: that it found.
         measures: name of `MEASURES` -> estimate.
     """
@@ -63,21 +57,55 @@ class Row:
     measures: dict[str, Estimate]
 
 
+@dataclass(frozen=True)
+class Leaderboard:
+    """Ways to divide the same states.
+
+    Attributes:
+        rows: one for each way.
+        axes: directions along which the groups of each way differ most; none of an untrained network.
+        states: number of states.
+        lives: their number.
+    """
+
+    rows: tuple[Row, ...]
+    axes: tuple[Direction, ...]
+    states: int
+    lives: int
+
+    def table(self) -> str:
+        """Return all measures as tab-separated text, one line for each way and measure."""
+        lines = ["method\tclusters\tmeasure\tvalue\tlow\thigh"]
+        for row in self.rows:
+            for name, each in row.measures.items():
+                numbers = "\t".join("" if np.isnan(number) else f"{number:.4f}" for number in astuple(each)[:3])
+                lines.append(f"{row.name}\t{row.clusters}\t{name}\t{numbers}")
+        return "\n".join(lines) + "\n"
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """States of whole lives, what their agents did, when and where. N records."""
+    """States of whole lives, what their agents did, when and where. N records.
+
+    Attributes:
+        records: with the activations of the layers.
+        lives: of the records.
+        paths: the hidden state's `trajectories`, (N, 4 U).
+        act: what the agent did, (N,) int64 from 0.
+        tick: bin of the tick, (N,) int64.
+        place: bin of the place, (N,) int64.
+    """
 
     records: Records
     lives: Lives
+    paths: np.ndarray
     act: np.ndarray
     tick: np.ndarray
     place: np.ndarray
 
 
-def leaderboard(
-    run: FinishedRun, rule: CodebookRule, most: int, resamples: int, step: Step
-) -> tuple[list[Row], int, int]:
-    """Compare a semantic run with other methods on the same states.
+def leaderboard(run: FinishedRun, rule: CodebookRule, most: int, resamples: int, step: Step) -> Leaderboard:
+    """Compare a semantic run with other ways to divide the same states.
 
     Args:
         run: the semantic run.
@@ -86,40 +114,40 @@ def leaderboard(
         resamples: of lives, for the intervals.
         step: shows progress.
 
-    Returns:
-        A row for each method, the number of states, and that of their lives.
-
     Raises:
         UserError: there are too few states, or the hidden state was not recorded.
     """
-    layers = read_metadata(run.dump).layers
+    metadata = read_metadata(run.dump)
     hidden = LSTM_HIDDEN if run.clusters.layer == SEMANTIC_CODE else run.clusters.layer
-    if hidden not in layers:
+    if hidden not in metadata.layers:
         raise UserError(f"{run.dump} holds no layer {hidden}, which the codes are compared with: record it")
     untrained = f"{UNTRAINED}_{hidden}"
-    wanted = dict.fromkeys([run.clusters.layer, hidden, *([untrained] if untrained in layers else [])])
-    sample = _sample(run, list(wanted), most, step)
+    wanted = dict.fromkeys([run.clusters.layer, hidden, *([untrained] if untrained in metadata.layers else [])])
+    sample = _sample(run, metadata, list(wanted), hidden, most, step)
     activations, codes = sample.records.activations, len(run.clusters.clusters)
     resampled = LifeResamples(sample.lives.index, resamples, run.seed)
-    codebook = partial(_codebook, options=FitOptions(codes=codes, steps=_STEPS, states=_STATES))
+    own = Partition("codes of this run", "codes", codebook(codes))
     given = rule.labels_of(activations[run.clusters.layer])
-    rows = []
-    entries: list[tuple[str, Method, np.ndarray, np.ndarray | None]] = [
-        ("codes of this run", codebook, activations[hidden], given),
-        ("UMAP and HDBSCAN", _umap_hdbscan, activations[hidden], None),
-        ("k-means on the state", partial(_k_means, clusters=codes), activations[hidden], None),
-    ]
+    source = Source("cluster axis", run.name, run.dump.name, metadata.policy, metadata.checkpoint_sha256)
+    episodes = len(np.unique(sample.records.episode))
+    rows, axes = [], []
+    for way in (own, *partitions(codes)):
+        with step(f"fitting and measuring: {way.name}"):
+            states = sample.paths if way.of_trajectories else activations[hidden]
+            anew = way is not own or run.clusters.layer == hidden  # codes that a policy learnt cannot be fitted again
+            label = _from_zero(given if way is own else way.fit(states, sample.lives, run.seed)(states))
+            rows.append(_row(way.name, way.fit if anew else None, states, label, sample, resampled, run.seed))
+            axes += group_axes(activations[hidden], label, way.short, hidden, sample.lives, episodes, source)
     if untrained in activations:
-        entries.append(("codes of an untrained network", codebook, activations[untrained], None))
-    for name, method, states, label in entries:
+        name = "codes of an untrained network"
         with step(f"fitting and measuring: {name}"):
-            anew = run.clusters.layer == hidden or label is None  # codes that a policy learnt cannot be fitted again
-            rows.append(_row(name, method, states, label, sample, resampled, run.seed, anew))
-    return rows, len(sample.records), len(sample.lives)
+            states = activations[untrained]
+            label = _from_zero(own.fit(states, sample.lives, run.seed)(states))
+            rows.append(_row(name, own.fit, states, label, sample, resampled, run.seed))
+    return Leaderboard(tuple(rows), tuple(axes), len(sample.records), len(sample.lives))
 
 
-def _sample(run: FinishedRun, layers: list[str], most: int, step: Step) -> Sample:
-    metadata = read_metadata(run.dump)
+def _sample(run: FinishedRun, metadata: DumpMetadata, layers: list[str], hidden: str, most: int, step: Step) -> Sample:
     columns = [name for name in ("row", "col") if name in metadata.columns]
     with step(f"reading {run.dump.name}") as report:
         records = read_dump(
@@ -142,7 +170,20 @@ def _sample(run: FinishedRun, layers: list[str], most: int, step: Step) -> Sampl
     if "Attack.Target" in heads:
         act = 2 * act + seen.chose("Attack.Target")
     row, col = (_bins(each, _PLACE_BINS) for each in positions(records))
-    return Sample(records, lives_of(records), act, _bins(records.tick, _TICK_BINS), _PLACE_BINS * row + col)
+    with step("reading every tick of the lives drawn") as report:
+        paths = _paths(run, records, hidden, report)
+    return Sample(records, lives_of(records), paths, act, _bins(records.tick, _TICK_BINS), _PLACE_BINS * row + col)
+
+
+def _paths(run: FinishedRun, records: Records, hidden: str, report: Progress) -> np.ndarray:
+    """Return the trajectories of a layer that lead to records, (N, 4 U)."""
+    wanted = places_of(records)
+    every = read_dump(
+        run.dump, lives=number_lives(wanted)[0].tolist(), layers=[hidden], columns=[], progress=report,
+        leave_out=["tile", "entity", "inventory", "tables", "reward", "value", "log_probability"],
+    )  # fmt: skip
+    found = trajectories(every.activations[hidden], lives_of(every))
+    return found[places_among(wanted, places_of(every))]
 
 
 def _bins(values: np.ndarray, bins: int) -> np.ndarray:
@@ -152,13 +193,15 @@ def _bins(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _row(
-    name: str, method: Method, states: np.ndarray, label: np.ndarray | None, sample: Sample, resampled: LifeResamples,
-    seed: int, anew: bool,
-) -> Row:  # fmt: skip
+    name: str,
+    fit: Fit | None,
+    states: np.ndarray,
+    label: np.ndarray,
+    sample: Sample,
+    resampled: LifeResamples,
+    seed: int,
+) -> Row:
     lives = sample.lives
-    if label is None:
-        label = method(states, lives, seed)(states)
-    label = _from_zero(label)
     following = np.full(len(label), -1)
     same_life = lives.index_in_order[1:] == lives.index_in_order[:-1]
     following[lives.order[:-1][same_life]] = lives.order[1:][same_life]
@@ -177,12 +220,12 @@ def _row(
         "seeds": Estimate(float("nan")),
         "halves": Estimate(float("nan")),
     }
-    if anew:
+    if fit:
         half = np.random.default_rng([seed, 3]).permutation(len(lives)) < len(lives) // 2
         parts = [np.flatnonzero(half[lives.index] == which) for which in (True, False)]
         fits = {
-            "seeds": [_from_zero(method(states, lives, seed + number)(states)) for number in (1, 2)],
-            "halves": [_from_zero(method(states[own], _of(lives, own), seed)(states)) for own in parts],
+            "seeds": [_from_zero(fit(states, lives, seed + number)(states)) for number in (1, 2)],
+            "halves": [_from_zero(fit(states[own], _of(lives, own), seed)(states)) for own in parts],
         }
         for measure, (first, second) in fits.items():
             measures[measure] = resampled.estimate(partial(weighted_adjusted_rand, first, second))
@@ -197,27 +240,3 @@ def _of(lives: Lives, records: np.ndarray) -> Lives:
 
 def _from_zero(label: np.ndarray) -> np.ndarray:
     return np.unique(label, return_inverse=True)[1].astype(np.int64)
-
-
-def _codebook(states: np.ndarray, lives: Lives, seed: int, options: FitOptions) -> Labeller:
-    ticks = np.empty(len(states), np.int64)  # records kept are far apart, so places in a life stand for ticks
-    ticks[lives.order] = np.arange(len(states)) - np.repeat(lives.starts, lives.lengths)
-    return fit_codebook(states, lives, 10 * ticks, replace(options), seed).labels
-
-
-def _umap_hdbscan(states: np.ndarray, lives: Lives, seed: int) -> Labeller:
-    points = umap_embedding(states, min(_NEIGHBOURS, len(states) - 1), _MIN_DIST, seed)
-    label = hdbscan_labels(points, _SMALLEST, _SAMPLES)
-    rule = rule_from(states, label, lives.index)
-
-    def labels_of(activations: np.ndarray) -> np.ndarray:
-        return label if activations is states else rule.labels_of(activations)
-
-    return labels_of
-
-
-def _k_means(states: np.ndarray, lives: Lives, seed: int, clusters: int) -> Labeller:
-    from sklearn.cluster import KMeans
-
-    model = KMeans(clusters, n_init=4, random_state=seed % 2**32).fit(states)
-    return lambda activations: np.asarray(model.predict(activations), np.int64)

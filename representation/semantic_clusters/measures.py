@@ -27,6 +27,9 @@ class LifeResamples:
     def estimate(self, measure: Callable[[np.ndarray], float]) -> Estimate:
         """Return a measure of all records, and its interval.
 
+        A resample holds fewer different lives than the data, which moves measures such as information and perplexity
+        to one side. So the interval is the resamples' percentiles, moved so that their mean is the measure.
+
         Args:
             measure: of weights of the records, (B,).
         """
@@ -35,7 +38,7 @@ class LifeResamples:
             return Estimate(value)
         resampled = np.array([measure(draw[self.life].astype(np.float64)) for draw in self.draws])
         known = resampled[np.isfinite(resampled)]
-        low, high = np.quantile(known, _TAILS) if len(known) else (np.nan, np.nan)
+        low, high = value + np.quantile(known, _TAILS) - known.mean() if len(known) else (np.nan, np.nan)
         return Estimate(value, float(low), float(high))
 
 

@@ -105,6 +105,8 @@ class CompareArguments(RunArguments):
     """Maximum number of states, of whole lives drawn at random, 200 to 100000."""
     bootstraps: int = 200
     """Bootstrap resamples of lives for each interval, at least 100."""
+    output_dir: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Folder of the results, created if missing; by default that of the run."""
 
     def check(self) -> None:
         """Refuse values that are invalid for any run."""

@@ -23,6 +23,10 @@ BANDWIDTH = 0.1
 """Width of the window around a jumprelu threshold in which it has a gradient, in normalised units."""
 REVIVING = 1 / 32
 """Weight of the auxiliary loss, as in Gao et al."""
+REVIVED = 2
+"""Dead features that reconstruct what is left of a state, as a multiple of k, at most half as many as units. Fewer than
+the usual half of the units: the more share the rest, the weaker each is, and the less likely to be among a state's k
+largest."""
 SPARSITY = 1.0
 """Weight of the squared relative distance of jumprelu's mean number of features from k."""
 
@@ -159,7 +163,7 @@ def step(kind: DictionaryKind, k: int, p: Parameters, states: torch.Tensor, dead
         loss = _unexplained(states - p.centre - rebuilt, units)
     rest = (states - p.centre - rebuilt).detach()
     unexplained = float(_unexplained(rest, units))
-    revived = _reviving_loss(rest, z, dead, p, units) if dead.any() else 0.0
+    revived = _reviving_loss(rest, z, dead, p, k) if dead.any() else 0.0
     return Step(loss + extra + REVIVING * revived, unexplained, fired, active, least)
 
 
@@ -210,11 +214,16 @@ def _nested_loss(states: torch.Tensor, strengths: torch.Tensor, p: Parameters) -
     return torch.stack(losses).mean(), rebuilt
 
 
-def _reviving_loss(rest: torch.Tensor, z: torch.Tensor, dead: torch.Tensor, p: Parameters, units: int) -> torch.Tensor:
-    """How much of what is left the dead features leave, as a share of it."""
+def _reviving_loss(rest: torch.Tensor, z: torch.Tensor, dead: torch.Tensor, p: Parameters, k: int) -> torch.Tensor:
+    """How much of what is left the dead features leave, as a share of it.
+
+    Strengths can be negative here: a feature that no state activates would have no gradient otherwise, and stay dead.
+    """
+    units = rest.shape[1]
     (places,) = dead.nonzero(as_tuple=True)
-    strengths, chosen = z[:, places].topk(min(units // 2 or 1, len(places)), dim=1, sorted=False)
-    rebuilt = _sum_of_rows(places[chosen], strengths.relu(), p.decoder)
+    most = min(REVIVED * k, max(units // 2, 1), len(places))
+    strengths, chosen = z[:, places].topk(most, dim=1, sorted=False)
+    rebuilt = _sum_of_rows(places[chosen], strengths, p.decoder)
     return _unexplained(rest - rebuilt, units) / _unexplained(rest, units).clamp(min=_SMALLEST)
 
 

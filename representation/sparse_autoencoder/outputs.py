@@ -7,16 +7,20 @@ import orjson
 from rich.markup import escape
 from rich.table import Table
 
+from activation_store.files import make_folder
 from activation_store.schema import DumpMetadata
 from activation_store.sparse_dictionary import AUTOENCODERS, write_dictionary
 from analysis.runs.run_folder import RunFolder
 from representation.sparse_autoencoder import figures
 from representation.sparse_autoencoder.report import table
+from representation.sparse_autoencoder.sae_lens import sae_lens_files
 from representation.sparse_autoencoder.states import Split
 from representation.sparse_autoencoder.tested import Tested
 
 RESULTS_FILE = "sparse.json"
 CURVES_FILE = "curves.jsonl"
+SAE_LENS_FOLDER = "sae_lens"
+"""Folder with a folder of each autoencoder in the layout of SAELens."""
 
 
 def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, split: Split) -> None:
@@ -38,6 +42,10 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
     fitted = {name: each for result in results for name, each in result.fitted.items()}
     for name, one in fitted.items():
         write_dictionary(folder.path / f"{name}.safetensors", one.dictionary)
+        if one.entry.kind in AUTOENCODERS:
+            make_folder(folder.path / SAE_LENS_FOLDER / name)
+            for file, written in sae_lens_files(one.dictionary).items():
+                folder.save_bytes(f"{SAE_LENS_FOLDER}/{name}/{file}", written)
     lines = [{"name": name, **asdict(epoch)} for name, one in fitted.items() for epoch in one.curve]
     folder.save_text(CURVES_FILE, "".join(orjson.dumps(line).decode() + "\n" for line in lines))
     _draw(folder, results)

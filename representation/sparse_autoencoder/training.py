@@ -128,7 +128,7 @@ def train(
     plan: Plan,
     states: np.ndarray,
     normal: Normalisation,
-    unfinished: Path,
+    unfinished: Path | None,
     on_epoch: Callable[[Epoch], None] = lambda _: None,
     report: Callable[[int, int], None] = lambda *_: None,
 ) -> Trained:
@@ -138,19 +138,22 @@ def train(
         plan: what to train.
         states: raw, (B, U) float32.
         normal: how to normalise them.
-        unfinished: file that holds the training after each epoch.
+        unfinished: file that holds the training after each epoch; None for a training that need not be resumed.
         on_epoch: called after each epoch.
         report: called with the states seen so far, and those of all epochs.
 
     Raises:
         UserError: the loss is no longer finite, or the file is damaged or of another training.
     """
-    training = _Training.read(unfinished, plan, normal) if unfinished.exists() else _Training(plan, normal)
+    if unfinished and unfinished.exists():
+        training = _Training.read(unfinished, plan, normal)
+    else:
+        training = _Training(plan, normal)
     values = torch.from_numpy(states)
     for number in range(len(training.curve), plan.epochs):
         epoch = training.epoch(values, number, report)
         training.curve.append(epoch)
-        if number + 1 < plan.epochs:
+        if unfinished and number + 1 < plan.epochs:
             training.write(unfinished)
         on_epoch(epoch)
     parameters = {name: each.detach().numpy().copy() for name, each in training.p.tensors().items()}

@@ -11,10 +11,12 @@ from agent_zoo.capture import capture
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import SoftChoices, soft_tick, straight_through
 from representation.world_model.actions import imagined_actions
+from representation.world_model.edits import Edits
 from representation.world_model.imagined_view import ImaginedView, Surroundings, imagined_view
 from representation.world_model.model import WorldModel
-from representation.world_model.network import Prediction, WorldState, drawn
+from representation.world_model.network import drawn
 from representation.world_model.scene import SoftScene
+from representation.world_model.states import Prediction, WorldState
 from representation.world_model.windows import CONTEXT, Windows
 
 MOVE_HEAD = "Move.Direction"
@@ -97,6 +99,21 @@ def random_start(model: WorldModel, around: Surroundings, generator: torch.Gener
     vector = torch.randn(len(around.task), network.sizes.bottleneck, generator=generator)
     if network.kind == "sphere":
         vector = functional.normalize(vector, dim=1)
+    return bottleneck_start(model, vector, around, generator)
+
+
+def bottleneck_start(
+    model: WorldModel, vector: torch.Tensor, around: Surroundings, generator: torch.Generator | None
+) -> Start:
+    """Start from bottlenecks, (S, dimensions); gradients pass from everything that follows to them.
+
+    Args:
+        model: to simulate with.
+        vector: on the sphere, of length 1.
+        around: market and task of each simulation.
+        generator: of the first latent states; None for the most probable ones.
+    """
+    network = model.network
     hidden, memory = network.start(vector)
     state = WorldState(hidden, drawn(network.prior_logits(hidden), generator))
     nothing = vector.new_zeros(len(vector), network.action)
@@ -106,6 +123,7 @@ def random_start(model: WorldModel, around: Surroundings, generator: torch.Gener
 
 def imagine(
     model: WorldModel, start: Start, ticks: int, generator: torch.Generator | None, moves: Sequence[int | None] = (),
+    edits: Edits | None = None,
 ) -> Iterator[ImaginedTick]:  # fmt: skip
     """Simulate tick after tick; gradients pass through everything, unless they are switched off.
 
@@ -115,12 +133,16 @@ def imagine(
         ticks: to simulate.
         generator: of actions and latent states; None for the most probable of each.
         moves: what every agent does in the first ticks instead of the policy's own move; None where it chooses.
+        edits: of the policy, in every tick; with the same dice as without.
     """
     network, state, scene, memory = model.network, start.state, start.scene, start.memory
     mean, deviation = model.stats.reward
     for tick in range(ticks):
         view = imagined_view(scene, model.stats.kind_means, start.around, model.layout)
-        with capture(model.policy, (ENCODER_OUTPUT, ACTION_DECODER)) as layers:
+        if edits:
+            memory = edits.begin(memory, tick)
+        hooks = edits.hooks(memory) if edits else {}
+        with model.policy.hooked(hooks), capture(model.policy, (ENCODER_OUTPUT, ACTION_DECODER)) as layers:
             choices, memory = soft_tick(model.policy, view.observation, memory)
         options = {head: _option(each, generator) for head, each in choices.log_probabilities.items()}
         forced = moves[tick] if tick < len(moves) else None

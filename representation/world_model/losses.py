@@ -4,8 +4,8 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.memory import MemoryState
-from representation.world_model.network import Prediction
 from representation.world_model.scene import Scene, vital_levels
+from representation.world_model.states import Prediction
 from representation.world_model.statistics import Statistics
 
 Costs = dict[str, torch.Tensor]

@@ -12,8 +12,9 @@ from agent_zoo.checkpoint import CheckpointInfo, build_policy
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.tensors import as_arrays, as_tensors
 from representation.world_model.actions import action_size
-from representation.world_model.network import Bottleneck, Sizes, WorldNetwork
+from representation.world_model.network import WorldNetwork
 from representation.world_model.scene import SceneShape, own_columns, vital_columns
+from representation.world_model.states import Bottleneck, Sizes
 from representation.world_model.statistics import Statistics
 from user_error import UserError
 

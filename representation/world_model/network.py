@@ -6,8 +6,7 @@ posterior q(z | h, observation). The decoder starts from the last scene, shifted
 what differs from it.
 """
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -15,88 +14,12 @@ from torch.nn import functional
 
 from agent_zoo.layers import ENTITY_SCALES
 from agent_zoo.memory import MemoryState
+from representation.world_model.moves import MOVES, shift
 from representation.world_model.scene import ITEM_TYPES, KINDS, VITAL_LEVELS, VITAL_STEP, VITALS, SceneShape, SoftScene
+from representation.world_model.states import Bottleneck, Prediction, Sizes, WorldState
 
-Bottleneck = Literal["sphere", "gaussian"]
-
-MOVES = ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
-"""Rows and columns that an agent can move by in a tick."""
 _FLOOR = 0.01
 _START_LOGIT = 3.0
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of the network.
-
-    Attributes:
-        hidden: units of the deterministic state.
-        groups: categorical variables in a latent state.
-        classes: values of each.
-        embedding: units of an encoded observation.
-        bottleneck: dimensions of the bottleneck.
-        channels: of the convolutions.
-    """
-
-    hidden: int = 256
-    groups: int = 16
-    classes: int = 16
-    embedding: int = 256
-    bottleneck: int = 128
-    channels: int = 24
-
-    @property
-    def latent(self) -> int:
-        """Length of a latent state."""
-        return self.groups * self.classes
-
-
-@dataclass(frozen=True)
-class WorldState:
-    """The world's state in B simulations.
-
-    Attributes:
-        hidden: deterministic part, (B, hidden).
-        latent: one-hot vectors of all groups, (B, latent).
-    """
-
-    hidden: torch.Tensor
-    latent: torch.Tensor
-
-    def take(self, chosen: torch.Tensor) -> "WorldState":
-        """Return those of some simulations."""
-        return WorldState(self.hidden[chosen], self.latent[chosen])
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What the decoder says of a tick, in logits where it is about categories.
-
-    Attributes:
-        scene: the scene in probabilities.
-        material: logits, (B, materials, V).
-        kinds: logits, (B, kinds, V).
-        target: logits, (B, V).
-        health: (B, V).
-        vitals: logits, (B, 3, levels).
-        item_type: logits, (B, slots, types).
-        legal: logits, (B, options).
-        move: logits of the agent's own displacement, (B, moves).
-        reward: for the last action, in its standard deviations from its mean, (B,).
-        end: logit that the life ended with the last action, (B,).
-    """
-
-    scene: SoftScene
-    material: torch.Tensor
-    kinds: torch.Tensor
-    target: torch.Tensor
-    health: torch.Tensor
-    vitals: torch.Tensor
-    item_type: torch.Tensor
-    legal: torch.Tensor
-    move: torch.Tensor
-    reward: torch.Tensor
-    end: torch.Tensor
 
 
 class WorldNetwork(nn.Module):
@@ -259,15 +182,21 @@ class WorldNetwork(nn.Module):
         item_type = kept_type + self.say_type(read).view(-1, self.shape.slots, ITEM_TYPES)
         items = before.items + self.item_step * self.say_items(read).view(-1, self.shape.slots, self.shape.item)
         legal = self.say_legal(read)
-        reward, end = self.say_rest(read).unbind(1)
+        reward, end = self._rest(read)
         types = item_type.softmax(dim=2)
         scene = SoftScene(
             material.softmax(dim=1), kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved),
             types, items * (1 - types[:, :, :1]), legal.sigmoid(),
         )  # fmt: skip
-        return Prediction(
-            scene, material, kind, target, health, vitals, item_type, legal, move, reward, end - _START_LOGIT
-        )
+        return Prediction(scene, material, kind, target, health, vitals, item_type, legal, move, reward, end)
+
+    def outcome(self, state: WorldState, before: SoftScene) -> tuple[torch.Tensor, torch.Tensor]:
+        """Predict only the reward and the logit of the end, (B,) each; arguments as for `decode`."""
+        return self._rest(self.read(torch.cat([state.hidden, state.latent, before.numbers()], dim=1)))
+
+    def _rest(self, read: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        reward, end = self.say_rest(read).unbind(1)
+        return reward, end - _START_LOGIT
 
     def _own(self, before: SoftScene, read: torch.Tensor, vitals: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
         """The agent's own row: changed columns, expected vitals, and the position that its move leads to."""
@@ -291,32 +220,18 @@ class WorldNetwork(nn.Module):
         return (0.99 * probabilities + 0.01 / self.sizes.classes).log()
 
 
-def shift(planes: torch.Tensor, moved: torch.Tensor, repeat_edge: bool = False) -> torch.Tensor:
-    """Shift views, (B, channels, side, side), by the agent's own displacement, known in probabilities, (B, moves).
-
-    Tiles that come into view hold zeros, or with `repeat_edge` what the nearest tile holds.
-    """
-    side = planes.shape[-1]
-    wide = functional.pad(planes, (1, 1, 1, 1), mode="replicate" if repeat_edge else "constant")
-    total = torch.zeros_like(planes)
-    for number, (row, column) in enumerate(MOVES):
-        part = wide[:, :, 1 + row : 1 + row + side, 1 + column : 1 + column + side]
-        total = total + moved[:, number].view(-1, 1, 1, 1) * part
-    return total
-
-
-def drawn(log_probabilities: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+def drawn(log_probabilities: torch.Tensor, dice: torch.Generator | torch.Tensor | None) -> torch.Tensor:
     """Draw a latent state, (B, groups, classes) to (B, latent), one-hot with the gradients of the probabilities.
 
     Args:
         log_probabilities: of the values in each group.
-        generator: of random numbers; None for the most probable values.
+        dice: generator of random numbers, or uniform numbers, (B, groups); None for the most probable values.
     """
     probabilities = log_probabilities.exp()
-    if generator is None:
+    if dice is None:
         place = log_probabilities.argmax(dim=2)
     else:
-        uniform = torch.rand(probabilities.shape[:2], generator=generator)
+        uniform = dice if isinstance(dice, torch.Tensor) else torch.rand(probabilities.shape[:2], generator=dice)
         sums = probabilities.detach().cumsum(dim=2)
         place = (sums < uniform.unsqueeze(2) * sums[:, :, -1:]).sum(dim=2).clamp(max=probabilities.shape[2] - 1)
     hard = functional.one_hot(place, probabilities.shape[2]).to(probabilities.dtype)

@@ -17,9 +17,11 @@ from agent_zoo.soft_path import soft_tick
 from representation.world_model.imagination import informed_start
 from representation.world_model.imagined_view import imagined_view
 from representation.world_model.model import WorldModel
-from representation.world_model.network import MOVES, WorldState, drawn, shift
+from representation.world_model.moves import MOVES, displacement, shift
+from representation.world_model.network import drawn
 from representation.world_model.scene import Scene, SoftScene, legal_heads
-from representation.world_model.statistics import displacement
+from representation.world_model.starts import life_numbers
+from representation.world_model.states import WorldState
 from representation.world_model.unroll import scene_of
 from representation.world_model.windows import CONTEXT, Windows
 
@@ -91,7 +93,7 @@ def open_loop(model: WorldModel, windows: Windows) -> Iterator[Errors]:
         real_memory = windows.memory(tick, left)
         _, real = windows.at(tick)
         yield Errors(
-            np.full(len(left), tick - CONTEXT + 1), _life(windows, left), windows.identity[left, 0].numpy(),
+            np.full(len(left), tick - CONTEXT + 1), life_numbers(windows, left), windows.identity[left, 0].numpy(),
             {
                 **_scene_errors(scene, real, network.vitals), "memory": _cosine(memory, real_memory),
                 "policy": _policy_kl(model, real_memory, real, choices.log_probabilities),
@@ -186,8 +188,3 @@ def _confidence(found: SoftScene, real: Scene) -> np.ndarray:
         for each in (torch.ones_like(probability), probability, right)
     ]
     return torch.stack(sums, dim=1).numpy()
-
-
-def _life(windows: Windows, chosen: torch.Tensor) -> np.ndarray:
-    """A number for each life: no episode has as many as 100,000 agents."""
-    return (windows.identity[chosen, 0] * 100_000 + windows.identity[chosen, 1]).numpy()

@@ -1,7 +1,5 @@
 """How good a world model is on maps and lives that it was not trained on, and whether its lives are like real ones."""
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -9,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from activation_store.files import write_json, write_text
+from activation_store.files import write_json
 from representation.sparse_autoencoder.scores import Estimate, Units
 from representation.world_model.imagination import imagine, informed_start
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.open_loop import HIGHER_IS_BETTER, Errors, joined, open_loop
 from representation.world_model.quality_results import Behaviour, Quality, Row
+from representation.world_model.tables import write_table
 from representation.world_model.windows import CONTEXT, Windows, read_windows
 from user_error import UserError
 
@@ -67,11 +66,7 @@ def save_quality(folder: Path, quality: Quality) -> None:
     """Write the tables, everything as JSON, and the figure."""
     from representation.world_model.figures import draw_quality
 
-    table = io.StringIO()
-    writer = csv.DictWriter(table, list(asdict(quality.rows[0])), delimiter="\t", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in quality.rows)
-    write_text(folder / "open_loop.tsv", table.getvalue())
+    write_table(folder / "open_loop.tsv", quality.rows)
     write_json(folder / "quality.json", asdict(quality))
     draw_quality(quality, folder / "quality.png")
 

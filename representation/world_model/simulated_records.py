@@ -15,7 +15,7 @@ from agent_zoo.observation import ActionHead, ObservationLayout, PackedRows
 from representation.world_model.imagination import ImaginedTick
 from representation.world_model.imagined_view import Surroundings
 from representation.world_model.model import WorldModel
-from representation.world_model.network import WorldState
+from representation.world_model.states import WorldState
 
 LIVES_IN_EPISODE = 128
 """Simulations in a file of a dump."""

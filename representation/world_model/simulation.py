@@ -1,9 +1,10 @@
-"""Simulate lives with a world model, and write them as a dump in the ordinary format."""
+"""Simulate lives with a world model, and write them as dumps in the ordinary format."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +14,15 @@ from activation_store.files import sha256
 from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.writer import DumpWriter
-from representation.world_model.imagination import Start, imagine, informed_start, random_start
-from representation.world_model.imagined_view import Surroundings
+from representation.world_model.edits import Edits
+from representation.world_model.imagination import Start, imagine
 from representation.world_model.model import Origin, WorldModel
+from representation.world_model.outcomes import Outcomes, OutcomeSums
+from representation.world_model.search import Target
 from representation.world_model.simulated_records import LIVES_IN_EPISODE, joined, layer_units, records_of
-from representation.world_model.windows import Windows, read_windows
+from representation.world_model.starts import Beginning, starts
 from user_error import UserError
 
-Beginning = Literal["informed", "random"]
 _TABLES = ("Market",)
 
 
@@ -31,17 +33,35 @@ class Request:
     Attributes:
         lives: number of simulations.
         ticks: of each, at most.
-        beginning: informed: from recorded ticks on maps that the model was not trained on; random: from bottlenecks
-            drawn by lot.
+        beginning: see `starts.starts`.
         seed: of starts, actions and latent states.
-        moves: what every agent does in the first ticks; None where the policy chooses.
+        steps: interpolated starts on each way.
     """
 
     lives: int
     ticks: int
     beginning: Beginning
     seed: int
+    steps: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One way to simulate the requested lives; all arms have the same starts and the same dice.
+
+    Attributes:
+        target: folder of the dump to write; None for none.
+        moves: what every agent does in the first ticks; None where the policy chooses.
+        edits: of the policy; None for none.
+        begin: turns starts into others; None to keep them.
+        told: what more to say in the dump's metadata.
+    """
+
+    target: Path | None = None
     moves: tuple[int | None, ...] = ()
+    edits: Edits | None = None
+    begin: Callable[[Start], Start] | None = None
+    told: tuple[tuple[str, Any], ...] = ()
 
 
 def check_recorded(folder: Path, metadata: DumpMetadata, origin: Origin) -> None:
@@ -63,10 +83,10 @@ def check_recorded(folder: Path, metadata: DumpMetadata, origin: Origin) -> None
 
 
 def simulate(
-    model: WorldModel, origin: Origin, sha: str, recorded: Path, request: Request, target: Path,
-    report: Callable[[int, int], None] = lambda *_: None,
-) -> None:  # fmt: skip
-    """Simulate, and write a dump.
+    model: WorldModel, origin: Origin, sha: str, recorded: Path, request: Request, arms: Sequence[Arm],
+    report: Callable[[int, int], None] = lambda *_: None, targets: Mapping[str, Target] | None = None,
+) -> list[Outcomes]:  # fmt: skip
+    """Simulate all arms, and write their dumps; returns what came of the lives of each arm.
 
     Args:
         model: to simulate with.
@@ -74,24 +94,33 @@ def simulate(
         sha: hash of the model's file.
         recorded: dump that starts are taken from; random ones take market and task from it.
         request: what to simulate.
-        target: folder of the dump.
-        report: called with the lives so far, and all of them.
+        arms: ways to simulate it.
+        report: called with the lives so far, and all of them, counting those of all arms.
+        targets: further outcomes, by name.
 
     Raises:
-        UserError: the target already holds a dump, or the recorded one has too few windows.
+        UserError: a target already holds a dump, or the recorded one has too few windows.
     """
-    with torch.no_grad(), DumpWriter(target, simulated_metadata(model, recorded, sha, request)) as writer:
-        first = 0
-        for episode, start in enumerate(_starts(model, origin, recorded, request)):
-            generator = torch.Generator().manual_seed(request.seed + episode)
-            lives = first + np.arange(len(start))
-            _write_lives(model, start, lives, request, writer, generator)
-            writer.finish_episode(episode, {"episode": episode, "seed": request.seed, "beginning": request.beginning})
-            first += len(start)
-            report(first, request.lives)
+    parts: list[list[Outcomes]] = [[] for _ in arms]
+    done, total = 0, request.lives * len(arms)
+    with torch.no_grad(), ExitStack() as stack:
+        writers = [
+            stack.enter_context(DumpWriter(arm.target, simulated_metadata(model, recorded, sha, request, arm)))
+            if arm.target
+            else None
+            for arm in arms
+        ]
+        batches = starts(model, origin, recorded, request.beginning, request.lives, request.seed, request.steps)
+        for episode, batch in enumerate(batches):
+            for arm, writer, found in zip(arms, writers, parts, strict=True):
+                start = arm.begin(batch.start) if arm.begin else batch.start
+                found.append(_live(model, start, batch.origin, episode, request, arm, writer, targets))
+                done += len(start)
+                report(done, total)
+    return [Outcomes.joined(each) for each in parts]
 
 
-def simulated_metadata(model: WorldModel, recorded: Path, sha: str, request: Request) -> DumpMetadata:
+def simulated_metadata(model: WorldModel, recorded: Path, sha: str, request: Request, arm: Arm) -> DumpMetadata:
     """Return the metadata of a simulated dump: those of the recorded one, with other layers and columns."""
     played, layout = read_metadata(recorded), model.layout
     sizes = [head.size for head in layout.heads]
@@ -99,67 +128,39 @@ def simulated_metadata(model: WorldModel, recorded: Path, sha: str, request: Req
         **{name: COLUMNS[name] for name in ("row", "col", "life", "done")},
         "task": task_column(layout.task_size), "legal": legal_column(sizes),
     }  # fmt: skip
-    simulated = {"lives": request.lives, "ticks": request.ticks, "from": request.beginning, "moves": request.moves}
+    simulated: dict[str, Any] = {
+        "lives": request.lives, "ticks": request.ticks, "from": request.beginning, "moves": arm.moves
+    }  # fmt: skip
+    if request.beginning == "interpolate":
+        simulated["steps"] = request.steps
+    if arm.edits:
+        simulated["edits"] = list(arm.edits.described)
     return replace(
         played, layers=layer_units(model), columns=columns, tables=dict.fromkeys(_TABLES, layout.item_columns),
-        environment={**played.environment, "simulated": simulated}, seed=request.seed, precision="float32",
-        format="parquet", precision_error={}, episodes=[], records=0, lives=0, files={}, unrecorded=(),
-        origin="simulated", world_model_sha256=sha,
+        environment={**played.environment, "simulated": {**simulated, **dict(arm.told)}}, seed=request.seed,
+        precision="float32", format="parquet", precision_error={}, episodes=[], records=0, lives=0, files={},
+        unrecorded=(), origin="simulated", world_model_sha256=sha,
     )  # fmt: skip
 
 
-def _write_lives(
-    model: WorldModel, start: Start, lives: np.ndarray, request: Request, writer: DumpWriter,
-    generator: torch.Generator,
-) -> None:  # fmt: skip
-    """Simulate some lives and write their ticks until they end."""
-    alive = np.ones(len(lives), bool)
-    parts = []
-    for number, tick in enumerate(imagine(model, start, request.ticks, generator, request.moves)):
+def _live(
+    model: WorldModel, start: Start, origin: np.ndarray, episode: int, request: Request, arm: Arm,
+    writer: DumpWriter | None, targets: Mapping[str, Target] | None,
+) -> Outcomes:  # fmt: skip
+    """Simulate some lives until they end, write their ticks, and return what came of them."""
+    generator = torch.Generator().manual_seed(request.seed + episode)
+    lives, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
+    sums, parts = OutcomeSums(origin, model.network.vitals, targets), []
+    for number, tick in enumerate(imagine(model, start, request.ticks, generator, arm.moves, arm.edits)):
         ends = (torch.rand(len(start), generator=generator) < tick.end).numpy()
-        records = records_of(model, tick, number, lives, ends, start.vector, start.around)
-        parts.append(records.take(alive))
+        sums.add(tick, alive)
+        if writer:
+            records = records_of(model, tick, number, lives, ends, start.vector, start.around)
+            parts.append(records.take(alive))
         alive &= ~ends
         if not alive.any():
             break
-    writer.write(joined(parts))
-
-
-def _starts(model: WorldModel, origin: Origin, recorded: Path, request: Request) -> Iterator[Start]:
-    """Yield the starts of up to 128 lives at a time."""
-    left, epoch = request.lives, 0
-    while left > 0:
-        before = left
-        for windows in _recorded_windows(model, origin, recorded, request.seed + epoch):
-            windows = _first(windows, left)
-            generator = torch.Generator().manual_seed(request.seed * 2 + 1 + left)
-            if request.beginning == "informed":
-                yield informed_start(model, windows, generator)
-            else:
-                yield random_start(model, windows.around, generator)
-            left -= len(windows)
-            if left <= 0:
-                return
-        if left == before:
-            raise UserError(f"{recorded} holds no life of more than three ticks on the maps kept for testing")
-        epoch += 1
-
-
-def _recorded_windows(model: WorldModel, origin: Origin, recorded: Path, seed: int) -> Iterator[Windows]:
-    return read_windows(recorded, origin.test, origin.horizon, LIVES_IN_EPISODE, model.policy, model.info, seed)
-
-
-def _first(windows: Windows, most: int) -> Windows:
-    """Return the first windows of a batch."""
-    if len(windows) <= most:
-        return windows
-    kept = torch.arange(most)
-    ticks = int(windows.lengths[:most].sum())
-    return replace(
-        windows, scene=windows.scene.take(torch.arange(ticks)), place=windows.place[:ticks],
-        around=Surroundings(windows.around.market.take(kept), windows.around.task[:most]),
-        **{
-            name: getattr(windows, name)[:most]
-            for name in ("lengths", "action", "reward", "ends", "hidden", "cell", "where", "identity")
-        },
-    )  # fmt: skip
+    if writer:
+        writer.write(joined(parts))
+        writer.finish_episode(episode, {"episode": episode, "seed": request.seed, "beginning": request.beginning})
+    return sums.finish()

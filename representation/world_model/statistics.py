@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from representation.world_model.network import MOVES
+from representation.world_model.moves import MOVES, displacement
 from representation.world_model.scene import ITEM_TYPES, VITAL_LEVELS, SceneShape, vital_levels
 from representation.world_model.windows import Windows
 from user_error import UserError
@@ -100,15 +100,6 @@ def measure(batches: Iterable[Windows], shape: SceneShape, vitals: list[int]) ->
         torch.stack([each.var(dim=0).mean().clamp(min=_LEAST**2) for each in (hidden, cell)]),
         torch.tensor([max(nats[name], _LEAST_NATS) for name in HEADS]),
     )  # fmt: skip
-
-
-def displacement(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-    """Return which of `MOVES` leads from one place to the next, (B, 2) twice to (B,) int64; 0 where none does."""
-    step = after - before
-    found = torch.zeros(len(step), dtype=torch.int64)
-    for number, move in enumerate(MOVES):
-        found[(step == torch.tensor(move)).all(dim=1)] = number
-    return found
 
 
 def _changes(batch: Windows) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

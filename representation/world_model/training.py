@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import orjson
 import torch
 
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
+from agent_zoo.data_parallel import ALONE, Processes
 from representation.world_model.model import WorldModel
 from representation.world_model.statistics import HEADS
 from representation.world_model.unroll import Unrolled, unroll
@@ -75,11 +76,13 @@ class Training:
         model: in training.
         budget: of the training.
         progress: so far.
+        processes: that share each batch; their weights stay equal.
     """
 
     model: WorldModel
     budget: Budget
     progress: Progress = field(default_factory=Progress)
+    processes: Processes = ALONE
 
     def __post_init__(self) -> None:
         self.generator = torch.Generator().manual_seed(self.budget.seed)
@@ -90,7 +93,7 @@ class Training:
         self, epochs: Epochs, tests: list[Windows], state: Path, on_line: Callable[[Metrics], None],
         report: Callable[[int, int], None], clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """Train until the budget is spent.
+        """Train until the budget is spent; only the first process reports and saves.
 
         Args:
             epochs: of training batches.
@@ -114,10 +117,11 @@ class Training:
                 report(min(self.progress.records, self.budget.records), self.budget.records)
                 over = self.progress.records >= self.budget.records
                 if len(waiting) == REPORT_EVERY or over:
-                    on_line(self._line(waiting, tests, clock() - began))
+                    if self.processes.leads:
+                        on_line(self._line(waiting, tests, clock() - began))
                     self.progress.lines += 1
                     waiting, began = [], clock()
-                    if clock() - saved >= _SAVE_EVERY or over:
+                    if self.processes.leads and (clock() - saved >= _SAVE_EVERY or over):
                         self.save(state)
                         saved = clock()
                 if over:
@@ -125,18 +129,20 @@ class Training:
             self.progress.epoch, self.progress.batches = self.progress.epoch + 1, 0
 
     def _step(self, batch: Windows) -> Unrolled:
-        found = unroll(self.model, batch, self.generator)
-        if not torch.isfinite(found.loss):
+        found = unroll(self.model, batch, self.generator, self.processes)
+        if not np.isfinite(found.total):
             raise UserError(
                 f"the loss is no longer finite after {self.progress.records:,} records: give a lower --learning-rate"
             )
         self.optimiser.zero_grad()
-        found.loss.backward()
+        if found.loss.requires_grad:  # a process may be left without a window
+            (found.loss * self.processes.size).backward()
+        self.processes.average(self.parameters, (), 1)
         torch.nn.utils.clip_grad_norm_(self.parameters, _GRADIENT_NORM)
         done = self.progress.records / self.budget.records
         self.optimiser.param_groups[0]["lr"] = self.budget.learning_rate * schedule(done)
         self.optimiser.step()
-        return found
+        return replace(found, loss=found.loss.detach())
 
     def _line(self, done: list[Unrolled], tests: list[Windows], seconds: float) -> Metrics:
         """Mean metrics of some batches, and of the test batches."""
@@ -198,7 +204,7 @@ def _means(model: WorldModel, batches: list[Unrolled]) -> Metrics:
     def mean(values: list[float]) -> float:
         return float(np.average(values, weights=weights))
 
-    found = {"loss": mean([float(each.loss.detach()) for each in batches])}
+    found = {"loss": mean([each.total for each in batches])}
     for name in HEADS:
         costs = [each.costs.get(name, float("nan")) for each in batches]
         known = ~np.isnan(costs)

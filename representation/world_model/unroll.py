@@ -1,11 +1,15 @@
 """Run a world model over recorded windows, with the posterior and the recorded actions, and say what it costs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from agent_zoo.data_parallel import ALONE, Processes
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import ReadsProbabilities
+from representation.world_model.dice import Dice
 from representation.world_model.imagined_view import Surroundings, imagined_view
 from representation.world_model.losses import (
     Costs,
@@ -17,9 +21,12 @@ from representation.world_model.losses import (
     spreading,
 )
 from representation.world_model.model import WorldModel
-from representation.world_model.network import Prediction, WorldState, drawn
+from representation.world_model.moves import displacement
+from representation.world_model.network import drawn
 from representation.world_model.scene import SoftScene
-from representation.world_model.statistics import HEADS, displacement
+from representation.world_model.states import Prediction, WorldState
+from representation.world_model.statistics import HEADS
+from representation.world_model.totals import Totals
 from representation.world_model.windows import CONTEXT, Windows
 
 PRIORS_SHARE = 0.8
@@ -29,12 +36,19 @@ FROM_BOTTLENECK = 0.25
 """Share of the training windows that go on from the scene and the memory that the bottleneck gives."""
 
 
+Cost = Any
+"""A number, or a tensor () with gradients."""
+_TICK_COSTS = (*HEADS, "divergence", "balanced")
+_START_COSTS = (*HEADS, "given_hidden", "given_cell", "divergence", "balanced", "bottleneck")
+
+
 @dataclass(frozen=True, eq=False)
 class Unrolled:
     """What a batch of windows costs.
 
     Attributes:
-        loss: to minimise.
+        loss: what this process adds to the loss, with gradients; those of all processes add up to the gradient.
+        total: the loss over all processes.
         costs: of each of `HEADS` in nats in a predicted tick, on average.
         start_costs: likewise of the tick that the bottleneck describes.
         divergence: of the posterior from the prior in nats, on average.
@@ -43,6 +57,7 @@ class Unrolled:
     """
 
     loss: torch.Tensor
+    total: float
     costs: dict[str, float]
     start_costs: dict[str, float]
     divergence: float
@@ -50,30 +65,30 @@ class Unrolled:
     ticks: int
 
 
-class _Means:
-    """Mean costs over predictions of all ticks."""
-
-    def __init__(self) -> None:
-        self._parts: dict[str, list[torch.Tensor]] = {}
-
-    def add(self, costs: Costs) -> None:
-        """Add the costs of some predictions."""
-        for name, each in costs.items():
-            self._parts.setdefault(name, []).append(each)
-
-    def means(self) -> Costs:
-        """Return the means by name."""
-        return {name: torch.cat(parts).mean() for name, parts in self._parts.items()}
-
-
-def unroll(model: WorldModel, windows: Windows, generator: torch.Generator) -> Unrolled:
+def unroll(model: WorldModel, windows: Windows, generator: torch.Generator, processes: Processes = ALONE) -> Unrolled:
     """Predict every tick of the windows after their context.
 
     Args:
         model: to run.
-        windows: of its policy's lives.
-        generator: of latent states and of which windows go on from the bottleneck.
+        windows: of its policy's lives, the same in all processes, which share them.
+        generator: of latent states and of which windows go on from the bottleneck, in the same state in all processes.
+        processes: of the training.
     """
+    dice = Dice.thrown(windows, model.network.sizes, generator)
+    first, last = (len(windows) * (processes.rank + more) // processes.size for more in (0, 1))
+    start, ticks = Totals(_START_COSTS), Totals(_TICK_COSTS)
+    vector = torch.zeros(0, model.network.sizes.bottleneck)
+    if last > first:
+        vector = _predict(model, windows.part(first, last), dice.part(first, last), start, ticks)
+    spread = None
+    if model.network.kind == "sphere":
+        everyones = processes.concatenate(vector.detach())
+        spread = spreading(torch.cat([everyones[:first], vector, everyones[last:]]))
+    return _sum_up(model, start, ticks, spread, int((windows.lengths - CONTEXT).sum()), processes)
+
+
+def _predict(model: WorldModel, windows: Windows, dice: Dice, start: Totals, ticks: Totals) -> torch.Tensor:
+    """Predict some windows and add up what that costs; returns their bottlenecks, (W, dimensions)."""
     network = model.network
     encoded = network.encode(windows.scene.soft(network.shape.materials))  # (N, embedding)
     grid = encoded.new_zeros(len(windows) * windows.ticks, encoded.shape[1]).index_copy(0, windows.place, encoded)
@@ -81,14 +96,14 @@ def unroll(model: WorldModel, windows: Windows, generator: torch.Generator) -> U
     mean, log_variance = network.bottleneck(embedded[:, :CONTEXT])
     vector = mean
     if log_variance is not None:
-        vector = mean + (log_variance / 2).exp() * torch.randn(mean.shape, generator=generator)
+        vector = mean + (log_variance / 2).exp() * dice.bottleneck
+        start.add({"bottleneck": gaussian_divergence(mean, log_variance)})
     hidden, memory = network.start(vector)
-    start, ticks = _Means(), _Means()
     recorded = windows.memory(CONTEXT - 2)
     start.add({f"given_{name}": each for name, each in memory_costs(memory, recorded, model.stats).items()})
     prior = network.prior_logits(hidden)
     posterior = network.posterior_logits(hidden, embedded[:, CONTEXT - 1])
-    state = WorldState(hidden, drawn(posterior, generator))
+    state = WorldState(hidden, drawn(posterior, dice.latent[:, 0]))
     nothing = hidden.new_zeros(len(windows), network.action)
     prediction = network.decode(state, network.blank(len(windows)), nothing)
     real = windows.at(CONTEXT - 1)[1]
@@ -97,11 +112,11 @@ def unroll(model: WorldModel, windows: Windows, generator: torch.Generator) -> U
     start.add({"balanced": balanced_divergence(posterior, prior, PRIORS_SHARE)})
     memory = remember(model, prediction.scene, windows.around, memory)
     start.add(memory_costs(memory, windows.memory(CONTEXT - 1), model.stats))
-    imagined = torch.rand(len(windows), generator=generator) < FROM_BOTTLENECK
+    imagined = dice.imagined < FROM_BOTTLENECK
     scene = prediction.scene.where(imagined, real.soft(network.shape.materials))
     memory = _mixed(imagined, memory, windows.memory(CONTEXT - 1))
-    _follow(model, windows, embedded, state, scene, memory, ticks, generator)
-    return _sum_up(model, start.means(), ticks.means(), vector, log_variance, windows)
+    _follow(model, windows, embedded, state, scene, memory, ticks, dice)
+    return vector
 
 
 def remember(model: WorldModel, scene: SoftScene, around: Surroundings, memory: MemoryState) -> MemoryState:
@@ -113,7 +128,7 @@ def remember(model: WorldModel, scene: SoftScene, around: Surroundings, memory: 
 
 def _follow(
     model: WorldModel, windows: Windows, embedded: torch.Tensor, state: WorldState, scene: SoftScene,
-    memory: MemoryState, ticks: _Means, generator: torch.Generator,
+    memory: MemoryState, ticks: Totals, dice: Dice,
 ) -> None:  # fmt: skip
     """Predict tick after tick, and add up what it costs."""
     network = model.network
@@ -134,9 +149,12 @@ def _follow(
             ticks.add({"divergence": divergence(posterior, prior[seen])})
             ticks.add({"balanced": balanced_divergence(posterior, prior[seen], PRIORS_SHARE)})
             logits = prior.index_copy(0, seen, posterior)
-        state = WorldState(hidden, drawn(logits, generator))
+        # From the prior for all: the posterior exists only where the life goes on, and would give that away.
+        foreseen = WorldState(hidden, drawn(prior, dice.latent[left, tick - CONTEXT + 1]))
+        outcome = network.outcome(foreseen, scene_of(scene, going))
+        ticks.add(_outcome_costs(model, *outcome, windows.reward[left, tick - 1], (~there).float()))
+        state = WorldState(hidden, drawn(logits, dice.latent[left, tick - CONTEXT + 1]))
         prediction = network.decode(state, scene_of(scene, going), action)
-        ticks.add(_outcome_costs(model, prediction, windows.reward[left, tick - 1], (~there).float()))
         if not len(seen):
             return
         left, state, scene = left[seen], state.take(seen), scene_of(prediction.scene, seen)
@@ -149,37 +167,42 @@ def _follow(
         ticks.add({"move": torch.nn.functional.cross_entropy(prediction.move, moved, reduction="none")})
 
 
-def _outcome_costs(model: WorldModel, prediction: Prediction, reward: torch.Tensor, over: torch.Tensor) -> Costs:
+def _outcome_costs(
+    model: WorldModel, found: torch.Tensor, ending: torch.Tensor, reward: torch.Tensor, over: torch.Tensor
+) -> Costs:
+    """Costs of predicted rewards and of logits of the end, (B,) each, given the rewards and whether lives are over."""
     mean, deviation = model.stats.reward
-    distance = prediction.reward - (reward - mean) / deviation
-    end = torch.nn.functional.binary_cross_entropy_with_logits(prediction.end, over, reduction="none")
+    distance = found - (reward - mean) / deviation
+    end = torch.nn.functional.binary_cross_entropy_with_logits(ending, over, reduction="none")
     huber = torch.nn.functional.smooth_l1_loss(distance, torch.zeros_like(distance), reduction="none")
     return {"reward": huber, "end": end}
 
 
 def _sum_up(
-    model: WorldModel, start: Costs, ticks: Costs, vector: torch.Tensor, log_variance: torch.Tensor | None,
-    windows: Windows,
-) -> Unrolled:  # fmt: skip
-    """Weigh all costs: each part counts 1 if no more is known of it than how often its values occur."""
-    nats = dict(zip(HEADS, model.stats.nats, strict=True))
+    model: WorldModel, start: Totals, ticks: Totals, spread: torch.Tensor | None, predicted: int, processes: Processes
+) -> Unrolled:
+    """Weigh all costs; `spread` is the penalty of a bottleneck on the sphere."""
+    (own_start, start_means), (own_ticks, tick_means) = start.means(processes), ticks.means(processes)
+    loss = torch.as_tensor(_weighed(model, own_start, own_ticks))
+    total, bottleneck = _weighed(model, start_means, tick_means), start_means.get("bottleneck", 0.0)
+    if spread is not None:
+        loss, bottleneck = loss + SPREADING * spread, float(spread.detach())
+        total += SPREADING * bottleneck
+    return Unrolled(
+        loss, total, {name: tick_means[name] for name in HEADS if name in tick_means},
+        {name: start_means[name] for name in HEADS if name in start_means}, tick_means.get("divergence", 0.0),
+        bottleneck, predicted,
+    )  # fmt: skip
+
+
+def _weighed(model: WorldModel, start: Mapping[str, Cost], ticks: Mapping[str, Cost]) -> Cost:
+    """Weigh mean costs: each part counts 1 if no more is known of it than how often its values occur."""
+    nats = dict(zip(HEADS, model.stats.nats.tolist(), strict=True))
     a_nat = 1 / nats["material"]  # a nat of the latent state costs as much as a nat of tiles
     shares = sum(ticks[name] / nats[name] for name in HEADS if name in ticks) + a_nat * ticks.get("balanced", 0.0)
     started = sum(start[name] / nats[name] for name in HEADS if name in start) + a_nat * start["balanced"]
     started = started + sum(start[f"given_{name}"] / nats[name] for name in ("hidden", "cell"))
-    if log_variance is None:
-        bottleneck = spreading(vector)
-        penalty = SPREADING * bottleneck
-    else:
-        bottleneck = gaussian_divergence(vector, log_variance).mean()
-        penalty = a_nat * bottleneck
-    loss = torch.as_tensor(shares + STARTS_WEIGHT * started + penalty)
-    return Unrolled(
-        loss, {name: float(ticks[name].detach()) for name in HEADS if name in ticks},
-        {name: float(start[name].detach()) for name in HEADS if name in start},
-        float(ticks["divergence"].detach()) if "divergence" in ticks else 0.0, float(bottleneck.detach()),
-        int((windows.lengths - CONTEXT).sum()),
-    )  # fmt: skip
+    return shares + STARTS_WEIGHT * started + a_nat * start.get("bottleneck", 0.0)
 
 
 def scene_of(scene: SoftScene, chosen: torch.Tensor) -> SoftScene:

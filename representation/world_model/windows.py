@@ -1,7 +1,7 @@
 """Training and test windows of a dump's lives, as tensors; maps are divided between training and testing."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +96,17 @@ class Windows:
     def starts(self) -> torch.Tensor:
         """Position of each window's first record, (W,) int64."""
         return torch.cumsum(self.lengths, 0) - self.lengths
+
+    def part(self, first: int, last: int) -> "Windows":
+        """Return consecutive windows."""
+        ends = torch.cat([torch.zeros(1, dtype=torch.int64), self.lengths.cumsum(0)])
+        records, kept = slice(int(ends[first]), int(ends[last])), torch.arange(first, last)
+        whole = ("lengths", "action", "reward", "ends", "hidden", "cell", "where", "identity")
+        return replace(
+            self, scene=self.scene.take(torch.arange(records.start, records.stop)),
+            place=self.place[records] - first * self.ticks, around=self.around.take(kept),
+            **{name: getattr(self, name)[first:last] for name in whole},
+        )  # fmt: skip
 
     def going(self, left: torch.Tensor, tick: int) -> torch.Tensor:
         """Return the places in `left`, (W,) int64, of windows that have this tick, or end in death just before."""

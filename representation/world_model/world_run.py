@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +15,14 @@ from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
+from agent_zoo.data_parallel import Processes, join_processes
 from analysis.terminal import step
 from progress_view import progress
 from representation.tracking import Mirror, check_login
 from representation.world_model.model import Origin, WorldModel, build, save_model
-from representation.world_model.network import Sizes
 from representation.world_model.scene import SceneShape, vital_columns
 from representation.world_model.settings import MODEL_FILE, SETTINGS_FILE, WorldSettings
+from representation.world_model.states import Sizes
 from representation.world_model.statistics import measure
 from representation.world_model.training import Budget, Metrics, Training
 from representation.world_model.windows import MapSplit, Windows, check_dump, read_windows, split_maps
@@ -76,33 +78,43 @@ def check_material(settings: WorldSettings) -> Material:
 
 
 def train_world_model(settings: WorldSettings, material: Material) -> Path:
-    """Train a world model; returns its file."""
-    check_login(settings.tracking)
-    make_folder(settings.folder)
-    with locked_folder(settings.folder):
-        plan = _claim(settings, material)
-        return _train(settings, material, plan, Console())
+    """Train a world model, alone or with other processes that `torchrun` started; returns its file."""
+    processes = join_processes(torch.device("cpu"))
+    with ExitStack() as stack:
+        plan = _plan(settings, material)
+        if processes.leads:
+            check_login(settings.tracking)
+            make_folder(settings.folder)
+            stack.enter_context(locked_folder(settings.folder))
+            _claim(settings, plan)
+        processes.total(0)  # the others wait until the folder is claimed
+        path = _train(settings, material, plan, Console(), processes)
+        processes.leave()
+        return path
 
 
-def _claim(settings: WorldSettings, material: Material) -> str:
-    """Refuse a folder with another training; returns the text of what decides the weights."""
+def _plan(settings: WorldSettings, material: Material) -> str:
+    """Return the text of what decides the weights."""
+    decided = {**settings.deciding(), "dump_sha256": sha256(settings.dump / METADATA_FILE), "policy": material.sha256}
+    return orjson.dumps(decided, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _claim(settings: WorldSettings, plan: str) -> None:
+    """Refuse a folder with another training."""
     folder = settings.folder
     if (folder / MODEL_FILE).exists():
         raise UserError(f"{folder} already holds a trained world model: give another --name, or delete it")
-    decided = {**settings.deciding(), "dump_sha256": sha256(settings.dump / METADATA_FILE), "policy": material.sha256}
-    plan = orjson.dumps(decided, option=orjson.OPT_SORT_KEYS).decode()
     path = folder / SETTINGS_FILE
     if path.exists():
         if not settings.resume:
             raise UserError(f"{folder} holds an interrupted training: add --resume to continue it, or delete it")
         if orjson.dumps(orjson.loads(path.read_bytes())["decided"], option=orjson.OPT_SORT_KEYS).decode() != plan:
             raise UserError(f"{folder} was started with other arguments or another dump: give those, or delete it")
-        return plan
-    write_json(path, {"settings": settings.plain(), "decided": decided})
-    return plan
+        return
+    write_json(path, {"settings": settings.plain(), "decided": orjson.loads(plan)})
 
 
-def _train(settings: WorldSettings, material: Material, plan: str, console: Console) -> Path:
+def _train(settings: WorldSettings, material: Material, plan: str, console: Console, processes: Processes) -> Path:
     folder, split = settings.folder, material.split
     with step(console, "measuring frequencies and spreads"):
         first = itertools.islice(material.batches(settings, split.train, settings.seed), _MEASURED)
@@ -111,13 +123,17 @@ def _train(settings: WorldSettings, material: Material, plan: str, console: Cons
         tests = list(itertools.islice(material.batches(settings, split.test, settings.seed), _TESTED))
     torch.manual_seed(settings.seed)
     model = build(material.policy, material.info, stats, Sizes(hidden=settings.hidden), settings.bottleneck)
-    training = Training(model, Budget(settings.records, settings.learning_rate, settings.seed, plan))
+    training = Training(
+        model, Budget(settings.records, settings.learning_rate, settings.seed, plan), processes=processes
+    )
     if (folder / STATE_FILE).exists():
         training.restore(folder / STATE_FILE)
-    _keep_lines(folder / METRICS_FILE, training.progress.lines)
+    processes.same_weights(model.network)
+    if processes.leads:
+        _keep_lines(folder / METRICS_FILE, training.progress.lines)
     epochs = lambda epoch: material.batches(settings, split.train, settings.seed + epoch)  # noqa: E731
     with (
-        Mirror(settings.tracking, folder.name, settings.plain(), folder) as mirror,
+        Mirror(settings.tracking if processes.leads else None, folder.name, settings.plain(), folder) as mirror,
         progress("training", "records", console) as show,
     ):
 
@@ -126,8 +142,9 @@ def _train(settings: WorldSettings, material: Material, plan: str, console: Cons
             mirror.log(metrics)
 
         training.run(epochs, tests, folder / STATE_FILE, on_line, lambda done, total: show(done, total))
-    _write(settings, material, model, training)
-    console.print(_headline(folder / METRICS_FILE), highlight=False, markup=False)
+    if processes.leads:
+        _write(settings, material, model, training)
+        console.print(_headline(folder / METRICS_FILE), highlight=False, markup=False)
     return folder / MODEL_FILE
 
 

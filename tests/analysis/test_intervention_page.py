@@ -21,6 +21,7 @@ from activation_store.interventions import (
     read_lives,
     write_lives,
 )
+from agent_zoo.state_edits import steer
 from analysis.intervention_outputs import PAGE_FILE, report_run
 from analysis.intervention_page.shown_replays import ShownReplays, read_shown_replays
 from analysis.replays.compared import first_difference
@@ -28,7 +29,6 @@ from analysis.replays.replay import Replay
 from analysis.runs.finished_files import open_finished
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import play_arm
-from reinforcement_learning.interventions.state_edits import steer
 from reinforcement_learning.play.contest import Group
 from tests.browser import damaged, scripts_that_ran, settle, until
 from tests.driven import DRIVER, UNITS, driven_contest
@@ -278,13 +278,12 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
-@pytest.mark.parametrize("name", [UNEDITED_REPLAY, EDITED_REPLAY])
 @pytest.mark.parametrize(
-    ("harm", "before", "said"),
+    ("name", "harm", "before", "said"),
     [
-        (missing, "reported", "is missing"),
-        (truncated, "reported", "does not match its SHA-256"),
-        (truncated, "played", "is truncated"),
+        (UNEDITED_REPLAY, missing, "reported", "is missing"),
+        (UNEDITED_REPLAY, truncated, "reported", "does not match its SHA-256"),
+        (EDITED_REPLAY, truncated, "played", "is truncated"),
     ],
 )
 def test_without_whole_replays_the_page_says_why(

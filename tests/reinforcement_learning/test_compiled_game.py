@@ -47,6 +47,7 @@ def test_the_game_that_tests_play_is_compiled() -> None:
         assert module.__file__.endswith(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
+@pytest.mark.slow
 def test_plain_python_is_equal_byte_by_byte_too() -> None:
     played = python("-m", "pytest", "-q", "-n", "0", EQUAL, **{SWITCH: "0"})
     assert played.returncode == 0, played.stdout

@@ -89,7 +89,9 @@ def test_counts_of_claims_add_up(summary: Summary) -> None:
             assert effect.q <= summary.method.level and effect.d_complement_low * effect.d_complement_high > 0
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "100 clusters")) for name in CASES]
+)
 def test_every_case_is_plain_json_and_text(name: str) -> None:
     labels = largest_first(CASES[name])
     summary = planted_summary(PLANTED, labels)
@@ -230,6 +232,7 @@ def test_descriptions_leave_out_what_is_small_or_did_not_survive(summary: Summar
     assert describe(none, FEATURES) == "no feature that survives correction"
 
 
+@pytest.mark.slow
 def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     """The first two units depend only on the tick: without it, nothing is left of these clusters."""
     tick = PLANTED.records.tick
@@ -250,6 +253,7 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
 
 
+@pytest.mark.slow
 def test_regressing_out_what_has_no_part_in_them_leaves_them_as_they_are() -> None:
     data = planted_dataset(PLANTED)
     labels = METHOD.cluster(METHOD.embed(data.activations, seed=0))

@@ -86,6 +86,7 @@ def test_a_seed_without_episodes_is_one_unit() -> None:
     assert value == pytest.approx(np.mean(each))
 
 
+@pytest.mark.slow
 def test_intervals_of_one_seed_cover_the_truth_as_often_as_they_say() -> None:
     rng = np.random.default_rng(1)
     covered = [

@@ -109,7 +109,17 @@ def test_clusters_have_the_colours_of_the_analysis() -> None:
     assert label_colour(3) == cluster_colour(3) and label_colour(NOISE) == NOISE_COLOUR
 
 
-@pytest.mark.parametrize("case", ["normal", "one life", "one label", "all noise", "40 clusters", "lives of one tick"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "normal",
+        "one life",
+        "one label",
+        "all noise",
+        pytest.param("40 clusters", marks=pytest.mark.slow),
+        "lives of one tick",
+    ],
+)
 def test_phases_and_transitions_draw(case: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     lives = {

@@ -94,6 +94,7 @@ def test_a_whole_entropy_is_explained_where_time_decides_everything() -> None:
     assert association(told, phase_edges(told, 4), 19, seed=0).explained == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_autocorrelated_labels_without_phases_are_found_as_seldom_as_they_should() -> None:
     """The circular shifts keep the clinging together of labels, so p is below 0.1 in about a tenth of all cases."""
     rng = np.random.default_rng(6)

@@ -93,6 +93,7 @@ def test_planted_successions_are_found(chains: LabelSequences) -> None:
     assert (np.diag(found.count) == 0).all() and np.isnan(np.diag(found.q)).all()
 
 
+@pytest.mark.slow
 def test_at_most_one_in_twenty_dumps_without_order_has_a_finding() -> None:
     """Frequencies alone decide what follows what. `benchmarks.null_rates` has 200 runs a case, and intervals."""
     pairs, memories, runs = [], [], 10

@@ -50,7 +50,7 @@ def test_sums_equal_those_of_labels_that_are_shifted_one_by_one(seed: int) -> No
 @pytest.mark.parametrize(
     ("feature_course", "label_course"),
     [
-        pytest.param(feature, label, marks=() if feature == label or label == "bursting" else pytest.mark.slow)
+        pytest.param(feature, label, marks=() if feature == label else pytest.mark.slow)
         for feature in COURSES
         for label in COURSES
     ],
@@ -146,6 +146,7 @@ def test_counted_p_values_count_the_labels_as_they_are() -> None:
     np.testing.assert_allclose(counted_p(np.array([9.0]), null), [0.1])
 
 
+@pytest.mark.slow
 def test_tails_go_on_where_counting_ends() -> None:
     """Where the true p-value is known: ratios of normal shares, and chi-squares; each column has its own null."""
     rng = np.random.default_rng(0)

@@ -1,6 +1,7 @@
 """Groups, curves and differences of planted training runs whose metrics are known."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from analysis.training_runs.curves import stretch_means
 from analysis.training_runs.groups import Group, group_runs
 from analysis.training_runs.intervals import difference, mean_over_seeds
 from analysis.training_runs.metrics import chosen_metrics
+from analysis.training_runs.notes import notes_on
 from analysis.training_runs.run import TrainingRun, read_run
 from reinforcement_learning.settings import RUN_SETTINGS_FILE
 from reinforcement_learning.training import run_folder
@@ -151,6 +153,18 @@ def test_groups_by_settings_are_named_after_what_sets_them_apart(tmp_path: Path)
     groups = group_runs([read_run(path) for path in paths], "settings")
     assert [group.name for group in groups] == ["takeru, gamma=0.9", "hybrid, gamma=0.5"]
     assert [len(group.runs) for group in groups] == [2, 1]
+
+
+def test_settings_that_came_later_do_not_set_earlier_runs_apart(tmp_path: Path) -> None:
+    now, before = (read_run(plant_run(tmp_path, f"A_{seed}", seed, flat(1))) for seed in (1, 2))
+    other = read_run(plant_run(tmp_path, "B_1", 1, flat(1), train__gamma=0.5))
+    lacking = {name: value for name, value in before.settings.items() if not name.startswith("semantic.")}
+    before = replace(before, settings=lacking)
+    groups = group_runs([now, before, other], "name")
+    assert [len(group.runs) for group in groups] == [2, 1]
+    notes = " ".join(notes_on(groups, ["lives/ticks"], (0, 1)))
+    assert "The groups differ in train.gamma (A: 0.99, B: 0.5)" in notes and "differ in semantic" not in notes
+    assert "from before there were the settings semantic.codes, " in notes and "and others: these are not" in notes
 
 
 def test_groups_that_are_no_repetitions_are_refused(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_only_the_maps_that_are_needed_are_made_and_others_join_them_later(
     assert (folder / "map2" / "map.npy").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_episodes_play_on_the_maps_that_were_made_for_them(
     small_world: EnvironmentSettings, task: TaskSettings, tmp_path: Path
 ) -> None:

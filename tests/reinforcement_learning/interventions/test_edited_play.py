@@ -9,10 +9,10 @@ import torch
 from activation_store.directions import Direction
 from activation_store.interventions import LivesTable
 from agent_zoo.memory import MemoryState
+from agent_zoo.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
+from agent_zoo.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
-from reinforcement_learning.interventions.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
 from reinforcement_learning.interventions.state_moments import Distances
 from reinforcement_learning.interventions.when import Condition, When
 from reinforcement_learning.play.contest import Contest, Group

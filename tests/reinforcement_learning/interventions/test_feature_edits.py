@@ -127,6 +127,7 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path, arguments: 
         intervene.parse(["-p", "kit", "--policies-dir", str(tmp_path), *arguments])
 
 
+@pytest.mark.slow
 def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: Path) -> None:
     units = 32
     path = tmp_path / "f.safetensors"

@@ -9,10 +9,11 @@ import pytest
 from activation_store.directions import write_directions
 from activation_store.interventions import EDITED_REPLAY, LIVES_FILE, RUN_FILE, UNEDITED_REPLAY, LivesTable, read_lives
 from activation_store.reader import read_dump
+from agent_zoo.edit_options import EditOptions
 from analysis.intervention_outputs import report_run
 from analysis.interventions.run_file import read_run_file
 from analysis.replays.file import read_replay
-from reinforcement_learning.interventions.request import EditOptions, RunOptions
+from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.start import play
 from reinforcement_learning.play.workers import Workers
 from tests.reinforcement_learning.interventions.directions import unit
@@ -123,8 +124,13 @@ def test_dumps_hold_the_lives_of_the_run(options: RunOptions, lives: LivesTable)
         assert records.activations["lstm_cell"].shape == (len(records), UNITS)
 
 
-def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
-    """A dump, a group and a replay are missing, others are damaged, and one process plays instead of two."""
+@pytest.mark.parametrize(
+    "workers", [Workers(1), pytest.param(Workers(2, ray_address="local"), marks=pytest.mark.slow)], ids=["one", "ray"]
+)
+def test_an_interrupted_run_ends_like_one_in_one_go(
+    options: RunOptions, lives: LivesTable, tmp_path: Path, workers: Workers
+) -> None:
+    """A dump, a group and a replay are missing, others are damaged, and others play than before."""
     folder = tmp_path / "run"
     shutil.copytree(options.folder, folder)
     (folder / LIVES_FILE).unlink()
@@ -134,7 +140,7 @@ def test_an_interrupted_run_ends_like_one_in_one_go(options: RunOptions, lives: 
     groups = sorted((folder / "groups").glob("*.json"))
     groups[2].unlink()
     groups[3].write_bytes(groups[3].read_bytes().replace(b'"edited":true', b'"edited":false', 1))
-    play(again(options, folder, resume=True), Workers(1))
+    play(again(options, folder, resume=True), workers)
     for name in (UNEDITED_REPLAY, EDITED_REPLAY):
         assert (folder / name).read_bytes() == (options.folder / name).read_bytes()
     assert dumps(folder) == dumps(options.folder) and len(dumps(folder)) == 3 * (EPISODES + 1)
@@ -228,8 +234,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(
     options: RunOptions, tmp_path: Path, changed: dict, said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        play(again(options, tmp_path / "run", **changed), Workers(1))
-    assert not (tmp_path / "run").exists()
+        play(again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed}), Workers(1))
+    assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 
 def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: RunOptions, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import intervene
-from reinforcement_learning.interventions.request import separate_edits
+from agent_zoo.edit_options import separate_edits
 from reinforcement_learning.interventions.when import Condition, When
 from user_error import UserError
 

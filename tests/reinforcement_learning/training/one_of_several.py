@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from agent_zoo.data_parallel import join_processes
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.training.data_parallel import join_processes
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Reports, train

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from agent_zoo.base import SegmentOutputs
 from agent_zoo.checkpoint import load_checkpoint
+from agent_zoo.data_parallel import ALONE, Processes
 from reinforcement_learning.game.environment import observation_layout
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
@@ -31,7 +32,6 @@ from reinforcement_learning.settings import (
     TrainSettings,
 )
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.data_parallel import ALONE, Processes
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
+from agent_zoo.data_parallel import ALONE
 from agent_zoo.semantic_losses import CODEBOOK_SPEED, quantisation_loss
 from agent_zoo.semantic_shape import SemanticShape
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.settings import SemanticSettings, Settings
-from reinforcement_learning.training.data_parallel import ALONE
 from reinforcement_learning.training.ppo import make_optimizer, minibatches, set_learning_rate, update
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.training_run import codes_in_use

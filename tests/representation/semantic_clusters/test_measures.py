@@ -72,3 +72,10 @@ def test_intervals_are_over_lives() -> None:
     assert found.value == pytest.approx(value.mean()) and 3 * error < found.high - found.low < 5 * error
     alone = LifeResamples(np.zeros(9, np.int64), 100, 0).estimate(lambda weight: 1.0)
     assert alone.value == 1 and np.isnan(alone.low)
+
+
+def test_intervals_do_not_lean_to_the_side_to_which_resampling_moves_a_measure() -> None:
+    """Each life has a label of its own: every resample has fewer of them than there are."""
+    found = LifeResamples(LIFE, 400, 0).estimate(lambda weight: perplexity(LIFE, weight))
+    assert found.value == pytest.approx(40)
+    assert found.low < found.value < found.high and found.high - found.value > 0.3 * (found.value - found.low)

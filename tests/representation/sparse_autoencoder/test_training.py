@@ -71,12 +71,16 @@ def test_features_that_are_found_again_are_those_that_are_there(
     assert stability(topk.decoder, other.decoder, 0).found_again.value > 0.4
 
 
-def test_dead_features_are_revived(planted: PlantedFeatures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("bias", [-1.8, -4.0])
+def test_dead_features_are_revived(
+    planted: PlantedFeatures, bias: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that no state comes near to activating."""
     drawn = Parameters.drawn
 
     def mostly_low(*arguments) -> Parameters:
         found = drawn(*arguments)
-        found.encoder_bias[10:] = -1.8
+        found.encoder_bias[10:] = bias
         return found
 
     monkeypatch.setattr(Parameters, "drawn", staticmethod(mostly_low))

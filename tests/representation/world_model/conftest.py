@@ -11,8 +11,8 @@ from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from representation.world_model.model import WorldModel, build
-from representation.world_model.network import Bottleneck, Sizes
 from representation.world_model.scene import SceneShape, vital_columns
+from representation.world_model.states import Bottleneck, Sizes
 from representation.world_model.statistics import measure
 from representation.world_model.windows import MapSplit, Windows, read_windows, split_maps
 from tests.recorded_features import recorded_features

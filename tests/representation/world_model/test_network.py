@@ -5,8 +5,8 @@ import torch
 from torch.distributions import Categorical, Normal, kl_divergence
 
 from representation.world_model.losses import balanced_divergence, divergence, gaussian_divergence, spreading
-from representation.world_model.network import MOVES, drawn, shift
-from representation.world_model.statistics import displacement
+from representation.world_model.moves import MOVES, displacement, shift
+from representation.world_model.network import drawn
 
 
 @pytest.mark.parametrize("number", range(len(MOVES)))

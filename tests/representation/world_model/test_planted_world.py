@@ -11,11 +11,13 @@ from agent_zoo.observation import PackedRows
 from representation.world_model.imagination import imagine, informed_start
 from representation.world_model.imagined_view import Surroundings
 from representation.world_model.model import build
-from representation.world_model.network import Sizes, WorldState, drawn
+from representation.world_model.moves import displacement
+from representation.world_model.network import drawn
 from representation.world_model.open_loop import joined, open_loop
 from representation.world_model.quality import _auroc, _distances
 from representation.world_model.scene import KINDS, Scene, SceneShape, own_columns, vital_columns
-from representation.world_model.statistics import displacement, measure
+from representation.world_model.states import Sizes, WorldState
+from representation.world_model.statistics import measure
 from representation.world_model.training import Budget, Training
 from representation.world_model.unroll import remember
 from representation.world_model.windows import CONTEXT, Windows
@@ -63,6 +65,9 @@ def striped(recorded, windows: int, ticks: int, seed: int) -> Windows:
                                        for name in ("hidden", "cell")),
         around, torch.from_numpy(where), torch.ones(len(KINDS), shape.own + 1).double(), identity,
     )  # fmt: skip
+
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,7 @@ def test_a_state_of_another_training_is_refused(recorded, batches, tmp_path: Pat
         started(recorded, 60, "other").restore(tmp_path / "state")
 
 
+@pytest.mark.slow
 def test_costs_fall(recorded, batches, tmp_path: Path) -> None:
     training = started(recorded, 60 * int((batches[0].lengths - CONTEXT).sum()))
     lines = run(training, batches[:1], tmp_path / "state")

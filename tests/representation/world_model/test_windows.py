@@ -93,6 +93,25 @@ def test_dumps_that_do_not_fit_are_refused(change, message, recorded) -> None:
     check_dump(recorded.dump, recorded.metadata, recorded.policy, recorded.info, recorded.sha256)
 
 
+def test_ends_and_rewards_are_foreseen_without_the_tick_itself(recorded, monkeypatch) -> None:
+    """The posterior sees only ticks that lives reach: read from it, an end would be known by its absence."""
+    model, batch = recorded.model(), recorded.windows(horizon=1)[0]
+    plain = unroll(model, batch, torch.Generator().manual_seed(0)).costs
+    posterior, calls = model.network.posterior_logits, []
+
+    def other(hidden: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+        calls.append(len(hidden))
+        found = posterior(hidden, embedded)
+        return found if len(calls) == 1 else found.flip(2)  # the first is that of the last given tick
+
+    monkeypatch.setattr(model.network, "posterior_logits", other)
+    changed = unroll(model, batch, torch.Generator().manual_seed(0)).costs
+    assert len(calls) == 2
+    for name in ("end", "reward"):
+        assert changed[name] == pytest.approx(plain[name], rel=1e-6)
+    assert changed["vitals"] != pytest.approx(plain["vitals"], rel=1e-4)
+
+
 def test_all_parts_are_predicted_and_none_reaches_the_policys_weights(recorded) -> None:
     model, batch = recorded.model(), recorded.windows()[0]
     found = unroll(model, batch, torch.Generator().manual_seed(0))

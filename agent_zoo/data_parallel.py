@@ -1,4 +1,4 @@
-"""One training run in several processes, each with its own worlds, all with the same weights.
+"""One training run in several processes, each with its own part of the data, all with the same weights.
 
 `torchrun` starts the processes and passes each its rank in environment variables. A run in one process uses
 `SingleProcess`, whose methods change nothing.
@@ -18,7 +18,7 @@ import torch
 import torch.distributed
 from torch import nn
 
-from reinforcement_learning.processes import number_of_processes
+from agent_zoo.torchrun import number_of_processes
 from user_error import UserError
 
 TIMEOUT = timedelta(minutes=30)

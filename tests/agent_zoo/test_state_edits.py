@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from reinforcement_learning.interventions.state_edits import AsFarAs, Eraser, Untouched, collapse, steer, swap
+from agent_zoo.state_edits import AsFarAs, Eraser, Untouched, collapse, steer, swap
 from tests.reinforcement_learning.interventions.directions import direction, unit
 from user_error import UserError
 

@@ -1,0 +1,269 @@
+"""Are findings the same in simulated lives? Probes and clusters are fitted on recorded lives, and read in both.
+
+Half of the recorded lives, drawn by lot, is what probes and clusters are fitted on. The other half says how well they
+fit recorded lives, and gives the starts of the simulated lives that they are compared with.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
+from analysis.statistics.inference import student_stretch
+from representation.sparse_autoencoder.scores import CONFIDENCE, RESAMPLES
+from representation.world_model.imagination import imagine, informed_start
+from representation.world_model.model import Origin, WorldModel
+from representation.world_model.scene import VITALS
+from representation.world_model.simulated_records import LIVES_IN_EPISODE
+from representation.world_model.starts import life_numbers
+from representation.world_model.windows import CONTEXT, Windows, read_windows
+from user_error import UserError
+
+CLUSTERS = 12
+FEWEST_LIVES = 8
+_PENALTIES = np.logspace(-2, 4, 7)
+_FITTED_AT_MOST = 20_000
+
+Measure = Callable[[np.ndarray], np.ndarray]
+"""Takes sums over records, (..., numbers), and returns a measure of each, (...)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ticks:
+    """Ticks of lives, B in all.
+
+    Attributes:
+        life: number of the recorded life that each belongs to or goes on from, (B,) int64.
+        states: layer -> (B, units).
+        vitals: health, food and water in points, (B, 3).
+    """
+
+    life: np.ndarray
+    states: Mapping[str, np.ndarray]
+    vitals: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> "Ticks":
+        """Return some ticks."""
+        return Ticks(self.life[chosen], {name: each[chosen] for name, each in self.states.items()}, self.vitals[chosen])
+
+    @staticmethod
+    def joined(parts: "list[Ticks]") -> "Ticks":
+        """Concatenate ticks."""
+        return Ticks(
+            np.concatenate([each.life for each in parts]),
+            {name: np.concatenate([each.states[name] for each in parts]) for name in parts[0].states},
+            np.concatenate([each.vitals for each in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A measure in recorded and in simulated lives, with 95% intervals over recorded lives.
+
+    Attributes:
+        finding: what is measured. Scores are the share of the variance that a probe explains, errors are mean absolute
+            ones in points, and spreads standard deviations in points: a score is low where vitals hardly vary. The
+            distance of cluster shares is the total variation from those of the other half.
+        layer: of the policy; empty for spreads.
+        lives: recorded lives compared.
+        recorded: in the half of the recorded lives that nothing was fitted on.
+        recorded_low: end of its interval.
+        recorded_high: likewise.
+        simulated: in lives simulated from the same starts.
+        simulated_low: end of its interval.
+        simulated_high: likewise.
+        difference: simulated minus recorded.
+        difference_low: end of its interval.
+        difference_high: likewise.
+    """
+
+    finding: str
+    layer: str
+    lives: int
+    recorded: float
+    recorded_low: float
+    recorded_high: float
+    simulated: float
+    simulated_low: float
+    simulated_high: float
+    difference: float
+    difference_low: float
+    difference_high: float
+
+
+def compare_findings(
+    model: WorldModel, origin: Origin, recorded: Path, lives: int, ticks: int, seed: int,
+    report: Callable[[float], None] = lambda _: None,
+) -> list[Finding]:  # fmt: skip
+    """Compare recorded and simulated lives from the same starts on maps that the model was not trained on.
+
+    Args:
+        model: to simulate with.
+        origin: of the model.
+        recorded: its dump.
+        lives: to simulate, at most; as many starts as there are if those are fewer.
+        ticks: after the start, that are compared.
+        seed: of starts, dice, halves, clusters and resamples.
+        report: called with the share done.
+
+    Raises:
+        UserError: too few lives last long enough.
+    """
+    real, simulated, done = list[Ticks](), list[Ticks](), 0
+    batches = read_windows(recorded, origin.test, ticks - 1, LIVES_IN_EPISODE, model.policy, model.info, seed)
+    for number, windows in enumerate(batches):
+        windows = windows.part(0, min(len(windows), lives - done))
+        real.append(recorded_ticks(model, windows))
+        simulated.append(simulated_ticks(model, windows, ticks, torch.Generator().manual_seed(seed + number)))
+        done += len(windows)
+        report(done / lives)
+        if done >= lives:
+            break
+    if not real:
+        raise UserError(f"{recorded} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
+    return compared(Ticks.joined(real), Ticks.joined(simulated), seed)
+
+
+def recorded_ticks(model: WorldModel, windows: Windows) -> Ticks:
+    """Return the ticks after the given ones."""
+    parts = []
+    for tick in range(CONTEXT, windows.ticks):
+        there, scene = windows.at(tick)
+        states = {LSTM_HIDDEN: windows.hidden[there, tick].numpy(), LSTM_CELL: windows.cell[there, tick].numpy()}
+        parts.append(Ticks(life_numbers(windows, there), states, 100 * scene.own[:, model.network.vitals].numpy()))
+    return Ticks.joined(parts)
+
+
+@torch.no_grad()
+def simulated_ticks(model: WorldModel, windows: Windows, ticks: int, generator: torch.Generator) -> Ticks:
+    """Return as many ticks of lives simulated from the same starts, until these end."""
+    start, life, parts = informed_start(model, windows, generator), life_numbers(windows), []
+    alive = np.ones(len(start), bool)
+    for number, tick in enumerate(imagine(model, start, ticks, generator)):
+        if number:  # the first tick is the recorded one
+            states = {LSTM_HIDDEN: tick.memory.hidden[-1].numpy(), LSTM_CELL: tick.memory.cell[-1].numpy()}
+            found = Ticks(life, states, 100 * tick.scene.own[:, model.network.vitals].numpy())
+            parts.append(found.take(np.flatnonzero(alive)))
+        alive &= (torch.rand(len(start), generator=generator) >= tick.end).numpy()
+    return Ticks.joined(parts)
+
+
+def compared(real: Ticks, simulated: Ticks, seed: int) -> list[Finding]:
+    """Fit probes and clusters on half of the recorded lives, and read them in the other half and in simulated lives.
+
+    Raises:
+        UserError: there are too few lives.
+    """
+    random = np.random.default_rng(seed)
+    lives = random.permutation(np.unique(real.life))
+    if len(lives) < 2 * FEWEST_LIVES:
+        raise UserError(f"--compare needs {2 * FEWEST_LIVES} recorded lives on test maps, but there are {len(lives)}")
+    fitted, read = lives[: len(lives) // 2], lives[len(lives) // 2 :]
+    train = real.take(np.flatnonzero(np.isin(real.life, fitted)))
+    if len(train.life) > _FITTED_AT_MOST:
+        train = train.take(random.permutation(len(train.life))[:_FITTED_AT_MOST])
+    sides = [each.take(np.flatnonzero(np.isin(each.life, read))) for each in (real, simulated)]
+    draws = random.multinomial(len(read), np.full(len(read), 1 / len(read)), RESAMPLES).astype(np.float64)
+    findings = []
+    for place, name in enumerate(VITALS):
+        values = [side.vitals[:, place] for side in sides]
+        sums = [
+            _by_life(side, read, np.stack([np.ones(len(each)), each, each**2], axis=1))
+            for side, each in zip(sides, values, strict=True)
+        ]
+        findings.append(_finding(f"spread of {name}", "", sums, draws, _spread))
+    for layer in real.states:
+        errors = _probe_errors(train, sides, layer)
+        for place, name in enumerate(VITALS):
+            sums = [
+                _by_life(side, read, np.stack([error[:, place] ** 2, np.ones(len(error)), vital, vital**2], axis=1))
+                for side, error in zip(sides, errors, strict=True)
+                for vital in (side.vitals[:, place],)
+            ]
+            findings.append(_finding(f"score of a probe of {name}", layer, sums, draws, _score))
+            sums = [
+                _by_life(side, read, np.stack([np.abs(error[:, place]), np.ones(len(error))], axis=1))
+                for side, error in zip(sides, errors, strict=True)
+            ]
+            findings.append(_finding(f"error of a probe of {name}", layer, sums, draws, _mean))
+        shares, counts = _cluster_counts(train, sides, layer, seed)
+        sums = [_by_life(side, read, each) for side, each in zip(sides, counts, strict=True)]
+        findings.append(_finding("distance of cluster shares", layer, sums, draws, _distance_from(shares)))
+    return findings
+
+
+def _probe_errors(train: Ticks, sides: list[Ticks], layer: str) -> list[np.ndarray]:
+    """Fit linear probes of the vitals, and return their errors in points, (B, 3) for each side."""
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    probe = make_pipeline(StandardScaler(), RidgeCV(_PENALTIES))
+    probe.fit(train.states[layer], train.vitals)
+    return [probe.predict(side.states[layer]) - side.vitals for side in sides]
+
+
+def _cluster_counts(train: Ticks, sides: list[Ticks], layer: str, seed: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Fit k-means on standardised states; return the shares of its clusters, (K,), and each side's, (B, K) one-hot."""
+    from sklearn.cluster import KMeans
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    count = min(CLUSTERS, len(train.life))
+    clusters = make_pipeline(StandardScaler(), KMeans(count, n_init=4, random_state=seed))
+    shares = np.bincount(clusters.fit_predict(train.states[layer]), minlength=count) / len(train.life)
+    return shares, [np.eye(count)[clusters.predict(side.states[layer])] for side in sides]
+
+
+def _by_life(side: Ticks, lives: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Add up numbers of records, (B, K), by life: (lives, K)."""
+    order = np.argsort(lives)
+    index = order[np.searchsorted(lives[order], side.life)]
+    return np.stack([np.bincount(index, each, len(lives)) for each in numbers.T], axis=1)
+
+
+def _finding(name: str, layer: str, sums: list[np.ndarray], draws: np.ndarray, measure: Measure) -> Finding:
+    """Measure both sides, given their sums by life, (lives, K), and resample lives.
+
+    Intervals are centred on the measure: resampling lives adds to distances.
+    """
+    values = [float(measure(each.sum(axis=0))) for each in sums]
+    drawn = [measure(draws @ each) for each in sums]
+    values.append(values[1] - values[0])
+    drawn.append(drawn[1] - drawn[0])
+    stretch, tail = student_stretch(draws.shape[1], CONFIDENCE), (1 - CONFIDENCE) / 2
+    numbers: list[float] = []
+    for value, each in zip(values, drawn, strict=True):
+        low, high = value + stretch * (np.nanquantile(each, [tail, 1 - tail]) - np.nanmean(each))
+        numbers += [value, float(low), float(high)]
+    return Finding(name, layer, draws.shape[1], *numbers)
+
+
+def _score(sums: np.ndarray) -> np.ndarray:
+    """Share of the variance that is explained, given sums of squared errors, records, values and their squares."""
+    error, count, value, square = np.moveaxis(sums, -1, 0)
+    spread = square - value**2 / count
+    return np.where(spread > 1e-9 * square, 1 - error / np.where(spread > 0, spread, 1), np.nan)
+
+
+def _spread(sums: np.ndarray) -> np.ndarray:
+    """Standard deviation, given sums of records, values and their squares."""
+    count, value, square = np.moveaxis(sums, -1, 0)
+    return np.sqrt(np.maximum(square / count - (value / count) ** 2, 0))
+
+
+def _mean(sums: np.ndarray) -> np.ndarray:
+    total, count = np.moveaxis(sums, -1, 0)
+    return np.asarray(total / count)
+
+
+def _distance_from(shares: np.ndarray) -> Measure:
+    """Return the total variation distance of cluster shares from given ones, half the sum of absolute differences."""
+
+    def distance(counts: np.ndarray) -> np.ndarray:
+        return np.asarray(np.abs(counts / counts.sum(axis=-1, keepdims=True) - shares).sum(axis=-1) / 2)
+
+    return distance

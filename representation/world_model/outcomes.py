@@ -1,0 +1,176 @@
+"""What comes of simulated lives, and how that differs between simulations of the same starts with the same dice."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from representation.sparse_autoencoder.scores import RESAMPLES, Estimate, Units
+from representation.world_model.imagination import MOVE_HEAD, ImaginedTick
+from representation.world_model.scene import VITALS
+from representation.world_model.simulation_options import DIRECTIONS
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What came of L simulated lives.
+
+    Attributes:
+        origin: number of the recorded life that each went on from, (L,) int64.
+        values: outcome -> (L,).
+    """
+
+    origin: np.ndarray
+    values: Mapping[str, np.ndarray]
+
+    @staticmethod
+    def joined(parts: Sequence["Outcomes"]) -> "Outcomes":
+        """Concatenate the outcomes of several batches."""
+        names = parts[0].values
+        return Outcomes(
+            np.concatenate([each.origin for each in parts]),
+            {name: np.concatenate([each.values[name] for each in parts]) for name in names},
+        )
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How an outcome differs between two simulations, with the 95% interval of the difference over recorded lives."""
+
+    outcome: str
+    before: float
+    after: float
+    difference: float
+    low: float
+    high: float
+    lives: int
+
+
+class OutcomeSums:
+    """Adds up the outcomes of a batch of lives, tick by tick."""
+
+    def __init__(
+        self, origin: np.ndarray, vitals: Sequence[int],
+        targets: Mapping[str, Callable[[ImaginedTick], Tensor]] | None = None,
+    ):  # fmt: skip
+        """Begin.
+
+        Args:
+            origin: as in `Outcomes`, (S,).
+            vitals: places of health, food and water in a scene's own row.
+            targets: further numbers of a tick, (S,) each, whose means over ticks are outcomes.
+        """
+        self._targets = targets or {}
+        self._origin, self._vitals = origin, list(vitals)
+        self._ticks = np.zeros(len(origin))
+        self._sums: dict[str, np.ndarray] = {}
+        self._last: dict[str, np.ndarray] = {}
+        self._first: dict[str, np.ndarray] = {}
+
+    def add(self, tick: ImaginedTick, alive: np.ndarray) -> None:
+        """Add a tick of the lives that are not over, (S,) bool."""
+        value = tick.choices.value.detach().double().numpy()
+        moves = tick.choices.log_probabilities[MOVE_HEAD].detach().double().exp().numpy()  # (S, 5)
+        vitals = 100 * tick.scene.own[:, self._vitals].detach().double().numpy()
+        means = {"value": value} | {f"probability of {name}": moves[:, place] for place, name in enumerate(DIRECTIONS)}
+        means |= {name: target(tick).detach().double().numpy() for name, target in self._targets.items()}
+        last = {f"{name} in the last tick": vitals[:, place] for place, name in enumerate(VITALS)}
+        if not self._first:
+            self._first = {"value in the first tick": value.copy()}
+            self._sums = {name: np.zeros(len(alive)) for name in means}
+            self._last = {name: each.copy() for name, each in last.items()}
+        self._ticks += alive
+        for name, each in means.items():
+            self._sums[name][alive] += each[alive]
+        for name, each in last.items():
+            self._last[name][alive] = each[alive]
+
+    def finish(self) -> Outcomes:
+        """Return what came of the lives; values and probabilities are means over each life's ticks."""
+        means = {name: each / self._ticks for name, each in self._sums.items()}
+        return Outcomes(self._origin, {**self._first, **means, **self._last, "ticks lived": self._ticks})
+
+
+@dataclass(frozen=True)
+class Group:
+    """Mean outcomes of some simulated lives.
+
+    Attributes:
+        group: what they have in common.
+        value: mean over lives of the mean over ticks.
+        better: value above that of the policy's own lives from the same starts, NaN where that is not compared.
+        low: end of its 95% interval over recorded lives.
+        high: likewise.
+        health: in the last tick.
+        food: likewise.
+        water: likewise.
+        ticks: lived.
+        lives: simulated.
+    """
+
+    group: str
+    value: float
+    better: float
+    low: float
+    high: float
+    health: float
+    food: float
+    water: float
+    ticks: float
+    lives: int
+
+
+def group_of(name: str, found: Outcomes, own: Outcomes | None, seed: int, chosen: np.ndarray | None = None) -> Group:
+    """Return the mean outcomes of some lives.
+
+    Args:
+        name: what they have in common.
+        found: what came of lives.
+        own: what came of the policy's own lives from the same starts; None if that is not compared.
+        seed: of resamples.
+        chosen: which lives, (L,) bool; None for all.
+    """
+    kept = {outcome: each if chosen is None else each[chosen] for outcome, each in found.values.items()}
+    better = Estimate(float("nan"), float("nan"), float("nan"))
+    if own is not None:
+        better = over_lives(found.origin, seed).difference(kept["value"], own.values["value"])
+    health, food, water = (float(kept[f"{vital} in the last tick"].mean()) for vital in VITALS)
+    return Group(
+        name, float(kept["value"].mean()), better.value, better.low, better.high, health, food, water,
+        float(kept["ticks lived"].mean()), len(kept["value"]),
+    )  # fmt: skip
+
+
+def steps_of(found: Outcomes, steps: int, seed: int) -> list[Group]:
+    """Return the mean outcomes of interpolated starts by their place on the way."""
+    place = np.arange(len(found.origin)) % steps
+    return [group_of(f"{number + 1} of {steps}", found, None, seed, place == number) for number in range(steps)]
+
+
+def over_lives(origin: np.ndarray, seed: int) -> Units:
+    """Return lives as units of resampling, given the number of each record's, (B,)."""
+    index = np.unique(origin, return_inverse=True)[1]
+    count = int(index.max()) + 1
+    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES)
+    return Units("life", index, draws.astype(np.float64))
+
+
+def effects(before: Outcomes, after: Outcomes, seed: int) -> list[Effect]:
+    """Compare two simulations from the same starts; intervals are over the recorded lives that they go on from."""
+    units = over_lives(before.origin, seed)
+    found = []
+    for name, values in before.values.items():
+        change: Estimate = units.difference(after.values[name], values)
+        found.append(
+            Effect(
+                name,
+                float(values.mean()),
+                float(after.values[name].mean()),
+                change.value,
+                change.low,
+                change.high,
+                units.draws.shape[1],
+            )
+        )
+    return found

@@ -1,0 +1,183 @@
+"""What users ask for on the command line of `simulate.py`; loads nothing heavy."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from agent_zoo.edit_options import EditOptions
+from argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from user_error import UserError
+
+DIRECTIONS = ("north", "south", "east", "west", "stay")
+"""Options of the game's Move.Direction, in order."""
+EDITS = ("collapse", "steer", "swap", "clear", "freeze")
+"""Edits that can be made in simulations."""
+MOST_STEPS = 128
+
+
+@dataclass(frozen=True)
+class SimulationOptions:
+    """Arguments of simulate.py."""
+
+    model: tyro.conf.Positional[Path]
+    """World model: a folder written by train_world_model.py, or its model.safetensors."""
+    lives: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
+    """Lives to simulate, at least 1; by default 6000; 64 for each sequence with --act-grid, 128 with --maximise, 2000
+    with --compare."""
+    beginning: Annotated[Literal["informed", "random", "interpolate"], tyro.conf.arg(name="from")] = "informed"
+    """informed: go on from recorded ticks on maps that the model was not trained on; random: from the model's random
+    starts; interpolate: from --steps points on the way from one recorded start to another. Give it before --edit, after
+    which --from names a direction."""
+    steps: int | None = None
+    """Starts on each way of --from interpolate, both ends included, 2 to 128; by default 8."""
+    ticks: int = 32
+    """Ticks of each life, 1 to 1024; a life that ends earlier is shorter."""
+    quality: bool = False
+    """Measure how well each of --ticks ticks is predicted from recorded starts, beside copying the last tick seen.
+    -n, --from, --act and --edit do not apply."""
+    act: str = ""
+    """Comma-separated moves that every agent makes in its first ticks: north, south, east, west, stay, or policy for
+    the policy's own choice."""
+    act_grid: int = 0
+    """Compare all sequences of the first moves, of this many ticks, 1 to 3, from the same starts; writes a table, and
+    no dump."""
+    maximise: str | None = None
+    """value, or the name of a direction in --directions: search random starts for those where it is largest, and
+    simulate from there. Needs --from random."""
+    compare: bool = False
+    """Compare the policy's memory in simulated and in recorded lives of the same starts: scores of probes and shares of
+    clusters that were fitted on recorded lives. Writes a table, and no dump."""
+    directions: Path | None = None
+    """directions.safetensors of a run of analyze_activations.py, analyze_dynamics.py or train_probes.py on this
+    policy, for --edit and --maximise."""
+    dump: Path | None = None
+    """Recorded dump to start from; by default activation_data/ and the name of the dump that the model was trained
+    on."""
+    seed: int = 0
+    """Seed of starts, actions and latent states, 0 to 4294967295."""
+    name: str | None = None
+    """Name of the dump's folder; by default that of the recorded dump followed by -simulated."""
+    output_dir: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = field(default=Path("activation_data"))
+    """Parent folder of the dump."""
+    edits: tyro.conf.Suppress[tuple[EditOptions, ...]] = field(default=())
+    """Edits of the policy, each with the options after its --edit."""
+
+    def check(self) -> None:
+        """Refuse values that make no sense.
+
+        Raises:
+            UserError: names the option, and the allowed values.
+        """
+        check(
+            self,
+            lives=at_least(self.lives, 1),
+            ticks=between(self.ticks, 1, 1024),
+            seed=seed_value(self.seed),
+            act_grid=between(self.act_grid, 0, min(3, self.ticks)),
+            steps=between(2 if self.steps is None else self.steps, 2, MOST_STEPS),
+        )
+        self._check_modes()
+        if len(self.moves) > self.ticks:
+            raise UserError(f"--act names {len(self.moves)} moves, more than --ticks {self.ticks}")
+        self._check_edits()
+
+    def _check_edits(self) -> None:
+        for each in self.edits:
+            if each.edit not in EDITS:
+                raise UserError(
+                    f"--edit {each.edit} cannot be made in simulations: use {', '.join(EDITS)}, or intervene.py in the "
+                    "game"
+                )
+            if each.edit != "swap" and each.origin in ("informed", "random", "interpolate"):
+                raise UserError(f"--from {each.origin} belongs before --edit, after which --from names a direction")
+            each.check()
+        if sum(bool(each.doses) for each in self.edits) > 1:
+            raise UserError("only one edit can have several --dose: give the others in a simulation of their own")
+        named = any(each.names for each in self.edits) or self.maximise not in (None, "value")
+        if named and self.directions is None:
+            raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
+        if self.directions is not None and not named:
+            raise UserError("--directions does nothing here: name one, as in --edit collapse --direction NAME")
+
+    def _check_modes(self) -> None:
+        modes = {
+            "--quality": self.quality, "--compare": self.compare, "--act-grid": bool(self.act_grid),
+            "--maximise": self.maximise is not None, "--edit": bool(self.edits),
+        }  # fmt: skip
+        given = [name for name, is_given in modes.items() if is_given]
+        if len(given) > 1:
+            raise UserError(f"{' and '.join(given)} cannot go together: give one of them")
+        alone = bool({"--quality", "--compare", "--act-grid", "--maximise"} & set(given))
+        if alone and self.act:
+            raise UserError(f"--act does nothing with {given[0]}: leave it out")
+        if self.maximise is not None and self.beginning != "random":
+            raise UserError("--maximise searches random starts: add --from random")
+        if (self.quality or self.compare) and self.beginning != "informed":
+            raise UserError(f"{given[0]} needs recorded starts: leave out --from {self.beginning}")
+        if self.steps is not None and self.beginning != "interpolate":
+            raise UserError("--steps does nothing without --from interpolate: leave it out")
+        if self.compare and self.ticks < 2:
+            raise UserError(f"--ticks is {self.ticks}: must be 2 or more with --compare")
+        if self.beginning == "interpolate" and self.wanted % self.ways_steps:
+            raise UserError(f"-n is {self.wanted}: must be a multiple of --steps {self.ways_steps}")
+
+    @property
+    def wanted(self) -> int:
+        """Lives to simulate, of each sequence with --act-grid."""
+        usual = 64 if self.act_grid else 128 if self.maximise else 2000 if self.compare else 6000
+        return self.lives or usual // self.ways_steps * self.ways_steps
+
+    @property
+    def ways_steps(self) -> int:
+        """Interpolated starts on each way; 1 where none are."""
+        return (self.steps or 8) if self.beginning == "interpolate" else 1
+
+    @property
+    def moves(self) -> tuple[int | None, ...]:
+        """Options of the first ticks; None where the policy chooses.
+
+        Raises:
+            UserError: there is no such move.
+        """
+        found: list[int | None] = []
+        for each in split(self.act):
+            if each not in (*DIRECTIONS, "policy"):
+                hint = did_you_mean(each, DIRECTIONS)
+                raise UserError(f"--act names {each!r}: must be {', '.join(DIRECTIONS)} or policy{hint}")
+            found.append(None if each == "policy" else DIRECTIONS.index(each))
+        return tuple(found)
+
+
+def refuse_directions_by_number(arguments: list[str]) -> None:
+    """Answer the options with which the original swapped directions by the edits that do the same here.
+
+    Raises:
+        UserError: one of them is given; the message says what to use.
+    """
+    origins, targets = (_numbers(arguments, f"--swap-directions-{part}") for part in ("from", "to"))
+    if origins is None and targets is None:
+        return
+    said = []
+    for number, origin in enumerate(origins or ["A"]):
+        target = targets[number] if targets and number < len(targets) else "B"
+        if target.lower() == "none":
+            said.append(f"--edit collapse --direction ic_{origin} --change")
+        else:
+            said.append(f"--edit swap --from ic_{origin} --to ic_{target} --change")
+    raise UserError(f"directions have names here; with those of analyze_dynamics.py, use {' '.join(said)}")
+
+
+def _numbers(arguments: list[str], option: str) -> list[str] | None:
+    """The values after an option, which may be written with underscores; None if it is not given."""
+    for place, each in enumerate(arguments):
+        name, _, value = each.partition("=")
+        if name.replace("_", "-") == option:
+            found = [value] if value else []
+            for following in arguments[place + 1 :]:
+                if following.startswith("-"):
+                    break
+                found.append(following)
+            return found
+    return None

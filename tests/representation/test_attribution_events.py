@@ -1,0 +1,83 @@
+"""Events begin where they were planted, and what changes at them is found, with intervals over samples."""
+
+import numpy as np
+import pytest
+
+from representation.attribution.around_event import around_event, event_lines, event_table
+from representation.attribution.events import Event, onsets
+from representation.attribution.found import PARTS, Found
+from representation.attribution.intervals import OverSamples
+from user_error import UserError
+
+SAMPLES, TICKS, BEFORE = 12, 10, 4
+
+
+def test_a_condition_begins_after_enough_ticks_without_it() -> None:
+    holds = np.zeros(20, bool)
+    holds[[3, 4, 9, 15, 16, 18]] = True
+    assert onsets(holds, 1, 1).tolist() == [3, 9, 15, 18]
+    assert onsets(holds, 3, 1).tolist() == [3, 9, 15]
+    assert onsets(holds, 4, 1).tolist() == [9, 15]
+    assert onsets(holds, 4, 6).tolist() == [9]
+    assert onsets(np.ones(5, bool), 1, 1).tolist() == []  # it does not begin at birth
+
+
+def test_events_are_parsed_and_refused() -> None:
+    event = Event.parse(" distance_to_npc<=3 ")
+    assert event.feature.name == "distance_to_npc" and event.text == "distance_to_npc<=3"
+    assert event.holds(np.array([2, 3, 4])).tolist() == [True, True, False]
+    for text, message in (("distance_to_npc", "--event .*must be a feature"), ("distance_to_ncp < 3", "did you mean")):
+        with pytest.raises(UserError, match=message):
+            Event.parse(text)
+
+
+def planted() -> Found:
+    """From the event on, the target is higher by 1, an NPC is in view with +0.5, and water tiles count twice."""
+    random = np.random.default_rng(0)
+    count = SAMPLES * TICKS
+    sample, offset = np.repeat(np.arange(SAMPLES), TICKS), np.tile(np.arange(TICKS) - BEFORE, SAMPLES)
+    later = offset >= 0
+    material = np.full((count, 9), 2)
+    material[:, 0] = 1  # water
+    tiles = np.zeros((count, 2, 9))
+    tiles[:, -1, 0] = -0.1 * (1 + later)
+    entities = np.zeros((count, 2, 2))
+    entities[:, -1, 0] = 0.2  # a player, always
+    entities[:, -1, 1] = 0.5 * later + 0.1 * ~later
+    kind = np.tile([1, 2], (count, 1))
+    nothing = np.zeros((count, 2, 1))
+    value = 1.0 * later + random.normal(0, 0.1, count) + np.repeat(random.normal(0, 1, SAMPLES), TICKS)
+    components = np.stack([0.3 * later, np.zeros(count)], axis=1)
+    return Found(
+        sample, value, material, tiles, entities, nothing, nothing, np.zeros((count, 2)), np.zeros((count, 0)),
+        components, kind, ("health",), ("ic_1", "ic_2"),
+    )  # fmt: skip
+
+
+def test_what_changes_at_an_event_is_found() -> None:
+    found = planted()
+    around = around_event(found, "distance_to_npc <= 3", 0.8, BEFORE, 0)
+    rows = {row.measure: row for row in around.rows}
+    expected = {
+        "attribution of a water tile": (-0.1, -0.2), "attribution of a player in view": (0.2, 0.2),
+        "attribution of an NPC in view": (0.1, 0.5), "attribution of ic_1 of the memory": (0.0, 0.3),
+        "attribution of ic_2 of the memory": (0.0, 0.0), f"|attribution| of {PARTS[0]}, sum": (0.1, 0.2),
+    }  # fmt: skip
+    for name, (before, after) in expected.items():
+        assert rows[name].before == pytest.approx(before) and rows[name].after == pytest.approx(after), name
+        assert rows[name].difference.value == pytest.approx(after - before) and rows[name].samples == SAMPLES
+    target = rows["the target itself"].difference
+    # Samples differ by more than the event does, but each is compared with itself.
+    assert target.low < 1 < target.high and target.high - target.low < 0.3
+    lines = event_lines(around)
+    assert "in 80% of which it does" in lines[0] and any("NPC" in line and line.endswith(" *") for line in lines)
+    assert len(event_table(around).splitlines()) == len(around.rows) + 1
+
+
+def test_intervals_are_over_samples() -> None:
+    random = np.random.default_rng(0)
+    sample = np.repeat(np.arange(20), 50)
+    values = np.repeat(random.normal(0, 1, 20), 50)  # states of a sample tell nothing new
+    found = OverSamples(sample, 0).mean(values, np.ones(1000))
+    assert found.value == pytest.approx(values.mean())
+    assert 0.6 < found.high - found.low < 1.2

@@ -1,0 +1,73 @@
+"""Differences between recorded and simulated lives that were planted are found, and none where there is none."""
+
+import numpy as np
+import pytest
+
+from representation.world_model.compared import Finding, Ticks, compared
+from user_error import UserError
+
+LIVES, LENGTH, UNITS = 120, 10, 6
+RANDOM = np.random.default_rng(0)
+MIXING = RANDOM.standard_normal((3, UNITS))
+
+
+def planted(far: float = 0.5, shuffled: bool = False) -> Ticks:
+    """Lives whose memory holds their vitals, in two places of the space that are far from each other.
+
+    Args:
+        far: share of the lives that are in the second place.
+        shuffled: whether the memory holds the vitals of other ticks.
+    """
+    life = np.repeat(np.arange(LIVES), LENGTH)
+    vitals = RANDOM.uniform(0, 100, (len(life), 3))
+    held = RANDOM.permutation(vitals) if shuffled else vitals
+    states = held @ MIXING / 100 + 0.01 * RANDOM.standard_normal((len(life), UNITS))
+    place = np.zeros((len(life), 1))
+    place[life < far * LIVES] = 50
+    both = np.concatenate([states, np.repeat(place, 8, axis=1)], axis=1)
+    return Ticks(life, {"lstm_cell": both}, vitals)
+
+
+def by_name(found: list[Finding]) -> dict[str, Finding]:
+    return {each.finding: each for each in found}
+
+
+def test_lives_of_the_same_kind_have_the_same_findings() -> None:
+    for each in compared(planted(), planted(), seed=1):
+        assert each.difference_low < 0.02 and each.difference_high > -0.02
+        assert each.recorded_low <= each.recorded <= each.recorded_high and each.lives == LIVES // 2
+        if each.finding.startswith("score"):
+            assert each.recorded > 0.99 and each.simulated > 0.99
+
+
+def test_a_memory_that_no_longer_holds_the_vitals_is_noticed() -> None:
+    found = by_name(compared(planted(), planted(shuffled=True), seed=1))
+    for name in ("health", "food", "water"):
+        score, error = found[f"score of a probe of {name}"], found[f"error of a probe of {name}"]
+        assert score.recorded > 0.99 and score.simulated == pytest.approx(-1, abs=0.2)  # as two uniform numbers
+        assert score.difference_high < -1 and error.difference_low > 20
+        assert error.simulated == pytest.approx(100 / 3, abs=3)
+
+
+def test_spreads_are_those_of_the_lives_compared() -> None:
+    narrow = planted()
+    narrow = Ticks(narrow.life, narrow.states, 50 + narrow.vitals / 10)
+    found = by_name(compared(planted(), narrow, seed=1))
+    for name in ("health", "food", "water"):
+        spread = found[f"spread of {name}"]
+        assert spread.recorded == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
+        assert spread.simulated == pytest.approx(10 / 12**0.5, abs=0.2) and spread.difference_high < -20
+
+
+def test_shares_of_clusters_that_differ_are_noticed() -> None:
+    """Half of the recorded lives are far away and none of the simulated ones: shares are at least half off."""
+    same, other = (by_name(compared(planted(), planted(far), seed=1)) for far in (0.5, 0.0))
+    name = "distance of cluster shares"
+    assert other[name].simulated > 0.4 and other[name].difference_low > 0
+    assert abs(same[name].difference) < 0.1
+
+
+def test_too_few_lives_are_refused() -> None:
+    few = planted().take(np.arange(15 * LENGTH))
+    with pytest.raises(UserError, match="needs 16 recorded lives on test maps, but there are 15"):
+        compared(few, few, 0)

@@ -1,0 +1,107 @@
+"""Two processes of one training, started by torchrun, learn what one process does."""
+
+import itertools
+import subprocess
+from pathlib import Path
+
+import orjson
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agent_zoo.data_parallel import ALONE, Processes
+from representation.world_model.dice import Dice
+from representation.world_model.model import Origin, load_model, save_model
+from representation.world_model.totals import Totals
+from representation.world_model.unroll import _START_COSTS, _TICK_COSTS, _predict, unroll
+from representation.world_model.windows import Windows, read_windows
+from tests.command import ROOT, environment, run_here
+from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN
+from tests.trained_world_model import arguments
+
+WINDOWS = 7
+"""An odd number, so that one process has more windows than the other."""
+
+
+def torchrun(*said: object) -> None:
+    result = subprocess.run(
+        [*TORCHRUN, *map(str, said)], cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def batch_of(path: Path, dump: Path) -> Windows:
+    model, origin = load_model(path)
+    (batch,) = itertools.islice(read_windows(dump, origin.train, 4, WINDOWS, model.policy, model.info, 0), 1)
+    return batch
+
+
+def gradients(path: Path, dump: Path, processes: Processes) -> dict[str, torch.Tensor]:
+    """Gradients and costs of a batch that the processes share."""
+    model, _ = load_model(path)
+    found = unroll(model, batch_of(path, dump), torch.Generator().manual_seed(3), processes)
+    (found.loss * processes.size).backward()
+    parameters = dict(model.network.named_parameters())
+    processes.average(list(parameters.values()), (), 1)
+    costs = {f"cost/{name}": torch.tensor(each) for name, each in found.costs.items()}
+    kept = {name: each.grad for name, each in parameters.items() if each.grad is not None}
+    return {**kept, **costs, "total": torch.tensor(found.total)}
+
+
+@pytest.fixture(scope="module", params=["sphere", "gaussian"])
+def model(request, recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp(request.param) / "model.safetensors"
+    torch.manual_seed(1)
+    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 0, recorded.split.train, recorded.split.test)
+    save_model(path, recorded.model(request.param), origin)
+    return path
+
+
+@pytest.mark.slow
+def test_gradients_are_those_of_one_process(model: Path, recorded, tmp_path: Path) -> None:
+    torchrun(Path(__file__).with_name("one_of_several.py"), model, recorded.dump, tmp_path)
+    alone = gradients(model, recorded.dump, ALONE)
+    first, second = (load_file(tmp_path / f"gradients_{rank}.safetensors") for rank in (0, 1))
+    assert first.keys() == second.keys() >= alone.keys()
+    for name in alone:
+        assert torch.equal(first[name], second[name]), f"{name} differs between the processes"
+        torch.testing.assert_close(first[name], alone[name], atol=1e-5, rtol=1e-3, msg=name)
+
+
+def test_costs_of_parts_are_those_of_the_whole(model: Path, recorded) -> None:
+    """What a window costs does not depend on the windows beside it: the same dice, the same sums."""
+    loaded, _ = load_model(model)
+    batch = batch_of(model, recorded.dump)
+    dice = Dice.thrown(batch, loaded.network.sizes, torch.Generator().manual_seed(3))
+    start, ticks, whole, whole_ticks = (Totals(names) for names in (_START_COSTS, _TICK_COSTS) * 2)
+    with torch.no_grad():
+        everything = _predict(loaded, batch, dice, whole, whole_ticks)
+        parts = [(0, 3), (3, 4), (4, len(batch))]
+        vectors = [_predict(loaded, batch.part(*each), dice.part(*each), start, ticks) for each in parts]
+    torch.testing.assert_close(torch.cat(vectors), everything)
+    for one, other in ((start, whole), (ticks, whole_ticks)):
+        found, wanted = one.means(ALONE)[1], other.means(ALONE)[1]
+        assert found == pytest.approx(wanted, rel=1e-4) and len(found) > 5
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_model_of_one(recorded, tmp_path: Path) -> None:
+    """A few updates; the sums of floating-point numbers differ in their order, and Adam divides by small numbers."""
+    few = ("--records", 150)
+    done = run_here("train_world_model.py", *arguments(recorded, tmp_path / "one", *few))
+    assert done.returncode == 0, done.stderr
+    torchrun("train_world_model.py", *arguments(recorded, tmp_path / "two", *few))
+    one, two = (load_model(tmp_path / name / "small" / "model.safetensors") for name in ("one", "two"))
+    assert one[1] == two[1]
+    other = two[0].network.state_dict()
+    for name, each in one[0].network.state_dict().items():
+        torch.testing.assert_close(other[name], each, atol=1e-4, rtol=1e-3, msg=name)
+    lines = [
+        [orjson.loads(line) for line in (tmp_path / name / "small" / "metrics.jsonl").read_bytes().splitlines()]
+        for name in ("one", "two")
+    ]
+    assert len(lines[0]) == len(lines[1]) > 0
+    for alone, together in zip(*lines, strict=True):
+        for name in alone.keys() - {"samples_per_second"}:
+            assert together[name] == pytest.approx(alone[name], rel=1e-3, abs=1e-4), name

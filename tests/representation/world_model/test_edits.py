@@ -1,0 +1,135 @@
+"""Edits inside a simulation do what they do in the game, and leave starts and dice as they are."""
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.directions import Directions
+from agent_zoo.edit_options import EditOptions
+from agent_zoo.soft_path import soft_tick
+from agent_zoo.state_edits import Untouched
+from representation.world_model.edits import Edits, requested_edits, states_covariance
+from representation.world_model.imagination import ImaginedTick, imagine, informed_start
+from representation.world_model.model import Origin, WorldModel
+from representation.world_model.outcomes import Outcomes, OutcomeSums, effects
+from tests.reinforcement_learning.interventions.directions import direction, unit
+from user_error import UserError
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+TICKS = 3
+
+
+@pytest.fixture(scope="module")
+def model(recorded) -> WorldModel:
+    return recorded.model()
+
+
+@pytest.fixture(scope="module")
+def start(model, recorded):
+    with torch.no_grad():
+        return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
+
+
+def edits_of(model: WorldModel, recorded, directions, *options: EditOptions) -> list[Edits]:
+    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, recorded.split.train, recorded.split.test)
+    found = Directions(recorded.dump, tuple(directions))
+    return requested_edits(options, found, model, origin, states_covariance(recorded.dump, origin))
+
+
+@torch.no_grad()
+def simulated(model: WorldModel, start, edits: Edits | None) -> list[ImaginedTick]:
+    return list(imagine(model, start, TICKS, torch.Generator().manual_seed(2), (), edits))
+
+
+def outcomes(model: WorldModel, ticks: list[ImaginedTick]) -> Outcomes:
+    sums = OutcomeSums(np.arange(len(ticks[0].end)), model.network.vitals)
+    for tick in ticks:
+        sums.add(tick, np.ones(len(tick.end), bool))
+    return sums.finish()
+
+
+def critic_direction(model: WorldModel):
+    """The read-out of this direction is the value, so that steering it plants the value."""
+    weight, bias = (each.detach().numpy() for each in model.policy.policy.critic.parameters())
+    return direction(weight[0].tolist(), "value", "action_decoder", bias=float(bias[0]), mean=5.0, spread=2.0)
+
+
+def test_a_planted_value_is_found_in_the_table(model, start, recorded) -> None:
+    """Steered to 5 + 1.5 * 2 in each tick, so the table must say 8, whatever the world model has learnt."""
+    options = EditOptions(edit="steer", direction="value", dose="-1,1.5")
+    made = edits_of(model, recorded, [critic_direction(model)], options)
+    assert [each.name for each in made] == ["steer-value-dose-1", "steer-value-dose+1.5"]
+    before = outcomes(model, simulated(model, start, None))
+    for edits, wanted in zip(made, (3.0, 8.0), strict=True):
+        rows = {each.outcome: each for each in effects(before, outcomes(model, simulated(model, start, edits)), 0)}
+        for name in ("value", "value in the first tick"):
+            assert rows[name].after == pytest.approx(wanted, abs=1e-3)
+            assert rows[name].difference == pytest.approx(wanted - rows[name].before, abs=1e-3)
+            assert rows[name].low <= rows[name].difference <= rows[name].high and rows[name].lives == len(start)
+        moved = [each.difference for name, each in rows.items() if name.startswith("probability")]
+        assert len(moved) == 5 and sum(moved) == pytest.approx(0, abs=1e-6)
+
+
+def test_an_edit_that_changes_nothing_leaves_everything_as_it_was(model, start) -> None:
+    plain = simulated(model, start, None)
+    for same in (Edits("none", (), (Untouched("lstm_cell"), Untouched("encoder_output"))), Edits("none", ())):
+        for one, other in zip(plain, simulated(model, start, same), strict=True):
+            assert torch.equal(one.choices.value, other.choices.value) and torch.equal(one.end, other.end)
+            assert all(torch.equal(one.options[head], other.options[head]) for head in one.options)
+
+
+def test_edits_begin_where_the_unedited_lives_do(model, start, recorded) -> None:
+    plain = simulated(model, start, None)
+    (cleared,) = edits_of(model, recorded, [], EditOptions(edit="clear"))
+    edited = simulated(model, start, cleared)
+    assert torch.equal(plain[0].scene.own, edited[0].scene.own)
+    assert not torch.equal(plain[0].choices.value, edited[0].choices.value)
+    nothing = model.policy.initial_state(len(start))
+    for tick in edited:
+        choices, memory = soft_tick(model.policy, tick.view.observation, nothing)
+        torch.testing.assert_close(tick.choices.value, choices.value.detach())
+        torch.testing.assert_close(tick.memory.cell, memory.cell.detach())
+
+
+@pytest.mark.parametrize("layer", ["lstm_cell", "lstm_hidden"])
+@pytest.mark.parametrize("change", [False, True])
+def test_swaps_move_what_varies_along_one_direction_to_another(model, start, recorded, layer, change) -> None:
+    """On the change: d' = d - (d . from) from + (d . from) to. On the state: the first direction keeps its mean."""
+    units = model.policy.policy.hidden_size
+    given = {"mean": 0.25, "spread": 1.0}
+    found = [unit(1, units, "from", layer, **given), unit(4, units, "to", layer, **given)]
+    (edits,) = edits_of(model, recorded, found, EditOptions(edit="swap", origin="from", target="to", change=change))
+    assert edits.name == ("swap-from-to-change" if change else "swap-from-to")
+    before = start.memory
+    for tick in simulated(model, start, edits):
+        with torch.no_grad():
+            _, computed = soft_tick(model.policy, tick.view.observation, before)
+        old, new, found_state = (
+            (each.cell if layer == "lstm_cell" else each.hidden)[-1] for each in (before, computed, tick.memory)
+        )
+        wanted = new.clone()
+        wanted[:, 1] = old[:, 1] if change else 0.25
+        wanted[:, 4] += new[:, 1] - wanted[:, 1]
+        torch.testing.assert_close(found_state, wanted, **CLOSE)
+        before = tick.memory
+
+
+def test_oblique_directions_are_swapped_with_the_recorded_covariance(model, start, recorded) -> None:
+    units = model.policy.policy.hidden_size
+    found = [unit(0, units, "a", "lstm_cell"), direction([1.0] * units, "b", "lstm_cell")]
+    (edits,) = edits_of(model, recorded, found, EditOptions(edit="swap", origin="a", target="b"))
+    for tick in simulated(model, start, edits):
+        np.testing.assert_allclose(found[0].read_out(tick.memory.cell[-1].numpy()), 0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("layer", "units", "options", "message"),
+    [
+        ("lstm_cell_1", 16, {}, "which small does not have"),
+        ("lstm_cell", 8, {}, "8 weights, but lstm_cell of small has 16 units"),
+        ("encoder_output", 16, {"change": True}, "not part of the memory"),
+    ],
+)
+def test_directions_that_do_not_fit_are_refused(layer, units, options, message, model, recorded) -> None:
+    with pytest.raises(UserError, match=message):
+        edits_of(model, recorded, [unit(0, units, "a", layer)], EditOptions(edit="collapse", direction="a", **options))

@@ -1,0 +1,183 @@
+"""simulate.py with edits, as users run it, on a tiny model of a small real dump."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import simulate
+from activation_store.directions import write_directions
+from activation_store.reader import read_dump, read_metadata
+from tests.command import assert_refused, run_here
+from tests.recorded_features import RecordedFeatures, recorded_features
+from tests.reinforcement_learning.interventions.directions import unit
+from tests.trained_world_model import trained_world_model
+from user_error import UserError
+
+
+@pytest.fixture(scope="module")
+def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
+    return recorded_features(tmp_path_factory, small_world, task, maps)
+
+
+@pytest.fixture(scope="module")
+def trained(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("simulate") / "small"
+    shutil.copytree(trained_world_model(tmp_path_factory, recorded), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def directions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("directions") / "directions.safetensors"
+    write_directions(path, [unit(0, 16, "ic_1", "lstm_cell"), unit(1, 16, "ic_2", "lstm_cell")])
+    return path
+
+
+def test_edited_lives_are_written_beside_unedited_ones(trained, recorded, directions, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 150, "--ticks", 3, "--dump", recorded.dump]
+    alone = run_here(*said, "-o", tmp_path / "alone")
+    assert alone.returncode == 0, alone.stderr
+    steered = [*said, "-o", tmp_path, "--directions", directions, "--edit", "steer", "--direction", "ic_1"]
+    done = run_here(*steered, "--dose", "-2,3")
+    assert done.returncode == 0, done.stderr
+    plain = tmp_path / f"{recorded.dump.name}-simulated"
+    files = [read_metadata(each).files for each in (tmp_path / "alone" / plain.name, plain)]
+    assert files[0] == files[1], "the unedited lives are those of a simulation without edits"
+    for dose in (-2, 3):
+        name = f"steer-ic_1-dose{dose:+}"
+        edited = plain.with_name(f"{plain.name}-{name}")
+        told = read_metadata(edited).environment["simulated"]
+        assert told["edits"] == [
+            {"edit": "steer", "directions": ["ic_1"], "of": "state", "runs": ["run"], "dose": dose}
+        ]  # fmt: skip
+        records, before = read_dump(edited), read_dump(plain)
+        np.testing.assert_allclose(records.activations["lstm_cell"][:, 0], dose, atol=1e-3)
+        first, first_before = records.tick == 0, before.tick == 0
+        np.testing.assert_array_equal(records.tile[first], before.tile[first_before])
+        assert "edits" not in read_metadata(plain).environment["simulated"]
+        with (trained / "effects" / f"{name}.tsv").open() as file:
+            rows = {row["outcome"]: row for row in csv.DictReader(file, delimiter="\t")}
+        assert float(rows["value in the first tick"]["after"]) == pytest.approx(records.value[first].mean(), abs=1e-4)
+        assert float(rows["ticks lived"]["before"]) == pytest.approx(len(before) / 150, abs=1e-6)
+        assert name in done.stdout and "health in the last tick" in done.stdout
+    again = run_here(*said, "-o", tmp_path, "--edit", "clear")  # the same unedited lives are there already
+    assert again.returncode == 0, again.stderr
+    assert_refused(run_here(*said, "-o", tmp_path, "--edit", "clear"), "already holds a dump")
+    assert_refused(run_here(*said, "--seed", 1, "-o", tmp_path, "--edit", "freeze"), "already holds a dump")
+
+
+def test_there_can_be_more_lives_than_recorded_windows(trained, recorded, tmp_path: Path) -> None:
+    done = run_here("simulate.py", trained, "-n", 1500, "--ticks", 1, "--dump", recorded.dump, "-o", tmp_path)
+    assert done.returncode == 0, done.stderr
+    records = read_dump(tmp_path / f"{recorded.dump.name}-simulated")
+    assert len(records) == 1500
+    assert len(np.unique(np.stack([records.env_id, records.agent_id, records.episode]), axis=1).T) == 1500
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_sequences_of_moves_are_compared(trained, recorded, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", recorded.dump, "-o", tmp_path]
+    done = run_here(*said, "--act-grid", 1)
+    assert done.returncode == 0, done.stderr
+    assert "the policy's own" in done.stdout and not list(tmp_path.iterdir())
+    rows = {row["group"]: row for row in rows_of(trained / "what_if" / "act_grid_1.tsv")}
+    assert set(rows) == {"the policy's own", "north", "south", "east", "west", "stay"}
+    for move in ("policy", "stay"):
+        assert run_here(*said, "--act", move, "--name", move).returncode == 0
+    values, food = {}, {}
+    for move, name in (("policy", "the policy's own"), ("stay", "stay")):
+        records = read_dump(tmp_path / move)
+        lives = np.unique(records.agent_id, return_inverse=True)[1]
+        values[move] = (np.bincount(lives, records.value) / np.bincount(lives)).mean()
+        food[move] = float(rows[name]["food"])
+        assert float(rows[name]["value"]) == pytest.approx(values[move], abs=1e-4) and rows[name]["lives"] == "20"
+    better = float(rows["stay"]["better"])
+    assert better == pytest.approx(values["stay"] - values["policy"], abs=1e-4)
+    assert float(rows["stay"]["low"]) <= better <= float(rows["stay"]["high"]) and food["stay"] <= 105
+
+
+def test_lives_between_recorded_starts(trained, recorded, tmp_path: Path) -> None:
+    done = run_here(
+        "simulate.py", trained, "-n", 32, "--from", "interpolate", "--steps", 4, "--ticks", 2, "--dump", recorded.dump,
+        "-o", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "what_if" / "interpolate.tsv")
+    assert [row["group"] for row in rows] == [f"{number} of 4" for number in range(1, 5)]
+    assert all(row["lives"] == "8" for row in rows)
+    (dump,) = tmp_path.iterdir()
+    told = read_metadata(dump).environment["simulated"]
+    assert (told["from"], told["steps"]) == ("interpolate", 4)
+
+
+@pytest.mark.parametrize("target", ["value", "ic_1"])
+def test_starts_are_searched(trained, recorded, directions, tmp_path: Path, target: str) -> None:
+    more = ["--directions", directions] if target != "value" else []
+    done = run_here(
+        "simulate.py", trained, "-n", 12, "--from", "random", "--maximise", target, "--ticks", 2, "--dump",
+        recorded.dump, "-o", tmp_path, *more,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = {row["outcome"]: row for row in rows_of(trained / "what_if" / f"maximise_{target}.tsv")}
+    assert float(rows[target]["difference"]) > 0
+    (dump,) = tmp_path.iterdir()
+    assert dump.name.endswith(f"simulated-maximise-{target}")
+    assert read_metadata(dump).environment["simulated"]["maximise"] == target
+
+
+def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: Path) -> None:
+    done = run_here("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", recorded.dump)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "compared.tsv")
+    assert len(rows) == 3 + 2 * (3 + 3 + 1) and {row["layer"] for row in rows} == {"", "lstm_hidden", "lstm_cell"}
+    for row in rows:
+        difference = float(row["simulated"]) - float(row["recorded"])
+        assert float(row["difference"]) == pytest.approx(difference, abs=1e-6)
+        assert float(row["difference_low"]) <= difference <= float(row["difference_high"])
+    assert "distance of cluster shares" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--edit", "transplant", "--donor", "self_food"], "cannot be made in simulations"),
+        (["--edit", "clear", "--from", "random"], "belongs before --edit"),
+        (["--edit", "collapse", "--direction", "ic_1"], "--directions names no file"),
+        (["--edit", "steer", "--direction", "ic_1"], "needs one --direction, and --dose"),
+        (["--directions", "nowhere"], "--directions does nothing here"),
+        (["--directions", "nowhere", "--edit", "collapse", "--direction", "ic_1"], "nowhere"),
+        (["--quality", "--edit", "clear"], "--quality and --edit cannot go together"),
+        (["--act-grid", 4], "--act-grid is 4"),
+        (["--act-grid", 1, "--act", "north"], "--act does nothing with --act-grid"),
+        (["--maximise", "value"], "add --from random"),
+        (["--maximise", "ic_1", "--from", "random"], "--directions names no file"),
+        (["--steps", 4], "--steps does nothing without --from interpolate"),
+        (["--from", "interpolate", "--steps", 1], "--steps is 1"),
+        (["--from", "interpolate", "--steps", 4], "must be a multiple of --steps 4"),
+        (["--compare", "--from", "random"], "--compare needs recorded starts"),
+        (["--compare", "--ticks", 1], "--ticks is 1: must be 2 or more with --compare"),
+        (
+            ["--swap-directions-from", "10", "5", "--swap-directions-to", "12", "None"],
+            "use --edit swap --from ic_10 --to ic_12 --change --edit collapse --direction ic_5 --change",
+        ),
+    ],
+)
+def test_edits_that_make_no_sense_are_refused(more, message, trained, recorded, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "-o", tmp_path / "out", *more]
+    assert_refused(run_here(*said), message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_start_and_the_direction_are_told_apart() -> None:
+    said = ["model", "--from", "random", "--directions", "FILE", "--edit", "swap", "--from", "ic_1", "--to", "ic_2"]
+    options = simulate.parse(said)
+    assert options.beginning == "random" and options.edits[0].names == ("ic_1", "ic_2")
+    with pytest.raises(UserError, match=r"use --edit swap --from ic_3 --to ic_4 --change$"):
+        simulate.parse(["model", "--swap_directions_from=3", "--swap_directions_to=4"])
