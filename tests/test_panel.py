@@ -114,7 +114,7 @@ def opened(browser, file: Path, problems: list[str], width: int = 1280, height: 
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("request", lambda request: problems.append(request.url) if request.url != file.as_uri() else None)
     page.goto(file.as_uri())
-    until(page, "document.body.dataset.drawn !== undefined")
+    until(page, "document.body.dataset.whole !== undefined")
     return page
 
 
@@ -369,9 +369,10 @@ def test_bad_input_is_refused_in_one_line(made: Made, tmp_path: Path) -> None:
 
 def test_foreign_scripts_do_not_run_and_damage_is_told(browser, page_file: Path, tmp_path: Path) -> None:
     assert scripts_that_ran(browser, page_file, tmp_path) == []
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    page.goto(damaged(page_file, "panel-content", tmp_path).as_uri())
-    until(page, "document.getElementById('loading').classList.contains('failed')")
-    assert "build it again with panel.py" in page.text_content("#loading")
-    context.close()
+    for part in ("panel-content", "panel-views-0"):
+        context = browser.new_context(offline=True)
+        page = context.new_page()
+        page.goto(damaged(page_file, part, tmp_path).as_uri())
+        until(page, "document.getElementById('loading').classList.contains('failed')")
+        assert "build it again with panel.py" in page.text_content("#loading")
+        context.close()

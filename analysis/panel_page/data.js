@@ -15,7 +15,8 @@ class PanelData {
     this.entityStart = running(tables["entity.count"]);
     this.components = facts.components.length;
     this.lags = facts.lags;
-    this.views = { rollout: -1, tiles: new Uint8Array(0) };
+    this.views = { rollout: -1, tiles: null };
+    this.packs = new Map(); // what changed in the views of some rollouts each, once they are unpacked
     this.maps = facts.saliency.map((target, i) => new SaliencyMaps(target, tables, `map.${i}`));
   }
 
@@ -38,6 +39,23 @@ class PanelData {
 
   source(rollout) { return this.facts.sources[this.tables["rollout.source"][rollout]]; }
 
+  packOf(rollout) { return Math.floor(rollout / this.facts.viewsAtOnce); }
+
+  hasViews(rollout) { return this.packs.has(this.packOf(rollout)); }
+
+  /** Unpack the views of a rollout and those beside it. */
+  async loadViews(rollout) {
+    const number = this.packOf(rollout), content = document.getElementById(`panel-views-${number}`);
+    if (this.packs.has(number)) return;
+    const [start, end] = [number, number + 1].map((each) => this.starts[Math.min(this.count, each * this.facts.viewsAtOnce)]);
+    const column = { name: "tiles", kind: "u1", shape: [end - start, this.facts.side ** 2] };
+    this.packs.set(number, unpacked([column], await inflated(content.textContent.trim())).tiles);
+  }
+
+  async loadAllViews() {
+    for (let rollout = 0; rollout < this.count; rollout += this.facts.viewsAtOnce) await this.loadViews(rollout);
+  }
+
   /** Numbers of the materials in a tick's view; views are stored as what changed, so a whole rollout is unfolded. */
   view(tick) {
     const rollout = this.rolloutOf(tick);
@@ -47,9 +65,10 @@ class PanelData {
   }
 
   unfolded(rollout) {
-    const { side } = this.facts, size = side ** 2;
+    const { side } = this.facts, size = side ** 2, pack = this.packOf(rollout);
+    const first = this.starts[pack * this.facts.viewsAtOnce];
     const [start, end] = [this.starts[rollout], this.starts[rollout + 1]];
-    const tiles = this.tables["view.tiles"].slice(start * size, end * size);
+    const tiles = this.packs.get(pack).slice((start - first) * size, (end - first) * size);
     for (let tick = 1; tick < end - start; tick++) {
       const down = this.tables["view.row"][start + tick] - this.tables["view.row"][start + tick - 1];
       const right = this.tables["view.col"][start + tick] - this.tables["view.col"][start + tick - 1];

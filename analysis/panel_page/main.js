@@ -60,8 +60,26 @@ function publicState(state, scatter, lines) {
   });
 }
 
-async function start() {
+/** Say that the page cannot be shown. */
+function fail(error) {
   const loading = document.getElementById("loading");
+  loading.hidden = false;
+  loading.classList.add("failed");
+  loading.textContent = `This page cannot show its rollouts: ${error.message}. It needs a browser of 2023 or later; if yours is `
+    + "newer, the file is damaged: build it again with panel.py.";
+}
+
+/** Unpack what the first picture does not need. */
+async function rest(data) {
+  try {
+    await data.loadAllViews();
+    document.body.dataset.whole = "true";
+  } catch (error) {
+    fail(error);
+  }
+}
+
+async function start() {
   try {
     const state = new PanelState(await PanelData.load());
     const parts = [new Scatter(state), new Player(state), new Lines(state), new Matrices(state)];
@@ -70,17 +88,16 @@ async function start() {
     document.getElementById("view-legend").append(...viewLegend(state.data));
     document.getElementById("marks").open = window.innerHeight >= ROOM_FOR_MARKS;
     state.rollout = Math.max(0, Array.from({ length: state.data.count }, (_, i) => i).findIndex((i) => state.mapped(i)));
-    loading.hidden = true;
+    await state.data.loadViews(state.rollout);
+    document.getElementById("loading").hidden = true;
     const resize = () => parts.forEach((part) => part.resize());
     resize();
     window.addEventListener("resize", resize);
     window.panel = publicState(state, parts[0], parts[2]);
     requestAnimationFrame(() => requestAnimationFrame(() => { document.body.dataset.drawn = String(Math.round(performance.now())); }));
+    setTimeout(rest, 50, state.data);
   } catch (error) {
-    loading.hidden = false;
-    loading.classList.add("failed");
-    loading.textContent = `This page cannot show its rollouts: ${error.message}. It needs a browser of 2023 or later; if yours is `
-      + "newer, the file is damaged: build it again with panel.py.";
+    fail(error);
     throw error;
   }
 }

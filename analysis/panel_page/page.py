@@ -1,5 +1,6 @@
 """One self-contained page: rollouts played frame by frame, beside what moves the policy's memory in them."""
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ STEPS_IN_SPREAD = 50
 HUNDRED = 100
 """Correlations are stored in hundredths, probabilities in percent."""
 UNKNOWN = -128
+VIEWS_AT_ONCE = 400
+"""Rollouts whose views are unpacked together."""
 _MOST = 127
 _AT_ONCE = 20_000
 _NONE_SURE = "nothing that survives"
@@ -53,7 +56,7 @@ def panel_page(content: Panel) -> str:
         real=int(sum(not content.sources[each].simulated for each in content.source)),
         simulated=int(sum(content.sources[each].simulated for each in content.source)),
         dump=content.dynamics.dump, facts=embedded(_facts(content) | {"columns": packed.columns}),
-        packed=packed.content, style=Markup((_HERE / "style.css").read_text()),
+        packed=packed.content, views=_views(content), style=Markup((_HERE / "style.css").read_text()),
         scripts=Scripts.of(scripts_of(*_SCRIPTS)),
     )  # fmt: skip
 
@@ -70,7 +73,6 @@ def _packed(content: Panel) -> Packed:
         "rollout.x": content.plane[:, 0],
         "rollout.y": content.plane[:, 1],
         "tick": ticks.places["tick"],
-        "view.tiles": view_changes(ticks.material, ticks.corner, content.lengths),
         "view.row": ticks.corner[:, 0],
         "view.col": ticks.corner[:, 1],
         **{name: each for name, each in ticks.entities.items() if name != "entity.row"},
@@ -89,6 +91,13 @@ def _packed(content: Panel) -> Packed:
     for number, (saliency, rows) in enumerate(zip(content.saliency, content.maps, strict=True)):
         tables |= {f"map.{number}{name}": each for name, each in saliency_tables(saliency, rows, content).items()}
     return pack(tables, {"phrases": words.tolist()})
+
+
+def _views(content: Panel) -> list[str]:
+    """Pack the views of `VIEWS_AT_ONCE` rollouts at a time, so that the page can show the first ones at once."""
+    changes = view_changes(content.ticks.material, content.ticks.corner, content.lengths)
+    edges = np.concatenate([[0], np.cumsum(content.lengths)])[[*range(0, len(content), VIEWS_AT_ONCE), len(content)]]
+    return [pack({"tiles": changes[start:stop]}, {}).content for start, stop in itertools.pairwise(edges.tolist())]
 
 
 def view_changes(material: np.ndarray, corner: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -168,6 +177,7 @@ def _facts(content: Panel) -> dict[str, Any]:
     return {
         "run": dynamics.path.resolve().name, "policy": dynamics.policy, "layer": dynamics.layer, "side": SIDE,
         "components": [vars(each) for each in dynamics.components], "stepsInSpread": STEPS_IN_SPREAD,
+        "viewsAtOnce": VIEWS_AT_ONCE,
         "lags": dynamics.r.shape[1] - 1, "behaviours": [_behaviour(content, number) for number in _numbers(content)],
         "noise": {"colour": NOISE_COLOUR, "shape": "circle"},
         "sources": [{"name": each.dump.resolve().name, "simulated": each.simulated} for each in content.sources],
