@@ -52,12 +52,19 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
 
 
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a stage script in its own session, as a shell would, with its output in a pipe."""
+    """Start a stage script in its own session, as a shell would, with its output in a pipe.
+
+    Ctrl-C interrupts it even if the tests were started in the background of a shell, which ignores the signal there.
+    """
     return subprocess.Popen(
         [sys.executable, script, *map(str, arguments)],
         cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
+        start_new_session=True, preexec_fn=_interruptible,
     )  # fmt: skip
+
+
+def _interruptible() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def environment() -> dict[str, str]:
