@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 from user_error import UserError
 
+FASTEST_REGROWTH = 40
+"""Of eaten food, as a multiple of the game's rate: food then grows back in every tick."""
 SEEDS = 2**32
 """Seeds are below this, a limit that numpy, scikit-learn and UMAP all accept."""
 
@@ -35,6 +37,11 @@ def at_least(value: float | None, least: int) -> Allowed:
 def between(value: float, least: float, most: float) -> Allowed:
     """Check a number with a minimum and a maximum."""
     return least <= value <= most, f"{least} to {most}"
+
+
+def regrowth_value(value: float | None) -> Allowed:
+    """Check how fast food grows back; None stands for as in training."""
+    return between(1 if value is None else value, 0, FASTEST_REGROWTH)
 
 
 def seed_value(value: int) -> Allowed:

@@ -24,7 +24,7 @@ import argument_checks
 import command_line
 from activation_store.layers import check_layers
 from agent_zoo.checkpoint_files import list_checkpoints, policy_names
-from argument_checks import at_least, between, did_you_mean, seed_value, split
+from argument_checks import at_least, did_you_mean, regrowth_value, seed_value, split
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 from user_error import UserError
 
@@ -130,7 +130,7 @@ def check(arguments: Arguments) -> None:
         max_steps=at_least(arguments.max_steps, 1),
         seed=seed_value(arguments.seed),
         map_seed=seed_value(arguments.map_seed if arguments.map_seed is not None else 0),
-        food_regrowth=between(1 if arguments.food_regrowth is None else arguments.food_regrowth, 0, 40),
+        food_regrowth=regrowth_value(arguments.food_regrowth),
         num_envs=at_least(arguments.num_envs, 0),
         workers=at_least(arguments.workers, 0),
         layers=(bool(split(arguments.layers)), "at least one layer"),

@@ -33,7 +33,7 @@ from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
 from agent_zoo.edit_options import EditOptions, separate_edits
-from argument_checks import at_least, between, seed_value, split
+from argument_checks import at_least, regrowth_value, seed_value, split
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.play.workers import chosen_workers
 from user_error import UserError
@@ -81,7 +81,7 @@ def parse(arguments: list[str]) -> RunOptions:
         follow=at_least(options.follow, 0),
         workers=at_least(options.workers, 0),
         map_seed=seed_value(0 if options.map_seed is None else options.map_seed),
-        food_regrowth=between(1 if options.food_regrowth is None else options.food_regrowth, 0, 40),
+        food_regrowth=regrowth_value(options.food_regrowth),
     )
     if split(options.record) not in ((), ("all",)):
         check_layers(split(options.record))

@@ -112,6 +112,32 @@ class Direction:
             yield f"it counts {self.records} records, {self.lives} lives and {self.episodes} episodes"
 
 
+def direction_from(
+    name: str, layer: str, weight: np.ndarray, origin: np.ndarray, unit: str, activations: np.ndarray, lives: int,
+    episodes: int, source: Source,
+) -> Direction:  # fmt: skip
+    """Return the direction with this weight whose read-out is 0 at the origin, measured on activations.
+
+    Args:
+        name: of the direction.
+        layer: of the activations.
+        weight: of each unit, (units,).
+        origin: a state, (units,).
+        unit: of the read-out.
+        activations: that it was fitted on, (B, units).
+        lives: of these records.
+        episodes: of these records.
+        source: of the direction.
+    """
+    rounded = weight.astype(np.float32)
+    bias = float(-(origin @ rounded.astype(np.float64)))
+    value = np.einsum("bu,u->b", activations, rounded, dtype=np.float64) + bias  # (B,)
+    spread = float(value.std())
+    return Direction(
+        name, layer, rounded, bias, unit, float(value.mean()), spread, len(activations), lives, episodes, source
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Directions:
     """The contents of a file of directions.

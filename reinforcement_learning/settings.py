@@ -21,6 +21,7 @@ from activation_store.layers import MemoryCell
 from activation_store.yaml_file import one_line, read_yaml, shown
 from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS
+from argument_checks import FASTEST_REGROWTH
 from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096
@@ -120,7 +121,7 @@ class EnvironmentSettings(_OneLineErrors):
     view_radius: Annotated[int, BeforeValidator(_number), Field(ge=1, le=FULL_RADIUS)] = FULL_RADIUS
     """How far the policy sees, in tiles in each direction, 1 to 7: farther tiles read void, and farther entities are
     absent and cannot be chosen as targets. Attacks reach 3 tiles, so from 3 on no legal attack is lost."""
-    food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=40, allow_inf_nan=False)] = 1
+    food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=FASTEST_REGROWTH, allow_inf_nan=False)] = 1
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""
     maps_dir: Path = Path("maps")

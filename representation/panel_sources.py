@@ -24,7 +24,7 @@ def find_sources(dynamics: Dynamics, simulated: Path | None, policy: Path | None
         dynamics: the run.
         simulated: dump that was named; None to look beside the recorded one.
         policy: checkpoint that was named; None for the one that the run used.
-        say: is told what was found, and what is left out.
+        say: called with a line on what was found, and on what is left out.
 
     Raises:
         UserError: a dump or a checkpoint that was named cannot be used.
@@ -53,7 +53,7 @@ def find_saliency(dynamics: Dynamics, sources: Sequence[Source], named: Sequence
         dynamics: the run.
         sources: dumps of the panel.
         named: folders; empty to look for them.
-        say: is told what was found.
+        say: called with a line on what was found.
 
     Raises:
         UserError: a folder that was named is no run of saliency.py of these dumps.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from activation_store.directions import Direction, Source, SourceKind
+from activation_store.directions import Direction, Source, SourceKind, direction_from
 from analysis.clusters.components import Components
 from analysis.clusters.dataset import Dataset
 from analysis.labels import NOISE
@@ -56,20 +56,6 @@ def _direction(
     name: str, kind: SourceKind, weight: np.ndarray, origin: np.ndarray, unit: str, data: Dataset, run: str, dump: str
 ) -> Direction:
     """Return the direction with this weight whose read-out is 0 at the origin, (U,) each."""
-    rounded = weight.astype(np.float32)
-    bias = float(-(origin @ rounded.astype(np.float64)))
-    value = np.einsum("bu,u->b", data.activations, rounded, dtype=np.float64) + bias  # (B,)
-    metadata = data.metadata
-    return Direction(
-        name=name,
-        layer=data.layer,
-        weight=rounded,
-        bias=bias,
-        unit=unit,
-        mean=float(value.mean()),
-        spread=float(value.std()),
-        records=len(data),
-        lives=len(data.lives),
-        episodes=len(np.unique(data.records.episode)),
-        source=Source(kind, run, dump, metadata.policy, metadata.checkpoint_sha256),
-    )
+    source = Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256)
+    episodes = len(np.unique(data.records.episode))
+    return direction_from(name, data.layer, weight, origin, unit, data.activations, len(data.lives), episodes, source)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from activation_store.directions import Direction, Source
+from activation_store.directions import Direction, Source, direction_from
 from analysis.lives import Lives
 
 AXES = 3
@@ -34,24 +34,7 @@ def group_axes(
     between = np.sqrt(count)[:, None] * (total / np.maximum(count, 1)[:, None] - mean)  # (G, U)
     _, size, axes = np.linalg.svd(between, full_matrices=False)
     kept = size[:AXES] > 1e-6 * max(size[0], np.finfo(np.float64).tiny)
-    found = []
-    for number, axis in enumerate(axes[:AXES][kept], 1):
-        weight = axis.astype(np.float32)
-        read_out = states @ weight - mean @ weight  # (B,)
-        bias = float(-(mean @ weight))
-        found.append(
-            Direction(
-                name=f"{name}_{number}",
-                layer=layer,
-                weight=weight,
-                bias=bias,
-                unit=UNIT,
-                mean=float(read_out.mean()),
-                spread=float(read_out.std()),
-                records=len(states),
-                lives=len(lives),
-                episodes=episodes,
-                source=source,
-            )
-        )
-    return found
+    return [
+        direction_from(f"{name}_{number}", layer, axis, mean, UNIT, states, len(lives), episodes, source)
+        for number, axis in enumerate(axes[:AXES][kept], 1)
+    ]
