@@ -2,10 +2,14 @@
 
 The model is given the recorded actions, so that its errors are its own and not those of other dice. The baselines are
 given more: the view is shifted by the moves that the agent really made.
+
+What a model predicts is the mean over several courses of its latent states, drawn from the prior. The course of the
+most probable states is itself an unlikely one: what happens now and then, such as a meal, never happens in it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import log
 
 import numpy as np
 import torch
@@ -30,6 +34,8 @@ POLICY_HEADS = ("Move.Direction", "Attack.Style")
 HIGHER_IS_BETTER = {"tiles": True, "entities": True, "vitals": False, "memory": True, "policy": False}
 """What is measured: share of tiles that are right, F1 of entities, mean error of health, food and water in points,
 cosine of the policy's cell state with the recorded one, KL of the recorded policy from the imagined one in nats."""
+COURSES = 8
+"""Courses of latent states that a prediction is the mean of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,51 +66,91 @@ class Errors:
 
 
 @torch.no_grad()
-def open_loop(model: WorldModel, windows: Windows) -> Iterator[Errors]:
-    """Yield the errors of each tick of a batch of windows."""
-    network = model.network
+def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors]:
+    """Yield the errors of each tick of a batch of windows.
+
+    Args:
+        model: to measure.
+        windows: recorded ones.
+        seed: of the latent states.
+    """
+    network, generator = model.network, torch.Generator().manual_seed(seed)
     start = informed_start(model, windows, None)
-    state, scene = start.state, start.scene
-    memory, copied = windows.memory(CONTEXT - 1), start.scene
-    left = torch.arange(len(windows))
     frozen_memory = windows.memory(CONTEXT - 1)
+    courses = torch.arange(len(windows)).repeat_interleave(COURSES)  # window of each course; a window's stand together
+    state, scene, memory = start.state.take(courses), scene_of(start.scene, courses), frozen_memory.take(courses)
+    left, copied = torch.arange(len(windows)), start.scene
     for tick in range(CONTEXT, windows.ticks + 1):
         going = windows.going(left, tick)
         if not len(going):
             return
-        left, state, scene = left[going], state.take(going), scene_of(scene, going)
+        left, copied, state, scene, memory = _kept(going, left, copied, state, scene, memory)
         there = windows.lengths[left] > tick
-        copied, memory = scene_of(copied, going), memory.take(going)
-        action = windows.action[left, tick - 1]
+        action = windows.action[left, tick - 1].repeat_interleave(COURSES, dim=0)
         hidden = network.step(state, action)
-        state = WorldState(hidden, drawn(network.prior_logits(hidden), None))
+        state = WorldState(hidden, drawn(network.prior_logits(hidden), generator))
         prediction = network.decode(state, scene, action, decided=True)
-        ended = torch.stack([prediction.end.sigmoid(), (~there).float()], dim=1).numpy()
+        end = prediction.end.sigmoid().unflatten(0, (-1, COURSES)).mean(dim=1)
+        ended = torch.stack([end, (~there).float()], dim=1).numpy()
         (seen,) = there.nonzero(as_tuple=True)
-        left, state, memory = left[seen], state.take(seen), memory.take(seen)
-        scene = scene_of(prediction.scene, seen)
+        left, copied, state, scene, memory = _kept(seen, left, copied, state, prediction.scene, memory)
         if not len(seen):
             yield _only_ends(ended, tick - CONTEXT + 1)
             return
         moved = displacement(windows.where[left, tick - 1], windows.where[left, tick])
-        copied = _shifted(scene_of(copied, seen), moved, network.shape.side)
-        view = imagined_view(scene, model.stats.kind_means, windows.around.take(left), model.layout)
+        copied = _shifted(copied, moved, network.shape.side)
+        around = windows.around.take(left.repeat_interleave(COURSES))
+        view = imagined_view(scene, model.stats.kind_means, around, model.layout)
         choices, memory = soft_tick(model.policy, view.observation, memory)
         real_memory = windows.memory(tick, left)
         _, real = windows.at(tick)
+        predicted = _mean_scene(scene, network.vitals)
+        policy = {name: _mixed(choices.log_probabilities[name]) for name in POLICY_HEADS}
+        cell = _mean(memory.cell[-1])
         yield Errors(
             np.full(len(left), tick - CONTEXT + 1), life_numbers(windows, left), windows.identity[left, 0].numpy(),
             {
-                **_scene_errors(scene, real, network.vitals), "memory": _cosine(memory, real_memory),
-                "policy": _policy_kl(model, real_memory, real, choices.log_probabilities),
+                **_scene_errors(predicted, real, network.vitals), "memory": _cosine(cell, real_memory),
+                "policy": _policy_kl(model, real_memory, real, policy),
             },
             {
                 **_scene_errors(copied, real, network.vitals),
-                "memory": _cosine(frozen_memory.take(left), real_memory),
+                "memory": _cosine(frozen_memory.take(left).cell[-1], real_memory),
                 "policy": _policy_kl(model, real_memory, real, _own_heads(model, frozen_memory.take(left), real)),
             },
-            ended, np.full(len(ended), tick - CONTEXT + 1), _confidence(scene, real),
+            ended, np.full(len(ended), tick - CONTEXT + 1), _confidence(predicted, real),
         )  # fmt: skip
+
+
+def _kept(
+    chosen: torch.Tensor,
+    left: torch.Tensor,
+    copied: SoftScene,
+    state: WorldState,
+    scene: SoftScene,
+    memory: MemoryState,
+) -> tuple[torch.Tensor, SoftScene, WorldState, SoftScene, MemoryState]:  # fmt: skip
+    """Keep some of the windows that are left, and all courses of each."""
+    courses = (chosen.unsqueeze(1) * COURSES + torch.arange(COURSES)).flatten()
+    return left[chosen], scene_of(copied, chosen), state.take(courses), scene_of(scene, courses), memory.take(courses)
+
+
+def _mean(courses: torch.Tensor) -> torch.Tensor:
+    """Return the mean over the courses of each window, (P * COURSES, ...) to (P, ...)."""
+    return courses.unflatten(0, (-1, COURSES)).mean(dim=1)
+
+
+def _mixed(log_probabilities: torch.Tensor) -> torch.Tensor:
+    """Return the logarithm of the mean probabilities over courses, (P * COURSES, options) to (P, options)."""
+    return log_probabilities.unflatten(0, (-1, COURSES)).logsumexp(dim=1) - log(COURSES)
+
+
+def _mean_scene(scene: SoftScene, vitals: list[int]) -> SoftScene:
+    """Return mean probabilities and numbers over courses; of vitals the median, which has the smallest mean error."""
+    mean = SoftScene(**{name: _mean(each) for name, each in vars(scene).items()})
+    own = mean.own.clone()
+    own[:, vitals] = scene.own[:, vitals].unflatten(0, (-1, COURSES)).quantile(0.5, dim=1)
+    return replace(mean, own=own)
 
 
 def joined(parts: list[Errors]) -> Errors:
@@ -152,8 +198,8 @@ def _scene_errors(found: SoftScene, real: Scene, vitals: list[int]) -> dict[str,
     return {"tiles": right.numpy(), "entities": entities.numpy(), "vitals": vital.numpy()}
 
 
-def _cosine(found: MemoryState, real: MemoryState) -> np.ndarray:
-    return functional.cosine_similarity(found.cell[-1], real.cell[-1], dim=1).numpy()
+def _cosine(found: torch.Tensor, real: MemoryState) -> np.ndarray:
+    return functional.cosine_similarity(found, real.cell[-1], dim=1).numpy()
 
 
 def _own_heads(model: WorldModel, memory: MemoryState, real: Scene) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from user_error import UserError
 QUALITY_FOLDER = "quality"
 TOLD_AT = (1, 4, 8, 16)
 BATCH = 64
-MOST_BATCHES = 40
+MOST_BATCHES = 20
 
 
 def measure_quality(
@@ -42,7 +42,7 @@ def measure_quality(
     """
     parts, batches = [], list[Windows]()
     for batch in read_windows(recorded, origin.test, horizon, BATCH, model.policy, model.info, seed):
-        parts += list(open_loop(model, batch))
+        parts += list(open_loop(model, batch, seed + len(batches)))
         batches.append(batch)
         report(len(batches) / (2 * MOST_BATCHES))
         if len(batches) == MOST_BATCHES:

@@ -89,7 +89,7 @@ def foreseen(recorded, tmp_path_factory: pytest.TempPathFactory) -> tuple[Traini
 def test_the_model_foresees_what_copying_does_not(foreseen: tuple[Training, Windows]) -> None:
     """It was trained for seconds and on six ticks ahead; it is tested on other lives, and further ahead."""
     training, unseen = foreseen
-    errors = joined(list(open_loop(training.model, unseen)))
+    errors = joined(list(open_loop(training.model, unseen, 0)))
 
     def means(name: str, horizon: int) -> tuple[float, float]:
         chosen = errors.horizon == horizon
