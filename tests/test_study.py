@@ -12,7 +12,7 @@ import yaml
 from analysis.findings.page import verify_page
 from analysis.findings.study_file import read_study
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import ROOT, run, run_here, start
+from tests.command import ROOT, assert_refused, run, run_here, start
 from tests.tiny_policies import save_policies
 from user_error import UserError
 
@@ -127,15 +127,17 @@ def test_what_is_finished_and_unchanged_is_skipped(folder: Path) -> None:
 @pytest.mark.slow
 def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
     own = [folder / "tiny.yaml", "--results-dir", tmp_path / "results", "--pages-dir", tmp_path / "pages"]
-    child = start("study.py", *own)
-    run_file = tmp_path / "results/tiny/clear_kit/run.json"
-    end = time.monotonic() + 120
-    while not run_file.exists() and time.monotonic() < end:
-        time.sleep(0.1)
-    assert run_file.exists()
-    child.send_signal(signal.SIGINT)
-    child.communicate(timeout=120)
-    assert child.returncode == 130 and not (tmp_path / "pages").exists()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        child = start("study.py", *own)
+        log = tmp_path / "results/tiny/clear_kit.log"
+        end = time.monotonic() + 120
+        while not (log.exists() and "to play" in log.read_text()) and time.monotonic() < end:
+            time.sleep(0.1)
+        assert_refused(run_here("study.py", *own), "is still running, of another call or of one that was killed")
+        child.send_signal(number)
+        child.communicate(timeout=120)
+        assert child.returncode == 128 + number and not (tmp_path / "pages").exists()
+        log.unlink()
     planned = run_here("study.py", *own, "--plan").stdout
     assert "clear_kit: will continue" in planned and "clear_second: will run" in planned
     assert run("study.py", *own).returncode == 0

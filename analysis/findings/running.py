@@ -1,5 +1,6 @@
 """Run the stages of a study: what is finished and unchanged is skipped, what was interrupted goes on."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -9,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -22,6 +24,7 @@ from analysis.findings.study_file import HERE, Stage, Study, places
 from user_error import UserError, one_line
 
 STATE_FILE = "study.json"
+LOCK_FILE = "study.lock"
 Action = Literal["skip", "run", "continue"]
 _LAST_LINES = 40
 
@@ -113,13 +116,17 @@ class StudyRun:
             plans: from `plan`.
             report: called with a plan, its state (running, done), and the seconds that the stage has taken.
 
+        SIGTERM ends the running stage too, and then this process.
+
         Raises:
-            UserError: a stage failed; the message names it, its last line and its log.
+            UserError: a stage failed; the message names it, its last line and its log. Or a stage of this study is
+                still running, of another call or of one that was killed.
         """
         make_folder(self.folder)
-        for plan in plans:
-            if plan.action != "skip":
-                self._run(plan, report)
+        with _ends_by_sigterm(), _only_call(self.folder) as lock:
+            for plan in plans:
+                if plan.action != "skip":
+                    self._run(plan, report, lock)
         states = [(stage.name, self.states[stage.name]) for stage in self.study.stages]
         return [Played(name, state.command, state.seconds, state.read) for name, state in states]
 
@@ -150,8 +157,8 @@ class StudyRun:
         self.states[stage.name] = state
         write_json(self.folder / STATE_FILE, {name: asdict(each) for name, each in self.states.items()})
 
-    def _run(self, plan: Plan, report: Callable[[Plan, str, float], None]) -> None:
-        """Run a stage to its end."""
+    def _run(self, plan: Plan, report: Callable[[Plan, str, float], None], lock: int) -> None:
+        """Run a stage to its end; it shares the lock, and so keeps it if this process is killed."""
         stage, here, log = plan.stage, self.folder / plan.stage.name, self.folder / f"{plan.stage.name}.log"
         spent = self.states[stage.name].seconds if plan.action == "continue" else 0.0
         if plan.action == "run":
@@ -170,14 +177,14 @@ class StudyRun:
         with log.open("ab") as output:
             child = subprocess.Popen(
                 words, cwd=self.scripts, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                env=os.environ | {"PYTHONUNBUFFERED": "1"}, pass_fds=[lock],
             )  # fmt: skip
             try:
                 while child.poll() is None:
                     report(plan, "running", seconds())
                     time.sleep(0.5)
-            except BaseException:
-                child.send_signal(signal.SIGINT)
+            except BaseException as stop:  # a child of a shell that ignores Ctrl-C ignores SIGINT
+                child.send_signal(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
                 child.wait()
                 raise
             finally:
@@ -188,6 +195,41 @@ class StudyRun:
             raise UserError(f"the stage {stage.name} left nothing in {here}: its output option must name {{here}}")
         self._save(stage, replace(state, seconds=seconds(), files=_sizes(here)))
         report(plan, "done", seconds())
+
+
+@contextmanager
+def _ends_by_sigterm() -> Iterator[None]:
+    """Within its block SIGTERM raises SystemExit, so that what is begun is ended."""
+
+    def stop(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _only_call(folder: Path) -> Iterator[int]:
+    """Lock a study's folder, and yield the descriptor of the lock, which lasts as long as a process has it open."""
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    try:
+        _lock(descriptor, folder)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(
+            f"a stage of the study in {folder} is still running, of another call or of one that was killed: "
+            "wait for it, or end it"
+        ) from None
 
 
 def hashes(paths: Sequence[Path], start: Path) -> dict[str, str]:
