@@ -24,7 +24,7 @@ import argument_checks
 import command_line
 from activation_store.layers import check_layers
 from agent_zoo.checkpoint_files import list_checkpoints, policy_names
-from argument_checks import at_least, did_you_mean, regrowth_value, seed_value, split
+from argument_checks import at_least, between, did_you_mean, regrowth_value, seed_value, split
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 from user_error import UserError
 
@@ -58,6 +58,9 @@ class Arguments:
     """Seed of the maps, 0 to 4294967295. By default one more than in training: maps that are new to the policy."""
     food_regrowth: float | None = None
     """How fast eaten food grows back, as a multiple of the game's rate, 0 to 40; by default as in training."""
+    random_actions: float = 0
+    """Probability, 0 to 1, that an agent acts at random in a tick: in every action head it then takes one of its legal
+    options by lot. Its memory goes on reading what it sees."""
     layers: str = "action_decoder"
     """Comma-separated layers to record: encoder_output, lstm_hidden, lstm_cell, action_decoder, or `all`.
     lstm_hidden is the hidden state of any memory (LSTM, GRU or moving averages); only an LSTM has an lstm_cell. With
@@ -131,6 +134,7 @@ def check(arguments: Arguments) -> None:
         seed=seed_value(arguments.seed),
         map_seed=seed_value(arguments.map_seed if arguments.map_seed is not None else 0),
         food_regrowth=regrowth_value(arguments.food_regrowth),
+        random_actions=between(arguments.random_actions, 0, 1),
         num_envs=at_least(arguments.num_envs, 0),
         workers=at_least(arguments.workers, 0),
         layers=(bool(split(arguments.layers)), "at least one layer"),
@@ -214,6 +218,7 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
         runs_dir=arguments.runs_dir,
         maps_dir=arguments.maps_dir,
         embeddings_dir=arguments.embeddings_dir,
+        random_actions=arguments.random_actions,
     )
     plan = Plan(
         arguments.episodes, arguments.max_steps, arguments.seed, split(arguments.layers), split(arguments.fields),

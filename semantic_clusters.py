@@ -7,6 +7,7 @@
     python semantic_clusters.py videos analysis_results/RUN                # a film of each code, and of all in a grid
     python semantic_clusters.py hover analysis_results/RUN                 # a page to point at states and open lives
     python semantic_clusters.py compare analysis_results/RUN               # codes beside UMAP and HDBSCAN, and others
+    python semantic_clusters.py agreement activation_data/NAME --policies A,B   # do other trainings find these codes?
     python semantic_clusters.py COMMAND --help                             # options of a command
 
 A run is a folder analysis_results/NAME-semantic-k8, which all scripts for clusters read too: explore.py,
@@ -23,6 +24,7 @@ from typing import TypeVar
 import command_line
 from argument_checks import did_you_mean
 from representation.semantic_clusters.options import (
+    AgreementArguments,
     CompareArguments,
     DescribeArguments,
     HoverArguments,
@@ -32,7 +34,7 @@ from representation.semantic_clusters.options import (
 )
 from user_error import UserError
 
-Options = TypeVar("Options", bound=RunArguments)
+Options = TypeVar("Options", bound=RunArguments | AgreementArguments)
 
 
 def fit(arguments: list[str]) -> None:
@@ -218,8 +220,39 @@ def compare(arguments: list[str]) -> None:
     console.print(f"leaderboard: {path}", highlight=False, markup=False, soft_wrap=True)
 
 
+def agreement(arguments: list[str]) -> None:
+    """Show recorded lives to other trainings, and measure whether their codes divide them in the same way."""
+    options = _parsed(AgreementArguments, "agreement", arguments)
+
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from activation_store.files import make_folder, write_json, write_text
+    from activation_store.reader import read_metadata
+    from analysis.terminal import step
+
+    console, metadata = Console(), read_metadata(options.dump)
+    with step(console, "loading the libraries"):
+        from representation.semantic_clusters.agreement import HEADS, agreement_of
+        from representation.semantic_clusters.replayed import load_networks
+    networks = load_networks(options.dump, metadata, options.names, options.policies_dir)
+    shown = partial(step, console)
+    found = agreement_of(options.dump, metadata, networks, options.states, options.bootstraps, options.seed, shown)
+    make_folder(options.folder)
+    path = options.folder / "agreement.json"
+    hashes = {each.name: each.sha256 for each in networks}
+    told = {"dump": str(options.dump), "checkpoint_sha256": metadata.checkpoint_sha256, "policies": hashes}
+    write_json(path, {**told, "seed": options.seed, "bootstraps": options.bootstraps, **asdict(found)})
+    write_text(options.folder / "agreement.tsv", found.table())
+    console.print(f"\n{found.states:,} states, one tick in {found.one_in} of {found.lives:,} lives", highlight=False)
+    command_line.print_table(HEADS, found.rows())
+    console.print(f"agreement: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "fit": fit, "describe": describe, "plot": plot, "videos": videos, "hover": hover, "compare": compare,
+    "agreement": agreement,
 }  # fmt: skip
 
 

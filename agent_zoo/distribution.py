@@ -73,6 +73,11 @@ class Choices:
         place = taken if self.option is None else (self.option == taken.unsqueeze(1)).int().argmax(dim=1)
         return self.log_probabilities.gather(1, place.unsqueeze(1)).squeeze(1)
 
+    def uniform(self) -> "Choices":
+        """Return the same choices with all legal options equally likely."""
+        logits = torch.zeros_like(self.logits).masked_fill(self.logits < ILLEGAL / 2, ILLEGAL)
+        return Choices(self.agent, self.head, logits, self.option)
+
     def entropy(self) -> torch.Tensor:
         """Entropy of each choice in nats, (Q,)."""
         return -(self.log_probabilities.exp() * self.log_probabilities).sum(dim=1)
@@ -122,6 +127,10 @@ class ActionDistribution:
         for choices in self.choices:
             drawn[choices.agent, choices.head] = choices.draw(uniforms[choices.agent, choices.head])
         return drawn
+
+    def uniform(self) -> "ActionDistribution":
+        """Return the distributions of agents that choose among the legal options of each head at random."""
+        return ActionDistribution(self.heads, self.only, [choices.uniform() for choices in self.choices])
 
     def log_probability(self, actions: torch.Tensor) -> torch.Tensor:
         """Log-probability of the options taken, given by the environment's numbers: (B, H) -> (B, H)."""

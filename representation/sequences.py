@@ -29,12 +29,14 @@ class Parts:
         columns: optional columns to read; None for all.
         leave_out: as in `activation_store.reader.read_dump`.
         episodes: to read; None for all.
+        lives: to read, each a slot, an agent and an episode; None for all. Each episode read must have one of them.
     """
 
     layers: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
     leave_out: tuple[str, ...] = ()
     episodes: tuple[int, ...] | None = None
+    lives: tuple[tuple[int, ...], ...] | None = None
 
 
 EVERYTHING = Parts()
@@ -154,8 +156,9 @@ def _batches(
     for start in range(0, len(episodes), together):
         some = episodes[start : start + together].tolist()
         records = read_dump(
-            folder, episodes=some, layers=parts.layers, columns=parts.columns, leave_out=parts.leave_out
-        )
+            folder, episodes=some, layers=parts.layers, columns=parts.columns, leave_out=parts.leave_out,
+            lives=parts.lives,
+        )  # fmt: skip
         found = lives_of(records)
         _check_unbroken(folder, records, found)
         life, first, ticks = _cut(found.lengths, length, stride)

@@ -106,6 +106,16 @@ def test_what_follows_from_the_records_says_the_same(folder: Path) -> None:
     assert np.flatnonzero(records.column("done")).tolist() == sorted(last.values())
 
 
+def test_a_share_of_acts_can_be_random(folder: Path, tmp_path: Path) -> None:
+    short = ("pve", "-p", "tiny", "-n", 1, "--max-steps", 5, "--format", "parquet")
+    for name, options in (("plain", ()), ("none", ("--random-actions", 0)), ("some", ("--random-actions", 0.5))):
+        done = extract(folder, *short, *options, output=tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    plain, none, some = (read_metadata(tmp_path / name / "tiny") for name in ("plain", "none", "some"))
+    assert plain == none and plain.files != some.files
+    assert "random_actions" not in plain.environment and some.environment["random_actions"] == 0.5
+
+
 def test_max_steps_stops_in_mid_episode(folder: Path, tmp_path: Path) -> None:
     result = extract(folder, "pve", "-p", "tiny", "--max-steps", 3, output=tmp_path / "short")
     assert result.returncode == 0, result.stderr
@@ -209,6 +219,8 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "tiny_200M"), ("no policy 'tiny_200M'", "did you mean tiny?")),
         (("pve", "-p", "tiny", "-n", "0"), ("--episodes is 0",)),
         (("pve", "-p", "tiny", "--food-regrowth", "41"), ("--food-regrowth is 41", "0 to 40")),
+        (("pve", "-p", "tiny", "--random-actions", "1.01"), ("--random-actions is 1.01", "0 to 1")),
+        (("pve", "-p", "tiny", "--random-actions", "nan"), ("--random-actions is nan", "0 to 1")),
         (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
         (("pve", "-p", "tiny", "-n", 2), ("already holds a dump", "activation_data/tiny")),
     ],

@@ -14,24 +14,28 @@ import numpy as np
 
 from reinforcement_learning.game.episode_journal import Moment
 
+ACTIONS, RANDOM_ACTIONS = 0, 1
+"""Streams of numbers: behind the options that policies choose, and behind acts at random."""
 
-def action_noise(moments: Sequence[Moment], agents: int, heads: int) -> np.ndarray:
+
+def action_noise(moments: Sequence[Moment], agents: int, heads: int, stream: int = ACTIONS) -> np.ndarray:
     """Draw a number for each agent and head of several worlds.
 
     Args:
         moments: the tick that each world plays.
         agents: number in each world, dead or alive.
         heads: choices of each agent in a tick.
+        stream: which of the independent streams of numbers.
 
     Returns:
         Numbers in [0, 1), (worlds * agents, heads) float64, in the order of the worlds and of their agents.
     """
-    return np.concatenate([_of_world(moment, agents, heads) for moment in moments])
+    return np.concatenate([_of_world(moment, agents, heads, stream) for moment in moments])
 
 
-def _of_world(moment: Moment, agents: int, heads: int) -> np.ndarray:
+def _of_world(moment: Moment, agents: int, heads: int, stream: int) -> np.ndarray:
     # The lowest word counts blocks of four numbers within the table; the other words identify the table.
-    stream = np.random.Philox(key=moment.first_seed, counter=[0, moment.tick, moment.number, 0])
+    generator = np.random.Philox(key=moment.first_seed, counter=[0, moment.tick, moment.number, stream])
     # NumPy guarantees a stable stream for bit generators, but not for Generator.random.
-    bits = stream.random_raw(agents * heads) >> 11  # the 53 highest bits, the precision of a float64
+    bits = generator.random_raw(agents * heads) >> 11  # the 53 highest bits, the precision of a float64
     return (bits * 2.0**-53).reshape(agents, heads)

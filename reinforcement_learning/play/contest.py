@@ -26,6 +26,7 @@ class Contest:
         task: settings of the tasks.
         maps: a finished folder from `ensure_maps`.
         device: where the networks run.
+        random_actions: probability that an agent acts at random in a tick, by lot among its legal options.
     """
 
     entrants: tuple[Entrant, ...]
@@ -33,6 +34,7 @@ class Contest:
     task: TaskSettings
     maps: Path
     device: torch.device
+    random_actions: float = 0
 
     def pool(self, worlds: int, specs: Sequence[TaskSpec] | None = None) -> PolicyPool:
         """Build worlds to play in; `specs` as in `PolicyPool`.
@@ -40,7 +42,9 @@ class Contest:
         Raises:
             UserError: an entrant does not fit the world.
         """
-        return PolicyPool(self.entrants, self.env, self.task, self.maps, self.device, worlds, specs)
+        return PolicyPool(
+            self.entrants, self.env, self.task, self.maps, self.device, worlds, specs, self.random_actions
+        )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -140,7 +141,11 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         for layer in shadow_layers(each.name, each.policy)
     }
     memory = {"cell": entrant.policy.cell, "layers": entrant.policy.layers}
-    told = {"opponents": others, "most_ticks": plan.most_ticks, "memory": memory, "shadow_networks": watching}
+    told: dict[str, Any] = {
+        "opponents": others, "most_ticks": plan.most_ticks, "memory": memory, "shadow_networks": watching,
+    }  # fmt: skip
+    if contest.random_actions:  # left out otherwise, so that a dump says the same as before there were any
+        told["random_actions"] = contest.random_actions
     return DumpMetadata(
         policy=entrant.name,
         agent=entrant.info.agent,

@@ -25,6 +25,7 @@ from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.action_noise import action_noise
 from reinforcement_learning.play.entrants import Entrant, check_fits
+from reinforcement_learning.play.random_actions import with_random_actions
 from reinforcement_learning.play.stepper import Arrival, Decision, decide, receive, remember
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.stopwatch import Stopwatch
@@ -90,7 +91,7 @@ class PolicyPool:
 
     def __init__(
         self, entrants: Sequence[Entrant], env: EnvironmentSettings, task: TaskSettings, maps: Path,
-        device: torch.device, worlds: int, specs: Sequence[TaskSpec] | None = None,
+        device: torch.device, worlds: int, specs: Sequence[TaskSpec] | None = None, random_actions: float = 0,
     ):  # fmt: skip
         """Build the worlds.
 
@@ -102,12 +103,14 @@ class PolicyPool:
             device: where the networks run.
             worlds: number of episodes to play in parallel.
             specs: the result of `offered_tasks` for these settings, if already computed.
+            random_actions: probability that an agent acts at random in a tick.
 
         Raises:
             UserError: an entrant does not fit the world; the message names what differs.
         """
         self.entrants = entrants
         self.device = device
+        self.random_actions = random_actions
         self.kinds = list(dict.fromkeys(entrant.kind for entrant in entrants))
         specs = offered_tasks(task, env) if specs is None else specs
         self.tasks = [spec.name for spec in specs]
@@ -171,12 +174,17 @@ class PolicyPool:
             slots = np.flatnonzero(self.arrival.acting & (self.entrant_of == entrant))
             if len(slots):
                 decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch)
-                yield EntrantActions(entrant, decision, decision.sample(noise))
+                chosen = decision.sample(noise)
+                if self.random_actions:
+                    chosen = with_random_actions(decision, chosen, self.random_actions, self._moments(), self.agents)
+                yield EntrantActions(entrant, decision, chosen)
 
     def action_noise(self) -> np.ndarray:
         """Return the random numbers of this tick's actions, (slots, heads) float64; fixed until the tick is played."""
-        moments = [Moment(self.first_seed, number, self.ticks) for number in self.numbers]
-        return action_noise(moments, self.agents, len(self.layout.heads))
+        return action_noise(self._moments(), self.agents, len(self.layout.heads))
+
+    def _moments(self) -> list[Moment]:
+        return [Moment(self.first_seed, number, self.ticks) for number in self.numbers]
 
     def advance(self, choices: Sequence[EntrantActions]) -> None:
         """Play one tick with these actions."""

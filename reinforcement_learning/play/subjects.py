@@ -45,6 +45,7 @@ class Subjects:
         runs_dir: folder of training runs with checkpoints.
         maps_dir: folder of generated maps.
         embeddings_dir: cache folder for task embeddings computed by language models.
+        random_actions: probability that an agent acts at random in a tick.
     """
 
     names: tuple[str, ...]
@@ -60,6 +61,7 @@ class Subjects:
     runs_dir: Path
     maps_dir: Path
     embeddings_dir: Path
+    random_actions: float = 0
 
 
 def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
@@ -84,7 +86,7 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         world = EnvironmentSettings(**{**together[0].info.environment, **changed})
         env, task = without_training_aids(world), _tasks(subjects, together)
         check_tasks(task, env)
-        found.append(Contest(tuple(together), env, task, maps_folder(env), device))
+        found.append(Contest(tuple(together), env, task, maps_folder(env), device, subjects.random_actions))
     return found
 
 

@@ -49,9 +49,7 @@ def perplexity(label: np.ndarray, weight: np.ndarray) -> float:
         label: (B,) int64 from 0.
         weight: of each record, (B,).
     """
-    shares = np.bincount(label, weights=weight) / weight.sum()
-    shares = shares[shares > 0]
-    return float(np.exp(-(shares * np.log(shares)).sum()))
+    return float(np.exp(_entropy(np.bincount(label, weights=weight))))
 
 
 def persistence(label: np.ndarray, following: np.ndarray, weight: np.ndarray) -> float:
@@ -124,3 +122,25 @@ def weighted_adjusted_rand(label: np.ndarray, other: np.ndarray, weight: np.ndar
     expected = first * second / pairs(np.array([weight.sum()]))
     most = (first + second) / 2
     return (pairs(table) - expected) / (most - expected) if most > expected else float("nan")
+
+
+def normalised_information(label: np.ndarray, other: np.ndarray, weight: np.ndarray) -> float:
+    """Return the mutual information of two partitions over the mean of their entropies: 0 to 1, NaN without entropy.
+
+    Unlike the adjusted Rand index it is not corrected for chance, and larger where there are more groups.
+
+    Args:
+        label: (B,) int64 from 0.
+        other: likewise.
+        weight: of each record, (B,).
+    """
+    table = np.zeros((int(label.max()) + 1, int(other.max()) + 1))
+    np.add.at(table, (label, other), weight)
+    joint, first, second = (_entropy(table.sum(axis=axis).ravel()) for axis in ((), 1, 0))
+    return 2 * (first + second - joint) / (first + second) if first + second > 0 else float("nan")
+
+
+def _entropy(weight: np.ndarray) -> float:
+    """Return the entropy of shares with these weights, in nats."""
+    shares = weight[weight > 0] / weight.sum()
+    return float(-(shares * np.log(shares)).sum())

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import tyro
 
 import argument_checks
-from argument_checks import at_least, between, seed_value, split
+from argument_checks import SEEDS, at_least, between, seed_value, split
+from user_error import UserError
 
 
 @dataclass(frozen=True)
@@ -113,3 +114,45 @@ class CompareArguments(RunArguments):
         argument_checks.check(
             self, states=between(self.states, 200, 100_000), bootstraps=at_least(self.bootstraps, 100)
         )
+
+
+@dataclass(frozen=True)
+class AgreementArguments:
+    """Arguments of `semantic_clusters.py agreement`."""
+
+    dump: tyro.conf.Positional[Path]
+    """Activation dump of a policy with codes of its own, recorded with `--layers all` and
+    `--fields Market,Task,ActionTargets`."""
+    policies: str = ""
+    """Comma-separated names of other trainings with codes, to see the same lives."""
+    policies_dir: Path = Path("policies")
+    """Folder of trained policies."""
+    states: int = 5000
+    """Maximum number of states to compare, one in ten of whole lives drawn at random, 200 to 100000."""
+    bootstraps: int = 200
+    """Bootstrap resamples of lives for each interval, at least 100."""
+    seed: int = 42
+    """Random seed of the lives, k-means and untrained networks, 0 to 4294967294."""
+    output_dir: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Folder of the results, created if missing; by default analysis_results/NAME-agreement."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The other trainings."""
+        return split(self.policies)
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the results."""
+        return self.output_dir or Path("analysis_results") / f"{self.dump.resolve().name}-agreement"
+
+    def check(self) -> None:
+        """Refuse values that are invalid for any dump."""
+        argument_checks.check(
+            self,
+            states=between(self.states, 200, 100_000),
+            bootstraps=at_least(self.bootstraps, 100),
+            seed=between(self.seed, 0, SEEDS - 2),  # the second untrained network has the next one
+        )
+        if not self.names:
+            raise UserError("name other trainings with --policies: codes of one training have none to agree with")

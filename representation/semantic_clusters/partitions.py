@@ -60,6 +60,14 @@ def codebook(groups: int) -> Fit:
     return partial(_codebook, options=FitOptions(codes=groups, steps=_STEPS, states=_STATES))
 
 
+def k_means(states: np.ndarray, groups: int, seed: int) -> Labeller:
+    """Fit K-means to states, (B, U), of any lives."""
+    from sklearn.cluster import KMeans
+
+    model = KMeans(groups, n_init=4, random_state=seed % 2**32).fit(states)
+    return lambda activations: np.asarray(model.predict(activations), np.int64)
+
+
 def trajectories(states: np.ndarray, lives: Lives) -> np.ndarray:
     """Return each state beside its differences from those some ticks before, (B, U) to (B, 4 U).
 
@@ -95,10 +103,7 @@ def _umap_hdbscan(states: np.ndarray, lives: Lives, seed: int) -> Labeller:
 
 
 def _k_means(states: np.ndarray, lives: Lives, seed: int, groups: int) -> Labeller:
-    from sklearn.cluster import KMeans
-
-    model = KMeans(groups, n_init=4, random_state=seed % 2**32).fit(states)
-    return lambda activations: np.asarray(model.predict(activations), np.int64)
+    return k_means(states, groups, seed)
 
 
 def _behaviours(states: np.ndarray, lives: Lives, seed: int, groups: int) -> Labeller:

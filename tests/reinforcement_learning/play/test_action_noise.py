@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from reinforcement_learning.game.episode_journal import Moment
-from reinforcement_learning.play.action_noise import action_noise
+from reinforcement_learning.play.action_noise import RANDOM_ACTIONS, action_noise
 
 WORD = 2**64
 
@@ -37,7 +37,8 @@ def test_a_number_depends_on_nothing_but_its_own_world_tick_agent_and_head() -> 
     assert np.array_equal(action_noise([moment], agents=128, heads=12)[:16], alone)
     others = [Moment(4, 1, 9), Moment(3, 2, 9), Moment(3, 1, 10), Moment(3, 9, 1), Moment(1, 3, 9)]
     tables = [alone, *(action_noise([other], agents=16, heads=12) for other in others)]
-    assert len(np.unique(tables)) == 6 * 16 * 12
+    tables.append(action_noise([moment], agents=16, heads=12, stream=RANDOM_ACTIONS))
+    assert len(np.unique(tables)) == 7 * 16 * 12
 
 
 @pytest.fixture(scope="module")

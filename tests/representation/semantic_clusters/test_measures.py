@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import adjusted_rand_score, cohen_kappa_score, mutual_info_score
+from sklearn.metrics import adjusted_rand_score, cohen_kappa_score, mutual_info_score, normalized_mutual_info_score
 
 from representation.semantic_clusters.measures import (
     LifeResamples,
     conditional_information,
     information_beyond_chance,
+    normalised_information,
     perplexity,
     persistence,
     weighted_adjusted_rand,
@@ -59,6 +60,9 @@ def test_copies_count_like_records() -> None:
     rows = np.repeat(np.arange(500), weight)
     assert weighted_adjusted_rand(label, other, weight.astype(float)) == pytest.approx(
         adjusted_rand_score(label[rows], other[rows])
+    )
+    assert normalised_information(label, other, weight.astype(float)) == pytest.approx(
+        normalized_mutual_info_score(label[rows], other[rows])
     )
     assert perplexity(label, weight.astype(float)) == pytest.approx(perplexity(label[rows], np.ones(len(rows))))
     assert perplexity(np.array([0, 1, 2, 3]), np.ones(4)) == pytest.approx(4)

@@ -1,0 +1,34 @@
+"""Acts at random: in some ticks, agents choose among their legal options by lot instead of by their policy.
+
+The numbers behind these acts come from a stream of their own, so the policy's choices use the same numbers with and
+without them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from reinforcement_learning.game.episode_journal import Moment
+from reinforcement_learning.play.action_noise import RANDOM_ACTIONS, action_noise
+from reinforcement_learning.play.stepper import Decision
+
+
+def with_random_actions(
+    decision: Decision, chosen: torch.Tensor, share: float, moments: Sequence[Moment], agents: int
+) -> torch.Tensor:
+    """Replace the choices of the agents that act at random in this tick.
+
+    Args:
+        decision: of the present slots.
+        chosen: by their policy, (P, heads) int64.
+        share: probability that an agent acts at random in a tick, in all heads at once.
+        moments: the tick that each world plays.
+        agents: number in each world, dead or alive.
+
+    Returns:
+        Options, (P, heads) int64; an agent that acts at random chooses each legal option of a head equally often.
+    """
+    numbers = action_noise(moments, agents, 1 + chosen.shape[1], RANDOM_ACTIONS)[decision.present]
+    drawn, options = (torch.from_numpy(each).to(chosen.device) for each in np.split(numbers, [1], axis=1))
+    return torch.where(drawn < share, decision.distribution.uniform().sample(options), chosen)

@@ -1,0 +1,145 @@
+"""Whether networks divide the same ticks in the same way: by their own codes, and by groups fitted to their states."""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.schema import DumpMetadata
+from analysis.codes.content import Step
+from analysis.lives import Lives
+from analysis.statistics.resampling import Estimate
+from representation.semantic_clusters.measures import (
+    LifeResamples,
+    normalised_information,
+    perplexity,
+    weighted_adjusted_rand,
+)
+from representation.semantic_clusters.partitions import codebook, k_means
+from representation.semantic_clusters.replayed import EVERY, Network, Seen, draw_lives, replay, untrained
+
+CODES, FITTED, K_MEANS = "codes", "codes fitted to states", "k-means on states"
+HEADS = ("way", "networks", "pair", "groups in use", "ARI (95% interval)", "NMI (95% interval)")
+_DECIMALS = 4
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How much two networks agree.
+
+    Attributes:
+        way: of dividing states: by the codes of the networks themselves (`CODES`), or by groups fitted to the hidden
+            states of each (`FITTED`, `K_MEANS`).
+        trained: whether both are trained; otherwise neither is.
+        first: its name.
+        second: likewise.
+        in_use: groups in use by each, as the perplexity of their shares.
+        adjusted_rand: adjusted Rand index: 0 by chance, 1 for the same groups.
+        normalised_information: mutual information over the mean entropy; more than 0 by chance.
+    """
+
+    way: str
+    trained: bool
+    first: str
+    second: str
+    in_use: tuple[float, float]
+    adjusted_rand: Estimate
+    normalised_information: Estimate
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Pairs of networks on the same states.
+
+    Attributes:
+        pairs: of trainings, then of untrained networks.
+        states: number of states.
+        lives: their number.
+        one_in: one record in so many of each life is a state.
+    """
+
+    pairs: tuple[Pair, ...]
+    states: int
+    lives: int
+    one_in: int
+
+    def table(self) -> str:
+        """Return everything as tab-separated text, one line for each pair and measure."""
+        lines = ["way\tnetworks\tfirst\tsecond\tmeasure\tvalue\tlow\thigh"]
+        for pair in self.pairs:
+            networks = "trained" if pair.trained else "untrained"
+            for name in ("adjusted_rand", "normalised_information"):
+                numbers = "\t".join(
+                    "" if np.isnan(each) else f"{each:.{_DECIMALS}f}" for each in astuple(getattr(pair, name))
+                )
+                lines.append("\t".join([pair.way, networks, pair.first, pair.second, name, numbers]))
+        return "\n".join(lines) + "\n"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the cells of `HEADS` for each pair."""
+        return [
+            (pair.way, "trained" if pair.trained else "untrained", f"{pair.first}, {pair.second}",
+             " and ".join(f"{each:.1f}" for each in pair.in_use), _in_words(pair.adjusted_rand),
+             _in_words(pair.normalised_information))
+            for pair in self.pairs
+        ]  # fmt: skip
+
+
+def agreement_of(
+    dump: Path, metadata: DumpMetadata, networks: Sequence[Network], most: int, resamples: int, seed: int, step: Step
+) -> Agreement:
+    """Compare the codes of a dump's policy and of other trainings, and controls, on the same states.
+
+    Args:
+        dump: its folder.
+        metadata: of the dump.
+        networks: other trainings.
+        most: states, of whole lives drawn at random.
+        resamples: of lives, for the intervals.
+        seed: of lives, fits and untrained networks.
+        step: shows progress.
+
+    Raises:
+        UserError: the dump holds too few states.
+    """
+    drawn = draw_lives(dump, most, seed)
+    fresh = [untrained(networks[0].info, seed + number) for number in (0, 1)]
+    with step(f"replaying {len(drawn.lives):,} lives") as report:
+        seen, lives = replay(dump, metadata, drawn, [*networks, *fresh], report)
+    resampled = LifeResamples(lives.index, resamples, seed)
+    pairs = []
+    with step("fitting and comparing codes"):
+        for trained, group in ((True, seen[: 1 + len(networks)]), (False, seen[1 + len(networks) :])):
+            labels = _divided(group, lives, seed)
+            for way, divided in labels.items():
+                for one, other in combinations(range(len(group)), 2):
+                    names = group[one].name, group[other].name
+                    pairs.append(_pair(way, trained, names, divided[one], divided[other], resampled))
+    return Agreement(tuple(pairs), drawn.states, len(lives), EVERY)
+
+
+def _in_words(each: Estimate) -> str:
+    return f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" if np.isfinite(each.value) else "none"
+
+
+def _divided(group: Sequence[Seen], lives: Lives, seed: int) -> dict[str, list[np.ndarray]]:
+    """Return each network's labels of the states, (N,) int64, by way of dividing them."""
+    return {
+        CODES: [each.code for each in group],
+        FITTED: [codebook(each.codes)(each.hidden, lives, seed)(each.hidden) for each in group],
+        K_MEANS: [k_means(each.hidden, each.codes, seed)(each.hidden) for each in group],
+    }
+
+
+def _pair(
+    way: str, trained: bool, names: tuple[str, str], label: np.ndarray, other: np.ndarray, resampled: LifeResamples
+) -> Pair:
+    every = np.ones(len(label))
+    return Pair(
+        way, trained, *names, (perplexity(label, every), perplexity(other, every)),
+        resampled.estimate(partial(weighted_adjusted_rand, label, other)),
+        resampled.estimate(partial(normalised_information, label, other)),
+    )  # fmt: skip

@@ -1,0 +1,194 @@
+"""Do other trainings find the same codes? On real lives, with trainings whose agreement is known."""
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.files import sha256
+from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import DumpMetadata
+from agent_zoo.capture import ALL_LAYERS
+from agent_zoo.checkpoint import save_checkpoint
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import Entrant, load_entrant, untrained_entrant
+from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.workers import Workers
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, SemanticSettings, Settings
+from representation.recorded_observation import FIELDS
+from representation.semantic_clusters.agreement import CODES, Agreement, Pair, agreement_of
+from representation.semantic_clusters.replayed import EVERY, draw_lives, load_networks, replay
+from tests.command import assert_refused, run_here
+from tests.conftest import AGENT
+from user_error import UserError
+
+CODES_EACH = 5
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """A dump of the policy `own`, and a folder with it and others."""
+
+    dump: Path
+    policies: Path
+
+    @cached_property
+    def metadata(self) -> DumpMetadata:
+        return read_metadata(self.dump)
+
+    def agreement(self, names: Sequence[str]) -> Agreement:
+        networks = load_networks(self.dump, self.metadata, names, self.policies)
+        return agreement_of(self.dump, self.metadata, networks, 5000, 100, 3, lambda _: nullcontext(lambda _: None))
+
+
+@pytest.fixture(scope="module")
+def trainings(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) -> Trainings:
+    """`own` and `renumbered` differ in the order of their codes; `other` in its weights; the rest cannot take part."""
+    folder = tmp_path_factory.mktemp("trainings")
+    policies = folder / "policies"
+    policies.mkdir()
+    world = replace(small_world, spawn_immunity=0)
+
+    def made(seed: int, env: EnvironmentSettings = world, agent: str = AGENT, codes: int = CODES_EACH) -> Entrant:
+        settings = Settings(
+            env=env, task=task, policy=PolicySettings(hidden_size=16), semantic=SemanticSettings(codes=codes)
+        )
+        return untrained_entrant(agent, settings, maps, seed)
+
+    own, other = made(0), made(1)
+    for each in (own, other):  # five codes where the states of a first recording are
+        save_checkpoint(policies / "own.safetensors", each.policy, each.info)
+        contest = Contest((load_entrant(policies / "own.safetensors"),), world, task, maps, torch.device("cpu"))
+        plan = Plan(1, None, 3, ("semantic_plane",), format="parquet")
+        first = folder / f"first_{each is own}"
+        extract(contest, plan, [first], Workers(1), lambda *_: None)
+        places = np.quantile(read_dump(first).activations["semantic_plane"], np.linspace(0.1, 0.9, CODES_EACH), axis=0)
+        with torch.no_grad():
+            each.policy.semantic.codebook.copy_(torch.from_numpy(places))
+    save_checkpoint(policies / "other.safetensors", other.policy, other.info)
+    save_checkpoint(policies / "own.safetensors", own.policy, own.info)
+    with torch.no_grad():
+        own.policy.semantic.codebook.copy_(own.policy.semantic.codebook[[3, 0, 4, 1, 2]])
+    save_checkpoint(policies / "renumbered.safetensors", own.policy, own.info)
+    masked = made(0, replace(world, mask_intrinsics="own"))
+    for name, each in (("plain", made(0, codes=0)), ("masked", masked), ("yao", made(0, agent="yaofeng"))):
+        save_checkpoint(policies / f"{name}.safetensors", each.policy, each.info)
+
+    contest = Contest((load_entrant(policies / "own.safetensors"),), world, task, maps, torch.device("cpu"))
+    plan = Plan(6, None, 4, ALL_LAYERS, tuple(FIELDS.split(",")), format="parquet")
+    extract(contest, plan, [folder / "own"], Workers(1), lambda *_: None)
+    return Trainings(folder / "own", policies)
+
+
+def test_the_recorded_policy_sees_its_own_lives_as_it_did(trainings: Trainings) -> None:
+    networks = load_networks(trainings.dump, trainings.metadata, ["own", "other"], trainings.policies)
+    drawn = draw_lives(trainings.dump, 150, seed=3)
+    (recorded, again, other), lives = replay(trainings.dump, trainings.metadata, drawn, networks)
+    assert len(recorded.code) == drawn.states == len(lives.index) <= 150 and len(lives) == len(drawn.lives) < 96
+    np.testing.assert_allclose(again.hidden, recorded.hidden, atol=1e-5)
+    assert np.array_equal(again.code, recorded.code) and len(np.unique(recorded.code)) >= 4
+    assert not np.array_equal(other.code, recorded.code)
+    every = read_dump(trainings.dump, subsample=drawn.subsample, lives=drawn.lives.tolist(), layers=["semantic_code"])
+    counted = np.bincount(every.activations["semantic_code"].argmax(axis=1), minlength=CODES_EACH)
+    assert np.array_equal(counted, np.bincount(recorded.code, minlength=CODES_EACH))
+    assert drawn.subsample.every == EVERY
+
+
+@pytest.fixture(scope="module")
+def found(trainings: Trainings) -> Agreement:
+    return trainings.agreement(["own", "renumbered", "other"])
+
+
+def of(found: Agreement, *names: str, way: str = CODES, trained: bool = True) -> Pair:
+    """The pair of two networks; the first `own` is the recorded one."""
+    chosen = [each for each in found.pairs if each.way == way and each.trained == trained]
+    return next(each for each in chosen if not names or (each.first, each.second) == names)
+
+
+def test_a_policy_agrees_with_itself_and_with_the_same_codes_in_another_order(found: Agreement) -> None:
+    for name in ("own", "renumbered"):
+        pair = of(found, "own", name)
+        assert pair.adjusted_rand.value == pytest.approx(1) and pair.normalised_information.value == pytest.approx(1)
+        assert pair.adjusted_rand.low == pytest.approx(1) and pair.in_use[0] == pytest.approx(pair.in_use[1])
+
+
+def test_other_weights_give_other_codes(found: Agreement) -> None:
+    pair = of(found, "own", "other")
+    assert -0.2 < pair.adjusted_rand.low < pair.adjusted_rand.value < pair.adjusted_rand.high < 0.9
+    assert 0 < pair.normalised_information.value < 0.9 and all(1 < used <= CODES_EACH for used in pair.in_use)
+
+
+def test_controls_are_of_every_pair_and_of_two_untrained_networks(found: Agreement) -> None:
+    ways = {each.way for each in found.pairs}
+    assert len(ways) == 3 and len(found.pairs) == 3 * (6 + 1)
+    for way in ways - {CODES}:
+        assert of(found, "own", "own", way=way).adjusted_rand.value > 0.95  # the same states, to rounding
+        fresh = of(found, way=way, trained=False)
+        assert fresh.first != fresh.second and fresh.adjusted_rand.value < 0.95
+    lines = found.table().splitlines()
+    assert len(lines) == 1 + 2 * len(found.pairs) and all(line.count("\t") == lines[0].count("\t") for line in lines)
+
+
+def agreement(trainings: Trainings, *options: object, dump: Path | None = None):
+    return run_here(
+        "semantic_clusters.py", "agreement", dump or trainings.dump, "--policies-dir", trainings.policies, *options
+    )
+
+
+def test_the_command_writes_what_it_prints(trainings: Trainings, tmp_path: Path) -> None:
+    done = agreement(trainings, "--policies", "other", "--bootstraps", 100, "-o", tmp_path / "results")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "results" / "agreement.json").read_text())
+    assert [each["way"] for each in told["pairs"]].count(CODES) == 2 and told["one_in"] == EVERY
+    assert told["policies"] == {"other": sha256(trainings.policies / "other.safetensors")}
+    value = told["pairs"][0]["adjusted_rand"]["value"]
+    assert f"{value:.2f} (" in done.stdout and f"{told['states']:,} states" in done.stdout
+    assert (tmp_path / "results" / "agreement.tsv").read_text().startswith("way\tnetworks\tfirst\tsecond\tmeasure")
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ((), ("--policies", "other trainings")),
+        (("--policies", "plain"), ("plain has no codes", "--semantic.codes")),
+        (("--policies", "masked"), ("masked cannot see", "mask_intrinsics is own, not off")),
+        (("--policies", "yao"), ("yao cannot see", "agent is yaofeng, not neurips23_start_kit")),
+        (("--policies", "othr"), ("no policy 'othr'", "did you mean other")),
+        (("--policies", "other", "--states", 10), ("--states is 10", "200 to 100000")),
+        (("--policies", "other", "--bootstraps", 10), ("--bootstraps is 10",)),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(trainings: Trainings, tmp_path: Path, options: tuple, parts: tuple) -> None:
+    assert_refused(agreement(trainings, *options, "-o", tmp_path / "results"), *parts)
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("layers", "fields", "parts"),
+    [
+        (("lstm_hidden",), FIELDS, "holds no layer semantic_code"),
+        (("semantic_code",), FIELDS, "holds no layer lstm_hidden"),
+        (("lstm_hidden", "semantic_code"), "Market,Task", "recorded without ActionTargets"),
+    ],
+)
+def test_a_dump_that_lacks_something_is_refused(
+    trainings: Trainings, small_world, task, maps, tmp_path: Path, layers: tuple, fields: str, parts: str
+) -> None:
+    entrant = load_entrant(trainings.policies / "own.safetensors")
+    contest = Contest((entrant,), small_world, task, maps, torch.device("cpu"))
+    plan = Plan(1, 2, 4, layers, tuple(fields.split(",")), format="parquet")
+    extract(contest, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
+    with pytest.raises(UserError, match=parts) as error:
+        load_networks(tmp_path / "dump", read_metadata(tmp_path / "dump"), ["other"], trainings.policies)
+    assert "\n" not in str(error.value)
+
+
+def test_too_few_states_are_refused(trainings: Trainings) -> None:
+    with pytest.raises(UserError, match="too few states"):
+        draw_lives(trainings.dump, 50, seed=0)
