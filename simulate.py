@@ -12,6 +12,7 @@
     python simulate.py world_models/NAME --from random --maximise value  # starts that the policy values most
     python simulate.py world_models/NAME --quality --ticks 16       # how far ahead is it right?
     python simulate.py world_models/NAME --compare --ticks 16       # are findings the same in recorded lives?
+    python simulate.py world_models/NAME --validate interventions/RUN interventions/RUN2  # do edits do the same here?
 
 The policy sees the model's predictions and its actions drive the next tick; trade and gifts are left out. The dump in
 activation_data/NAME-simulated/ has `origin: simulated` and the layers world_hidden, world_latent and bottleneck beside
@@ -66,6 +67,9 @@ def main() -> None:
     if options.compare:
         compare_findings(options, model, origin, recorded, path.parent)
         return
+    if options.validate:
+        validate(options, model, origin, recorded, path)
+        return
     request = Request(options.wanted, options.ticks, options.beginning, options.seed, options.ways_steps)
     targets: Mapping[str, Target] = {}
     if options.act_grid:
@@ -116,6 +120,34 @@ def compare_findings(
         found = compared.compare_findings(model, origin, recorded, options.wanted, options.ticks, options.seed, share)
     title = f"recorded and simulated lives, with 95% intervals over {found[0].lives} recorded lives"
     show_table(title, found, folder / "compared.tsv")
+
+
+def validate(options: SimulationOptions, model: "WorldModel", origin: "Origin", recorded: Path, path: Path) -> None:
+    """Print and write what edits do as predicted, as simulated and in the game."""
+    from progress_view import progress
+    from representation.world_model.intervened import read_intervened
+    from representation.world_model.validation import compare_edits
+    from representation.world_model.validation_outputs import (
+        AGREEMENT_FILE,
+        FIGURE_FILE,
+        JSON_FILE,
+        TABLE_FILE,
+        save_validation,
+    )
+    from representation.world_model.validation_results import HEADS, shown, sign_agreement, validated_rows
+
+    runs = [read_intervened(each, origin.policy, origin.policy_sha256) for each in options.validate]
+    with progress("validating") as share:
+        found = compare_edits(model, origin, recorded, runs, options.wanted, options.ticks, options.seed, share)
+    rows = validated_rows(found, options.seed)
+    agreement, folder = sign_agreement(rows), path.parent / "validation"
+    settings = {"runs": [str(each) for each in options.validate], "lives": options.wanted, "ticks": options.ticks}
+    save_validation(folder, rows, agreement, path, {**settings, "seed": options.seed, "dump": origin.dump})
+    print("\nchanges at once, with 95% intervals: over recorded lives; in the game over episodes")
+    command_line.print_table(HEADS, [shown(row) for row in rows])
+    print(f"table: {folder / TABLE_FILE}")
+    show_table("sign agreement with the game, of changes that it shows", agreement, folder / AGREEMENT_FILE)
+    print(f"all of it and a figure: {folder / JSON_FILE}, {folder / FIGURE_FILE}")
 
 
 def report(found: "Mapping[str, Outcomes]", options: SimulationOptions, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """simulate.py with edits, as users run it, on a tiny model of a small real dump."""
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 import simulate
+from activation_store.checked_json import with_checksum
 from activation_store.directions import write_directions
+from activation_store.files import sha256, write_json
 from activation_store.reader import read_dump, read_metadata
 from tests.command import assert_refused, run_here
 from tests.recorded_features import RecordedFeatures, recorded_features
@@ -34,6 +37,81 @@ def directions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("directions") / "directions.safetensors"
     write_directions(path, [unit(0, 16, "ic_1", "lstm_cell"), unit(1, 16, "ic_2", "lstm_cell")])
     return path
+
+
+@pytest.fixture(scope="module")
+def intervened(recorded, directions, small_world, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of intervene.py with two doses, each also in single ticks."""
+    folder = tmp_path_factory.mktemp("intervened") / "steered"
+    done = run_here(
+        "intervene.py", "-p", "small", "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir,
+        "--directions", directions, "--edit", "steer", "--direction", "ic_1", "--dose", "-2,3", "--episodes", 2,
+        "--controls", 0, "--share", 0.5, "--follow", 2, "--workers", 1, "-o", folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened, tmp_path: Path) -> None:
+    done = run_here(
+        "simulate.py", trained, "-n", 40, "--ticks", 8, "--dump", recorded.dump, "--validate", intervened,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "validation" / "validation.tsv")
+    assert len(rows) == 3 * 9, "two doses in every tick and the larger one once, nine quantities each"
+    assert {(row["edit"], row["made"]) for row in rows} == {
+        ("steer-ic_1-dose-2", "in every tick"), ("steer-ic_1-dose+3", "in every tick"), ("steer-ic_1-dose+3", "once"),
+    }  # fmt: skip
+    told_rows = [row for row in rows_of(intervened / "effects.tsv") if row["measure"] == "at once"]
+    played = {(float(row["dose"]), row["outcome"]): row for row in told_rows}
+    for dose, name in ((-2, "steer-ic_1-dose-2"), (3, "steer-ic_1-dose+3")):
+        mine = {row["quantity"]: row for row in rows if row["edit"] == name and row["made"] == "in every tick"}
+        for quantity, outcome in (("value", "value_change"), ("probability of north", "gain/Move.Direction/North")):
+            told = played[dose, outcome]
+            for end, column in (("", "value"), ("_low", "low"), ("_high", "high")):
+                assert float(mine[quantity][f"real{end}"]) == pytest.approx(
+                    float(told[column] or "nan"), rel=1e-3, nan_ok=True
+                )
+        moves = [
+            float(mine[f"probability of {move}"]["simulated"]) for move in ("north", "south", "east", "west", "stay")
+        ]
+        assert sum(moves) == pytest.approx(0, abs=1e-6)
+    once = next(row for row in rows if row["made"] == "once" and row["quantity"] == "value")
+    assert float(once["replayed"]) == pytest.approx(float(once["real"]), rel=0.5), "the same policy in similar states"
+    assert "sign agreement with the game" in done.stdout
+    assert (trained / "validation" / "validation.png").stat().st_size > 1000
+
+
+def test_other_runs_are_not_validated(trained, recorded, intervened, directions, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--validate"]
+    assert_refused(run_here(*said, tmp_path), "is not a finished run: give a folder that intervene.py wrote")
+    assert_refused(run_here(*said, intervened, intervened), "twice")
+    assert_refused(run_here(*said, intervened, "--ticks", 4), "must be 5 or more with --validate")
+    assert_refused(run_here(*said, intervened, "--edit", "clear"), "cannot go together")
+    assert_refused(run_here(*said, intervened, "--from", "random"), "--validate needs recorded starts")
+    for changed, message in (
+        ({"input": {"policy": "b" * 64}}, "edited another policy"),
+        ({"arguments": {"condition": "self_food < 30"}}, "edited with --while"),
+        ({"arguments": {"edit": "freeze", "direction": None, "dose": None}}, "made the edit freeze"),
+        ({"arguments": {"direction": "ic_9"}}, "ic_9"),
+        ({"arguments": {"directions": "nowhere"}}, "which is not there"),
+    ):
+        folder = shutil.copytree(intervened, tmp_path / message.replace(" ", "_"))
+        rewrite_run(folder, changed)
+        assert_refused(run_here(*said, folder), message)
+
+
+def rewrite_run(folder: Path, changed: dict[str, dict[str, object]]) -> None:
+    """Change what run.json says, as if it had been written so."""
+    path = folder / "run.json"
+    content = json.loads(path.read_bytes())
+    content.pop("checksum", None)
+    for part, values in changed.items():
+        content[part] |= values
+    write_json(path, with_checksum(content))
+    done = json.loads((folder / "DONE.json").read_bytes())
+    done["files"]["run.json"]["sha256"] = sha256(path)
+    write_json(folder / "DONE.json", done)
 
 
 def test_edited_lives_are_written_beside_unedited_ones(trained, recorded, directions, tmp_path: Path) -> None:

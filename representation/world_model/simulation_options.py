@@ -15,6 +15,9 @@ DIRECTIONS = ("north", "south", "east", "west", "stay")
 EDITS = ("collapse", "steer", "swap", "clear", "freeze")
 """Edits that can be made in simulations."""
 MOST_STEPS = 128
+SETTLING = 4
+"""First ticks that do not count with --validate where edits are made in every tick: the memory moves to where edits
+hold it. In the game, such ticks are few of a life's."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class SimulationOptions:
     """World model: a folder written by train_world_model.py, or its model.safetensors."""
     lives: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
     """Lives to simulate, at least 1; by default 6000; 64 for each sequence with --act-grid, 128 with --maximise, 2000
-    with --compare."""
+    with --compare, 256 with --validate."""
     beginning: Annotated[Literal["informed", "random", "interpolate"], tyro.conf.arg(name="from")] = "informed"
     """informed: go on from recorded ticks on maps that the model was not trained on; random: from the model's random
     starts; interpolate: from --steps points on the way from one recorded start to another. Give it before --edit, after
@@ -49,6 +52,10 @@ class SimulationOptions:
     compare: bool = False
     """Compare the policy's memory in simulated and in recorded lives of the same starts: scores of probes and shares of
     clusters that were fitted on recorded lives. Writes a table, and no dump."""
+    validate: tuple[Path, ...] = ()
+    """Folders of finished runs of intervene.py on this policy: make the same edits on recorded and in simulated ticks,
+    and compare what they do at once with what the gradient predicts and with what they did in the game. Writes a
+    table, and no dump."""
     directions: Path | None = None
     """directions.safetensors of a run of analyze_activations.py, analyze_dynamics.py or train_probes.py on this
     policy, for --edit and --maximise."""
@@ -104,22 +111,26 @@ class SimulationOptions:
     def _check_modes(self) -> None:
         modes = {
             "--quality": self.quality, "--compare": self.compare, "--act-grid": bool(self.act_grid),
-            "--maximise": self.maximise is not None, "--edit": bool(self.edits),
+            "--maximise": self.maximise is not None, "--edit": bool(self.edits), "--validate": bool(self.validate),
         }  # fmt: skip
         given = [name for name, is_given in modes.items() if is_given]
         if len(given) > 1:
             raise UserError(f"{' and '.join(given)} cannot go together: give one of them")
-        alone = bool({"--quality", "--compare", "--act-grid", "--maximise"} & set(given))
+        alone = bool({"--quality", "--compare", "--act-grid", "--maximise", "--validate"} & set(given))
         if alone and self.act:
             raise UserError(f"--act does nothing with {given[0]}: leave it out")
         if self.maximise is not None and self.beginning != "random":
             raise UserError("--maximise searches random starts: add --from random")
-        if (self.quality or self.compare) and self.beginning != "informed":
+        if (self.quality or self.compare or self.validate) and self.beginning != "informed":
             raise UserError(f"{given[0]} needs recorded starts: leave out --from {self.beginning}")
         if self.steps is not None and self.beginning != "interpolate":
             raise UserError("--steps does nothing without --from interpolate: leave it out")
         if self.compare and self.ticks < 2:
             raise UserError(f"--ticks is {self.ticks}: must be 2 or more with --compare")
+        if self.validate and self.ticks <= SETTLING:
+            raise UserError(f"--ticks is {self.ticks}: must be {SETTLING + 1} or more with --validate")
+        if twice := [str(each) for each in self.validate if self.validate.count(each) > 1]:
+            raise UserError(f"--validate names {twice[0]} twice")
         if self.beginning == "interpolate" and self.wanted % self.ways_steps:
             raise UserError(f"-n is {self.wanted}: must be a multiple of --steps {self.ways_steps}")
 
@@ -127,6 +138,7 @@ class SimulationOptions:
     def wanted(self) -> int:
         """Lives to simulate, of each sequence with --act-grid."""
         usual = 64 if self.act_grid else 128 if self.maximise else 2000 if self.compare else 6000
+        usual = 256 if self.validate else usual
         return self.lives or usual // self.ways_steps * self.ways_steps
 
     @property

@@ -189,12 +189,21 @@ def read_windows(
         seed: of the order; None for the dump's.
         progress: called with the share of the episodes done.
     """
+    for found in read_sequences(folder, episodes, horizon, batch, seed, progress):
+        yield as_windows(found, policy, info)
+
+
+def read_sequences(
+    folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, seed: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[SequenceBatch]:  # fmt: skip
+    """Yield the records of the same windows; arguments as for `read_windows`."""
     parts = Parts(layers=LAYERS, leave_out=("log_probability",), episodes=episodes)
     length = CONTEXT + horizon
     for found in windows(folder, length, stride=horizon, batch=batch, seed=seed, parts=parts, progress=progress):
         kept = _long_enough(found)
         if kept is not None:
-            yield as_windows(kept, policy, info)
+            yield kept
 
 
 def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointInfo) -> Windows:
