@@ -13,6 +13,8 @@ from activation_store.checked_json import with_checksum
 from activation_store.directions import write_directions
 from activation_store.files import sha256, write_json
 from activation_store.reader import read_dump, read_metadata
+from representation.world_model.model import load_model
+from representation.world_model.settings import MODEL_FILE
 from tests.command import assert_refused, run_here
 from tests.recorded_features import RecordedFeatures, recorded_features
 from tests.reinforcement_learning.interventions.directions import unit
@@ -222,6 +224,43 @@ def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: 
     assert "distance of cluster shares" in done.stdout
 
 
+def test_influences_are_written_with_and_without_the_world(trained, recorded, directions) -> None:
+    done = run_here(
+        "simulate.py", trained, "-n", 30, "--dump", recorded.dump, "--directions", directions, "--saliency",
+        "direction:ic_1", "--components", "ic_1,ic_2", "--lags", 2,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "saliency" / "direction_ic_1.tsv")
+    assert {row["input"] for row in rows if row["of"] == "memory"} == {"ic_1", "ic_2"}
+    assert {row["lag"] for row in rows} == {"0", "1", "2"} and "food" in {row["input"] for row in rows}
+    states = read_dump(recorded.dump, episodes=load_model(trained / MODEL_FILE)[1].test).activations["lstm_cell"]
+    spread = float(states[:, 0].std())
+    now = {row["input"]: row for row in rows if row["lag"] == "0" and row["of"] == "memory"}
+    assert float(now["ic_1"]["whole"]) == pytest.approx(spread, rel=0.1), "the read-out of itself"
+    for row in rows:
+        difference = float(row["whole"]) - float(row["memory_alone"])
+        assert difference == pytest.approx(float(row["through_world"]), abs=1e-6)
+        assert float(row["whole_low"]) <= float(row["whole"]) <= float(row["whole_high"])
+        assert row["lag"] != "0" or difference == pytest.approx(0, abs=1e-7)
+    sums = rows_of(trained / "saliency" / "direction_ic_1_by_lag.tsv")
+    assert len(sums) == 2 * 3 and all(0 <= float(row["share"]) <= 1 for row in sums if float(row["memory_alone"]))
+    assert (trained / "saliency" / "direction_ic_1.png").stat().st_size > 1000 and "own row" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--of", "valeu"], "--saliency is valeu: give value"), (["--of", "direction:ic_9"], "ic_9"),
+        (["--of", "Attack.Target:chosen"], "options of Attack.Target are rows"),
+        (["--of", "value", "--components", "pc"], "pc"), (["--of", "value", "--lags", 0], "--lags is 0"),
+    ],
+)  # fmt: skip
+def test_influences_that_make_no_sense_are_refused(more, message, trained, recorded, directions) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--directions", directions]
+    named = ["--saliency" if each == "--of" else each for each in more]
+    assert_refused(run_here(*said, *named), message)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -236,6 +275,13 @@ def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: 
         (["--act-grid", 1, "--act", "north"], "--act does nothing with --act-grid"),
         (["--maximise", "value"], "add --from random"),
         (["--maximise", "ic_1", "--from", "random"], "--directions names no file"),
+        (["--jacobians", "nowhere"], "nowhere does not exist: give a folder that analyze_dynamics.py wrote"),
+        (["--jacobians", "nowhere", "--saliency", "value"], "cannot go together"),
+        (["--components", "pc"], "--components does nothing without --saliency"),
+        (["--saliency", "value"], "--directions names no file"),
+        (["--lags", 3], "--lags does nothing without --saliency"),
+        (["--saliency", "value", "--from", "random"], "--saliency needs recorded starts"),
+        (["--saliency", "value", "--act", "north"], "--act does nothing with --saliency"),
         (["--steps", 4], "--steps does nothing without --from interpolate"),
         (["--from", "interpolate", "--steps", 1], "--steps is 1"),
         (["--from", "interpolate", "--steps", 4], "must be a multiple of --steps 4"),

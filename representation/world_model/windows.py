@@ -243,8 +243,11 @@ def _long_enough(batch: SequenceBatch) -> SequenceBatch | None:
     kept = batch.lengths > CONTEXT
     if kept.all():
         return batch
-    if not kept.any():
-        return None
+    return chosen_sequences(batch, kept) if kept.any() else None
+
+
+def chosen_sequences(batch: SequenceBatch, kept: np.ndarray) -> SequenceBatch:
+    """Return some of the sequences, (S,) bool."""
     records = np.repeat(kept, batch.lengths)
     before = {layer: values[kept] for layer, values in batch.before.items()}
     return SequenceBatch(batch.records.take(records), batch.lengths[kept], batch.first[kept], before)
