@@ -12,6 +12,9 @@
     python simulate.py world_models/NAME --from random --maximise value  # starts that the policy values most
     python simulate.py world_models/NAME --quality --ticks 16       # how far ahead is it right?
     python simulate.py world_models/NAME --compare --ticks 16       # are findings the same in recorded lives?
+    python simulate.py world_models/NAME --validate interventions/RUN interventions/RUN2  # do edits do the same here?
+    python simulate.py world_models/NAME --saliency value --directions FILE --components ic   # and through the world
+    python simulate.py world_models/NAME --jacobians RUN            # how components move each other, likewise
 
 The policy sees the model's predictions and its actions drive the next tick; trade and gifts are left out. The dump in
 activation_data/NAME-simulated/ has `origin: simulated` and the layers world_hidden, world_latent and bottleneck beside
@@ -66,6 +69,15 @@ def main() -> None:
     if options.compare:
         compare_findings(options, model, origin, recorded, path.parent)
         return
+    if options.validate:
+        validate(options, model, origin, recorded, path)
+        return
+    if options.jacobians is not None:
+        compare_jacobians(options, model, origin, recorded, path.parent)
+        return
+    if options.saliency is not None:
+        differentiate(options, model, origin, recorded, path.parent)
+        return
     request = Request(options.wanted, options.ticks, options.beginning, options.seed, options.ways_steps)
     targets: Mapping[str, Target] = {}
     if options.act_grid:
@@ -116,6 +128,85 @@ def compare_findings(
         found = compared.compare_findings(model, origin, recorded, options.wanted, options.ticks, options.seed, share)
     title = f"recorded and simulated lives, with 95% intervals over {found[0].lives} recorded lives"
     show_table(title, found, folder / "compared.tsv")
+
+
+def validate(options: SimulationOptions, model: "WorldModel", origin: "Origin", recorded: Path, path: Path) -> None:
+    """Print and write what edits do as predicted, as simulated and in the game."""
+    from progress_view import progress
+    from representation.world_model.intervened import read_intervened
+    from representation.world_model.validation import compare_edits
+    from representation.world_model.validation_outputs import (
+        AGREEMENT_FILE,
+        FIGURE_FILE,
+        JSON_FILE,
+        TABLE_FILE,
+        save_validation,
+    )
+    from representation.world_model.validation_results import HEADS, shown, sign_agreement, validated_rows
+
+    runs = [read_intervened(each, origin.policy, origin.policy_sha256) for each in options.validate]
+    with progress("validating") as share:
+        found = compare_edits(model, origin, recorded, runs, options.wanted, options.ticks, options.seed, share)
+    rows = validated_rows(found, options.seed)
+    agreement, folder = sign_agreement(rows), path.parent / "validation"
+    settings = {"runs": [str(each) for each in options.validate], "lives": options.wanted, "ticks": options.ticks}
+    save_validation(folder, rows, agreement, path, {**settings, "seed": options.seed, "dump": origin.dump})
+    print("\nchanges at once, with 95% intervals: over recorded lives; in the game over episodes")
+    command_line.print_table(HEADS, [shown(row) for row in rows])
+    print(f"table: {folder / TABLE_FILE}")
+    show_table("sign agreement with the game, of changes that it shows", agreement, folder / AGREEMENT_FILE)
+    print(f"all of it and a figure: {folder / JSON_FILE}, {folder / FIGURE_FILE}")
+
+
+def differentiate(
+    options: SimulationOptions, model: "WorldModel", origin: "Origin", recorded: Path, folder: Path
+) -> None:
+    """Print and write what a number of simulated ticks depends on, with and without passing through the world."""
+    from activation_store.directions import read_directions
+    from progress_view import progress
+    from representation.attribution.components import chosen_components
+    from representation.attribution.targets import target_named
+    from representation.world_model.saliency import components_of, influences, number_of
+    from representation.world_model.saliency_figure import draw_by_lag
+    from representation.world_model.tables import write_table
+
+    assert options.saliency and options.directions
+    directions, sha = read_directions(options.directions), origin.policy_sha256
+    target = target_named(options.saliency, model.layout, model.policy, directions, sha, "--saliency")
+    number = number_of(target, model, options.saliency)
+    components = components_of(
+        model, origin, recorded, chosen_components(options.components, directions, model.policy, sha)
+    )
+    with progress("differentiating") as share:
+        rows, by_lag = influences(
+            model, origin, recorded, number, components, options.wanted, options.lags, options.seed, share
+        )
+    name = "".join(each if each.isalnum() or each in "-_." else "_" for each in options.saliency)
+    write_table(folder / "saliency" / f"{name}.tsv", rows)
+    draw_by_lag(by_lag, target.name, folder / "saliency" / f"{name}.png")
+    title = f"{target.name}: size of its derivatives by all components of the memory, and by the own row"
+    show_table(title, by_lag, folder / "saliency" / f"{name}_by_lag.tsv")
+    print(f"each component and column, and a figure: {folder / 'saliency' / name}.tsv and .png")
+
+
+def compare_jacobians(
+    options: SimulationOptions, model: "WorldModel", origin: "Origin", recorded: Path, folder: Path
+) -> None:
+    """Print and write how components move each other, and how often that has the sign of their correlations."""
+    from progress_view import progress
+    from representation.world_model import jacobians
+    from representation.world_model.tables import write_table
+
+    assert options.jacobians
+    dynamics = jacobians.read_dynamics(options.jacobians, origin)
+    with progress("Jacobians") as share:
+        rows, by_lag = jacobians.compare_jacobians(
+            model, origin, recorded, dynamics, options.wanted, options.lags, options.seed, share
+        )
+    write_table(folder / "jacobians" / "agreement.tsv", rows)
+    title = "sign agreement of Jacobians with lagged correlations, and what passes through the world"
+    show_table(title, by_lag, folder / "jacobians" / "by_lag.tsv")
+    print(f"each behaviour: {folder / 'jacobians' / 'agreement.tsv'}")
 
 
 def report(found: "Mapping[str, Outcomes]", options: SimulationOptions, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """simulate.py with edits, as users run it, on a tiny model of a small real dump."""
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -8,8 +9,12 @@ import numpy as np
 import pytest
 
 import simulate
+from activation_store.checked_json import with_checksum
 from activation_store.directions import write_directions
+from activation_store.files import sha256, write_json
 from activation_store.reader import read_dump, read_metadata
+from representation.world_model.model import load_model
+from representation.world_model.settings import MODEL_FILE
 from tests.command import assert_refused, run_here
 from tests.recorded_features import RecordedFeatures, recorded_features
 from tests.reinforcement_learning.interventions.directions import unit
@@ -34,6 +39,81 @@ def directions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("directions") / "directions.safetensors"
     write_directions(path, [unit(0, 16, "ic_1", "lstm_cell"), unit(1, 16, "ic_2", "lstm_cell")])
     return path
+
+
+@pytest.fixture(scope="module")
+def intervened(recorded, directions, small_world, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of intervene.py with two doses, each also in single ticks."""
+    folder = tmp_path_factory.mktemp("intervened") / "steered"
+    done = run_here(
+        "intervene.py", "-p", "small", "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir,
+        "--directions", directions, "--edit", "steer", "--direction", "ic_1", "--dose", "-2,3", "--episodes", 2,
+        "--controls", 0, "--share", 0.5, "--follow", 2, "--workers", 1, "-o", folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened, tmp_path: Path) -> None:
+    done = run_here(
+        "simulate.py", trained, "-n", 40, "--ticks", 8, "--dump", recorded.dump, "--validate", intervened,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "validation" / "validation.tsv")
+    assert len(rows) == 3 * 9, "two doses in every tick and the larger one once, nine quantities each"
+    assert {(row["edit"], row["made"]) for row in rows} == {
+        ("steer-ic_1-dose-2", "in every tick"), ("steer-ic_1-dose+3", "in every tick"), ("steer-ic_1-dose+3", "once"),
+    }  # fmt: skip
+    told_rows = [row for row in rows_of(intervened / "effects.tsv") if row["measure"] == "at once"]
+    played = {(float(row["dose"]), row["outcome"]): row for row in told_rows}
+    for dose, name in ((-2, "steer-ic_1-dose-2"), (3, "steer-ic_1-dose+3")):
+        mine = {row["quantity"]: row for row in rows if row["edit"] == name and row["made"] == "in every tick"}
+        for quantity, outcome in (("value", "value_change"), ("probability of north", "gain/Move.Direction/North")):
+            told = played[dose, outcome]
+            for end, column in (("", "value"), ("_low", "low"), ("_high", "high")):
+                assert float(mine[quantity][f"real{end}"]) == pytest.approx(
+                    float(told[column] or "nan"), rel=1e-3, nan_ok=True
+                )
+        moves = [
+            float(mine[f"probability of {move}"]["simulated"]) for move in ("north", "south", "east", "west", "stay")
+        ]
+        assert sum(moves) == pytest.approx(0, abs=1e-6)
+    once = next(row for row in rows if row["made"] == "once" and row["quantity"] == "value")
+    assert float(once["replayed"]) == pytest.approx(float(once["real"]), rel=0.5), "the same policy in similar states"
+    assert "sign agreement with the game" in done.stdout
+    assert (trained / "validation" / "validation.png").stat().st_size > 1000
+
+
+def test_other_runs_are_not_validated(trained, recorded, intervened, directions, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--validate"]
+    assert_refused(run_here(*said, tmp_path), "is not a finished run: give a folder that intervene.py wrote")
+    assert_refused(run_here(*said, intervened, intervened), "twice")
+    assert_refused(run_here(*said, intervened, "--ticks", 4), "must be 5 or more with --validate")
+    assert_refused(run_here(*said, intervened, "--edit", "clear"), "cannot go together")
+    assert_refused(run_here(*said, intervened, "--from", "random"), "--validate needs recorded starts")
+    for changed, message in (
+        ({"input": {"policy": "b" * 64}}, "edited another policy"),
+        ({"arguments": {"condition": "self_food < 30"}}, "edited with --while"),
+        ({"arguments": {"edit": "freeze", "direction": None, "dose": None}}, "made the edit freeze"),
+        ({"arguments": {"direction": "ic_9"}}, "ic_9"),
+        ({"arguments": {"directions": "nowhere"}}, "which is not there"),
+    ):
+        folder = shutil.copytree(intervened, tmp_path / message.replace(" ", "_"))
+        rewrite_run(folder, changed)
+        assert_refused(run_here(*said, folder), message)
+
+
+def rewrite_run(folder: Path, changed: dict[str, dict[str, object]]) -> None:
+    """Change what run.json says, as if it had been written so."""
+    path = folder / "run.json"
+    content = json.loads(path.read_bytes())
+    content.pop("checksum", None)
+    for part, values in changed.items():
+        content[part] |= values
+    write_json(path, with_checksum(content))
+    done = json.loads((folder / "DONE.json").read_bytes())
+    done["files"]["run.json"]["sha256"] = sha256(path)
+    write_json(folder / "DONE.json", done)
 
 
 def test_edited_lives_are_written_beside_unedited_ones(trained, recorded, directions, tmp_path: Path) -> None:
@@ -144,6 +224,43 @@ def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: 
     assert "distance of cluster shares" in done.stdout
 
 
+def test_influences_are_written_with_and_without_the_world(trained, recorded, directions) -> None:
+    done = run_here(
+        "simulate.py", trained, "-n", 30, "--dump", recorded.dump, "--directions", directions, "--saliency",
+        "direction:ic_1", "--components", "ic_1,ic_2", "--lags", 2,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "saliency" / "direction_ic_1.tsv")
+    assert {row["input"] for row in rows if row["of"] == "memory"} == {"ic_1", "ic_2"}
+    assert {row["lag"] for row in rows} == {"0", "1", "2"} and "food" in {row["input"] for row in rows}
+    states = read_dump(recorded.dump, episodes=load_model(trained / MODEL_FILE)[1].test).activations["lstm_cell"]
+    spread = float(states[:, 0].std())
+    now = {row["input"]: row for row in rows if row["lag"] == "0" and row["of"] == "memory"}
+    assert float(now["ic_1"]["whole"]) == pytest.approx(spread, rel=0.1), "the read-out of itself"
+    for row in rows:
+        difference = float(row["whole"]) - float(row["memory_alone"])
+        assert difference == pytest.approx(float(row["through_world"]), abs=1e-6)
+        assert float(row["whole_low"]) <= float(row["whole"]) <= float(row["whole_high"])
+        assert row["lag"] != "0" or difference == pytest.approx(0, abs=1e-7)
+    sums = rows_of(trained / "saliency" / "direction_ic_1_by_lag.tsv")
+    assert len(sums) == 2 * 3 and all(0 <= float(row["share"]) <= 1 for row in sums if float(row["memory_alone"]))
+    assert (trained / "saliency" / "direction_ic_1.png").stat().st_size > 1000 and "own row" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--of", "valeu"], "--saliency is valeu: give value"), (["--of", "direction:ic_9"], "ic_9"),
+        (["--of", "Attack.Target:chosen"], "options of Attack.Target are rows"),
+        (["--of", "value", "--components", "pc"], "pc"), (["--of", "value", "--lags", 0], "--lags is 0"),
+    ],
+)  # fmt: skip
+def test_influences_that_make_no_sense_are_refused(more, message, trained, recorded, directions) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--directions", directions]
+    named = ["--saliency" if each == "--of" else each for each in more]
+    assert_refused(run_here(*said, *named), message)
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -158,6 +275,13 @@ def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: 
         (["--act-grid", 1, "--act", "north"], "--act does nothing with --act-grid"),
         (["--maximise", "value"], "add --from random"),
         (["--maximise", "ic_1", "--from", "random"], "--directions names no file"),
+        (["--jacobians", "nowhere"], "nowhere does not exist: give a folder that analyze_dynamics.py wrote"),
+        (["--jacobians", "nowhere", "--saliency", "value"], "cannot go together"),
+        (["--components", "pc"], "--components does nothing without --saliency"),
+        (["--saliency", "value"], "--directions names no file"),
+        (["--lags", 3], "--lags does nothing without --saliency"),
+        (["--saliency", "value", "--from", "random"], "--saliency needs recorded starts"),
+        (["--saliency", "value", "--act", "north"], "--act does nothing with --saliency"),
         (["--steps", 4], "--steps does nothing without --from interpolate"),
         (["--from", "interpolate", "--steps", 1], "--steps is 1"),
         (["--from", "interpolate", "--steps", 4], "must be a multiple of --steps 4"),

@@ -103,8 +103,9 @@ class ReadOut:
 
 
 def target_named(
-    text: str, layout: ObservationLayout, policy: RecurrentPolicy, directions: Directions | None, sha256: str
-) -> Target:
+    text: str, layout: ObservationLayout, policy: RecurrentPolicy, directions: Directions | None, sha256: str,
+    asked: str = "--of",
+) -> Target:  # fmt: skip
     """Parse `--of`.
 
     Args:
@@ -113,6 +114,7 @@ def target_named(
         policy: the policy.
         directions: of `--directions`; None without it.
         sha256: of the policy's checkpoint.
+        asked: the option that names the target, for messages.
 
     Raises:
         UserError: there is no such target, or the direction belongs to another policy.
@@ -121,36 +123,36 @@ def target_named(
         return Value()
     kind, _, rest = text.partition(":")
     if kind == "direction":
-        return _read_out(rest, policy, directions, sha256)
+        return _read_out(rest, policy, directions, sha256, asked)
     heads = [head.name for head in layout.heads]
     if kind not in heads or not rest:
         hint = did_you_mean(kind, [VALUE, "direction", *heads])
         raise UserError(
-            f"--of is {text}: give value, direction:NAME, HEAD:OPTION or HEAD:OPTION-OPTION, such as "
+            f"{asked} is {text}: give value, direction:NAME, HEAD:OPTION or HEAD:OPTION-OPTION, such as "
             f"Move.Direction:north-south{hint}"
         )
     number = heads.index(kind)
     first, _, second = rest.partition("-")
     size = layout.heads[number].size
-    option = None if first == CHOSEN else _option(kind, first, size)
-    other = _option(kind, second, size) if second else None
+    option = None if first == CHOSEN else _option(kind, first, size, asked)
+    other = _option(kind, second, size, asked) if second else None
     versus = f" over {second}" if second else ""
     return Action(f"{kind} {first}{versus}", number, option, other)
 
 
-def _option(head: str, name: str, size: int) -> int:
+def _option(head: str, name: str, size: int, asked: str) -> int:
     known = _OPTIONS.get(head, ())
     if name in known:
         return known.index(name)
     if name.isascii() and name.isdigit() and int(name[:6]) < size:
         return int(name)
     there = f"{', '.join(known)}, or a number" if known else "a number"
-    raise UserError(f"--of: {head} has no option {name!r}: give {there} below {size}, or {CHOSEN}")
+    raise UserError(f"{asked}: {head} has no option {name!r}: give {there} below {size}, or {CHOSEN}")
 
 
-def _read_out(name: str, policy: RecurrentPolicy, directions: Directions | None, sha256: str) -> Target:
+def _read_out(name: str, policy: RecurrentPolicy, directions: Directions | None, sha256: str, asked: str) -> Target:
     if directions is None:
-        raise UserError(f"--of is direction:{name}: name the file that holds it with --directions")
+        raise UserError(f"{asked} is direction:{name}: name the file that holds it with --directions")
     found = directions.named(name)
     check_policy_layers([found.layer], policy.layers, policy.cell)
     if found.source.checkpoint_sha256 not in (None, sha256):

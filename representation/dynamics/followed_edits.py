@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from activation_store.directions import Direction, read_directions
-from activation_store.files import sha256
+from activation_store.directions import Direction
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
-from analysis.runs.finished_files import FinishedFiles, open_finished
+from analysis.runs.finished_files import open_finished
 from analysis.statistics.resampling import Estimate
 from argument_checks import split
 from representation.dynamics.jacobians import AT_ONCE
 from representation.dynamics.perturbations import Lasting, lasting
 from representation.dynamics.tracks import Tracks, tensor
 from representation.dynamics.update import Update
+from representation.edited_directions import directions_of_run
 from user_error import UserError
 
 KINDS = {"cell": LSTM_CELL, "hidden": LSTM_HIDDEN}
@@ -121,21 +121,12 @@ def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
     found = [each for each in effects.persistences if each.policy == "trained" and each.what in KINDS]
     if not found:
         raise UserError(f"{folder} followed no edit: play it again with --follow 32")
-    direction = _direction(finished, arguments, run.input.get("directions"), names[0])
+    direction = directions_of_run(finished, run).named(names[0])
     doses = [each.get("dose") for each in effects.arms if each.get("kind") == _EDITED_ONCE]
     dose = float(next((each for each in doses if each is not None), 0.0))
     left = {each.what: np.array([share.estimate().value for share in each.left]) for each in found}
     half_lives = {each.what: each.half_life.estimate() for each in found}
     return FollowedEdit(folder, direction, direction.mean + dose * direction.spread, dose, left, half_lives)
-
-
-def _direction(finished: FinishedFiles, arguments: dict[str, Any], hash_then: str | None, name: str) -> Direction:
-    path = Path(str(arguments.get("directions")))
-    if not path.exists():
-        raise UserError(f"{finished.path} edited along a direction of {path}, which is not there: put it back")
-    if sha256(path) != hash_then:
-        raise UserError(f"{path} is no longer the file that {finished.path} edited along: play that run again")
-    return read_directions(path).named(name)
 
 
 def compare(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -21,7 +21,18 @@ from agent_zoo.state_edits import EditOf, StateEdit
 from representation.world_model.model import Origin, WorldModel
 
 _ONE_IN = 10
-_EVERYTHING_BUT_STATES = ("tile", "entity", "inventory", "tables", "reward", "value", "log_probability")
+EVERYTHING_BUT_STATES = ("tile", "entity", "inventory", "tables", "reward", "value", "log_probability")
+"""What `activation_store.reader.read_dump` leaves out where only states are needed."""
+
+
+class TickEdits(Protocol):
+    """Edits the policy in every tick."""
+
+    def begin(self, memory: MemoryState, tick: int) -> MemoryState:
+        """Return the memory with which B agents begin a tick, numbered from 0; called before `hooks`."""
+
+    def hooks(self, before: MemoryState) -> dict[str, Hook]:
+        """Return the hooks of a tick, given the memory with which it begins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +103,7 @@ def states_covariance(dump: Path, origin: Origin) -> Callable[[str], np.ndarray]
 
     def covariance(layer: str) -> np.ndarray:
         records = read_dump(
-            dump, subsample=Subsample(_ONE_IN), layers=[layer], columns=[], leave_out=_EVERYTHING_BUT_STATES,
+            dump, subsample=Subsample(_ONE_IN), layers=[layer], columns=[], leave_out=EVERYTHING_BUT_STATES,
             episodes=origin.test,
         )  # fmt: skip
         return np.cov(records.activations[layer].astype(np.float64), rowvar=False)

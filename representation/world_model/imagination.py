@@ -1,6 +1,6 @@
 """Let a world model go on by itself: the policy inside sees what it predicts, and acts on that."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,7 +11,7 @@ from agent_zoo.capture import capture
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import SoftChoices, soft_tick, straight_through
 from representation.world_model.actions import imagined_actions
-from representation.world_model.edits import Edits
+from representation.world_model.edits import TickEdits
 from representation.world_model.imagined_view import ImaginedView, Surroundings, imagined_view
 from representation.world_model.model import WorldModel
 from representation.world_model.network import drawn
@@ -20,6 +20,9 @@ from representation.world_model.states import Prediction, WorldState
 from representation.world_model.windows import CONTEXT, Windows
 
 MOVE_HEAD = "Move.Direction"
+
+Shown = Callable[[SoftScene, int], tuple[SoftScene, SoftScene]]
+"""Takes the scene of a tick and the tick's number; returns what the world goes on from, and what the policy sees."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def bottleneck_start(
 
 def imagine(
     model: WorldModel, start: Start, ticks: int, generator: torch.Generator | None, moves: Sequence[int | None] = (),
-    edits: Edits | None = None,
+    edits: TickEdits | None = None, shown: Shown | None = None, soft: bool = False,
 ) -> Iterator[ImaginedTick]:  # fmt: skip
     """Simulate tick after tick; gradients pass through everything, unless they are switched off.
 
@@ -134,11 +137,15 @@ def imagine(
         generator: of actions and latent states; None for the most probable of each.
         moves: what every agent does in the first ticks instead of the policy's own move; None where it chooses.
         edits: of the policy, in every tick; with the same dice as without.
+        shown: what the world goes on from, and what the policy sees; None for the same scene.
+        soft: draw nothing: actions, latent states and the agent's moves are the probabilities themselves. Not a life,
+            but a smooth function, whose gradients are exact.
     """
     network, state, scene, memory = model.network, start.state, start.scene, start.memory
     mean, deviation = model.stats.reward
     for tick in range(ticks):
-        view = imagined_view(scene, model.stats.kind_means, start.around, model.layout)
+        scene, seen = shown(scene, tick) if shown else (scene, scene)
+        view = imagined_view(seen, model.stats.kind_means, start.around, model.layout)
         if edits:
             memory = edits.begin(memory, tick)
         hooks = edits.hooks(memory) if edits else {}
@@ -148,11 +155,15 @@ def imagine(
         forced = moves[tick] if tick < len(moves) else None
         if forced is not None:
             options[MOVE_HEAD] = torch.full_like(options[MOVE_HEAD], forced)
-        chosen = {head: straight_through(each, options[head]) for head, each in choices.log_probabilities.items()}
+        chosen = {
+            head: each.exp() if soft else straight_through(each, options[head])
+            for head, each in choices.log_probabilities.items()
+        }
         action = imagined_actions(chosen, view.kind, view.cell, model.layout)
         hidden = network.step(state, action)
-        following_state = WorldState(hidden, drawn(network.prior_logits(hidden), generator))
-        following = network.decode(following_state, scene, action, decided=True)
+        prior = network.prior_logits(hidden)
+        following_state = WorldState(hidden, prior.exp().flatten(1) if soft else drawn(prior, generator))
+        following = network.decode(following_state, scene, action, decided=not soft)
         yield ImaginedTick(
             scene, view, choices, options, action, memory, dict(layers), state, mean + deviation * following.reward,
             following.end.sigmoid(), following,

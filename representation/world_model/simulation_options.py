@@ -15,6 +15,9 @@ DIRECTIONS = ("north", "south", "east", "west", "stay")
 EDITS = ("collapse", "steer", "swap", "clear", "freeze")
 """Edits that can be made in simulations."""
 MOST_STEPS = 128
+SETTLING = 4
+"""First ticks that do not count with --validate where edits are made in every tick: the memory moves to where edits
+hold it. In the game, such ticks are few of a life's."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class SimulationOptions:
     """World model: a folder written by train_world_model.py, or its model.safetensors."""
     lives: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
     """Lives to simulate, at least 1; by default 6000; 64 for each sequence with --act-grid, 128 with --maximise, 2000
-    with --compare."""
+    with --compare, 256 with --validate, --saliency
+    and --jacobians."""
     beginning: Annotated[Literal["informed", "random", "interpolate"], tyro.conf.arg(name="from")] = "informed"
     """informed: go on from recorded ticks on maps that the model was not trained on; random: from the model's random
     starts; interpolate: from --steps points on the way from one recorded start to another. Give it before --edit, after
@@ -49,9 +53,26 @@ class SimulationOptions:
     compare: bool = False
     """Compare the policy's memory in simulated and in recorded lives of the same starts: scores of probes and shares of
     clusters that were fitted on recorded lives. Writes a table, and no dump."""
+    validate: tuple[Path, ...] = ()
+    """Folders of finished runs of intervene.py on this policy: make the same edits on recorded and in simulated ticks,
+    and compare what they do at once with what the gradient predicts and with what they did in the game. Writes a
+    table, and no dump."""
+    saliency: str | None = None
+    """Differentiate a number of the last tick of simulated lives by the memory's --components and by the own row, up to
+    --lags ticks before, with and without passing through the world: value, Move.Direction:north or
+    Move.Direction:north-south, Attack.Style:melee, or direction:NAME. Writes tables, and no dump."""
+    components: str = "ic"
+    """Comma-separated directions of the memory for --saliency, or what comes before the number in their names: ic for
+    all ic_N."""
+    jacobians: Path | None = None
+    """Finished run of analyze_dynamics.py on the model's dump: how its independent components move each other in
+    simulated lives, with and without passing through the world, and how often that has the sign of their lagged
+    correlations in each behaviour. Writes tables, and no dump."""
+    lags: int = 10
+    """Ticks back to which --saliency goes, 1 to 64; --jacobians takes lags 1, 2, 4 and so on, up to it."""
     directions: Path | None = None
     """directions.safetensors of a run of analyze_activations.py, analyze_dynamics.py or train_probes.py on this
-    policy, for --edit and --maximise."""
+    policy, for --edit, --maximise and --saliency."""
     dump: Path | None = None
     """Recorded dump to start from; by default activation_data/ and the name of the dump that the model was trained
     on."""
@@ -76,6 +97,7 @@ class SimulationOptions:
             ticks=between(self.ticks, 1, 1024),
             seed=seed_value(self.seed),
             act_grid=between(self.act_grid, 0, min(3, self.ticks)),
+            lags=between(self.lags, 1, 64),
             steps=between(2 if self.steps is None else self.steps, 2, MOST_STEPS),
         )
         self._check_modes()
@@ -96,6 +118,7 @@ class SimulationOptions:
         if sum(bool(each.doses) for each in self.edits) > 1:
             raise UserError("only one edit can have several --dose: give the others in a simulation of their own")
         named = any(each.names for each in self.edits) or self.maximise not in (None, "value")
+        named = named or self.saliency is not None
         if named and self.directions is None:
             raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
         if self.directions is not None and not named:
@@ -104,22 +127,31 @@ class SimulationOptions:
     def _check_modes(self) -> None:
         modes = {
             "--quality": self.quality, "--compare": self.compare, "--act-grid": bool(self.act_grid),
-            "--maximise": self.maximise is not None, "--edit": bool(self.edits),
+            "--maximise": self.maximise is not None, "--edit": bool(self.edits), "--validate": bool(self.validate),
+            "--saliency": self.saliency is not None, "--jacobians": self.jacobians is not None,
         }  # fmt: skip
         given = [name for name, is_given in modes.items() if is_given]
         if len(given) > 1:
             raise UserError(f"{' and '.join(given)} cannot go together: give one of them")
-        alone = bool({"--quality", "--compare", "--act-grid", "--maximise"} & set(given))
+        alone = bool(set(given) - {"--edit"})
         if alone and self.act:
             raise UserError(f"--act does nothing with {given[0]}: leave it out")
         if self.maximise is not None and self.beginning != "random":
             raise UserError("--maximise searches random starts: add --from random")
-        if (self.quality or self.compare) and self.beginning != "informed":
+        if set(given) - {"--edit", "--act-grid", "--maximise"} and self.beginning != "informed":
             raise UserError(f"{given[0]} needs recorded starts: leave out --from {self.beginning}")
         if self.steps is not None and self.beginning != "interpolate":
             raise UserError("--steps does nothing without --from interpolate: leave it out")
         if self.compare and self.ticks < 2:
             raise UserError(f"--ticks is {self.ticks}: must be 2 or more with --compare")
+        if self.validate and self.ticks <= SETTLING:
+            raise UserError(f"--ticks is {self.ticks}: must be {SETTLING + 1} or more with --validate")
+        if self.saliency is None and self.components != "ic":
+            raise UserError("--components does nothing without --saliency: leave it out")
+        if self.saliency is None and self.jacobians is None and self.lags != 10:
+            raise UserError("--lags does nothing without --saliency or --jacobians: leave it out")
+        if twice := [str(each) for each in self.validate if self.validate.count(each) > 1]:
+            raise UserError(f"--validate names {twice[0]} twice")
         if self.beginning == "interpolate" and self.wanted % self.ways_steps:
             raise UserError(f"-n is {self.wanted}: must be a multiple of --steps {self.ways_steps}")
 
@@ -127,6 +159,7 @@ class SimulationOptions:
     def wanted(self) -> int:
         """Lives to simulate, of each sequence with --act-grid."""
         usual = 64 if self.act_grid else 128 if self.maximise else 2000 if self.compare else 6000
+        usual = 256 if self.validate or self.saliency is not None or self.jacobians is not None else usual
         return self.lives or usual // self.ways_steps * self.ways_steps
 
     @property

@@ -189,12 +189,21 @@ def read_windows(
         seed: of the order; None for the dump's.
         progress: called with the share of the episodes done.
     """
+    for found in read_sequences(folder, episodes, horizon, batch, seed, progress):
+        yield as_windows(found, policy, info)
+
+
+def read_sequences(
+    folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, seed: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[SequenceBatch]:  # fmt: skip
+    """Yield the records of the same windows; arguments as for `read_windows`."""
     parts = Parts(layers=LAYERS, leave_out=("log_probability",), episodes=episodes)
     length = CONTEXT + horizon
     for found in windows(folder, length, stride=horizon, batch=batch, seed=seed, parts=parts, progress=progress):
         kept = _long_enough(found)
         if kept is not None:
-            yield as_windows(kept, policy, info)
+            yield kept
 
 
 def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointInfo) -> Windows:
@@ -234,8 +243,11 @@ def _long_enough(batch: SequenceBatch) -> SequenceBatch | None:
     kept = batch.lengths > CONTEXT
     if kept.all():
         return batch
-    if not kept.any():
-        return None
+    return chosen_sequences(batch, kept) if kept.any() else None
+
+
+def chosen_sequences(batch: SequenceBatch, kept: np.ndarray) -> SequenceBatch:
+    """Return some of the sequences, (S,) bool."""
     records = np.repeat(kept, batch.lengths)
     before = {layer: values[kept] for layer, values in batch.before.items()}
     return SequenceBatch(batch.records.take(records), batch.lengths[kept], batch.first[kept], before)

@@ -1,0 +1,279 @@
+"""How components of the memory move each other in simulated lives, with and without passing through the world.
+
+Components, behaviours and lagged correlations are those of a finished run of analyze_dynamics.py on the same dump.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from activation_store.directions import DIRECTIONS_FILE, read_directions
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
+from activation_store.schema import METADATA_FILE
+from analysis.runs.arrays import arrays_of
+from analysis.runs.finished_files import FinishedFiles, open_finished
+from representation.dynamics.agreement import LaggedCorrelations, mean_jacobians, sign_agreement
+from representation.dynamics.jacobians import Probes
+from representation.world_model.imagination import Start, imagine, informed_start
+from representation.world_model.model import Origin, WorldModel
+from representation.world_model.simulated_records import LIVES_IN_EPISODE
+from representation.world_model.taps import Patterns, Taps
+from representation.world_model.windows import CONTEXT, as_windows, chosen_sequences, read_sequences
+from user_error import UserError
+
+Side = Literal["whole", "memory alone", "recorded inputs"]
+"""Through everything; with the world cut; and of the run of analyze_dynamics.py, where inputs are held as recorded."""
+_STRIDE = 4
+_ALIGNED = 1e-2
+_LEVEL = 0.05
+_ARRAYS = ("agent_id", "episode", "tick", "behaviour", "r", "q", "jacobian_records", "jacobians")
+
+
+@dataclass(frozen=True, eq=False)
+class Dynamics:
+    """What a run of analyze_dynamics.py found. K components, L lags from 0.
+
+    Attributes:
+        probes: how its independent components are read and moved.
+        correlations: of its behaviours.
+        label: behaviour of each recorded tick, by episode, agent and tick; only of those in a behaviour.
+        jacobians: of the policy alone, (n, L, K, K).
+        jacobian_label: behaviour of each of these states, (n,).
+    """
+
+    probes: Probes
+    correlations: LaggedCorrelations
+    label: dict[tuple[int, int, int], int]
+    jacobians: np.ndarray
+    jacobian_label: np.ndarray
+
+
+@dataclass(frozen=True)
+class AgreementRow:
+    """How often correlation and Jacobian have the same sign; see `representation.dynamics.agreement.Agreement`."""
+
+    side: Side
+    behaviour: int
+    lag: int
+    share: float
+    significant: float
+    pairs: int
+    shuffled_behaviours: float
+    shuffled_components: float
+    p: float
+
+
+@dataclass(frozen=True)
+class LagRow:
+    """The same at one lag, over all behaviours.
+
+    Attributes:
+        side: of the Jacobian.
+        lag: in ticks.
+        share: mean over behaviours of the share of pairs of different components with the same sign.
+        shuffled_behaviours: the same if behaviours are dealt to states at random.
+        shuffled_components: the same if the components of the Jacobian are renamed at random.
+        above_chance: behaviours whose share exceeds that of renamed components with p < 0.05.
+        behaviours: with states.
+        states: at which Jacobians were computed.
+        through_world: mean over states of the size (Frobenius norm) of what passes through the world, divided by that
+            and the size with the world cut; NaN for other sides than `whole`.
+        like_recorded: correlation of the mean Jacobian with the one for recorded inputs, over all pairs.
+    """
+
+    side: Side
+    lag: int
+    share: float
+    shuffled_behaviours: float
+    shuffled_components: float
+    above_chance: int
+    behaviours: int
+    states: int
+    through_world: float
+    like_recorded: float
+
+
+def read_dynamics(folder: Path, origin: Origin) -> Dynamics:
+    """Read a finished run of analyze_dynamics.py on the dump that a world model was trained on.
+
+    Raises:
+        UserError: the run is unfinished, damaged, or of another dump or layer.
+    """
+    finished = open_finished(folder, "analyze_dynamics.py")
+    run = finished.description()
+    if run.input.get(METADATA_FILE) != origin.dump_sha256:
+        raise UserError(
+            f"{folder} is of another dump than {origin.dump}, which the model was trained on: run analyze_dynamics.py "
+            "on that dump"
+        )
+    layer = str(run.arguments.get("layer"))
+    if layer not in (LSTM_HIDDEN, LSTM_CELL):
+        raise UserError(f"{folder} is of {layer}: --jacobians needs one of {LSTM_HIDDEN} or {LSTM_CELL}")
+    motion = _arrays(finished, "motion.npz", _ARRAYS)
+    probes = _probes(finished, layer)
+    places = zip(*(motion[name].tolist() for name in ("episode", "agent_id", "tick")), strict=True)
+    label = {key: int(each) for key, each in zip(places, motion["behaviour"], strict=True) if each >= 0}
+    return Dynamics(
+        probes, LaggedCorrelations(motion["r"], motion["q"]), label, motion["jacobians"],
+        motion["behaviour"][motion["jacobian_records"]],
+    )  # fmt: skip
+
+
+def _arrays(finished: FinishedFiles, name: str, wanted: Sequence[str]) -> dict[str, np.ndarray]:
+    try:
+        return arrays_of(finished.read(name), wanted)
+    except ValueError as error:
+        raise UserError(f"{finished.path / name} is damaged ({error}): run analyze_dynamics.py again") from None
+
+
+def _probes(finished: FinishedFiles, layer: str) -> Probes:
+    """Read-outs are those of the directions `ic_N`."""
+    states = _arrays(finished, "states.npz", ("ica_patterns", "spread"))
+    patterns = states["ica_patterns"] * states["spread"]
+    finished.read(DIRECTIONS_FILE)  # refuses one that was changed
+    directions = read_directions(finished.path / DIRECTIONS_FILE)
+    weights = np.stack([directions.named(f"ic_{number + 1}").weight for number in range(len(patterns))])
+    if np.abs(weights @ patterns.T - np.eye(len(patterns))).max() > _ALIGNED:
+        raise UserError(
+            f"{finished.path} holds components that do not fit its directions: run analyze_dynamics.py again"
+        )
+    return Probes(layer, weights, patterns)
+
+
+def lags_up_to(largest: int) -> tuple[int, ...]:
+    """Return 1, 2, 4, 8 and so on, up to a lag."""
+    return tuple(2**power for power in range(largest.bit_length()) if 2**power <= largest)
+
+
+def world_jacobians(
+    model: WorldModel, start: Start, probes: Probes, lags: Sequence[int], seed: int, through_world: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return how components change some ticks after a component was moved in the first tick of simulations.
+
+    Args:
+        model: to simulate with.
+        start: of S simulations.
+        probes: the components.
+        lags: ascending, from 1.
+        seed: of the dice, which do not depend on `through_world`.
+        through_world: whether gradients pass from what the world model decodes to what the policy sees.
+
+    Returns:
+        d component i after the tick / d component j after the first one, (S, 1 + lags, K i, K j) float32, for lag 0 and
+        the others; and which lives are not over by the last lag, (S,) bool.
+    """
+    pattern, nothing = torch.from_numpy(probes.patterns).float(), torch.zeros(probes.patterns.shape)
+    patterns = Patterns(nothing, pattern) if probes.layer == LSTM_CELL else Patterns(pattern, nothing)
+    weight = torch.from_numpy(probes.read_outs).float()
+    generator = torch.Generator().manual_seed(seed)
+    taps = Taps(patterns, len(start), start.scene.own.shape[1], lags[-1] + 1, through_world)
+    alive, found = torch.ones(len(start), dtype=torch.bool), []
+    with torch.enable_grad():
+        for place, tick in enumerate(imagine(model, start, lags[-1] + 1, generator, (), taps, taps.shown)):
+            if place in (0, *lags):
+                state = tick.memory.cell if probes.layer == LSTM_CELL else tick.memory.hidden
+                sums = (state[-1] @ weight.T).sum(dim=0)  # (K,)
+                rows = [torch.autograd.grad(each, taps.strengths[0], retain_graph=True)[0] for each in sums]
+                found.append(torch.stack(rows, dim=1).numpy())
+            if place < lags[-1]:
+                alive &= torch.rand(len(start), generator=generator) >= tick.end.detach()
+    return np.stack(found, axis=1), alive.numpy()
+
+
+def labelled_starts(
+    model: WorldModel, origin: Origin, recorded: Path, label: dict[tuple[int, int, int], int], count: int, seed: int
+) -> Iterator[tuple[Start, np.ndarray]]:
+    """Yield recorded starts on test maps whose tick is in a behaviour, and their behaviours."""
+    left = count
+    for batch in read_sequences(recorded, origin.test, _STRIDE, LIVES_IN_EPISODE * 8, seed):
+        first = np.cumsum(batch.lengths) - batch.lengths + CONTEXT - 1
+        keys = zip(
+            *(getattr(batch.records, name)[first].tolist() for name in ("episode", "agent_id", "tick")), strict=True
+        )
+        labels = np.array([label.get(key, -1) for key in keys])
+        (kept,) = (labels >= 0).nonzero()
+        kept = kept[: min(left, LIVES_IN_EPISODE)]
+        if len(kept):
+            chosen = np.isin(np.arange(len(labels)), kept)
+            windows = as_windows(chosen_sequences(batch, chosen), model.policy, model.info)
+            with torch.no_grad():
+                yield informed_start(model, windows, torch.Generator().manual_seed(seed + left)), labels[kept]
+        left -= len(kept)
+        if left <= 0:
+            return
+
+
+def compare_jacobians(
+    model: WorldModel, origin: Origin, recorded: Path, dynamics: Dynamics, states: int, largest_lag: int, seed: int,
+    report: Callable[[float], None] = lambda _: None,
+) -> tuple[list[AgreementRow], list[LagRow]]:  # fmt: skip
+    """Compute Jacobians in simulated lives, and compare their signs with lagged correlations in each behaviour.
+
+    Args:
+        model: to simulate with.
+        origin: of the model.
+        recorded: its dump.
+        dynamics: of the same dump.
+        states: starts, at most.
+        largest_lag: in ticks; lags are 1, 2, 4, 8 and so on, up to it.
+        seed: of starts, dice and shuffles.
+        report: called with the share done.
+
+    Raises:
+        UserError: the run has no lag of 1, or no start is in a behaviour.
+    """
+    lags = lags_up_to(min(largest_lag, dynamics.correlations.r.shape[1] - 1))
+    if not lags:
+        raise UserError("the run of analyze_dynamics.py has no correlations at lag 1: run it with --lags")
+    parts: dict[Side, list[np.ndarray]] = {"whole": [], "memory alone": []}
+    labels: list[np.ndarray] = []
+    for number, (start, label) in enumerate(labelled_starts(model, origin, recorded, dynamics.label, states, seed)):
+        for side, found in parts.items():
+            jacobians, alive = world_jacobians(model, start, dynamics.probes, lags, seed + number, side == "whole")
+            found.append(jacobians[alive])
+        labels.append(label[alive])
+        report(min(1.0, sum(map(len, labels)) / states))
+    if not sum(map(len, labels)):
+        raise UserError(f"no tick of {recorded} on test maps is in a behaviour of the run: run it with more --lives")
+    places = [0, *lags]
+    sides: dict[Side, tuple[np.ndarray, np.ndarray]] = {
+        side: (np.concatenate(found), np.concatenate(labels)) for side, found in parts.items()
+    }
+    sides["recorded inputs"] = dynamics.jacobians[:, places], dynamics.jacobian_label
+    correlations = LaggedCorrelations(dynamics.correlations.r[:, places], dynamics.correlations.q[:, places])
+    rows = [
+        AgreementRow(
+            side, each.behaviour, places[each.lag], each.share, each.significant, each.pairs, each.shuffled_behaviours,
+            each.shuffled_components, each.p,
+        )
+        for side, (jacobians, label) in sides.items()
+        for each in sign_agreement(correlations, jacobians, label, seed)
+    ]  # fmt: skip
+    return rows, [_lag_row(rows, sides, side, lag, place) for side in sides for place, lag in enumerate(lags, start=1)]
+
+
+def _lag_row(
+    rows: Sequence[AgreementRow], sides: dict[Side, tuple[np.ndarray, np.ndarray]], side: Side, lag: int, place: int
+) -> LagRow:
+    mine = [row for row in rows if row.side == side and row.lag == lag and np.isfinite(row.share)]
+    jacobians, label = sides[side]
+    through = float("nan")
+    if side == "whole":
+        cut = sides["memory alone"][0][:, place]
+        apart, alone = (np.linalg.norm(each, axis=(1, 2)) for each in (jacobians[:, place] - cut, cut))
+        through = float((apart / np.maximum(apart + alone, np.finfo(np.float32).tiny)).mean())
+    means = [
+        mean_jacobians(each[:, [place]], np.zeros(len(each), np.int64), 1)[0, 0].ravel()
+        for each in (jacobians, sides["recorded inputs"][0])
+    ]
+    share, dealt, renamed = (
+        float(np.mean([getattr(row, name) for row in mine])) if mine else float("nan")
+        for name in ("share", "shuffled_behaviours", "shuffled_components")
+    )
+    above = sum(row.p < _LEVEL for row in mine)
+    like = float(np.corrcoef(*means)[0, 1])
+    return LagRow(side, lag, share, dealt, renamed, above, len(mine), len(label), through, like)

@@ -1,0 +1,108 @@
+"""Jacobians of simulated lives: with the world cut, those of the policy's own update on the same inputs."""
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.reader import read_dump
+from agent_zoo.capture import capture
+from agent_zoo.soft_path import soft_tick
+from representation.dynamics.agreement import LaggedCorrelations, mean_jacobians
+from representation.dynamics.jacobians import Probes
+from representation.dynamics.update import Update
+from representation.world_model.imagination import Start, imagine, informed_start
+from representation.world_model.jacobians import (
+    Dynamics,
+    compare_jacobians,
+    labelled_starts,
+    lags_up_to,
+    world_jacobians,
+)
+from representation.world_model.model import Origin, WorldModel
+from user_error import UserError
+
+UNITS, LAGS = 16, (1, 2, 4)
+
+
+@pytest.fixture(scope="module")
+def model(recorded) -> WorldModel:
+    return recorded.model()
+
+
+@pytest.fixture(scope="module")
+def start(model, recorded) -> Start:
+    with torch.no_grad():
+        return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
+
+
+def probes(layer: str) -> Probes:
+    """Three oblique components."""
+    read_outs = np.random.default_rng(0).normal(size=(3, UNITS))
+    return Probes(layer, read_outs, np.linalg.pinv(read_outs).T)
+
+
+@pytest.mark.parametrize("layer", ["lstm_cell", "lstm_hidden"])
+def test_with_the_world_cut_they_are_those_of_the_policys_update(model, start, layer) -> None:
+    """Forward-mode derivatives of the update on what the policy reads in the same simulation."""
+    own = probes(layer)
+    found, alive = world_jacobians(model, start, own, LAGS, 3, through_world=False)
+    assert found.shape == (len(start), 4, 3, 3) and alive.shape == (len(start),)
+    np.testing.assert_allclose(found[:, 0], np.broadcast_to(np.eye(3), (len(start), 3, 3)), atol=1e-5)
+    generator, read, memory = torch.Generator().manual_seed(3), [], start.memory
+    with torch.no_grad():
+        for place, tick in enumerate(imagine(model, start, LAGS[-1] + 1, generator)):
+            with capture(model.policy, ("encoder_output",)) as layers:
+                _, memory = soft_tick(model.policy, tick.view.observation, memory)
+            read.append(layers["encoder_output"].double())
+            if place == 0:
+                state = torch.cat([memory.hidden[-1], memory.cell[-1]], dim=1).double()
+            torch.rand(len(start), generator=generator)
+    model.policy.memory.double()
+    try:
+        update = Update(model.policy)
+        tangents = update.changed(layer, state, torch.from_numpy(own.patterns))
+        for lag in range(1, LAGS[-1] + 1):
+            state, tangents = update.push(state, read[lag], tangents)
+            if lag in LAGS:
+                moved = torch.einsum(
+                    "jbu,iu->bij", tangents[:, :, update.place(layer)], torch.from_numpy(own.read_outs)
+                )
+                np.testing.assert_allclose(found[:, 1 + LAGS.index(lag)], moved.numpy(), atol=2e-4)
+    finally:
+        model.policy.memory.float()
+
+
+def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded) -> None:
+    """Correlations are planted with the signs that the Jacobians have."""
+    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, recorded.split.train, recorded.split.test)
+    records = read_dump(recorded.dump, layers=[], columns=[], leave_out=("tile", "entity", "inventory", "tables"))
+    places = zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True)
+    label = {place: place[1] % 2 for place in places if place[2] % 3}
+
+    def dynamics(r: np.ndarray) -> Dynamics:
+        correlations = LaggedCorrelations(r, np.zeros_like(r))
+        return Dynamics(probes("lstm_cell"), correlations, label, np.ones((5, 3, 3, 3)) + r[0], np.zeros(5, np.int64))
+
+    parts = []
+    for number, (start, found) in enumerate(labelled_starts(model, origin, recorded.dump, label, 60, 0)):
+        jacobians, alive = world_jacobians(model, start, probes("lstm_cell"), (1, 2), number, through_world=True)
+        parts.append((jacobians[alive], found[alive]))
+    own = mean_jacobians(*(np.concatenate(each) for each in zip(*parts, strict=True)), 2)
+    rows, compared = compare_jacobians(model, origin, recorded.dump, dynamics(own), 60, 10, 0)
+    assert all(row.share == 1 for row in rows if row.side == "whole") and compared[0].share == 1
+    assert compared[0].shuffled_components < 0.9
+    assert [(row.side, row.lag) for row in compared] == [
+        (side, lag) for side in ("whole", "memory alone", "recorded inputs") for lag in (1, 2)
+    ]
+    assert {row.states for row in compared[:4]} == {compared[0].states} and 0 < compared[0].states <= 60
+    assert 0 < compared[0].through_world < 1 and np.isnan(compared[2].through_world)
+    assert compared[4].like_recorded == pytest.approx(1)
+
+
+def test_without_ticks_in_a_behaviour_there_is_nothing_to_compare(model, recorded) -> None:
+    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, recorded.split.train, recorded.split.test)
+    r = np.ones((1, 2, 3, 3))
+    nothing = Dynamics(probes("lstm_cell"), LaggedCorrelations(r, r), {}, np.ones((1, 2, 3, 3)), np.zeros(1, np.int64))
+    with pytest.raises(UserError, match="is in a behaviour of the run"):
+        compare_jacobians(model, origin, recorded.dump, nothing, 10, 10, 0)
+    assert lags_up_to(10) == (1, 2, 4, 8) and lags_up_to(0) == ()

@@ -1,0 +1,97 @@
+"""Gradients of a simulation are those of finite differences, and cutting them leaves the policy's own memory."""
+
+import numpy as np
+import pytest
+import torch
+
+from agent_zoo.soft_path import soft_tick
+from representation.world_model.imagination import Start, imagine, informed_start
+from representation.world_model.model import WorldModel
+from representation.world_model.taps import Patterns, Taps, slopes
+
+LAGS, UNITS = 3, 16
+
+
+@pytest.fixture(scope="module")
+def model(recorded) -> WorldModel:
+    """Weights are larger than those of a new model, so that what passes through the world is no rounding error."""
+    found = recorded.model()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for part in (found.network.say_own, found.network.say_vitals, found.network.enter, found.policy.memory):
+            for weight in part.parameters():
+                weight.mul_(2)
+    return found
+
+
+@pytest.fixture(scope="module")
+def start(model, recorded) -> Start:
+    with torch.no_grad():
+        return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def patterns() -> Patterns:
+    """One component of the cell, one of the hidden state, one of both."""
+    units = torch.eye(UNITS)
+    nothing = torch.zeros(UNITS)
+    return Patterns(torch.stack([nothing, units[3], units[5]]), torch.stack([units[1] + units[2], nothing, units[4]]))
+
+
+def number(tick) -> torch.Tensor:
+    return tick.choices.value + tick.choices.log_probabilities["Move.Direction"][:, 1] + tick.memory.cell[-1][:, 6]
+
+
+def finite_difference(model, start, patterns, inputs: str, lag: int, column: int) -> np.ndarray:
+    found, far = [], 0.02
+    for sign in (1, -1):
+        taps = Taps(patterns, len(start), start.scene.own.shape[1], LAGS + 1, True)
+        with torch.no_grad():
+            getattr(taps, inputs)[LAGS - lag][:, column] = sign * far
+            *_, last = imagine(model, start, LAGS + 1, None, (), taps, taps.shown, soft=True)
+            found.append(number(last))
+    return ((found[0] - found[1]) / (2 * far)).numpy()
+
+
+def test_gradients_are_those_of_finite_differences(model, start, patterns) -> None:
+    """Of the whole path, through memory and world, in simulations in which nothing is drawn."""
+    found, cut = (slopes(model, start, number, patterns, LAGS, 0, each, soft=True) for each in (True, False))
+    assert found.components.shape == (len(start), LAGS + 1, 3)
+    np.testing.assert_array_equal(found.number, cut.number)
+    for column in range(3):
+        for lag in range(LAGS + 1):
+            wanted = finite_difference(model, start, patterns, "strengths", lag, column)
+            np.testing.assert_allclose(found.components[:, lag, column], wanted, atol=6e-5)
+            through_world = np.abs(cut.components[:, lag, column] - wanted).max()
+            assert through_world < 6e-5 if lag == 0 else through_world > 1e-4
+    # Vitals are read in levels, and so are no smooth inputs. Of the others, the one that matters most.
+    sizes = np.abs(found.own).mean(axis=(0, 1))
+    sizes[[*model.network.vitals, *(model.network.position or ())]] = 0
+    column = int(sizes.argmax())
+    for lag in range(LAGS + 1):
+        wanted = finite_difference(model, start, patterns, "own", lag, column)
+        # The median, since a step may lead over a kink: another entity that is among the most probable, say.
+        assert np.median(np.abs(found.own[:, lag, column] - wanted)) < 6e-5
+        if lag:
+            assert np.median(np.abs(cut.own[:, lag, column] - wanted)) > 1e-4
+
+
+def test_cut_gradients_are_those_of_the_memory_alone(model, start, patterns) -> None:
+    """The policy reads the same simulated scenes again, while only its memory passes gradients on."""
+    found = slopes(model, start, number, patterns, LAGS, 5, through_world=False)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        views = []
+        for tick in imagine(model, start, LAGS + 1, generator):
+            views.append(tick.view.observation)
+            torch.rand(len(start), generator=generator)
+    taps = Taps(patterns, len(start), start.scene.own.shape[1], LAGS + 1, True)
+    memory = start.memory
+    for place, view in enumerate(views):
+        taps.begin(memory, place)
+        with model.policy.hooked(taps.hooks(memory)):
+            choices, memory = soft_tick(model.policy, view, memory)
+    value = choices.value + choices.log_probabilities["Move.Direction"][:, 1] + memory.cell[-1][:, 6]
+    np.testing.assert_allclose(found.number, value.detach().numpy(), atol=1e-5)
+    for lag, wanted in enumerate(torch.autograd.grad(value.sum(), taps.strengths)[::-1]):
+        np.testing.assert_allclose(found.components[:, lag], wanted.numpy(), atol=1e-6)

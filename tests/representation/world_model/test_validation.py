@@ -1,0 +1,168 @@
+"""Edits are made at once as in the game, their gradients are those of finite differences, and signs are compared."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.directions import Directions
+from agent_zoo.edit_options import EditOptions
+from analysis.statistics.resampling import Estimate
+from representation.recorded_observation import packed_observation
+from representation.world_model.edits import Edits, requested_edits, states_covariance
+from representation.world_model.imagination import imagine, informed_start
+from representation.world_model.intervened import QUANTITIES, InGame
+from representation.world_model.made_at_once import exact_play, first_order, made, soft_play
+from representation.world_model.model import Origin, WorldModel
+from representation.world_model.simulation_options import SETTLING
+from representation.world_model.validation import ComparedEdit, changes_at_once
+from representation.world_model.validation_figure import draw_validation
+from representation.world_model.validation_results import sign_agreement, validated_rows
+from representation.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
+from tests.reinforcement_learning.interventions.directions import unit
+from tests.representation.world_model.test_edits import critic_direction
+
+TICKS = SETTLING + 3
+
+
+@pytest.fixture(scope="module")
+def model(recorded) -> WorldModel:
+    return recorded.model()
+
+
+@pytest.fixture(scope="module")
+def starts(model, recorded):
+    """Windows with the observations of all their records."""
+    sequences = next(read_sequences(recorded.dump, recorded.split.train, TICKS - 1, 12, 0))
+    windows = as_windows(sequences, model.policy, model.info)
+    return windows, packed_observation(sequences.records, model.layout, model.policy.mask)
+
+
+def edit(model: WorldModel, recorded, directions, options: EditOptions) -> Edits:
+    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, recorded.split.train, recorded.split.test)
+    found = Directions(recorded.dump, tuple(directions))
+    (made_of_it,) = requested_edits((options,), found, model, origin, states_covariance(recorded.dump, origin))
+    return made_of_it
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        EditOptions(edit="steer", direction="ic_1", dose="2"), EditOptions(edit="clear"),
+        EditOptions(edit="collapse", direction="ic_1", change=True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("layer", ["lstm_cell", "lstm_hidden"])
+def test_the_gradient_is_that_of_finite_differences(model, recorded, starts, options, layer) -> None:
+    """Moving each state by a tenth of what the edit does to it, in both directions."""
+    windows: Windows = starts[0]
+    direction = unit(1, 16, "ic_1", layer)
+    edits = edit(model, recorded, [direction], options)
+    before = windows.memory(CONTEXT - 2)
+    play = exact_play(model.policy, starts[1].take(windows.starts + CONTEXT - 1))
+    slopes = first_order(model.policy, play, before, edits, 0)
+    share = 0.1
+
+    def moved(far: float) -> torch.Tensor:
+        begun = edits.begin(before, 0)
+        memory = replace(
+            before, hidden=before.hidden + far * (begun.hidden - before.hidden),
+            cell=before.cell + far * (begun.cell - before.cell),
+        )  # fmt: skip
+        hooks = edits.hooks(before)
+        partly = {
+            name: lambda states, hook=hook: states + far * (hook(states) - states) for name, hook in hooks.items()
+        }
+        with torch.no_grad(), model.policy.hooked(partly):
+            return play(memory)[0]
+
+    differences = (moved(share) - moved(-share)) / (2 * share)
+    largest = float(slopes.abs().max())
+    torch.testing.assert_close(slopes, differences, atol=0.03 * largest, rtol=0)
+    assert largest > 5e-5 and slopes.shape == (len(windows), len(QUANTITIES))
+    torch.testing.assert_close(slopes[:, 1:6].sum(dim=1), torch.zeros(len(windows)), atol=1e-5, rtol=0)
+
+
+def test_a_planted_value_is_predicted_replayed_and_simulated(model, recorded, starts) -> None:
+    """The value is held at 8 by an edit behind the memory, on which it depends linearly: each change is 8 - value."""
+    edits = edit(model, recorded, [critic_direction(model)], EditOptions(edit="steer", direction="value", dose="1.5"))
+    windows, observation = starts
+    for how in ("in every tick", "once"):
+        found = changes_at_once(model, windows, observation, edits, how, TICKS, 3)
+        first = SETTLING if how == "in every tick" else 0
+        wanted = np.full(len(windows), np.nan)
+        for window in range(len(windows)):
+            ticks = torch.arange(CONTEXT - 1 + first, min(int(windows.lengths[window]), CONTEXT - 1 + TICKS))
+            if len(ticks):
+                values = _recorded_values(model, windows, observation, window, ticks)
+                wanted[window] = 8 - values.mean()
+        np.testing.assert_allclose(found["replayed"][:, 0], wanted, atol=2e-3)
+        np.testing.assert_allclose(found["predicted"][:, 0], wanted, atol=2e-3)
+        with torch.no_grad():
+            generator = torch.Generator().manual_seed(3)
+            start = informed_start(model, windows, generator)
+            imagined = list(imagine(model, start, 1, generator))
+        if how == "once" and TICKS:
+            one = changes_at_once(model, windows, observation, edits, how, 1, 3)["simulated"][:, 0]
+            np.testing.assert_allclose(one, 8 - imagined[0].choices.value.numpy(), atol=1e-3)
+        assert np.isfinite(found["simulated"][:, 0]).any()
+
+
+@torch.no_grad()
+def _recorded_values(model, windows, observation, window: int, ticks: torch.Tensor) -> np.ndarray:
+    memory = [windows.memory(int(tick) - 1, torch.tensor([window])) for tick in ticks]
+    start = windows.starts[window]
+    return np.array(
+        [
+            exact_play(model.policy, observation.take((start + tick).view(1)))(each)[0][0, 0]
+            for tick, each in zip(ticks, memory, strict=True)
+        ]
+    )
+
+
+def test_simulated_changes_are_those_beside_the_same_state(model, recorded, starts) -> None:
+    edits = edit(model, recorded, [unit(1, 16, "ic_1", "lstm_cell")], EditOptions(edit="collapse", direction="ic_1"))
+    windows, observation = starts
+    found = changes_at_once(model, windows, observation, edits, "in every tick", TICKS, 3)["simulated"]
+    generator = torch.Generator().manual_seed(3)
+    changes = [[] for _ in range(len(windows))]
+    with torch.no_grad():
+        start = informed_start(model, windows, generator)
+        before, alive = start.memory, np.ones(len(start), bool)
+        for number, tick in enumerate(imagine(model, start, TICKS, generator, (), edits)):
+            play = soft_play(model.policy, tick.view.observation)
+            change = made(model.policy, play, before, edits, number)[0] - play(before)[0]
+            for window in np.flatnonzero(alive) if number >= SETTLING else ():
+                changes[window].append(change[window].numpy())
+            alive &= (torch.rand(len(start), generator=generator) >= tick.end).numpy()
+            before = tick.memory
+    wanted = np.stack([np.mean(each, axis=0) if each else np.full(len(QUANTITIES), np.nan) for each in changes])
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def planted(run: str, predicted: float, real: float, sure: bool = True) -> ComparedEdit:
+    """An edit whose changes are all `predicted` by all sides, and `real` in the game."""
+    changes = {side: np.full((6, len(QUANTITIES)), predicted) for side in ("predicted", "replayed", "simulated")}
+    ends = (real - 0.1, real + 0.1) if sure else (-1.0, 1.0)
+    game = {name: Estimate(real, *ends) for name in QUANTITIES}
+    return ComparedEdit(run, Edits(f"edit-{run}", ()), InGame(None, "in every tick", game, 4), changes, np.arange(6))
+
+
+def test_signs_are_compared_where_the_game_is_sure() -> None:
+    edits = [planted("a", 1, 2), planted("b", -1, -3), planted("c", 1, -2), planted("d", 1, 0.5, sure=False)]
+    rows = validated_rows(edits, 0)
+    assert [row.predicted_agrees for row in rows[:: len(QUANTITIES)]] == ["yes", "yes", "no", ""]
+    assert all(row.simulated_low == row.simulated_high == row.simulated for row in rows) and rows[0].lives == 6
+    values = [each for each in sign_agreement(rows) if each.quantities == "value"]
+    for each in values:
+        assert (each.changes, each.of) == (3, 4) and each.agree == pytest.approx(2 / 3)
+        # a: of b, c, d; b: of a, c, d; c: of a, b, d
+        assert each.other_edits == pytest.approx((2 + 0 + 1) / 9)
+        assert each.correlation == pytest.approx(np.corrcoef([1, -1, 1, 1], [2, -3, -2, 0.5])[0, 1])
+
+
+def test_the_figure_is_drawn(tmp_path: Path) -> None:
+    draw_validation(validated_rows([planted("a", 1, 2), planted("b", -1, -3)], 0), tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
