@@ -269,6 +269,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(ODD))
 def test_one_life_and_one_tick_give_pictures(name: str, tmp_path: Path) -> None:
     planted = planted_dump(agents=30, episodes=2, ticks=40)
@@ -283,6 +284,7 @@ def test_one_life_and_one_tick_give_pictures(name: str, tmp_path: Path) -> None:
     assert "nan" not in (folder / "summary.txt").read_text()
 
 
+@pytest.mark.slow
 def test_other_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> None:
     dump = write_planted(tmp_path / "small", planted, environment={"map_size": 64})
     folder = analyse(
@@ -340,6 +342,7 @@ def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp
     assert list(results.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_policies_of_different_width_are_never_mixed(dump: Path, tmp_path: Path) -> None:
     """A folder of dumps is refused by name; a dump that contains another dump's folder is read by itself."""
     other = write_planted(tmp_path / "both" / "wide", planted_dump(seed=3, layers={"action_decoder": 24}))

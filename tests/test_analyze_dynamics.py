@@ -55,6 +55,7 @@ def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
     return shared_folder(tmp_path_factory, "dynamics", analyze) / f"{NAME}-lstm_cell-dynamics"
 
 
+@pytest.mark.slow
 def test_its_behaviours_can_be_attributed_to(recorded: RecordedPolicy, results: Path, tmp_path: Path) -> None:
     done = run_here(
         "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--clusters", results, "--samples", 2,
@@ -138,6 +139,7 @@ def test_the_same_run_gives_the_same_numbers_after_an_interruption(
     assert_refused(run_here("analyze_dynamics.py", *arguments), "already holds a run")
 
 
+@pytest.mark.slow
 def test_half_lives_stand_beside_those_of_interventions(
     recorded: RecordedPolicy, results: Path, small_world, task, maps, tmp_path: Path
 ) -> None:
@@ -187,6 +189,7 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
     assert not (tmp_path / "results").exists() or not list((tmp_path / "results").glob("[!.]*"))
 
 
+@pytest.mark.slow
 def test_a_dump_without_observations_lacks_memory_length_alone(small_world, task, maps, tmp_path: Path) -> None:
     bare = record_policy(tmp_path, small_world, task, maps, episodes=1, fields=())
     done = run_here(
@@ -213,6 +216,7 @@ def test_another_policy_is_refused(recorded: RecordedPolicy, small_world, task, 
         load_policy_of(replace(metadata, checkpoint_sha256=None), recorded.dump, None, copied)
 
 
+@pytest.mark.slow
 def test_every_layer_of_a_memory_can_be_studied(small_world, task, maps, tmp_path: Path) -> None:
     two = record_policy(tmp_path, small_world, task, maps, layers=2, episodes=1)
     done = run_here(

@@ -106,6 +106,7 @@ def test_every_agent_trains_with_any_memory(trained: Path, tmp_path: Path, agent
     }
 
 
+@pytest.mark.slow
 def test_a_codebook_is_learnt_and_recorded(trained: Path, tmp_path: Path) -> None:
     codes = ("-n", "codes", "--semantic.codes", 4, "--env.num-maps", 2)
     result = run_here("train.py", *TWO_UPDATES, *codes, *folders(tmp_path, trained / "maps"))
@@ -350,6 +351,7 @@ def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / "policies" / "alone.safetensors")[1].steps >= 512
 
 
+@pytest.mark.slow
 def test_mirroring_online_without_a_login_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     result = run("train.py", "--debug", *folders(tmp_path))
     assert result.returncode == 2

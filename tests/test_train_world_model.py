@@ -126,6 +126,7 @@ def test_simulations_that_make_no_sense_are_refused(more, message, trained: Path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_quality_is_measured_on_other_maps(trained: Path, recorded: RecordedFeatures) -> None:
     done = run_here("simulate.py", trained, "--quality", "--ticks", 4, "--dump", recorded.dump)
     assert done.returncode == 0, done.stderr

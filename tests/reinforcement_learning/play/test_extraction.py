@@ -331,6 +331,7 @@ def test_a_group_that_is_played_again_is_neither_lost_nor_doubled(contest: Conte
     assert (seen[-1].records, seen[-1].episodes) == (once.records, 2)
 
 
+@pytest.mark.slow
 @ONCE
 def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tmp_path: Path) -> None:
     plan = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
@@ -350,6 +351,7 @@ def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tm
     assert read_metadata(stopped).files == read_metadata(whole).files
 
 
+@pytest.mark.slow
 @ONCE
 def test_policies_that_share_a_world_get_dumps_of_their_own(
     contest: Contest, small_world, task, maps, tmp_path: Path
