@@ -65,6 +65,7 @@ def arguments(folder: Path) -> list[object]:
     return [folder / "tiny.yaml", "--results-dir", folder / "results", "--pages-dir", folder / "pages"]
 
 
+@pytest.mark.slow
 def test_estimate_comes_first_and_the_page_last(folder: Path) -> None:
     lines = (folder / "said.txt").read_text().splitlines()
     assert lines[:3] == [
@@ -75,6 +76,7 @@ def test_estimate_comes_first_and_the_page_last(folder: Path) -> None:
     assert lines[-1].startswith("1 claims with ") and lines[-1].endswith(str(folder / "pages" / "tiny.md"))
 
 
+@pytest.mark.slow
 def test_page_says_what_the_results_say(folder: Path) -> None:
     page = (folder / "pages" / "tiny.md").read_text()
     rows = [line.split("\t") for line in (folder / "results/tiny/clear_kit/effects.tsv").read_text().splitlines()]
@@ -86,6 +88,7 @@ def test_page_says_what_the_results_say(folder: Path) -> None:
     assert checked.returncode == 0 and "numbers are those of the results" in checked.stdout
 
 
+@pytest.mark.slow
 def test_changed_page_or_result_is_found(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "pages", tmp_path / "pages")
     page, table = tmp_path / "pages" / "tiny.md", tmp_path / "pages/tiny/clear_kit/effects.tsv"
@@ -104,6 +107,7 @@ def test_changed_page_or_result_is_found(folder: Path, tmp_path: Path) -> None:
     verify_page(page)
 
 
+@pytest.mark.slow
 def test_what_is_finished_and_unchanged_is_skipped(folder: Path) -> None:
     again = run_here("study.py", *arguments(folder), "--plan")
     assert again.stdout.splitlines() == ["clear_kit: is finished", "clear_second: is finished", "nothing to run"]
@@ -146,6 +150,7 @@ def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_failing_stage_is_named_with_its_reason(folder: Path, tmp_path: Path) -> None:
     study = yaml.safe_load((folder / "tiny.yaml").read_text())
     study["stages"][0]["run"] = study["stages"][0]["run"].replace("--share 0.25", "--share 2")

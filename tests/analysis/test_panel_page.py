@@ -129,6 +129,7 @@ def test_views_can_be_restored_from_their_changes() -> None:
     assert (still[0] == material[0]).all() and not still[1:].any()
 
 
+@pytest.mark.slow
 def test_six_thousand_rollouts_fit_into_thirty_megabytes(tmp_path: Path) -> None:
     text = panel_page(generated(tmp_path))
     assert len(text.encode()) < MOST_BYTES
