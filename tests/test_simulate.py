@@ -54,6 +54,7 @@ def intervened(recorded, directions, small_world, tmp_path_factory: pytest.TempP
     return folder
 
 
+@pytest.mark.slow
 def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened, tmp_path: Path) -> None:
     done = run_here(
         "simulate.py", trained, "-n", 40, "--ticks", 8, "--dump", recorded.dump, "--validate", intervened,
@@ -84,6 +85,7 @@ def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened,
     assert (trained / "validation" / "validation.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_other_runs_are_not_validated(trained, recorded, intervened, directions, tmp_path: Path) -> None:
     said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--validate"]
     assert_refused(run_here(*said, tmp_path), "is not a finished run: give a folder that intervene.py wrote")

@@ -82,6 +82,7 @@ def test_behaviours_follow_the_nearest_labelled_trajectories_and_rollouts_the_co
     assert main.tolist() == [2, NOISE, 1]
 
 
+@pytest.mark.slow
 def test_rollouts_that_behave_alike_lie_together() -> None:
     random = np.random.default_rng(1)
     main = np.arange(40) % 2

@@ -44,6 +44,7 @@ def test_planted_features_are_recovered(planted: PlantedFeatures, topk: SparseDi
     assert np.abs(planted.directions @ pca.decoder.T).max(axis=1).mean() < 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in AUTOENCODERS if kind != "topk"])
 def test_every_kind_finds_most_of_them_with_the_sparsity_asked_for(
     planted: PlantedFeatures, kind: DictionaryKind, tmp_path: Path

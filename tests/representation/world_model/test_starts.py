@@ -33,6 +33,7 @@ def test_interpolated_starts_are_on_the_way_between_recorded_ones(recorded, kind
         torch.testing.assert_close(vectors.norm(dim=2), torch.ones(vectors.shape[:2]))
 
 
+@pytest.mark.slow
 def test_searched_starts_have_more_of_what_was_searched(recorded) -> None:
     model = recorded.model()
     around = recorded.windows()[0].around
