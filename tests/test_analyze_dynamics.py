@@ -118,6 +118,7 @@ def test_the_report_says_what_the_summary_says(results: Path) -> None:
     assert "python analyze_dynamics.py" in report and "--lags 3" in report
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_numbers_after_an_interruption(
     recorded: RecordedPolicy, results: Path, tmp_path: Path, monkeypatch
 ) -> None:

@@ -25,6 +25,8 @@ from tests.planted_run import rewrite
 from tests.recorded_features import POLICY, RecordedFeatures, recorded_features
 from tests.shared import shared_folder
 
+pytestmark = pytest.mark.slow
+
 DYNAMICS = (
     "--components", 4, "--clusters", 5, "--behaviours", 3, "--subsample", 2, "--lives", 24, "--lags", 3, "--states", 40,
     "--spectrum-states", 10, "--tsne-records", 200, "--reach", 4, "--followed-states", 20,

@@ -34,6 +34,8 @@ from tests.browser import damaged, scripts_that_ran, settle, until
 from tests.driven import DRIVER, UNITS, driven_contest
 from tests.reinforcement_learning.interventions.directions import unit
 
+pytestmark = pytest.mark.slow
+
 ARMS = (
     Arm("unedited", "unedited", "trained", None, "unedited"),
     Arm("edit, dose -1", "edit", "trained", -1.0, "unedited"),

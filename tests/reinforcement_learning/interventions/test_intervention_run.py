@@ -19,6 +19,8 @@ from reinforcement_learning.play.workers import Workers
 from tests.reinforcement_learning.interventions.directions import unit
 from user_error import UserError
 
+pytestmark = pytest.mark.slow
+
 UNITS = 32
 EPISODES = 5  # two groups of parallel episodes
 

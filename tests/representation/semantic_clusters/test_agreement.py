@@ -28,6 +28,8 @@ from tests.command import assert_refused, run_here
 from tests.conftest import AGENT
 from user_error import UserError
 
+pytestmark = pytest.mark.slow
+
 CODES_EACH = 5
 
 
