@@ -43,7 +43,7 @@ def number(tick) -> torch.Tensor:
 
 
 def finite_difference(model, start, patterns, inputs: str, lag: int, column: int) -> np.ndarray:
-    found, far = [], 0.02
+    found, far = [], 0.01
     for sign in (1, -1):
         taps = Taps(patterns, len(start), start.scene.own.shape[1], LAGS + 1, True)
         with torch.no_grad():
@@ -58,12 +58,14 @@ def test_gradients_are_those_of_finite_differences(model, start, patterns) -> No
     found, cut = (slopes(model, start, number, patterns, LAGS, 0, each, soft=True) for each in (True, False))
     assert found.components.shape == (len(start), LAGS + 1, 3)
     np.testing.assert_array_equal(found.number, cut.number)
+    through_world = np.zeros((3, LAGS + 1))
     for column in range(3):
         for lag in range(LAGS + 1):
             wanted = finite_difference(model, start, patterns, "strengths", lag, column)
-            np.testing.assert_allclose(found.components[:, lag, column], wanted, atol=6e-5)
-            through_world = np.abs(cut.components[:, lag, column] - wanted).max()
-            assert through_world < 6e-5 if lag == 0 else through_world > 1e-4
+            np.testing.assert_allclose(found.components[:, lag, column], wanted, atol=1e-4)
+            through_world[column, lag] = np.abs(cut.components[:, lag, column] - wanted).max()
+    # What passes through the world differs in size with the recorded states, so the largest is asserted.
+    assert through_world[:, 0].max() < 1e-4 and through_world.max() > 2e-4
     # Vitals are read in levels, and so are no smooth inputs. Of the others, the one that matters most.
     sizes = np.abs(found.own).mean(axis=(0, 1))
     sizes[[*model.network.vitals, *(model.network.position or ())]] = 0
@@ -71,9 +73,9 @@ def test_gradients_are_those_of_finite_differences(model, start, patterns) -> No
     for lag in range(LAGS + 1):
         wanted = finite_difference(model, start, patterns, "own", lag, column)
         # The median, since a step may lead over a kink: another entity that is among the most probable, say.
-        assert np.median(np.abs(found.own[:, lag, column] - wanted)) < 6e-5
+        assert np.median(np.abs(found.own[:, lag, column] - wanted)) < 1e-4
         if lag:
-            assert np.median(np.abs(cut.own[:, lag, column] - wanted)) > 1e-4
+            assert np.median(np.abs(cut.own[:, lag, column] - wanted)) > 1e-3
 
 
 def test_cut_gradients_are_those_of_the_memory_alone(model, start, patterns) -> None:
