@@ -7,7 +7,7 @@ from activation_store.files import sha256, write_json, write_text
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
 from analysis.intervention_page.page import intervention_page
 from analysis.intervention_page.shown_replays import REPLAYS, ShownReplays, read_shown_replays
-from analysis.interventions.erased import readability_lines
+from analysis.interventions.erased import erased_table, readability_lines
 from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
 from analysis.interventions.tables import effects_table
@@ -17,10 +17,10 @@ from analysis.runs.run_folder import DONE_FILE, write_figure
 from analysis.statistics.inference import Inference
 from user_error import UserError
 
-EFFECTS_FILE, TABLE_FILE = "effects.json", "effects.tsv"
+EFFECTS_FILE, TABLE_FILE, ERASED_FILE = "effects.json", "effects.tsv", "erased.tsv"
 EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
 LASTING_FIGURE = "persistence.png"
-OUTPUTS = (EFFECTS_FILE, TABLE_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE, LASTING_FIGURE)
+OUTPUTS = (EFFECTS_FILE, TABLE_FILE, ERASED_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE, LASTING_FIGURE)
 """Names of all files that may be written."""
 PAGE_FILE = "intervention.html"
 _CAPTIONS = {
@@ -87,6 +87,7 @@ def write_effects(
 
     dose_response.png is written with at least two doses, kl_by_head.png if the KL of heads was recorded, and
     persistence.png if edits were followed; figures of an earlier call that this one does not have are removed.
+    erased.tsv says how well erased variables could be read, if there are any.
 
     Args:
         folder: of the run.
@@ -113,6 +114,8 @@ def write_effects(
     lines = [*summary_lines(study), *readability_lines(erased)]
     write_json(folder / EFFECTS_FILE, {"summary": lines, **vars(study), "erased": [vars(each) for each in erased]})
     write_text(folder / TABLE_FILE, effects_table(study).as_text())
+    if erased:
+        write_text(folder / ERASED_FILE, erased_table(erased))
     for name, figure in figures.items():
         if figure is None:
             (folder / name).unlink(missing_ok=True)

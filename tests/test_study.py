@@ -41,8 +41,8 @@ def folder(small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp
         "claims": [
             {
                 "says": "Without its memory `kit` lives {one.value:+.1f} ticks longer ({one.verdict}).",
-                "control": "random memories {one.random_directions_value:+.1f}; {all.mean:+.2f} over {all.n} of them.",
-                "rows": {"one": row, "all": {**copy.deepcopy(row), "stage": "clear_*", "column": "value"}},
+                "control": "random {one.random_directions_value:+.1f}; {all.value.mean:+.2f} over {all.value.n}.",
+                "rows": {"one": row, "all": {**copy.deepcopy(row), "stage": "clear_*"}},
             }
         ],
         "limits": ["Anything about trained policies."],
@@ -82,7 +82,7 @@ def test_page_says_what_the_results_say(folder: Path) -> None:
     rows = [line.split("\t") for line in (folder / "results/tiny/clear_kit/effects.tsv").read_text().splitlines()]
     ticks = next(dict(zip(rows[0], row, strict=True)) for row in rows if row[0] == "effect" and row[3] == "ticks")
     assert f"`kit` lives {float(ticks['value']):+.1f} ticks longer ({ticks['verdict']})" in page
-    assert "over 2 of them" in page and "](tiny/clear_kit/effects.png)" in page
+    assert "over 2." in page and "](tiny/clear_kit/effects.png)" in page
     assert "python intervene.py -p second --edit clear" in page and "kit.safetensors` | `" in page
     checked = run_here("study.py", "verify", folder / "pages" / "tiny.md")
     assert checked.returncode == 0 and "numbers are those of the results" in checked.stdout
@@ -93,8 +93,8 @@ def test_changed_page_or_result_is_found(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "pages", tmp_path / "pages")
     page, table = tmp_path / "pages" / "tiny.md", tmp_path / "pages/tiny/clear_kit/effects.tsv"
     text, results = page.read_text(), table.read_text()
-    page.write_text(text.replace("over 2 of them", "over 3 of them"))
-    with pytest.raises(UserError, match=r"line 7 says .*3 of them"):
+    page.write_text(text.replace("over 2.", "over 3 of them"))
+    with pytest.raises(UserError, match=r"line 7 says .*over 3\."):
         verify_page(page)
     page.write_text(text)
     lines = results.splitlines()

@@ -2,15 +2,17 @@
 
 import shutil
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.files import make_folder, read_bytes, read_json, write_json, write_text
 from analysis.findings.results import Results, formatted
-from analysis.findings.study_file import Claim, ResultTable, Study, read_study
+from analysis.findings.study_file import Claim, ResultTable, Study, places, read_study
+from analysis.statistics.inference import false_discovery
 from user_error import UserError
 
 STUDY_FILE = "study.yaml"
@@ -100,7 +102,8 @@ def page_text(study: Study, results: Results, played: Sequence[Played], name: st
         played: the stages as they were run.
         name: of the folder beside the page.
     """
-    said = [_claim(claim, results) for claim in study.claims]
+    rows = _rows(study, results)
+    said = [_claim(claim, values) for claim, values in zip(study.claims, rows, strict=True)]
     tables = [_table(table, study, results) for table in study.tables]
     lines = [f"# {study.title}", "", study.question, "", "## Findings", ""]
     for text, control, _ in said:
@@ -127,9 +130,25 @@ def _from_beside(page: Path) -> tuple[str, int]:
     return page_text(study, Results(study, beside), played, beside.name)
 
 
-def _claim(claim: Claim, results: Results) -> tuple[str, str, int]:
+def _rows(study: Study, results: Results) -> list[dict[str, dict[str, str]]]:
+    """Return the rows of each claim by name. Means over trainings whose q a page says are corrected together."""
+    claims = study.claims
+    rows = [{name: results.values(row, claim.columns(name)) for name, row in claim.rows.items()} for claim in claims]
+    tested = [
+        (values[name], column)
+        for claim, values in zip(claims, rows, strict=True)
+        for name, row in claim.rows.items()
+        for column in claim.columns(name)
+        if row.several and f"{name}.{column}.q" in places(claim.says) + places(claim.control)
+    ]
+    q = false_discovery(np.array([float(values[f"{column}.p"]) for values, column in tested]))
+    for (values, column), corrected in zip(tested, q, strict=True):
+        values[f"{column}.q"] = repr(float(corrected))
+    return rows
+
+
+def _claim(claim: Claim, rows: Mapping[str, Mapping[str, str]]) -> tuple[str, str, int]:
     """Return the sentence, its control, and how many numbers they hold."""
-    rows = {name: results.values(row) for name, row in claim.rows.items()}
     count = 0
     texts = []
     for text in (claim.says, claim.control):
@@ -145,18 +164,40 @@ def _claim(claim: Claim, results: Results) -> tuple[str, str, int]:
 
 
 def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str], int]:
+    """Return a table in Markdown, and how many cells of results it holds."""
     stages = [stage.name for stage in study.named(table.stage)]
-    heads = (*(("stage",) if len(stages) > 1 else ()), *table.columns)
-    lines = [f"**{table.title}**", "", _cells(heads), _cells(["---"] * len(heads))]
+    named = len(stages) > 1
+    columns = [each.partition(":")[::2] for each in table.columns]
+    heads = [*(["stage"] if named else []), *(name for name, _ in columns)]
+    lines: dict[tuple[str, ...], dict[str, str]] = {}
     count = 0
     for stage in stages:
-        for row in results.rows(stage, table.file, table.where):
-            if missing := [column for column in table.columns if column not in row]:
-                raise UserError(f"the table {table.file} of {stage} has no column {missing[0]!r}")
-            shown = [row[column] for column in table.columns]
-            count += len(shown)
-            lines.append(_cells([*([stage] if len(stages) > 1 else []), *shown]))
-    return lines, count
+        for place, row in enumerate(results.rows(stage, table.file, table.where)):
+            shown = [_cell(row, name, form) for name, form in columns]
+            start = (*([stage] if named else []), *shown)
+            key = start if table.across else (*start, str(place))
+            across = {} if table.across is None else {formatted(row, table.across, ""): _interval(row, table.digits)}
+            lines.setdefault(key, {}).update(across)
+            count += len(across) or len(shown)
+    more = list(dict.fromkeys(head for cells in lines.values() for head in cells))
+    text = [
+        f"**{table.title}**",
+        "",
+        _cells([each.replace("_", " ") for each in (*heads, *more)]),
+        _cells(["---"] * (len(heads) + len(more))),
+    ]
+    text += [_cells([*key[: len(heads)], *(cells.get(head, "") for head in more)]) for key, cells in lines.items()]
+    return text, count
+
+
+def _cell(row: Mapping[str, str], column: str, form: str) -> str:
+    """Return what a table shows of a result, which may be empty."""
+    return formatted(row, column, form if row.get(column) else "")
+
+
+def _interval(row: Mapping[str, str], digits: int) -> str:
+    value, low, high = (formatted(row, column, f".{digits}f") for column in ("value", "low", "high"))
+    return f"{value} ({low} to {high})"
 
 
 def _how(played: Sequence[Played], name: str) -> Iterator[str]:

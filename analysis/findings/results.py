@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,8 +14,6 @@ from analysis.findings.study_file import Row, Study
 from user_error import UserError
 
 CONFIDENCE = 0.95
-OVER_TRAININGS = ("mean", "low", "high", "n")
-"""Columns of the mean over several stages: Student's t interval over them, and their number."""
 
 
 class Results:
@@ -41,20 +40,31 @@ class Results:
                 raise UserError(f"{path} has no column {column!r}; it has {', '.join(table[0])}")
         return [row for row in table if all(row[column] == value for column, value in where.items())]
 
-    def values(self, row: Row) -> Mapping[str, str]:
+    def values(self, row: Row, columns: Sequence[str] = ()) -> dict[str, str]:
         """Return what a claim may say of a row, by column.
+
+        Args:
+            row: of one stage, or of several.
+            columns: over several stages: whose means to take. Returned as `COLUMN.mean`, `COLUMN.low`, ...
 
         Raises:
             UserError: not exactly one row fits, or with several stages, fewer than two have a number.
         """
         if not row.several:
-            return self._only(row.stage, row)
-        column = str(row.column)
-        numbers = [
+            return dict(self._only(row.stage, row))
+        found: dict[str, str] = {}
+        for column in columns:
+            others = self._numbers(row.minus, row, column) if row.minus else None
+            over = mean_over_trainings(self._numbers(row.stage, row, column), others)
+            found |= {f"{column}.{name}": value for name, value in over.items()}
+        return found
+
+    def _numbers(self, pattern: str, row: Row, column: str) -> list[float]:
+        """Return a row's column in each stage of a pattern."""
+        return [
             _number(self._only(stage.name, row), column, self._folder / stage.name / row.file)
-            for stage in self._study.named(row.stage)
+            for stage in self._study.named(pattern)
         ]
-        return mean_over_trainings(numbers)
 
     def _only(self, stage: str, row: Row) -> dict[str, str]:
         found = self.rows(stage, row.file, row.where)
@@ -64,22 +74,36 @@ class Results:
         return found[0]
 
 
-def mean_over_trainings(numbers: Sequence[float]) -> dict[str, str]:
-    """Return mean, ends of Student's t interval, and number of trainings, as text with all digits.
+def mean_over_trainings(numbers: Sequence[float], others: Sequence[float] | None = None) -> dict[str, str]:
+    """Return a mean over trainings, or the difference of two, as text with all digits.
+
+    Args:
+        numbers: one of each training.
+        others: of trainings of another kind, whose mean is subtracted.
+
+    Returns:
+        `mean`; `low` and `high`, the ends of its 95% interval, and `p`, two-sided for a mean of 0, both by Student's t
+        or, of a difference, Welch's; and `n`, the number of trainings, of both kinds together.
 
     Raises:
-        UserError: fewer than two trainings.
+        UserError: fewer than two trainings of a kind.
     """
-    if len(numbers) < 2:
-        raise UserError(f"a mean over {len(numbers)} training has no interval: name a stage instead of a pattern")
+    if fewest := [each for each in (numbers, others) if each is not None and len(each) < 2]:
+        raise UserError(f"a mean over {len(fewest[0])} training has no interval: name a stage instead of a pattern")
     from scipy import stats
 
-    values = np.array(numbers)
-    reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
-    mean = values.mean()
-    return dict(zip(OVER_TRAININGS, map(repr, map(float, (mean, mean - reach, mean + reach))), strict=False)) | {
-        "n": str(len(values))
-    }
+    with (
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+    ):  # of equal numbers
+        warnings.simplefilter("ignore", RuntimeWarning)
+        if others is None:
+            mean, test = np.mean(numbers), stats.ttest_1samp(numbers, 0)
+        else:
+            mean, test = np.mean(numbers) - np.mean(others), stats.ttest_ind(numbers, others, equal_var=False)
+        low, high = test.confidence_interval(CONFIDENCE)
+    found = {"mean": mean, "low": low, "high": high, "p": test.pvalue}
+    return {name: repr(float(each)) for name, each in found.items()} | {"n": str(len(numbers) + len(others or ()))}
 
 
 def formatted(values: Mapping[str, str], column: str, form: str) -> str:

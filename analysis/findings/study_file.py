@@ -18,6 +18,9 @@ HERE = "here"
 EACH = "each"
 """Stands for one of the values that a stage is run for."""
 
+OVER_TRAININGS = ("mean", "low", "high", "p", "q", "n")
+"""What can be said of a column over several stages; see `analysis.findings.results.mean_over_trainings`."""
+
 _STRICT = ConfigDict(strict=True, extra="forbid")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 _FORMAT = re.compile(r"\+?(\.\d)?[df%]?")
@@ -62,7 +65,7 @@ class Row:
         stage: whose folder holds the table; with * or ?, all stages of that pattern, which are taken for trainings.
         file: its tab-separated table.
         where: contents of columns that the row has, and no other row.
-        column: with several stages: the column whose mean over them is taken.
+        minus: with several stages: the pattern of others, whose mean is subtracted; their tables have the same row.
     """
 
     __pydantic_config__ = _STRICT
@@ -70,7 +73,7 @@ class Row:
     stage: str
     file: str
     where: dict[str, str] = field(default_factory=dict)
-    column: str | None = None
+    minus: str | None = None
 
     @property
     def several(self) -> bool:
@@ -83,7 +86,8 @@ class Claim:
     """One sentence, with its numbers taken from results.
 
     Attributes:
-        says: the sentence; numbers are {ROW.COLUMN:FORMAT}.
+        says: the sentence; numbers are {ROW.COLUMN:FORMAT}, and of a row of several stages
+            {ROW.COLUMN.mean:FORMAT}, .low, .high, .p, .q or .n.
         control: what could have refuted it, in the same way.
         rows: by name.
     """
@@ -94,17 +98,25 @@ class Claim:
     control: str
     rows: dict[str, Row]
 
+    def columns(self, name: str) -> list[str]:
+        """Return the columns that are said of a row, without what is said of them over several stages."""
+        said = [place.split(".") for text in (self.says, self.control) for place in places(text)]
+        return list(dict.fromkeys(column for row, column, *_ in said if row == name))
+
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows of stages' tables, shown as they are.
+    """Rows of stages' tables.
 
     Attributes:
         title: above it.
         stage: as in `Row`.
         file: as in `Row`.
-        columns: to show.
+        columns: to show; a colon and a format, such as `value:+.1f`, round their numbers.
         where: contents of columns that rows must have.
+        across: a column whose contents become columns, one for each, in place of rows. `columns` are then those that
+            name a row; every cell has the value and its interval, from the columns value, low and high.
+        digits: with `across`: after the decimal point.
     """
 
     __pydantic_config__ = _STRICT
@@ -114,6 +126,8 @@ class ResultTable:
     file: str
     columns: tuple[str, ...]
     where: dict[str, str] = field(default_factory=dict)
+    across: str | None = None
+    digits: int = 2
 
 
 @dataclass(frozen=True)
@@ -165,7 +179,8 @@ class Study:
         """The stage and the file of every table and figure that the page needs, each once, in order."""
         rows = [row for claim in self.claims for row in claim.rows.values()]
         sources: list[Row | ResultTable | ResultFigure] = [*rows, *self.tables, *self.figures]
-        return sorted({(stage.name, each.file) for each in sources for stage in self.named(each.stage)})
+        found = {(stage.name, each.file) for each in sources for stage in self.named(each.stage)}
+        return sorted(found | {(stage.name, row.file) for row in rows if row.minus for stage in self.named(row.minus)})
 
 
 def read_study(path: Path) -> Study:
@@ -244,6 +259,11 @@ def _check(study: Study) -> None:
             raise UserError(f"{shown(each.stage)} is no stage")
         if Path(each.file).name != each.file:
             raise UserError(f"{shown(each.file)} must be the name of a file in the stage's folder")
+    for row in rows:
+        if row.minus and not study.named(row.minus):
+            raise UserError(f"{shown(row.minus)} is no stage")
+    for table in study.tables:
+        _check_table(table)
     for claim in study.claims:
         _check_claim(claim)
     for text in (study.title, study.question, *study.limits, *(each.title for each in study.tables)):
@@ -254,18 +274,28 @@ def _check(study: Study) -> None:
 
 def _check_claim(claim: Claim) -> None:
     for name, row in claim.rows.items():
-        if row.several and row.column is None:
-            raise UserError(f"the row {name} is of several stages: name the column whose mean over them is taken")
-        if row.column and not row.several:
-            raise UserError(f"the row {name} is of one stage, so it has no mean: leave out its column")
+        if row.minus and not row.several:
+            raise UserError(f"the row {name} is of one stage, so it has no mean to subtract from: leave out minus")
     for text in (claim.says, claim.control):
         _check_free_text(text)
         for place, form in _fields(text):
             name, _, column = place.partition(".")
             if name not in claim.rows or not column:
                 raise UserError(f"{{{place}}} must be a row of the claim, a dot and a column: {shown(text)}")
+            if claim.rows[name].several and column.partition(".")[2] not in OVER_TRAININGS:
+                known = ", ".join(OVER_TRAININGS)
+                raise UserError(f"{{{place}}} is over several stages: must be a row, a column and one of {known}")
             if not _FORMAT.fullmatch(form):
                 raise UserError(f"{{{place}:{form}}}: a format is such as +.1f, .3f or d")
+
+
+def _check_table(table: ResultTable) -> None:
+    for column in table.columns:
+        _, _, form = column.partition(":")
+        if not _FORMAT.fullmatch(form):
+            raise UserError(f"the column {shown(column)}: a format is such as +.1f, .3f or d")
+    if not 0 <= table.digits <= 9:
+        raise UserError(f"the table {shown(table.title)} has {table.digits} digits: must be 0 to 9")
 
 
 def _check_free_text(text: str) -> None:

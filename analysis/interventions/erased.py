@@ -1,6 +1,7 @@
-"""How well erased variables could be read before and after, in lines for the terminal."""
+"""How well erased variables could be read before and after, in lines for the terminal and as a table."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from activation_store.interventions import Readability
 
@@ -14,6 +15,13 @@ def readability_lines(erased: Sequence[Readability]) -> list[str]:
         "Erased variables, by R2 of linear read-outs (1: exact; 0 or less: no better than a constant):",
         *map(_line, erased),
     ]
+
+
+def erased_table(erased: Sequence[Readability]) -> str:
+    """Return a row for each erased variable of each arm, tab-separated; what was not measured stays empty."""
+    names = [each.name for each in fields(Readability)]
+    rows = [["" if (value := getattr(each, name)) is None else str(value) for name in names] for each in erased]
+    return "\n".join("\t".join(row) for row in [names, *rows]) + "\n"
 
 
 def _line(each: Readability) -> str:

@@ -24,6 +24,7 @@ from representation.dynamics import figures_lasting, figures_motion, figures_sta
 from representation.dynamics.directions import mode_directions, state_directions
 from representation.dynamics.followed_edits import Compared, compare, read_followed
 from representation.dynamics.lasting_stage import Persisting, study_persistence
+from representation.dynamics.memory_use import memory_use
 from representation.dynamics.motion_stage import study_motion
 from representation.dynamics.results import Motion, States, distinctive
 from representation.dynamics.settings import DynamicsSettings
@@ -171,6 +172,10 @@ def _write_persisting(
             arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
         if found.length is not None:
             arrays |= vars(found.length)
+            label, age = motion.behaviours.label[found.records], motion.tracks.place[found.records]
+            folder.save_text(
+                "memory_use.tsv", report.table([vars(each) for each in memory_use(found.length, label, age)])
+            )
         folder.save_arrays("lasting.npz", **arrays)
         folder.save_figure("half_lives.png", figures_lasting.half_lives(found, states))
         folder.save_figure("fixed_points.png", figures_lasting.flow(found, motion, states, update))

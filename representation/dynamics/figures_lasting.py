@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from analysis.figures.style import cluster_colour, new_figure, style, title
 from representation.dynamics.followed_edits import KINDS, Compared
 from representation.dynamics.lasting_stage import HeldInput, Persisting
+from representation.dynamics.memory_use import means_over_lives
 from representation.dynamics.results import Motion, States
 from representation.dynamics.update import Update
 
@@ -56,7 +57,7 @@ def memory_length_figure(found: Persisting, heading: str) -> Figure | None:
             (panels[1], length.value, length.whole[:, 1], "|change of the value|"),
         ):
             mean = np.maximum(values.mean(axis=0), _FAINTEST)
-            low, high = np.quantile(_means_over_lives(values, length.life), [0.025, 0.975], axis=0)
+            low, high = np.quantile(means_over_lives(values, length.life), [0.025, 0.975], axis=0)
             axes.fill_between(
                 length.ticks, np.maximum(low, _FAINTEST), np.maximum(high, _FAINTEST), alpha=0.25, color="#3f90da",
                 linewidth=0,
@@ -133,12 +134,3 @@ def _draw_points(axes: object, held: HeldInput, where: np.ndarray) -> None:
         (~fixed, {"marker": "x", "c": "#bd1f01"}),
     ):
         axes.scatter(*where[kept].T, s=45, zorder=3, **look)  # type: ignore[attr-defined]
-
-
-def _means_over_lives(values: np.ndarray, life: np.ndarray, resamples: int = 500) -> np.ndarray:
-    """Return means of resampled lives, (resamples, columns)."""
-    _, number = np.unique(life, return_inverse=True)
-    count = np.bincount(number)
-    sums = np.stack([np.bincount(number, column) for column in values.T], axis=1)
-    draws = np.random.default_rng(0).multinomial(len(count), np.full(len(count), 1 / len(count)), resamples)
-    return (draws @ sums) / (draws @ count)[:, None]

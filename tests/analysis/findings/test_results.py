@@ -38,14 +38,32 @@ def test_row_is_the_one_that_is_meant(results: Results) -> None:
 
 def test_mean_over_trainings_has_students_interval(results: Results) -> None:
     values = [-58.3, -29.5, -24.2]
-    found = results.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}, "value"))
-    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-    assert [float(found[name]) for name in ("mean", "low", "high")] == pytest.approx([sum(values) / 3, low, high])
-    assert found["n"] == "3"
+    found = results.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
+    test = stats.ttest_1samp(values, 0)
+    wanted = [sum(values) / 3, *test.confidence_interval(0.95), test.pvalue]
+    assert [float(found[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
+    assert found["value.n"] == "3"
     with pytest.raises(UserError, match="1 training"):
         mean_over_trainings([1.0])
     with pytest.raises(UserError, match="no number"):
-        results.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}, "verdict"))
+        results.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["verdict"])
+
+
+def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:
+    kinds = {"a": [1.0, 2.5, 2.0], "b": [6.0, 9.5, 4.0, 5.5]}
+    stages = tuple(
+        Stage(f"{kind}_{number}", "x.py {here}", 1.0) for kind in kinds for number in range(len(kinds[kind]))
+    )
+    for kind, values in kinds.items():
+        for number, value in enumerate(values):
+            (tmp_path / f"{kind}_{number}").mkdir()
+            (tmp_path / f"{kind}_{number}" / "t.tsv").write_text(f"value\n{value}\n")
+    found = Results(Study("t", "q", stages, (), ()), tmp_path).values(Row("a_*", "t.tsv", {}, "b_*"), ["value"])
+    test = stats.ttest_ind(kinds["a"], kinds["b"], equal_var=False)
+    low, high = test.confidence_interval(0.95)
+    wanted = [sum(kinds["a"]) / 3 - 6.25, low, high, test.pvalue]
+    assert [float(found[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
+    assert found["value.n"] == "7"
 
 
 def test_numbers_are_written_as_asked() -> None:

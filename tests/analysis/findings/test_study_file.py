@@ -18,11 +18,11 @@ STUDY = {
     ],
     "claims": [
         {
-            "says": "It takes {one.value:+.1f} of `100` ticks, {all.mean:.2f} over {all.n} trainings.",
+            "says": "It takes {one.value:+.1f} of `100` ticks, {all.value.mean:.2f} over {all.value.n} trainings.",
             "control": "random memories: {one.random:.1f}",
             "rows": {
                 "one": {"stage": "clear_a", "file": "effects.tsv", "where": {"outcome": "ticks"}},
-                "all": {"stage": "clear_*", "file": "effects.tsv", "column": "value"},
+                "all": {"stage": "clear_*", "file": "effects.tsv"},
             },
         }
     ],
@@ -56,8 +56,12 @@ def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
         (["claims", 0, "says"], "It takes {two.value}.", "two.value"),
         (["claims", 0, "says"], "It takes {one.value", "expected '}'"),
         (["claims", 0, "says"], "It takes {one.value!r}.", "no '!'"),
-        (["claims", 0, "rows", "all", "column"], None, "several stages"),
-        (["claims", 0, "rows", "one", "column"], "value", "no mean"),
+        (["claims", 0, "says"], "It takes {all.value}.", "over several stages"),
+        (["claims", 0, "says"], "It takes {all.value.median}.", "over several stages"),
+        (["claims", 0, "rows", "one", "minus"], "clear_*", "no mean"),
+        (["claims", 0, "rows", "all", "minus"], "freeze_*", "no stage"),
+        (["tables", 0, "columns"], ["value:>40"], "format"),
+        (["tables", 0, "digits"], 12, "digits"),
         (["claims", 0, "rows", "one", "stage"], "nothing", "no stage"),
         (["claims", 0, "rows", "one", "file"], "../effects.tsv", "name of a file"),
         (["stages", 0, "name"], "clear", "{each}"),

@@ -1,0 +1,62 @@
+"""Pages: means that are corrected together, rounded columns, and tables turned on their side."""
+
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from analysis.findings.page import page_text
+from analysis.findings.results import Results
+from analysis.findings.study_file import Claim, ResultTable, Row, Stage, Study
+
+VALUES = {"x_1": (1.0, 5.0), "x_2": (1.4, 5.5), "x_3": (0.8, 5.1), "y": (2.0, -1.0)}
+SCORES = "method\tmeasure\tvalue\tlow\thigh\nA\thalves\t0.5\t0.4\t0.6\nA\tseeds\t0.25\t0.125\t0.5\nB\tseeds\t1\t0\t2\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for stage, (first, second) in VALUES.items():
+        (tmp_path / stage).mkdir()
+        rows = f"one\t{first}\t\ntwo\t{second}\t0.04\nthree\t0.01\t0.9\n"
+        (tmp_path / stage / "effects.tsv").write_text("outcome\tvalue\tq\n" + rows)
+        (tmp_path / stage / "scores.tsv").write_text(SCORES)
+    return tmp_path
+
+
+def study(*claims: Claim, tables: tuple[ResultTable, ...] = ()) -> Study:
+    return Study("t", "q", tuple(Stage(name, "x.py {here}", 1.0) for name in VALUES), claims, ("Much.",), tables)
+
+
+def mean_of(outcome: str) -> Row:
+    return Row("x_*", "effects.tsv", {"outcome": outcome})
+
+
+def test_means_whose_q_is_said_are_corrected_together(folder: Path) -> None:
+    """One that is not said to be tested does not count, nor does the q that a table has itself."""
+    own = Row("y", "effects.tsv", {"outcome": "two"})
+    claims = (
+        Claim("A {a.value.q:.6f}, table {own.q:.2f}", "none {unsaid.value.mean:.1f}",
+              {"a": mean_of("one"), "own": own, "unsaid": mean_of("three")}),
+        Claim("B {b.value.q:.6f}", "none", {"b": mean_of("two")}),
+    )  # fmt: skip
+    asked = study(*claims)
+    text, numbers = page_text(asked, Results(asked, folder), [], "t")
+    p = [stats.ttest_1samp([VALUES[f"x_{number}"][place] for number in (1, 2, 3)], 0).pvalue for place in (0, 1)]
+    q = stats.false_discovery_control(p)
+    assert q[1] != p[1]
+    assert f"A {q[0]:.6f}, table 0.04" in text and f"B {q[1]:.6f}" in text and numbers == 4
+
+
+def test_columns_are_rounded_and_what_is_empty_stays_so(folder: Path) -> None:
+    table = ResultTable("T", "y", "effects.tsv", ("outcome", "value:+.2f", "q:.1f"))
+    asked = study(tables=(table,))
+    text, numbers = page_text(asked, Results(asked, folder), [], "t")
+    assert "| one | +2.00 |  |" in text and "| two | -1.00 | 0.0 |" in text and numbers == 9
+
+
+def test_contents_become_columns(folder: Path) -> None:
+    table = ResultTable("T", "y", "scores.tsv", ("method",), across="measure", digits=1)
+    asked = study(tables=(table,))
+    text, _ = page_text(asked, Results(asked, folder), [], "t")
+    assert "| method | halves | seeds |" in text
+    assert "| A | 0.5 (0.4 to 0.6) | 0.2 (0.1 to 0.5) |" in text and "| B |  | 1.0 (0.0 to 2.0) |" in text
