@@ -113,13 +113,17 @@ class HashedFile:
 
 
 @contextlib.contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[bool]:
     """Keep other processes that would lock the same folder out; the lock ends with the process, however it ends.
+
+    Yields:
+        Whether it is locked: False where the file system has no locks.
 
     Raises:
         UserError: another process has locked it.
     """
     descriptor = os.open(folder, os.O_RDONLY)
+    locked = True
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -128,7 +132,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
-        yield
+            locked = False
+        yield locked
     finally:
         os.close(descriptor)
 
@@ -164,10 +169,14 @@ def write_text(path: Path, content: str) -> None:
     write_bytes(path, content.encode())
 
 
+def as_json(content: object) -> bytes:
+    """Return `content` as indented JSON; data classes, paths' strings and numpy values are understood."""
+    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+
+
 def write_json(path: Path, content: object) -> None:
-    """Write `content` as indented JSON; data classes, paths' strings and numpy values are understood."""
-    options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
-    write_bytes(path, orjson.dumps(content, option=options))
+    """Write what `as_json` returns."""
+    write_bytes(path, as_json(content))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import platform
 import shutil
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -9,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from activation_store.files import atomic_file, sha256, write_json, write_text
+from activation_store.files import (
+    as_json,
+    atomic_file,
+    locked_folder,
+    make_folder,
+    read_bytes,
+    sha256,
+    write_json,
+    write_text,
+)  # fmt: skip
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from user_error import UserError
 
@@ -29,23 +39,41 @@ class RunFolder:
         """Prepare to write to `path`; `run` (arguments, seed, input hashes) is written to `run.json` with versions."""
         self.path = path
         self._run = {**run, "versions": versions()}
+        self._held = ExitStack()
 
     def __enter__(self) -> Self:
-        """Claim the folder.
+        """Claim the folder. What the same run left there when it was killed is removed.
 
         Raises:
-            UserError: the folder is not empty, for example holds a run, or cannot be created.
+            UserError: the folder holds a run or other files, a run is being written to it, or it cannot be created.
         """
-        refuse_existing_run(self.path)
-        self.save_json(RUN_FILE, self._run)
+        make_folder(self.path)
+        with ExitStack() as stack:
+            locked = stack.enter_context(locked_folder(self.path))
+            refuse_existing_run(self.path)
+            if (self.path / RUN_FILE).exists():
+                self._clear(locked)
+            self.save_json(RUN_FILE, self._run)
+            self._held = stack.pop_all()
         return self
+
+    def _clear(self, locked: bool) -> None:
+        """Remove what a run left that did not end; without locks, or with other arguments, it might still be wanted."""
+        if not locked or read_bytes(self.path / RUN_FILE) != as_json(self._run):
+            raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --output-dir")
+        for each in self.path.iterdir():
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None:
-            shutil.rmtree(self.path)
-            return
+        with self._held:
+            if kind is not None:
+                shutil.rmtree(self.path)
+                return
+            self._finish()
+
+    def _finish(self) -> None:
         files = sorted(path for path in self.path.rglob("*") if path.is_file())
         told = {
             p.relative_to(self.path).as_posix(): {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files
@@ -87,11 +115,11 @@ def write_figure(path: Path, figure: "Figure") -> None:
 
 
 def refuse_existing_run(path: Path) -> None:
-    """Raise `UserError` if a path cannot take a new run: it is not a folder, or not empty."""
+    """Raise `UserError` if a path cannot take a new run: it is no folder, or holds a finished run or other files."""
     if (path / DONE_FILE).exists():
         raise UserError(f"{path} already holds a run: delete it, or choose another --output-dir")
     if (path / RUN_FILE).exists():
-        raise UserError(f"{path} holds an unfinished run: delete it once that run has ended, or change --output-dir")
+        return  # unfinished: `RunFolder` decides once it has the lock
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path} is not an empty folder: choose another --output-dir")
 

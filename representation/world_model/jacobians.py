@@ -16,7 +16,7 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import METADATA_FILE
 from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import FinishedFiles, open_finished
-from representation.dynamics.agreement import LaggedCorrelations, mean_jacobians, sign_agreement
+from representation.dynamics.agreement import Agreement, LaggedCorrelations, mean_jacobians, sign_agreement
 from representation.dynamics.jacobians import Probes
 from representation.world_model.imagination import Start, imagine, informed_start
 from representation.world_model.model import Origin, WorldModel
@@ -53,18 +53,14 @@ class Dynamics:
 
 
 @dataclass(frozen=True)
-class AgreementRow:
-    """How often correlation and Jacobian have the same sign; see `representation.dynamics.agreement.Agreement`."""
+class AgreementRow(Agreement):
+    """How often correlation and Jacobian have the same sign.
+
+    Attributes:
+        side: of the Jacobian.
+    """
 
     side: Side
-    behaviour: int
-    lag: int
-    share: float
-    significant: float
-    pairs: int
-    shuffled_behaviours: float
-    shuffled_components: float
-    p: float
 
 
 @dataclass(frozen=True)
@@ -246,13 +242,10 @@ def compare_jacobians(
     sides["recorded inputs"] = dynamics.jacobians[:, places], dynamics.jacobian_label
     correlations = LaggedCorrelations(dynamics.correlations.r[:, places], dynamics.correlations.q[:, places])
     rows = [
-        AgreementRow(
-            side, each.behaviour, places[each.lag], each.share, each.significant, each.pairs, each.shuffled_behaviours,
-            each.shuffled_components, each.p,
-        )
+        AgreementRow(**{**vars(each), "lag": places[each.lag]}, side=side)
         for side, (jacobians, label) in sides.items()
         for each in sign_agreement(correlations, jacobians, label, seed)
-    ]  # fmt: skip
+    ]
     return rows, [_lag_row(rows, sides, side, lag, place) for side in sides for place, lag in enumerate(lags, start=1)]
 
 

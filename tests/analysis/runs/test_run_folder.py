@@ -54,6 +54,23 @@ def test_a_folder_in_use_is_refused_and_kept(tmp_path: Path, name: str, message:
     assert (tmp_path / name).read_text() == "kept"
 
 
+def test_what_a_killed_run_left_is_removed_by_the_same_run_only(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", {"seed": 3}).__enter__()
+    folder.save_text("a.txt", "words")
+    (tmp_path / "run" / "frames").mkdir()
+    with pytest.raises(UserError, match="another process is writing"), RunFolder(tmp_path / "run", {"seed": 3}):
+        pytest.fail("it is being written to")
+    folder._held.close()  # as if the process was killed: its lock is gone, and nothing else
+    with pytest.raises(UserError, match="unfinished run"), RunFolder(tmp_path / "run", {"seed": 4}):
+        pytest.fail("another run left it")
+    assert (tmp_path / "run" / "a.txt").exists()
+    with RunFolder(tmp_path / "run", {"seed": 3}) as again:
+        again.save_text("b.txt", "words")
+    assert {each.name for each in (tmp_path / "run").iterdir()} == {RUN_FILE, "b.txt", DONE_FILE}
+    with pytest.raises(UserError, match="already holds"), RunFolder(tmp_path / "run", {"seed": 3}):
+        pytest.fail("it is finished")
+
+
 def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
