@@ -87,7 +87,8 @@ def numbers_of(folder: Path) -> object:
 
 def test_everything_is_there_and_whole(results: Path) -> None:
     done = json.loads((results / "DONE.json").read_text())["files"]
-    assert set(done) >= FIGURES | {"report.html", "summary.txt", "summary.json", "directions.safetensors", "run.json"}
+    named = {"report.html", "summary.txt", "summary.json", "directions.safetensors", "run.json", "memory_use.tsv"}
+    assert set(done) >= FIGURES | named
     assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
     assert not (results.parent / f".{results.name}.parts").exists()
 
