@@ -56,13 +56,13 @@ def main() -> None:
     from progress_view import progress
     from representation.world_model.model import load_model
     from representation.world_model.settings import MODEL_FILE
-    from representation.world_model.simulation import Request, check_recorded, simulate
+    from representation.world_model.simulation import Request, on_new_maps, simulate
     from representation.world_model.simulation_arms import edited_arms, grid_arms, maximising_arms
 
     path = options.model / MODEL_FILE if options.model.is_dir() else options.model
     model, origin = load_model(path)
     recorded = options.dump or Path("activation_data") / origin.dump
-    check_recorded(recorded, read_metadata(recorded), origin)
+    origin = on_new_maps(recorded, read_metadata(recorded), model, origin)
     if options.quality:
         measure_quality(options, model, origin, recorded, path.parent)
         return

@@ -94,7 +94,7 @@ class LagRow:
 
 
 def read_dynamics(folder: Path, origin: Origin) -> Dynamics:
-    """Read a finished run of analyze_dynamics.py on the dump that a world model was trained on.
+    """Read a finished run of analyze_dynamics.py on the dump that simulations start from.
 
     Raises:
         UserError: the run is unfinished, damaged, or of another dump or layer.
@@ -103,8 +103,8 @@ def read_dynamics(folder: Path, origin: Origin) -> Dynamics:
     run = finished.description()
     if run.input.get(METADATA_FILE) != origin.dump_sha256:
         raise UserError(
-            f"{folder} is of another dump than {origin.dump}, which the model was trained on: run analyze_dynamics.py "
-            "on that dump"
+            f"{folder} is of another dump than {origin.dump}, which simulations start from: run analyze_dynamics.py on "
+            "that dump, or give its own with --dump"
         )
     layer = str(run.arguments.get("layer"))
     if layer not in (LSTM_HIDDEN, LSTM_CELL):

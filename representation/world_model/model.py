@@ -18,7 +18,7 @@ from representation.world_model.states import Bottleneck, Sizes
 from representation.world_model.statistics import Statistics
 from user_error import UserError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _KIND: Kind = "world model"
 
 
@@ -36,6 +36,8 @@ class Origin:
         records: predicted in training so far.
         train: episodes trained on.
         test: episodes on other maps.
+        world: map_seed and map_size of the dump, which tell its maps from those of other worlds.
+        train_maps: numbers of the maps trained on.
     """
 
     dump: str
@@ -47,6 +49,8 @@ class Origin:
     records: int
     train: tuple[int, ...]
     test: tuple[int, ...]
+    world: tuple[int, int]
+    train_maps: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +117,8 @@ def load_model(path: Path) -> tuple[WorldModel, Origin]:
                 f"{path} has format version {told['format_version']!r}; this version reads {FORMAT_VERSION}"
             )
         info = CheckpointInfo.from_header(told["policy"], path)
-        origin = Origin(**{**told["origin"], **{part: tuple(told["origin"][part]) for part in ("train", "test")}})
+        lists = {name: tuple(value) for name, value in told["origin"].items() if isinstance(value, list)}
+        origin = Origin(**{**told["origin"], **lists})
         policy = build_policy(info)
         policy.load_state_dict(as_tensors(_part(arrays, "policy")))
         stats = Statistics.of_arrays(_part(arrays, "statistics"))

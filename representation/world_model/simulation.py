@@ -21,6 +21,7 @@ from representation.world_model.outcomes import Outcomes, OutcomeSums
 from representation.world_model.search import Target
 from representation.world_model.simulated_records import LIVES_IN_EPISODE, joined, layer_units, records_of
 from representation.world_model.starts import Beginning, starts
+from representation.world_model.windows import check_dump, maps_of_episodes, world_of
 from user_error import UserError
 
 _TABLES = ("Market",)
@@ -64,22 +65,38 @@ class Arm:
     told: tuple[tuple[str, Any], ...] = ()
 
 
-def check_recorded(folder: Path, metadata: DumpMetadata, origin: Origin) -> None:
-    """Refuse a dump that is not the one that the model was trained on.
+def on_new_maps(folder: Path, metadata: DumpMetadata, model: WorldModel, origin: Origin) -> Origin:
+    """Return a model's origin with the episodes of a dump that are on maps that it was not trained on.
+
+    Args:
+        folder: of the dump: the one that the model was trained on, or another one of the same policy.
+        metadata: of the dump.
+        model: to simulate with.
+        origin: of the model.
 
     Raises:
-        UserError: it is another.
+        UserError: the dump is of another policy, lacks something, or has no episode on such a map.
     """
+    if metadata.origin == "simulated":
+        raise UserError(f"{folder} holds simulated lives: give a recorded dump with --dump")
     if metadata.checkpoint_sha256 != origin.policy_sha256:
         raise UserError(
             f"{folder} holds lives of {metadata.policy}, but the model holds the policy {origin.policy} with hash "
             f"{origin.policy_sha256[:12]}: give a dump of that policy with --dump"
         )
-    if sha256(folder / METADATA_FILE) != origin.dump_sha256:
+    digest = sha256(folder / METADATA_FILE)
+    if digest == origin.dump_sha256:
+        return origin
+    check_dump(folder, metadata, model.policy, model.info, origin.policy_sha256)
+    known = origin.train_maps if world_of(metadata) == origin.world else ()
+    maps = maps_of_episodes(metadata)
+    test = tuple(episode for episode, number in maps.items() if number is not None and number not in known)
+    if not test:
         raise UserError(
-            f"{folder} is not the dump {origin.dump} that the model was trained on, so which maps are new to the model "
-            "is unknown: give that dump with --dump"
+            f"{folder} has no episode on a map that the model was not trained on: record more --episodes, or give "
+            "other maps with --map-seed"
         )
+    return replace(origin, dump=folder.resolve().name, dump_sha256=digest, train=(), test=test)
 
 
 def simulate(

@@ -65,7 +65,7 @@ class SimulationOptions:
     """Comma-separated directions of the memory for --saliency, or what comes before the number in their names: ic for
     all ic_N."""
     jacobians: Path | None = None
-    """Finished run of analyze_dynamics.py on the model's dump: how its independent components move each other in
+    """Finished run of analyze_dynamics.py on --dump: how its independent components move each other in
     simulated lives, with and without passing through the world, and how often that has the sign of their lagged
     correlations in each behaviour. Writes tables, and no dump."""
     lags: int = 10
@@ -74,8 +74,8 @@ class SimulationOptions:
     """directions.safetensors of a run of analyze_activations.py, analyze_dynamics.py or train_probes.py on this
     policy, for --edit, --maximise and --saliency."""
     dump: Path | None = None
-    """Recorded dump to start from; by default activation_data/ and the name of the dump that the model was trained
-    on."""
+    """Recorded dump of the model's policy to start from; by default activation_data/ and the name of the dump that the
+    model was trained on. Only episodes on maps that the model was not trained on are used."""
     seed: int = 0
     """Seed of starts, actions and latent states, 0 to 4294967295."""
     name: str | None = None

@@ -160,17 +160,34 @@ def split_maps(folder: Path, metadata: DumpMetadata, seed: int) -> MapSplit:
     Raises:
         UserError: the episodes are not on two or more known maps.
     """
-    maps = {int(each["episode"]): each.get("map") for each in metadata.episodes}
-    stored = sorted(file.episode for file in metadata.files.values() if file.episode is not None)
-    known = np.unique([maps[episode] for episode in stored if maps.get(episode) is not None])
+    maps = maps_of_episodes(metadata)
+    known = np.unique([number for number in maps.values() if number is not None])
     if len(known) < 2:
         raise UserError(
             f"{folder} holds episodes on {len(known)} map: a world model is trained on some maps and tested on others: "
             "extract again with more --episodes"
         )
     drawn = np.random.default_rng(seed).permutation(known)[: max(1, round(len(known) / _TEST_SHARE))]
-    test = tuple(episode for episode in stored if maps.get(episode) in drawn)
-    return MapSplit(tuple(episode for episode in stored if episode not in test), test)
+    test = tuple(episode for episode, number in maps.items() if number in drawn)
+    return MapSplit(tuple(episode for episode in maps if episode not in test), test)
+
+
+def maps_of_episodes(metadata: DumpMetadata) -> dict[int, int | None]:
+    """Return the number of the map of each stored episode, in order; None where it is unknown."""
+    maps = {int(each["episode"]): each.get("map") for each in metadata.episodes}
+    stored = sorted(file.episode for file in metadata.files.values() if file.episode is not None)
+    return {episode: maps.get(episode) for episode in stored}
+
+
+def trained_maps(metadata: DumpMetadata, split: MapSplit) -> tuple[int, ...]:
+    """Return the numbers of the maps of the training episodes, in order."""
+    maps = maps_of_episodes(metadata)
+    return tuple(sorted({number for episode in split.train if (number := maps[episode]) is not None}))
+
+
+def world_of(metadata: DumpMetadata) -> tuple[int, int]:
+    """Return what maps are generated from: their seed and their size in tiles."""
+    return int(metadata.environment["map_seed"]), int(metadata.environment["map_size"])
 
 
 def read_windows(

@@ -25,7 +25,15 @@ from representation.world_model.settings import MODEL_FILE, SETTINGS_FILE, World
 from representation.world_model.states import Sizes
 from representation.world_model.statistics import measure
 from representation.world_model.training import Budget, Metrics, Training
-from representation.world_model.windows import MapSplit, Windows, check_dump, read_windows, split_maps
+from representation.world_model.windows import (
+    MapSplit,
+    Windows,
+    check_dump,
+    read_windows,
+    split_maps,
+    trained_maps,
+    world_of,
+)  # fmt: skip
 from user_error import UserError
 
 METRICS_FILE = "metrics.jsonl"
@@ -157,6 +165,7 @@ def _write(settings: WorldSettings, material: Material, model: WorldModel, train
         dump=settings.dump.resolve().name, dump_sha256=sha256(settings.dump / METADATA_FILE),
         policy=material.metadata.policy, policy_sha256=material.sha256, seed=settings.seed, horizon=settings.horizon,
         records=training.progress.records, train=material.split.train, test=material.split.test,
+        world=world_of(material.metadata), train_maps=trained_maps(material.metadata, material.split),
     )  # fmt: skip
     save_model(folder / MODEL_FILE, model, origin)
     (folder / STATE_FILE).unlink()

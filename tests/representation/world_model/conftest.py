@@ -10,11 +10,18 @@ from activation_store.reader import read_metadata
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
-from representation.world_model.model import WorldModel, build
+from representation.world_model.model import Origin, WorldModel, build
 from representation.world_model.scene import SceneShape, vital_columns
 from representation.world_model.states import Bottleneck, Sizes
 from representation.world_model.statistics import measure
-from representation.world_model.windows import MapSplit, Windows, read_windows, split_maps
+from representation.world_model.windows import (
+    MapSplit,
+    Windows,
+    read_windows,
+    split_maps,
+    trained_maps,
+    world_of,
+)
 from tests.recorded_features import recorded_features
 
 SMALL = Sizes(hidden=16, groups=4, classes=4, embedding=16, bottleneck=8, channels=4)
@@ -35,6 +42,13 @@ class Recorded:
 
     def windows(self, batch: int = 8, seed: int | None = 0, horizon: int = HORIZON) -> list[Windows]:
         return list(read_windows(self.dump, self.split.train, horizon, batch, self.policy, self.info, seed))
+
+    def origin(self, dump_sha256: str = "a" * 64) -> Origin:
+        maps = trained_maps(self.metadata, self.split)
+        return Origin(
+            "small", dump_sha256, "small", self.sha256, 0, HORIZON, 10, self.split.train, self.split.test,
+            world_of(self.metadata), maps,
+        )  # fmt: skip
 
     def model(self, kind: Bottleneck = "sphere") -> WorldModel:
         vitals = vital_columns(self.info.layout)

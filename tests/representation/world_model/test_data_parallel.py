@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from agent_zoo.data_parallel import ALONE, Processes
 from representation.world_model.dice import Dice
-from representation.world_model.model import Origin, load_model, save_model
+from representation.world_model.model import load_model, save_model
 from representation.world_model.totals import Totals
 from representation.world_model.unroll import _START_COSTS, _TICK_COSTS, _predict, unroll
 from representation.world_model.windows import Windows, read_windows
@@ -53,7 +53,7 @@ def gradients(path: Path, dump: Path, processes: Processes) -> dict[str, torch.T
 def model(request, recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp(request.param) / "model.safetensors"
     torch.manual_seed(1)
-    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 0, recorded.split.train, recorded.split.test)
+    origin = recorded.origin()
     save_model(path, recorded.model(request.param), origin)
     return path
 

@@ -10,7 +10,7 @@ from agent_zoo.soft_path import soft_tick
 from agent_zoo.state_edits import Untouched
 from representation.world_model.edits import Edits, requested_edits, states_covariance
 from representation.world_model.imagination import ImaginedTick, imagine, informed_start
-from representation.world_model.model import Origin, WorldModel
+from representation.world_model.model import WorldModel
 from representation.world_model.outcomes import Outcomes, OutcomeSums, effects
 from tests.reinforcement_learning.interventions.directions import direction, unit
 from user_error import UserError
@@ -31,7 +31,7 @@ def start(model, recorded):
 
 
 def edits_of(model: WorldModel, recorded, directions, *options: EditOptions) -> list[Edits]:
-    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, recorded.split.train, recorded.split.test)
+    origin = recorded.origin()
     found = Directions(recorded.dump, tuple(directions))
     return requested_edits(options, found, model, origin, states_covariance(recorded.dump, origin))
 

@@ -18,7 +18,7 @@ from representation.world_model.jacobians import (
     lags_up_to,
     world_jacobians,
 )
-from representation.world_model.model import Origin, WorldModel
+from representation.world_model.model import WorldModel
 from user_error import UserError
 
 UNITS, LAGS = 16, (1, 2, 4)
@@ -74,7 +74,7 @@ def test_with_the_world_cut_they_are_those_of_the_policys_update(model, start, l
 
 def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded) -> None:
     """Correlations are planted with the signs that the Jacobians have."""
-    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, recorded.split.train, recorded.split.test)
+    origin = recorded.origin()
     records = read_dump(recorded.dump, layers=[], columns=[], leave_out=("tile", "entity", "inventory", "tables"))
     places = zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True)
     label = {place: place[1] % 2 for place in places if place[2] % 3}
@@ -100,7 +100,7 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
 
 
 def test_without_ticks_in_a_behaviour_there_is_nothing_to_compare(model, recorded) -> None:
-    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, recorded.split.train, recorded.split.test)
+    origin = recorded.origin()
     r = np.ones((1, 2, 3, 3))
     nothing = Dynamics(probes("lstm_cell"), LaggedCorrelations(r, r), {}, np.ones((1, 2, 3, 3)), np.zeros(1, np.int64))
     with pytest.raises(UserError, match="is in a behaviour of the run"):

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from representation.world_model.imagination import bottleneck_start, imagine, informed_start, random_start
-from representation.world_model.model import Origin
 from representation.world_model.search import TICKS, direction_target, searched, value_target
 from representation.world_model.starts import held_out_windows, life_numbers, starts
 from tests.reinforcement_learning.interventions.directions import unit
@@ -17,7 +16,7 @@ STEPS = 5
 @pytest.mark.parametrize("kind", ["sphere", "gaussian"])
 def test_interpolated_starts_are_on_the_way_between_recorded_ones(recorded, kind) -> None:
     model = recorded.model(kind)
-    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, recorded.split.train, recorded.split.test)
+    origin = recorded.origin()
     with torch.no_grad():
         found = list(starts(model, origin, recorded.dump, "interpolate", 10 * STEPS, 7, STEPS))
         windows = next(held_out_windows(model, origin, recorded.dump, 7))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from representation.world_model.model import Origin, WorldModel, load_model, save_model
+from representation.world_model.model import WorldModel, load_model, save_model
 from representation.world_model.training import REPORT_EVERY, Budget, Metrics, Training, schedule
 from representation.world_model.windows import CONTEXT, Windows
 from user_error import UserError
@@ -97,7 +97,7 @@ def test_costs_fall(recorded, batches, tmp_path: Path) -> None:
 
 def test_a_model_survives_its_file(recorded, tmp_path: Path) -> None:
     model = recorded.model("gaussian")
-    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, (0, 1), (2,))
+    origin = recorded.origin()
     save_model(tmp_path / "model.safetensors", model, origin)
     read, found = load_model(tmp_path / "model.safetensors")
     assert found == origin and read.network.kind == "gaussian" and read.network.sizes == model.network.sizes

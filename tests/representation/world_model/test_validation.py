@@ -15,7 +15,7 @@ from representation.world_model.edits import Edits, requested_edits, states_cova
 from representation.world_model.imagination import imagine, informed_start
 from representation.world_model.intervened import QUANTITIES, InGame
 from representation.world_model.made_at_once import exact_play, first_order, made, soft_play
-from representation.world_model.model import Origin, WorldModel
+from representation.world_model.model import WorldModel
 from representation.world_model.simulation_options import SETTLING
 from representation.world_model.validation import ComparedEdit, changes_at_once
 from representation.world_model.validation_figure import draw_validation
@@ -41,7 +41,7 @@ def starts(model, recorded):
 
 
 def edit(model: WorldModel, recorded, directions, options: EditOptions) -> Edits:
-    origin = Origin("small", "a" * 64, "small", recorded.sha256, 0, 4, 10, recorded.split.train, recorded.split.test)
+    origin = recorded.origin()
     found = Directions(recorded.dump, tuple(directions))
     (made_of_it,) = requested_edits((options,), found, model, origin, states_covariance(recorded.dump, origin))
     return made_of_it
