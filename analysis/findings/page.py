@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.files import make_folder, read_bytes, read_json, write_json, write_text
 from analysis.findings.results import Results, formatted
-from analysis.findings.study_file import Claim, ResultTable, Study, places, read_study
+from analysis.findings.study_file import Claim, Forest, ResultTable, Study, places, read_study
 from analysis.statistics.inference import false_discovery
 from user_error import UserError
 
@@ -53,6 +53,9 @@ def write_page(study_path: Path, results: Path, played: Sequence[Played], page: 
     Raises:
         UserError: a number is not in the results; nothing is changed then.
     """
+    from analysis.findings.forest import draw_forest
+    from analysis.runs.run_folder import write_figure
+
     study = read_study(study_path)
     page_text(study, Results(study, results), played, page.stem)
     make_folder(page.parent)
@@ -64,6 +67,8 @@ def write_page(study_path: Path, results: Path, played: Sequence[Played], page: 
     for stage, file in study.shown_files:
         (fresh / stage).mkdir(exist_ok=True)
         shutil.copyfile(results / stage / file, fresh / stage / file)
+    for number, forest in enumerate(study.forests, start=1):
+        write_figure(fresh / _forest_file(number), draw_forest(forest, study, Results(study, results)))
     write_json(fresh / PLAYED_FILE, {"stages": [asdict(each) for each in played]})
     shutil.rmtree(beside, ignore_errors=True)
     fresh.rename(beside)
@@ -110,6 +115,8 @@ def page_text(study: Study, results: Results, played: Sequence[Played], name: st
         lines += [f"- {text} *Control:* {control}"]
     for table_lines, _ in tables:
         lines += ["", *table_lines]
+    for number, forest in enumerate(study.forests, start=1):
+        lines += ["", f"![{forest.title}]({name}/{_forest_file(number)})", "", _forest_caption(forest)]
     for figure in study.figures:
         lines += ["", f"![{figure.caption}]({name}/{figure.stage}/{figure.file})", "", figure.caption]
     lines += ["", "## What this does not show", "", *(f"- {limit}" for limit in study.limits)]
@@ -198,6 +205,18 @@ def _cell(row: Mapping[str, str], column: str, form: str) -> str:
 def _interval(row: Mapping[str, str], digits: int) -> str:
     value, low, high = (formatted(row, column, f".{digits}f") for column in ("value", "low", "high"))
     return f"{value} ({low} to {high})"
+
+
+def _forest_file(number: int) -> str:
+    return f"forest_{number}.png"
+
+
+def _forest_caption(forest: Forest) -> str:
+    control = "; grey, that of the control" if forest.control else ""
+    return (
+        f"{forest.title}. Circles are trainings, with 95% intervals over their episodes. Diamonds are means over "
+        f"trainings, with 95% intervals over these{control}."
+    )
 
 
 def _how(played: Sequence[Played], name: str) -> Iterator[str]:

@@ -86,8 +86,10 @@ def mean_over_trainings(numbers: Sequence[float], others: Sequence[float] | None
         or, of a difference, Welch's; and `n`, the number of trainings, of both kinds together.
 
     Raises:
-        UserError: fewer than two trainings of a kind.
+        UserError: fewer than two trainings of a kind, or all have the same number: they are not separate then.
     """
+    if len(set(numbers)) == 1 and len(numbers) > 1 and numbers[0]:
+        raise UserError(f"{numbers[0]} is the number of all stages: they are not separate trainings, so it has no mean")
     if fewest := [each for each in (numbers, others) if each is not None and len(each) < 2]:
         raise UserError(f"a mean over {len(fewest[0])} training has no interval: name a stage instead of a pattern")
     from scipy import stats
@@ -117,10 +119,17 @@ def formatted(values: Mapping[str, str], column: str, form: str) -> str:
     text = values[column]
     if not form:
         return text
-    number = _number(values, column, Path("the table"))
-    if form.endswith("d"):
-        return format(round(number), form)
-    return format(number, form)
+    value = number(values, column)
+    return format(round(value) if form.endswith("d") else value, form)
+
+
+def number(values: Mapping[str, str], column: str) -> float:
+    """Return a number of what `Results.values` returned.
+
+    Raises:
+        UserError: there is no such column, or it holds no finite number.
+    """
+    return _number(values, column, Path("the table"))
 
 
 def _number(values: Mapping[str, str], column: str, path: Path) -> float:

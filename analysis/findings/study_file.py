@@ -148,6 +148,34 @@ class ResultFigure:
 
 
 @dataclass(frozen=True)
+class Forest:
+    """A forest plot: one row of results in every training of several kinds.
+
+    Attributes:
+        title: above it.
+        axis: what the number is, with its unit.
+        file: as in `Row`; the number's columns are value, low and high.
+        where: as in `Row`.
+        groups: pattern of the stages of each kind, by name.
+        control: column of the same row whose mean over the trainings is drawn beside theirs.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    title: str
+    axis: str
+    file: str
+    where: dict[str, str]
+    groups: dict[str, str]
+    control: str | None = None
+
+    @property
+    def rows(self) -> list[Row]:
+        """Return the row of each group."""
+        return [Row(pattern, self.file, self.where) for pattern in self.groups.values()]
+
+
+@dataclass(frozen=True)
 class Study:
     """A study file.
 
@@ -157,7 +185,7 @@ class Study:
         stages: in the order in which they are run.
         claims: in the order of the page.
         limits: what the study does not show.
-        tables, figures: after the claims.
+        tables, forests, figures: after the claims.
     """
 
     __pydantic_config__ = _STRICT
@@ -168,6 +196,7 @@ class Study:
     claims: tuple[Claim, ...]
     limits: tuple[str, ...]
     tables: tuple[ResultTable, ...] = ()
+    forests: tuple[Forest, ...] = ()
     figures: tuple[ResultFigure, ...] = ()
 
     def named(self, pattern: str) -> list[Stage]:
@@ -178,6 +207,7 @@ class Study:
     def shown_files(self) -> list[tuple[str, str]]:
         """The stage and the file of every table and figure that the page needs, each once, in order."""
         rows = [row for claim in self.claims for row in claim.rows.values()]
+        rows += [row for forest in self.forests for row in forest.rows]
         sources: list[Row | ResultTable | ResultFigure] = [*rows, *self.tables, *self.figures]
         found = {(stage.name, each.file) for each in sources for stage in self.named(each.stage)}
         return sorted(found | {(stage.name, row.file) for row in rows if row.minus for stage in self.named(row.minus)})
@@ -253,6 +283,7 @@ def _check(study: Study) -> None:
         if HERE not in places(stage.run) and "parent" not in places(stage.run):
             raise UserError(f"the stage {stage.name} writes nothing to {{here}}: name it in an option for its output")
     rows = [row for claim in study.claims for row in claim.rows.values()]
+    rows += [row for forest in study.forests for row in forest.rows]
     shown_ones: list[Row | ResultTable | ResultFigure] = [*rows, *study.tables, *study.figures]
     for each in shown_ones:
         if not study.named(each.stage):
@@ -264,9 +295,13 @@ def _check(study: Study) -> None:
             raise UserError(f"{shown(row.minus)} is no stage")
     for table in study.tables:
         _check_table(table)
+    if alone := [row.stage for forest in study.forests for row in forest.rows if not row.several]:
+        raise UserError(f"{shown(alone[0])} is one stage: the groups of a forest plot are patterns of several")
     for claim in study.claims:
         _check_claim(claim)
     for text in (study.title, study.question, *study.limits, *(each.title for each in study.tables)):
+        _check_free_text(text)
+    for text in (each for forest in study.forests for each in (forest.title, forest.axis)):
         _check_free_text(text)
     for figure in study.figures:
         _check_free_text(figure.caption)

@@ -21,12 +21,13 @@ TABLE = "outcome\tvalue\trandom\nticks\t-58.3\t12.27\n"
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    for stage in ("clear_a", "clear_b", "page"):
+    for place, stage in enumerate(("clear_a", "clear_b", "page")):
         (folder / "results" / stage).mkdir(parents=True)
-        (folder / "results" / stage / "effects.tsv").write_text(TABLE)
+        (folder / "results" / stage / "effects.tsv").write_text(TABLE.replace("-58.3", f"-{58 - place}.3"))
         (folder / "results" / stage / "effects.png").write_bytes(b"")
     played = [Played("clear_a", "intervene.py -p a -o x/clear_a", 60.0, {"policies/a": "0" * 64})]
-    write_page(written(folder, STUDY), folder / "results", played, folder / "study.md")
+    shown = {name: part for name, part in STUDY.items() if name != "forests"}  # a drawing cannot be verified
+    write_page(written(folder, shown), folder / "results", played, folder / "study.md")
     return folder / "study.md"
 
 

@@ -1,13 +1,15 @@
 """Pages: means that are corrected together, rounded columns, and tables turned on their side."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from scipy import stats
 
+from analysis.findings.forest import draw_forest
 from analysis.findings.page import page_text
 from analysis.findings.results import Results
-from analysis.findings.study_file import Claim, ResultTable, Row, Stage, Study
+from analysis.findings.study_file import Claim, Forest, ResultTable, Row, Stage, Study
 
 VALUES = {"x_1": (1.0, 5.0), "x_2": (1.4, 5.5), "x_3": (0.8, 5.1), "y": (2.0, -1.0)}
 SCORES = "method\tmeasure\tvalue\tlow\thigh\nA\thalves\t0.5\t0.4\t0.6\nA\tseeds\t0.25\t0.125\t0.5\nB\tseeds\t1\t0\t2\n"
@@ -15,9 +17,9 @@ SCORES = "method\tmeasure\tvalue\tlow\thigh\nA\thalves\t0.5\t0.4\t0.6\nA\tseeds\
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for stage, (first, second) in VALUES.items():
+    for place, (stage, (first, second)) in enumerate(VALUES.items()):
         (tmp_path / stage).mkdir()
-        rows = f"one\t{first}\t\ntwo\t{second}\t0.04\nthree\t0.01\t0.9\n"
+        rows = f"one\t{first}\t\ntwo\t{second}\t0.04\nthree\t0.0{place}\t0.9\n"
         (tmp_path / stage / "effects.tsv").write_text("outcome\tvalue\tq\n" + rows)
         (tmp_path / stage / "scores.tsv").write_text(SCORES)
     return tmp_path
@@ -52,6 +54,22 @@ def test_columns_are_rounded_and_what_is_empty_stays_so(folder: Path) -> None:
     asked = study(tables=(table,))
     text, numbers = page_text(asked, Results(asked, folder), [], "t")
     assert "| one | +2.00 |  |" in text and "| two | -1.00 | 0.0 |" in text and numbers == 9
+
+
+def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None:
+    """Three trainings, their mean and the control's; the mean is where the claim says it is."""
+    for stage, (first, second) in VALUES.items():
+        table = f"outcome\tvalue\tlow\thigh\trandom_value\none\t{first}\t{first - 1}\t{first + 2}\t{second}\n"
+        (folder / stage / "effects.tsv").write_text(table)
+    forest = Forest("Lives", "ticks", "effects.tsv", {"outcome": "one"}, {"kit": "x_*"}, "random_value")
+    asked = replace(study(), forests=(forest,))
+    (axes,) = draw_forest(forest, asked, Results(asked, folder)).axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["1", "2", "3", "mean of the trainings", "control: random"]
+    drawn = [bars[0].get_xdata()[0] for bars in axes.containers]
+    assert drawn == pytest.approx([1.0, 1.4, 0.8, 3.2 / 3, 5.2])
+    text, _ = page_text(asked, Results(asked, folder), [], "t")
+    assert "![Lives](t/forest_1.png)" in text and "grey, that of the control" in text
 
 
 def test_contents_become_columns(folder: Path) -> None:

@@ -45,6 +45,9 @@ def test_mean_over_trainings_has_students_interval(results: Results) -> None:
     assert found["value.n"] == "3"
     with pytest.raises(UserError, match="1 training"):
         mean_over_trainings([1.0])
+    with pytest.raises(UserError, match="not separate trainings"):
+        mean_over_trainings([1.5, 1.5, 1.5])
+    assert float(mean_over_trainings([0.0, 0.0])["mean"]) == 0
     with pytest.raises(UserError, match="no number"):
         results.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["verdict"])
 

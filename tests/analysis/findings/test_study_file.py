@@ -28,6 +28,7 @@ STUDY = {
     ],
     "limits": ["One kind of agent."],
     "tables": [{"title": "All", "stage": "clear_*", "file": "effects.tsv", "columns": ["value"]}],
+    "forests": [{"title": "F", "axis": "ticks", "file": "effects.tsv", "where": {}, "groups": {"kit": "clear_*"}}],
     "figures": [{"stage": "page", "file": "effects.png", "caption": "Effects."}],
 }  # fmt: skip
 
@@ -62,6 +63,9 @@ def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
         (["claims", 0, "rows", "all", "minus"], "freeze_*", "no stage"),
         (["tables", 0, "columns"], ["value:>40"], "format"),
         (["tables", 0, "digits"], 12, "digits"),
+        (["forests", 0, "groups"], {"kit": "clear_a"}, "patterns of several"),
+        (["forests", 0, "groups"], {"kit": "freeze_*"}, "no stage"),
+        (["forests", 0, "title"], "3 kinds", "3"),
         (["claims", 0, "rows", "one", "stage"], "nothing", "no stage"),
         (["claims", 0, "rows", "one", "file"], "../effects.tsv", "name of a file"),
         (["stages", 0, "name"], "clear", "{each}"),

@@ -1,0 +1,94 @@
+"""Forest plots of a study: one number in every training, its mean over them, and that of a control."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.figures.style import cluster_colour, new_figure, style, wrapped
+from analysis.findings.results import Results, number
+from analysis.findings.study_file import Forest, Row, Study
+
+_CONTROL = "#8a8f98"
+_INCHES_A_LINE, _INCHES_AROUND, _WIDTH = 0.2, 1.3, 8.0
+_LETTERS = 95
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One row of the plot: a value, the ends of its interval, and how they look."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    look: dict[str, object]
+
+    @classmethod
+    def of(cls, label: str, values: Mapping[str, str], columns: Sequence[str], look: dict[str, object]) -> "_Line":
+        """Return it with the numbers of three columns."""
+        value, low, high = (number(values, column) for column in columns)
+        return cls(label, value, low, high, look)
+
+
+def draw_forest(forest: Forest, study: Study, results: Results) -> Figure:
+    """Draw each group's trainings with intervals over episodes, and means over them with intervals over trainings.
+
+    Raises:
+        UserError: a number is missing.
+    """
+    groups = {
+        name: _lines(forest, pattern, study, results, cluster_colour(place))
+        for place, (name, pattern) in enumerate(forest.groups.items())
+    }
+    count = sum(map(len, groups.values())) + len(groups)
+    with style():
+        figure = new_figure(_WIDTH, _INCHES_AROUND + _INCHES_A_LINE * count)
+        axes = figure.subplots()
+        _draw(axes, list(groups.values()))
+        axes.axvline(0, color="#33475b", linewidth=0.8, zorder=0)
+        axes.set_xlabel(wrapped(forest.axis, _LETTERS))
+        figure.suptitle(wrapped(forest.title, _LETTERS))
+    return figure
+
+
+def _lines(forest: Forest, pattern: str, study: Study, results: Results, colour: str) -> list[_Line]:
+    """Return the rows of a group: trainings, their mean, and the mean of the control."""
+    dots: dict[str, object] = {"color": colour, "fmt": "o", "markersize": 4, "linewidth": 1}
+    diamonds: dict[str, object] = {"color": colour, "fmt": "D", "markersize": 6, "linewidth": 2}
+    stages = [stage.name for stage in study.named(pattern)]
+    own = [results.values(Row(stage, forest.file, forest.where)) for stage in stages]
+    lines = [
+        _Line.of(_policy(stage), values, ("value", "low", "high"), dots)
+        for stage, values in zip(stages, own, strict=True)
+    ]
+    said = {"value": "mean of the trainings"}
+    if forest.control:
+        said[forest.control] = f"control: {forest.control.removesuffix('_value').replace('_', ' ')}"
+    over = results.values(Row(pattern, forest.file, forest.where), list(said))
+    for column, label in said.items():
+        look = diamonds if column == "value" else {**diamonds, "color": _CONTROL}
+        lines.append(_Line.of(label, over, [f"{column}.{end}" for end in ("mean", "low", "high")], look))
+    return lines
+
+
+def _policy(stage: str) -> str:
+    """Return a stage's name without what comes before the policy's: clear_masked_s2 to masked_s2."""
+    return stage.partition("_")[2] or stage
+
+
+def _draw(axes: Axes, groups: list[list[_Line]]) -> None:
+    """Draw groups of rows from the top, with a gap between them."""
+    place, places, labels = 0, [], []
+    for lines in groups:
+        for line in lines:
+            reach = np.array([[line.value - line.low], [line.high - line.value]])
+            axes.errorbar([line.value], [place], xerr=reach, **line.look)  # type: ignore[arg-type]
+            places.append(place)
+            labels.append(line.label)
+            place += 1
+        place += 1
+    axes.set_yticks(places, labels)
+    axes.set_ylim(place - 1, -1)
