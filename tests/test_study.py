@@ -93,7 +93,7 @@ def test_changed_page_or_result_is_found(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "pages", tmp_path / "pages")
     page, table = tmp_path / "pages" / "tiny.md", tmp_path / "pages/tiny/clear_kit/effects.tsv"
     text, results = page.read_text(), table.read_text()
-    page.write_text(text.replace("over 2.", "over 3 of them"))
+    page.write_text(text.replace("over 2.", "over 3."))
     with pytest.raises(UserError, match=r"line 7 says .*over 3\."):
         verify_page(page)
     page.write_text(text)
