@@ -25,7 +25,7 @@ class Played:
 
     Attributes:
         name: of the stage.
-        command: as typed, with the folders of the run.
+        command: as typed, with the folder of results that is the default.
         seconds: that it took.
         read: SHA-256 of each file that it read, by path.
     """

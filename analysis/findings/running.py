@@ -23,6 +23,7 @@ from analysis.findings.page import Played
 from analysis.findings.study_file import HERE, Stage, Study, places
 from user_error import UserError, one_line
 
+DEFAULT_RESULTS = Path("study_results")
 STATE_FILE = "study.json"
 LOCK_FILE = "study.lock"
 Action = Literal["skip", "run", "continue"]
@@ -128,7 +129,7 @@ class StudyRun:
                 if plan.action != "skip":
                     self._run(plan, report, lock)
         states = [(stage.name, self.states[stage.name]) for stage in self.study.stages]
-        return [Played(name, state.command, state.seconds, state.read) for name, state in states]
+        return [Played(name, self._portable(state.command), state.seconds, state.read) for name, state in states]
 
     def command(self, stage: Stage) -> str:
         """Return a stage's script and options."""
@@ -138,6 +139,10 @@ class StudyRun:
         for name in set(places(stage.run)):
             command = command.replace(f"{{{name}}}", given[name])
         return command
+
+    def _portable(self, command: str) -> str:
+        """Return a command with the results where they are by default, wherever this study's are."""
+        return command.replace(self.folder.as_posix(), (DEFAULT_RESULTS / self.folder.name).as_posix())
 
     def _action(self, stage: Stage, key: str) -> Action:
         state = self.states.get(stage.name)
