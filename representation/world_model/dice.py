@@ -16,11 +16,13 @@ class Dice:
         latent: uniform, of the latent states of the last given tick and of each predicted one, (W, T - 1, groups).
         bottleneck: normal, (W, dimensions).
         imagined: uniform, decides which windows go on from the bottleneck, (W,).
+        foreseen: uniform, decides in which windows latent states are drawn from the prior, (W,).
     """
 
     latent: torch.Tensor
     bottleneck: torch.Tensor
     imagined: torch.Tensor
+    foreseen: torch.Tensor
 
     @staticmethod
     def thrown(windows: Windows, sizes: Sizes, generator: torch.Generator) -> "Dice":
@@ -30,8 +32,9 @@ class Dice:
             torch.rand((count, windows.ticks - CONTEXT + 2, sizes.groups), generator=generator),
             torch.randn((count, sizes.bottleneck), generator=generator),
             torch.rand(count, generator=generator),
+            torch.rand(count, generator=generator),
         )
 
     def part(self, first: int, last: int) -> "Dice":
         """Return those of some consecutive windows."""
-        return Dice(self.latent[first:last], self.bottleneck[first:last], self.imagined[first:last])
+        return Dice(**{name: each[first:last] for name, each in vars(self).items()})

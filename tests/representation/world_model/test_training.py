@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from representation.world_model import unroll as unrolling
 from representation.world_model.model import WorldModel, load_model, save_model
 from representation.world_model.training import REPORT_EVERY, Budget, Metrics, Training, schedule
 from representation.world_model.windows import CONTEXT, Windows
@@ -112,3 +113,25 @@ def test_a_model_survives_its_file(recorded, tmp_path: Path) -> None:
 def test_the_learning_rate_rises_stays_and_falls() -> None:
     shares = [schedule(done) for done in (0.0, 0.01, 0.3, 0.5, 0.75, 1.0)]
     assert shares[0] < shares[1] < shares[2] == shares[3] == 1 and shares[4:] == [0.5, 0.0]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_windows_are_foreseen_without_the_posterior(recorded, batches, monkeypatch, share: float) -> None:
+    """What later ticks show reaches the latent states of the other windows alone."""
+    monkeypatch.setattr(unrolling, "FORESEEN", share)
+    model = recorded.model()
+    asked = []
+    looked = model.network.posterior_logits
+
+    def posterior_logits(hidden: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+        asked.append(len(hidden))
+        return looked(hidden, embedded)
+
+    monkeypatch.setattr(model.network, "posterior_logits", posterior_logits)
+    windows = batches[0]
+    found = unrolling.unroll(model, windows, torch.Generator().manual_seed(0))
+    predicted = int((windows.lengths - CONTEXT).sum())
+    first, later = asked[0], sum(asked[1:])
+    assert first == len(windows) and found.ticks == predicted and found.loss.isfinite()
+    assert later == {0.0: predicted, 1.0: 0}.get(share, later) and (0 < later < predicted) == (share == 0.5)
+    assert (found.divergence > 0) == (share < 1)
