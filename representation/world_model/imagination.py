@@ -86,7 +86,7 @@ def informed_start(model: WorldModel, windows: Windows, generator: torch.Generat
     vector, _ = network.bottleneck(context)
     hidden, _ = network.start(vector)
     latent = drawn(network.posterior_logits(hidden, context[:, -1]), generator)
-    scene = windows.at(CONTEXT - 1)[1].soft(network.shape.materials)
+    scene = windows.last_given(network.shape.materials)
     return Start(WorldState(hidden, latent), scene, windows.memory(CONTEXT - 2), windows.around, vector)
 
 

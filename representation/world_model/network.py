@@ -3,7 +3,7 @@
 The recurrent state-space model follows DreamerV2 (Hafner et al. 2021, arXiv:2010.02193): a deterministic state h that a
 gated recurrent unit updates, and a latent state z of categorical variables, drawn from the prior p(z | h) or from the
 posterior q(z | h, observation). The decoder starts from the last scene, shifted by the agent's own move, and predicts
-what differs from it.
+what differs from it. Terrain that comes into view again is taken from where it was seen before.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from agent_zoo.layers import ENTITY_SCALES
 from agent_zoo.memory import MemoryState
-from representation.world_model.moves import MOVES, shift
+from representation.world_model.moves import MOVES, framed, moved_terrain, shift, with_view
 from representation.world_model.scene import ITEM_TYPES, KINDS, VITAL_LEVELS, VITAL_STEP, VITALS, SceneShape, SoftScene
 from representation.world_model.states import Bottleneck, Prediction, Sizes, WorldState
 
@@ -164,9 +164,10 @@ class WorldNetwork(nn.Module):
         side = self.shape.side
         views = planes.unflatten(2, (side, side))
         materials, kinds = self.shape.materials, len(KINDS)
-        ground = shift(views[:, :materials], moved, repeat_edge=True)
+        frame, known_tiles = framed(views[:, :materials], before.terrain)
+        ground = shift(views[:, :materials], moved, frame)
         shifted = torch.cat([ground, shift(views[:, materials:], moved)], dim=1)
-        known = shift(torch.ones_like(views[:, :1]), moved)
+        known = shift(views[:, :1], moved, known_tiles)
         small = self.spread(read).view(len(read), -1, self.small, self.small)
         large = functional.interpolate(small, size=(side, side), mode="nearest")
         away = self.away.expand(len(read), -1, -1, -1)  # type: ignore[operator]
@@ -187,6 +188,7 @@ class WorldNetwork(nn.Module):
         scene = SoftScene(
             material.softmax(dim=1), kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved),
             types, items * (1 - types[:, :, :1]), legal.sigmoid(),
+            with_view(moved_terrain(before.terrain, move.argmax(dim=1)), material.argmax(dim=1)),
         )  # fmt: skip
         return Prediction(scene, material, kind, target, health, vitals, item_type, legal, move, reward, end)
 

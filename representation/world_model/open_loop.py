@@ -21,7 +21,7 @@ from agent_zoo.soft_path import soft_tick
 from representation.world_model.imagination import informed_start
 from representation.world_model.imagined_view import imagined_view
 from representation.world_model.model import WorldModel
-from representation.world_model.moves import MOVES, displacement, shift
+from representation.world_model.moves import MOVES, displacement, edged, shift
 from representation.world_model.network import drawn
 from representation.world_model.scene import Scene, SoftScene, legal_heads
 from representation.world_model.starts import life_numbers
@@ -147,7 +147,8 @@ def _mixed(log_probabilities: torch.Tensor) -> torch.Tensor:
 
 def _mean_scene(scene: SoftScene, vitals: list[int]) -> SoftScene:
     """Return mean probabilities and numbers over courses; of vitals the median, which has the smallest mean error."""
-    mean = SoftScene(**{name: _mean(each) for name, each in vars(scene).items()})
+    parts = {name: _mean(each) for name, each in vars(scene).items() if name != "terrain"}
+    mean = SoftScene(**parts, terrain=scene.terrain[::COURSES])
     own = mean.own.clone()
     own[:, vitals] = scene.own[:, vitals].unflatten(0, (-1, COURSES)).quantile(0.5, dim=1)
     return replace(mean, own=own)
@@ -181,11 +182,12 @@ def _shifted(scene: SoftScene, moved: torch.Tensor, side: int) -> SoftScene:
     one_hot = functional.one_hot(moved, len(MOVES)).float()
     planes = scene.planes().unflatten(2, (side, side))
     materials = scene.material.shape[1]
-    material = shift(planes[:, :materials], one_hot, repeat_edge=True).flatten(2)
+    material = shift(planes[:, :materials], one_hot, edged(planes[:, :materials])).flatten(2)
     rest = shift(planes[:, materials:], one_hot).flatten(2)
     return SoftScene(
-        material, rest[:, :-2], rest[:, -2], rest[:, -1], scene.own, scene.item_type, scene.items, scene.legal
-    )
+        material, rest[:, :-2], rest[:, -2], rest[:, -1], scene.own, scene.item_type, scene.items, scene.legal,
+        scene.terrain,
+    )  # fmt: skip
 
 
 def _scene_errors(found: SoftScene, real: Scene, vitals: list[int]) -> dict[str, np.ndarray]:

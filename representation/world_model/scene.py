@@ -5,6 +5,7 @@ The agent's task does not change within a life.
 """
 
 from dataclasses import dataclass, fields
+from math import isqrt
 
 import torch
 from torch.nn import functional
@@ -12,6 +13,7 @@ from torch.nn import functional
 from agent_zoo.layers import ITEM_TYPE, NPC_TYPE, entity_features, item_features, own_rows
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedObservation, legal_options
 from agent_zoo.soft_observation import grid_of_rows
+from representation.world_model.moves import unknown_terrain, with_view
 
 KINDS = ("player", "passive NPC", "neutral NPC", "aggressive NPC")
 _FIRST_KIND = NPC_TYPE.count - len(KINDS)  # immortal NPCs, which the game does not spawn, are left out
@@ -60,6 +62,7 @@ class Scene:
         return SoftScene(
             functional.one_hot(self.material, materials).float().transpose(1, 2), self.kinds, self.health, self.target,
             self.own, functional.one_hot(self.item_type, ITEM_TYPES).float(), self.items, self.legal,
+            with_view(unknown_terrain(len(self), isqrt(self.material.shape[1])), self.material),
         )  # fmt: skip
 
 
@@ -76,6 +79,8 @@ class SoftScene:
         item_type: (B, slots, types).
         items: (B, slots, columns).
         legal: (B, options).
+        terrain: the most probable material of each tile in view, and of those beyond that were in view before, around
+            the agent, (B, S, S) int8; `moves.UNKNOWN` where it never was.
     """
 
     material: torch.Tensor
@@ -86,6 +91,7 @@ class SoftScene:
     item_type: torch.Tensor
     items: torch.Tensor
     legal: torch.Tensor
+    terrain: torch.Tensor
 
     def planes(self) -> torch.Tensor:
         """Return everything about tiles, (B, materials + kinds + 2, V)."""
@@ -152,7 +158,8 @@ class SceneShape:
             (self.materials, view), (len(KINDS), view), (view,), (view,), (self.own,), (self.slots, ITEM_TYPES),
             (self.slots, self.item), (self.legal,),
         )  # fmt: skip
-        return SoftScene(*(torch.zeros(ticks, *shape) for shape in shapes))
+        parts = [torch.zeros(ticks, *shape) for shape in shapes]
+        return SoftScene(*parts, unknown_terrain(ticks, self.side))
 
 
 def own_columns(layout: ObservationLayout) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ def _predict(model: WorldModel, windows: Windows, dice: Dice, start: Totals, tic
     memory = remember(model, prediction.scene, windows.around, memory)
     start.add(memory_costs(memory, windows.memory(CONTEXT - 1), model.stats))
     imagined = dice.imagined < FROM_BOTTLENECK
-    scene = prediction.scene.where(imagined, real.soft(network.shape.materials))
+    scene = prediction.scene.where(imagined, windows.last_given(network.shape.materials))
     memory = _mixed(imagined, memory, windows.memory(CONTEXT - 1))
     _follow(model, windows, embedded, state, scene, memory, ticks, dice)
     return vector

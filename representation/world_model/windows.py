@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,15 @@ from representation.recorded_observation import FIELDS, check_shows_everything, 
 from representation.sequences import Parts, SequenceBatch, windows
 from representation.world_model.actions import recorded_actions
 from representation.world_model.imagined_view import Surroundings
-from representation.world_model.scene import Scene, kind_totals, scene_of
+from representation.world_model.moves import (
+    MOVES,
+    UNKNOWN,
+    displacement,
+    moved_terrain,
+    unknown_terrain,
+    with_view,
+)  # fmt: skip
+from representation.world_model.scene import Scene, SoftScene, kind_totals, scene_of
 from user_error import UserError
 
 CONTEXT = 3
@@ -91,6 +100,18 @@ class Windows:
         """Return the windows that have a tick, (some,) int64, and the scenes that they show in it."""
         (there,) = (self.lengths > tick).nonzero(as_tuple=True)
         return there, self.scene.take(self.starts[there] + tick)
+
+    def last_given(self, materials: int) -> SoftScene:
+        """Return the scenes of the last tick of the context, with the terrain that was in view until then."""
+        terrain = unknown_terrain(len(self), isqrt(self.scene.material.shape[1]))
+        for tick in range(CONTEXT):
+            if tick:
+                step = self.where[:, tick] - self.where[:, tick - 1]
+                moved = displacement(self.where[:, tick - 1], self.where[:, tick])
+                terrain = moved_terrain(terrain, moved)
+                terrain[(step != torch.tensor(MOVES)[moved]).any(dim=1)] = UNKNOWN  # it did not walk there
+            terrain = with_view(terrain, self.scene.material[self.starts + tick])
+        return replace(self.at(CONTEXT - 1)[1].soft(materials), terrain=terrain)
 
     @property
     def starts(self) -> torch.Tensor:

@@ -5,7 +5,7 @@ import torch
 from torch.distributions import Categorical, Normal, kl_divergence
 
 from representation.world_model.losses import balanced_divergence, divergence, gaussian_divergence, spreading
-from representation.world_model.moves import MOVES, displacement, shift
+from representation.world_model.moves import MOVES, displacement, edged, shift
 from representation.world_model.network import drawn
 
 
@@ -21,7 +21,7 @@ def test_a_view_shifts_by_the_agents_own_move(number: int) -> None:
     known = seen_before[2 + row : 7 + row, 2 + column : 7 + column] > 0
     torch.testing.assert_close(found[known], after[known])
     assert (found[~known] == 0).all() and known.sum() == (25 if number == 0 else 20)
-    repeated = shift(before.view(1, 1, 5, 5), moved, repeat_edge=True)[0, 0]
+    repeated = shift(before.view(1, 1, 5, 5), moved, edged(before.view(1, 1, 5, 5)))[0, 0]
     torch.testing.assert_close(repeated[known], after[known])
     if row:
         edge = 0 if row < 0 else 4
