@@ -154,12 +154,15 @@ class SceneShape:
     def blank(self, ticks: int) -> SoftScene:
         """Return scenes that show nothing."""
         view = self.side**2
-        shapes = (
-            (self.materials, view), (len(KINDS), view), (view,), (view,), (self.own,), (self.slots, ITEM_TYPES),
-            (self.slots, self.item), (self.legal,),
+
+        def zeros(*shape: int) -> torch.Tensor:
+            return torch.zeros(ticks, *shape)
+
+        return SoftScene(
+            zeros(self.materials, view), zeros(len(KINDS), view), zeros(view), zeros(view), zeros(self.own),
+            zeros(self.slots, ITEM_TYPES), zeros(self.slots, self.item), zeros(self.legal),
+            unknown_terrain(ticks, self.side),
         )  # fmt: skip
-        parts = [torch.zeros(ticks, *shape) for shape in shapes]
-        return SoftScene(*parts, unknown_terrain(ticks, self.side))
 
 
 def own_columns(layout: ObservationLayout) -> tuple[str, ...]:
