@@ -114,6 +114,7 @@ def write_effects(
     lines = [*summary_lines(study), *readability_lines(erased)]
     write_json(folder / EFFECTS_FILE, {"summary": lines, **vars(study), "erased": [vars(each) for each in erased]})
     write_text(folder / TABLE_FILE, effects_table(study).as_text())
+    (folder / ERASED_FILE).unlink(missing_ok=True)
     if erased:
         write_text(folder / ERASED_FILE, erased_table(erased))
     for name, figure in figures.items():

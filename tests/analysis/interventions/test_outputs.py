@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from activation_store.checked_json import with_checksum
 from activation_store.files import write_json
-from activation_store.interventions import write_lives
+from activation_store.interventions import Readability, write_lives
 from analysis.figures.intervention_doses import dose_response
 from analysis.figures.intervention_effects import effects_figure, kl_by_head
 from analysis.intervention_outputs import OUTPUTS, report_run, write_effects
@@ -28,15 +28,24 @@ from user_error import UserError
 
 PLANTED = Planted({EDIT: {"ticks": -25.0}, RANDOM: {"meals": -0.6}}, doses=(1.0, 2.0), agents=32, edited=16)
 
+ERASED = Readability("edit", "lstm_cell", "self_food", 1000, 0.5, 0.0, None, 0.125)
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     folder = tmp_path_factory.mktemp("run")
-    return folder, write_effects(folder, *with_followed(*plant(PLANTED), 0.5), draws=999, seed=1)
+    return folder, write_effects(folder, *with_followed(*plant(PLANTED), 0.5), draws=999, seed=1, erased=[ERASED])
 
 
 def test_everything_is_written_and_nothing_else(run: tuple[Path, list[str]]) -> None:
     assert sorted(path.name for path in run[0].iterdir()) == sorted(OUTPUTS)
+
+
+def test_what_was_erased_is_a_table(run: tuple[Path, list[str]]) -> None:
+    heads, row = [line.split("\t") for line in (run[0] / "erased.tsv").read_text().splitlines()]
+    told = dict(zip(heads, row, strict=True))
+    assert told["variable"] == "self_food" and told["states"] == "1000" and told["before"] == "0.5"
+    assert told["unedited"] == "" and told["in_play"] == "0.125"
 
 
 def test_json_holds_everything(run: tuple[Path, list[str]]) -> None:
