@@ -66,7 +66,9 @@ def test_gradients_are_those_of_one_process(model: Path, recorded, tmp_path: Pat
     assert first.keys() == second.keys() >= alone.keys()
     for name in alone:
         assert torch.equal(first[name], second[name]), f"{name} differs between the processes"
-        torch.testing.assert_close(first[name], alone[name], atol=1e-5, rtol=1e-3, msg=name)
+        # Rounding may decide which of two equally probable materials is remembered.
+        close = max(1e-5, 1e-4 * float(alone[name].abs().max()))
+        torch.testing.assert_close(first[name], alone[name], atol=close, rtol=1e-3, msg=name)
 
 
 def test_costs_of_parts_are_those_of_the_whole(model: Path, recorded) -> None:

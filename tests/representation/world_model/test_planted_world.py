@@ -77,7 +77,7 @@ def foreseen(recorded, tmp_path_factory: pytest.TempPathFactory) -> tuple[Traini
     stats = measure(batches, SceneShape.of(recorded.info.layout), vitals)
     torch.manual_seed(0)
     model = build(recorded.policy, recorded.info, stats, SIZES, "sphere")
-    training = Training(model, Budget(160 * 8 * 6, 3e-3, 0, "planted"))
+    training = Training(model, Budget(320 * 8 * 6, 3e-3, 0, "planted"))
 
     def epochs(number: int) -> Iterator[Windows]:
         yield from batches
