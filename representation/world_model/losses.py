@@ -4,9 +4,10 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.memory import MemoryState
-from representation.world_model.scene import Scene, vital_levels
+from representation.world_model.scene import Scene
 from representation.world_model.states import Prediction
 from representation.world_model.statistics import Statistics
+from representation.world_model.vitals import spread_levels
 
 Costs = dict[str, torch.Tensor]
 """For each of `statistics.HEADS`, the cost of each prediction in nats, (B,)."""
@@ -28,13 +29,13 @@ def scene_costs(prediction: Prediction, scene: Scene, stats: Statistics, vitals:
     carried = (scene.item_type > 0).float()
     own = _distance(prediction.scene.own - scene.own, stats.own_step)
     items = _distance(prediction.scene.items - scene.items, stats.item_step)
-    levels = vital_levels(scene.own[:, vitals])
+    levels = spread_levels(scene.own[:, vitals])
     return {
         "material": functional.cross_entropy(prediction.material, scene.material, reduction="none").sum(dim=1),
         "kinds": _flags(prediction.kinds, scene.kinds),
         "target": _flags(prediction.target, scene.target),
         "health": ((prediction.health - scene.health).square() * occupied).sum(dim=1) / (2 * 0.2**2),
-        "vitals": functional.cross_entropy(prediction.vitals.transpose(1, 2), levels, reduction="none").sum(dim=1),
+        "vitals": -(levels * prediction.vitals.log_softmax(dim=2)).sum(dim=(1, 2)),
         "own": own.sum(dim=1),
         "item_type": functional.cross_entropy(
             prediction.item_type.transpose(1, 2), scene.item_type, reduction="none"

@@ -18,7 +18,7 @@ from representation.world_model.states import Bottleneck, Sizes
 from representation.world_model.statistics import Statistics
 from user_error import UserError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _KIND: Kind = "world model"
 
 

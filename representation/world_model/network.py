@@ -3,7 +3,8 @@
 The recurrent state-space model follows DreamerV2 (Hafner et al. 2021, arXiv:2010.02193): a deterministic state h that a
 gated recurrent unit updates, and a latent state z of categorical variables, drawn from the prior p(z | h) or from the
 posterior q(z | h, observation). The decoder starts from the last scene, shifted by the agent's own move, and predicts
-what differs from it. Terrain that comes into view again is taken from where it was seen before.
+what differs from it. Terrain that comes into view again is taken from where it was seen before. What the agent can do,
+and what it eats and drinks, depends on the tiles around it: these are read after its move.
 """
 
 from dataclasses import replace
@@ -15,11 +16,14 @@ from torch.nn import functional
 from agent_zoo.layers import ENTITY_SCALES
 from agent_zoo.memory import MemoryState
 from representation.world_model.moves import MOVES, framed, moved_terrain, shift, with_view
-from representation.world_model.scene import ITEM_TYPES, KINDS, VITAL_LEVELS, VITAL_STEP, VITALS, SceneShape, SoftScene
+from representation.world_model.scene import ITEM_TYPES, KINDS, VITAL_LEVELS, VITALS, SceneShape, SoftScene
 from representation.world_model.states import Bottleneck, Prediction, Sizes, WorldState
+from representation.world_model.vitals import CHANGES, changed_levels, expected, spread_levels
 
 _FLOOR = 0.01
 _START_LOGIT = 3.0
+_NEAR = 1
+"""Tiles on each side of the agent that legal actions and changes of vitals are read from."""
 
 
 class WorldNetwork(nn.Module):
@@ -82,10 +86,12 @@ class WorldNetwork(nn.Module):
             nn.Linear(sizes.embedding // 4, len(MOVES)),
         )  # fmt: skip
         self.say_own = nn.Linear(hidden, shape.own)
-        self.say_vitals = nn.Linear(hidden + len(VITALS) * VITAL_LEVELS, len(VITALS) * VITAL_LEVELS)
+        near = shape.planes * (2 * _NEAR + 1) ** 2
+        self.look_around = nn.Sequential(nn.Linear(hidden + len(VITALS) * VITAL_LEVELS + near, hidden // 2), nn.ELU())
+        self.say_vitals = nn.Linear(hidden // 2, len(VITALS) * CHANGES)
         self.say_type = nn.Linear(hidden, shape.slots * ITEM_TYPES)
         self.say_items = nn.Linear(hidden, shape.slots * shape.item)
-        self.say_legal = nn.Linear(hidden, shape.legal)
+        self.say_legal = nn.Linear(hidden + hidden // 2, shape.legal)
         self.say_rest = nn.Linear(hidden, 2)
         for last in (self.paint[-1], self.say_own, self.say_items):
             nn.init.zeros_(last.weight)  # type: ignore[arg-type]
@@ -172,17 +178,18 @@ class WorldNetwork(nn.Module):
         large = functional.interpolate(small, size=(side, side), mode="nearest")
         away = self.away.expand(len(read), -1, -1, -1)  # type: ignore[operator]
         painted = self.paint(torch.cat([shifted, large, away, known], dim=1)).flatten(2)
+        levels = spread_levels(before.own[:, self.vitals])
+        around = self.look_around(torch.cat([read, levels.flatten(1), self._around_agent(shifted)], dim=1))
+        vitals = changed_levels(levels, self.say_vitals(around).view(-1, len(VITALS), CHANGES))
         shifted = shifted.flatten(2)
         material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
         kind = _logit(shifted[:, materials : materials + kinds]) + painted[:, materials : materials + kinds]
         health = shifted[:, -2] + painted[:, -2]
         target = _logit(shifted[:, -1]) + painted[:, -1]
-        levels = self._levels(before.own[:, self.vitals]).flatten(1)
-        vitals = self.say_vitals(torch.cat([read, levels], dim=1)).view(-1, len(VITALS), VITAL_LEVELS)
         kept_type = (before.item_type + _FLOOR).log()
         item_type = kept_type + self.say_type(read).view(-1, self.shape.slots, ITEM_TYPES)
         items = before.items + self.item_step * self.say_items(read).view(-1, self.shape.slots, self.shape.item)
-        legal = self.say_legal(read)
+        legal = self.say_legal(torch.cat([read, around], dim=1))
         reward, end = self._rest(read)
         types = item_type.softmax(dim=2)
         scene = SoftScene(
@@ -203,18 +210,17 @@ class WorldNetwork(nn.Module):
     def _own(self, before: SoftScene, read: torch.Tensor, vitals: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
         """The agent's own row: changed columns, expected vitals, and the position that its move leads to."""
         own = before.own + self.own_step * self.say_own(read)
-        levels = torch.arange(VITAL_LEVELS, device=read.device) * (VITAL_STEP / 100)
-        places, values = list(self.vitals), list((vitals.softmax(dim=2) @ levels).unbind(1))
+        places, values = list(self.vitals), list(expected(vitals.softmax(dim=2)).unbind(1))
         if self.position is not None:
             path = moved @ moved.new_tensor(MOVES) / ENTITY_SCALES["row"]  # (B, 2)
             places += self.position
             values += (before.own[:, self.position] + path).unbind(1)
         return own.index_copy(1, torch.tensor(places), torch.stack(values, dim=1))
 
-    def _levels(self, vitals: torch.Tensor) -> torch.Tensor:
-        """How much of each level a vital is, between two of them in linear shares: (B, 3) to (B, 3, levels)."""
-        levels = torch.arange(VITAL_LEVELS, device=vitals.device)
-        return (1 - (vitals.unsqueeze(2) * 100 / VITAL_STEP - levels).abs()).clamp(min=0)
+    def _around_agent(self, views: torch.Tensor) -> torch.Tensor:
+        """Return what is on the agent's tile and on those next to it, (B, planes, side, side) to (B, planes * 9)."""
+        first, last = self.shape.side // 2 - _NEAR, self.shape.side // 2 + _NEAR + 1
+        return views[:, :, first:last, first:last].flatten(1)
 
     def _log_probabilities(self, scores: torch.Tensor) -> torch.Tensor:
         """Mix 1% of an even distribution into each group, so that no value is ever impossible."""

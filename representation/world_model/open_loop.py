@@ -4,7 +4,8 @@ The model is given the recorded actions, so that its errors are its own and not 
 given more: the view is shifted by the moves that the agent really made.
 
 What a model predicts is the mean over several courses of its latent states, drawn from the prior. The course of the
-most probable states is itself an unlikely one: what happens now and then, such as a meal, never happens in it.
+most probable states is itself an unlikely one: what happens now and then, such as a meal, never happens in it. Of
+vitals it is the median of their distribution over all courses, which has the smallest mean error.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from representation.world_model.scene import Scene, SoftScene, legal_heads
 from representation.world_model.starts import life_numbers
 from representation.world_model.states import WorldState
 from representation.world_model.unroll import scene_of
+from representation.world_model.vitals import median
 from representation.world_model.windows import CONTEXT, Windows
 
 POLICY_HEADS = ("Move.Direction", "Attack.Style")
@@ -94,6 +96,7 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         ended = torch.stack([end, (~there).float()], dim=1).numpy()
         (seen,) = there.nonzero(as_tuple=True)
         left, copied, state, scene, memory = _kept(seen, left, copied, state, prediction.scene, memory)
+        vitals = median(_mean(prediction.vitals[_courses_of(seen)].softmax(dim=2)))
         if not len(seen):
             yield _only_ends(ended, tick - CONTEXT + 1)
             return
@@ -104,7 +107,8 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         choices, memory = soft_tick(model.policy, view.observation, memory)
         real_memory = windows.memory(tick, left)
         _, real = windows.at(tick)
-        predicted = _mean_scene(scene, network.vitals)
+        predicted = _mean_scene(scene)
+        predicted = replace(predicted, own=predicted.own.index_copy(1, torch.tensor(network.vitals), vitals))
         policy = {name: _mixed(choices.log_probabilities[name]) for name in POLICY_HEADS}
         cell = _mean(memory.cell[-1])
         yield Errors(
@@ -131,8 +135,13 @@ def _kept(
     memory: MemoryState,
 ) -> tuple[torch.Tensor, SoftScene, WorldState, SoftScene, MemoryState]:  # fmt: skip
     """Keep some of the windows that are left, and all courses of each."""
-    courses = (chosen.unsqueeze(1) * COURSES + torch.arange(COURSES)).flatten()
+    courses = _courses_of(chosen)
     return left[chosen], scene_of(copied, chosen), state.take(courses), scene_of(scene, courses), memory.take(courses)
+
+
+def _courses_of(windows: torch.Tensor) -> torch.Tensor:
+    """Return the numbers of all courses of some windows, (W,) to (W * COURSES,)."""
+    return (windows.unsqueeze(1) * COURSES + torch.arange(COURSES)).flatten()
 
 
 def _mean(courses: torch.Tensor) -> torch.Tensor:
@@ -145,13 +154,10 @@ def _mixed(log_probabilities: torch.Tensor) -> torch.Tensor:
     return log_probabilities.unflatten(0, (-1, COURSES)).logsumexp(dim=1) - log(COURSES)
 
 
-def _mean_scene(scene: SoftScene, vitals: list[int]) -> SoftScene:
-    """Return mean probabilities and numbers over courses; of vitals the median, which has the smallest mean error."""
+def _mean_scene(scene: SoftScene) -> SoftScene:
+    """Return mean probabilities and numbers over the courses of each window."""
     parts = {name: _mean(each) for name, each in vars(scene).items() if name != "terrain"}
-    mean = SoftScene(**parts, terrain=scene.terrain[::COURSES])
-    own = mean.own.clone()
-    own[:, vitals] = scene.own[:, vitals].unflatten(0, (-1, COURSES)).quantile(0.5, dim=1)
-    return replace(mean, own=own)
+    return SoftScene(**parts, terrain=scene.terrain[::COURSES])
 
 
 def joined(parts: list[Errors]) -> Errors:
