@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+import torch
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
 import agent_zoo
@@ -107,6 +108,13 @@ def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
     if info.semantic:
         policy.add_codebook(info.semantic)
     return policy
+
+
+def build_untrained(info: CheckpointInfo, seed: int) -> RecurrentPolicy:
+    """Build the agent's network with untrained weights that the seed determines, ready to run."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return build_policy(info).eval()
 
 
 def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -> None:

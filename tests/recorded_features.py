@@ -43,8 +43,8 @@ def recorded_features(
         path = folder / "policies" / f"{POLICY}.safetensors"
         save_checkpoint(path, entrant.policy, entrant.info)
         entrant = replace(entrant, name=POLICY, sha256=sha256(path))
-        watched = with_shadow_networks(entrant, (untrained_twin(entrant, seed=9),))
         plan = Plan(4, None, 4, LAYERS, ("Market", "Task", "ActionTargets"), format="parquet")
+        watched = with_shadow_networks(entrant, (untrained_twin(entrant, plan.seed),))
         contest = Contest((watched,), world, task, maps, torch.device("cpu"))
         extract(contest, plan, [folder / "activation_data" / POLICY], Workers(1), lambda *_: None)
 

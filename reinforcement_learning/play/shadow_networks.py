@@ -11,7 +11,7 @@ import torch
 
 from activation_store.layers import STATES, UNTRAINED
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import build_policy
+from agent_zoo.checkpoint import build_untrained
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.stepper import Decision, remember
 from user_error import UserError
@@ -45,10 +45,8 @@ def shadow_layers(name: str, policy: RecurrentPolicy) -> tuple[str, ...]:
 
 def untrained_twin(entrant: Entrant, seed: int) -> Entrant:
     """Build a network like an entrant's with untrained weights determined by the seed."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        policy = build_policy(entrant.info)
-    return Entrant(UNTRAINED, policy.eval(), replace(entrant.info, steps=0, seed=seed), sha256=None)
+    policy = build_untrained(entrant.info, seed)
+    return Entrant(UNTRAINED, policy, replace(entrant.info, steps=0, seed=seed), sha256=None)
 
 
 def with_shadow_networks(entrant: Entrant, shadow_networks: tuple[Entrant, ...]) -> Entrant:

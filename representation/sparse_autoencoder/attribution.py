@@ -92,7 +92,7 @@ def attribute(
     coder = SparseCoder(dictionary)
     parts: list[tuple[np.ndarray, ...]] = []
     for number, episode in enumerate(episodes):
-        ticks = read_ticks(folder, recorded.policy, episode, TICKS // len(episodes), seed)
+        ticks = read_ticks(folder, recorded, episode, TICKS // len(episodes), seed)
         observation = packed_observation(ticks.records, recorded.info.layout, recorded.policy.mask)
         game = _Tick(recorded.policy, layer, observation, ticks.before, torch.from_numpy(ticks.records.action))
         states, gradients = game.gradients()

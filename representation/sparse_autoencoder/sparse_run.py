@@ -19,7 +19,13 @@ from representation.sparse_autoencoder import describing, outputs
 from representation.sparse_autoencoder.fitting import Entry, Fitted, claim, discard, entries, fit
 from representation.sparse_autoencoder.scores import Units, Usage, usage
 from representation.sparse_autoencoder.settings import SparseSettings
-from representation.sparse_autoencoder.splicing import RecordedPolicy, load_recorded_policy, reconstructions, splice
+from representation.sparse_autoencoder.splicing import (
+    RecordedPolicy,
+    load_recorded_policy,
+    load_untrained,
+    reconstructions,
+    splice,
+)
 from representation.sparse_autoencoder.stability import Stability, stability
 from representation.sparse_autoencoder.states import Split, States, check_enough, read_states, split_episodes
 from representation.sparse_autoencoder.tested import Tested
@@ -67,7 +73,10 @@ def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorde
     results = [_tested(settings, metadata, split, waiting, entries(settings, units), recorded, console)]
     if settings.untrained:
         wanted = entries(settings, units, untrained=True)
-        results.append(_tested(settings, metadata, split, waiting, wanted, None, console))
+        twin = load_untrained(settings.dump, metadata, recorded) if recorded else None
+        if recorded and twin is None:
+            console.print("the untrained network cannot be built again as it was recorded, so it is not spliced")
+        results.append(_tested(settings, metadata, split, waiting, wanted, twin, console))
     meaning = (
         _described_features(settings, metadata, split, results[0], recorded, console) if settings.meaning else None
     )
@@ -128,7 +137,7 @@ def _tested(
     if recorded is not None:
         with step(console, "splicing into recorded ticks") as show:
             rebuilds = reconstructions({name: each.dictionary for name, each in fitted.items()})
-            spliced = splice(settings.dump, recorded, layer, rebuilds, split.test, mean, settings.seed, show)
+            spliced = splice(settings.dump, recorded, settings.layer, rebuilds, split.test, mean, settings.seed, show)
     return Tested(fitted, usages, intervals, spliced, _stabilities(fitted, usages, settings.seed))
 
 

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 
 from activation_store.files import sha256
-from activation_store.layers import ENCODER_OUTPUT, STATES, memory_names
+from activation_store.layers import ENCODER_OUTPUT, STATES, UNTRAINED, memory_names
 from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
-from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
+from agent_zoo.checkpoint import CheckpointInfo, build_untrained, load_checkpoint
 from agent_zoo.distribution import ActionDistribution
 from agent_zoo.memory import MemoryState
 from agent_zoo.observation import PackedObservation
@@ -34,6 +34,8 @@ MEAN = "mean"
 
 _RECORDS = 16_000
 _BATCH = 1024
+_PROVED = 256  # ticks that an untrained network must compute as recorded
+_ROUNDING = 0.01  # most that states may differ by; dumps can hold half precision
 
 Rebuild = Callable[[torch.Tensor], torch.Tensor]
 
@@ -45,10 +47,17 @@ def reconstructions(dictionaries: Mapping[str, SparseDictionary]) -> dict[str, R
 
 @dataclass(frozen=True, eq=False)
 class RecordedPolicy:
-    """A policy with what its checkpoint says of it."""
+    """A policy with what its checkpoint says of it.
+
+    Attributes:
+        policy: ready to run.
+        info: of its checkpoint.
+        prefix: of the names of its layers in the dump: none, or that of the untrained network.
+    """
 
     policy: RecurrentPolicy
     info: CheckpointInfo
+    prefix: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +122,31 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
     return RecordedPolicy(policy, info)
 
 
+def load_untrained(folder: Path, metadata: DumpMetadata, recorded: RecordedPolicy) -> RecordedPolicy | None:
+    """Build the untrained network that watched a policy, and prove that it is the one that was recorded.
+
+    Returns:
+        None if it cannot be built again: the dump does not know its seed, holds only part of its memory, or another
+        version of torch draws other weights.
+    """
+    if metadata.seed is None or recorded.policy.layers != 1:
+        return None
+    found = RecordedPolicy(build_untrained(recorded.info, metadata.seed), recorded.info, f"{UNTRAINED}_")
+    layers = [found.prefix + state for state in STATES[found.policy.cell]]
+    if not all(layer in metadata.layers for layer in layers):
+        return None
+    ticks = read_ticks(folder, found, metadata.episodes[0]["episode"], _PROVED, 0)
+    observation = packed_observation(ticks.records, found.info.layout, found.policy.mask)
+    with torch.no_grad():
+        after = found.policy.remember(found.policy.encode(observation)[0], ticks.before)[1]
+    wanted = memory_from_layers(found.policy, _without_prefix(ticks.records.activations, found.prefix))
+    close = [
+        torch.allclose(mine, theirs, atol=_ROUNDING)
+        for mine, theirs in ((after.hidden, wanted.hidden), (after.cell, wanted.cell))
+    ]
+    return found if all(close) else None
+
+
 def splice(
     folder: Path, recorded: RecordedPolicy, layer: str, rebuilds: Mapping[str, Rebuild],
     episodes: Sequence[int], mean: np.ndarray, seed: int, progress: Callable[[float], None] = lambda _: None,
@@ -122,7 +156,7 @@ def splice(
     Args:
         folder: of the dump.
         recorded: its policy.
-        layer: that is replaced.
+        layer: that is replaced, as the policy names it.
         rebuilds: functions from states, (B, U), to states that replace them, by name.
         episodes: whose ticks are computed again.
         mean: state of the control `MEAN`, (U,).
@@ -133,7 +167,7 @@ def splice(
     changed: dict[str, list[np.ndarray]] = {name: [] for name in rebuilds}  # (2, B) each: divergence, value
     values, lives, episode_of = [], [], []
     for number, episode in enumerate(episodes):
-        ticks = read_ticks(folder, recorded.policy, episode, _RECORDS // len(episodes), seed)
+        ticks = read_ticks(folder, recorded, episode, _RECORDS // len(episodes), seed)
         for start in range(0, len(ticks.records), _BATCH):
             batch = ticks.take(np.arange(start, min(start + _BATCH, len(ticks.records))))
             observation = packed_observation(batch.records, recorded.info.layout, recorded.policy.mask)
@@ -192,17 +226,18 @@ class Ticks:
         return Ticks(self.records.take(chosen), self.before.take(torch.from_numpy(chosen)), self.life[chosen])
 
 
-def read_ticks(folder: Path, policy: RecurrentPolicy, episode: int, most: int, seed: int) -> Ticks:
+def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, seed: int) -> Ticks:
     """Read ticks of one episode, drawn by lot, with the memory before them.
 
     Args:
         folder: of the dump.
-        policy: that was recorded.
+        recorded: the policy.
         episode: its number.
         most: ticks to read.
         seed: of the lot.
     """
-    layers = [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
+    policy, prefix = recorded.policy, recorded.prefix
+    layers = [prefix + name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
     records = read_dump(folder, layers=layers, columns=["task", "legal"], episodes=[episode])
     lives = lives_of(records)
     previous = previous_tick(records, lives)
@@ -213,10 +248,15 @@ def read_ticks(folder: Path, policy: RecurrentPolicy, episode: int, most: int, s
     chosen = np.sort(np.random.default_rng([seed, episode]).permutation(candidates)[:most])
     before = previous[chosen]
     memory = {
-        name: np.where(before[:, None] < 0, np.float32(0), each[before]) for name, each in records.activations.items()
+        name: np.where(before[:, None] < 0, np.float32(0), each[before])
+        for name, each in _without_prefix(records.activations, prefix).items()
     }
     state = memory_from_layers(policy, memory) if memory else policy.initial_state(len(chosen))
     return Ticks(records.take(chosen), state, lives.index[chosen])
+
+
+def _without_prefix(layers: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): each for name, each in layers.items()}
 
 
 @torch.no_grad()

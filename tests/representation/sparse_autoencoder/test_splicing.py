@@ -12,7 +12,13 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
 from representation.sparse_autoencoder.baselines import baseline
 from representation.sparse_autoencoder.scores import Units, usage
-from representation.sparse_autoencoder.splicing import MEAN, load_recorded_policy, reconstructions, splice
+from representation.sparse_autoencoder.splicing import (
+    MEAN,
+    load_recorded_policy,
+    load_untrained,
+    reconstructions,
+    splice,
+)
 from representation.sparse_autoencoder.states import read_states
 from tests.planted_features import SOURCE
 from tests.recorded_features import POLICY, UNITS, RecordedFeatures
@@ -56,6 +62,23 @@ def test_a_policy_that_was_not_recorded_is_refused(features_dump: RecordedFeatur
     with pytest.raises(UserError, match="lacks lstm_hidden"):
         load_recorded_policy(features_dump.dump, less, features_dump.policies, "lstm_cell")
     assert metadata.policy == POLICY
+
+
+def test_the_untrained_network_is_spliced_if_it_is_the_recorded_one(features_dump: RecordedFeatures) -> None:
+    metadata = read_metadata(features_dump.dump)
+    policy = load_recorded_policy(features_dump.dump, metadata, features_dump.policies, "lstm_cell")
+    twin = load_untrained(features_dump.dump, metadata, policy)
+    assert twin is not None and twin.prefix == "untrained_"
+    states = read_states(features_dump.dump, "untrained_lstm_cell", (0, 1))
+    mean = states.values.mean(axis=0)
+    run = splice(features_dump.dump, twin, "lstm_cell", reconstructions(components(states.values)), (2, 3), mean, 0)
+    scores = {name: run.score(name) for name in run.spliced}
+    assert scores[f"pca {UNITS}"].kl.value < 1e-3 * scores[MEAN].kl.value
+    assert 0 < scores["pca 4"].kl.value < scores["pca 1"].kl.value
+    for other in (replace(metadata, seed=5), replace(metadata, seed=None)):
+        assert load_untrained(features_dump.dump, other, policy) is None
+    less = {name: units for name, units in metadata.layers.items() if name != "untrained_lstm_hidden"}
+    assert load_untrained(features_dump.dump, replace(metadata, layers=less), policy) is None
 
 
 def test_matching_pursuit_of_components_takes_the_largest_scores() -> None:
