@@ -29,7 +29,14 @@ import tyro
 import agent_zoo
 import command_line
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
-from reinforcement_learning.settings import Settings, check_resumed, check_training, load_settings, read_run_settings
+from reinforcement_learning.settings import (
+    Settings,
+    check_resumed,
+    check_training,
+    load_settings,
+    read_policies_dir,
+    read_run_settings,
+)
 from reinforcement_learning.training.sweep import (
     check_sweep,
     is_local,
@@ -91,7 +98,8 @@ class Arguments(Mode, Preset):
     list_tasks: bool = False
     """List the tasks of the curriculum and how often each is drawn, and exit."""
     policies_dir: Annotated[Path, tyro.conf.arg(aliases=["-p"])] = Path("policies")
-    """Folder that the trained policy is saved to. With -m replay: folder of the policies; the replay is saved there."""
+    """Folder that the trained policy is saved to; with --resume by default the one that the run began with. With -m
+    replay: folder of the policies; the replay is saved there."""
     runs_dir: Path = Path("runs")
     """Folder of runs: settings, metrics, checkpoints."""
     trial: str | None = None
@@ -130,7 +138,10 @@ def _new_defaults(choice: Preset) -> Arguments:
 
 def _resumed_defaults(folder: Path) -> Arguments:
     agent, settings = read_run_settings(folder)
-    return Arguments(agent=agent, resume=folder, name=folder.name, runs_dir=folder.parent, settings=settings)
+    return Arguments(
+        agent=agent, resume=folder, name=folder.name, runs_dir=folder.parent, policies_dir=read_policies_dir(folder),
+        settings=settings,
+    )  # fmt: skip
 
 
 def _check_resumed(before: Arguments, now: Arguments) -> None:

@@ -348,6 +348,13 @@ def read_run_settings(folder: Path) -> tuple[str, Settings]:
         raise UserError(f"{path}: {error}") from None
 
 
+def read_policies_dir(folder: Path) -> Path:
+    """Return the folder that the policy of a run goes to; policies/ for runs that do not say."""
+    content = read_json(folder / RUN_SETTINGS_FILE)
+    told = content.get("policies_dir") if isinstance(content, dict) else None
+    return Path(told) if isinstance(told, str) else Path("policies")
+
+
 def check_training(settings: Settings) -> None:
     """Refuse combinations that cannot work, before anything expensive starts.
 

@@ -37,7 +37,7 @@ def plant_run(
     asked = {each.replace("__", "."): value for each, value in settings.items()}
     asked |= {"train.seed": seed, "train.total_agent_steps": budget or BATCH * updates, "train.batch_size": BATCH}
     run = RunFolder(path)
-    run.write_settings(agent, override(Settings(), asked), {})
+    run.write_settings(agent, override(Settings(), asked), {}, folder / "policies")
     for update in range(1, updates + 1):
         steps = BATCH * update + seed  # the last tick of a batch is completed, so runs do not agree exactly
         values = {each: function(steps) for each, function in metrics.items()}

@@ -231,8 +231,7 @@ def test_a_killed_run_goes_on_exactly(trained: Path, tmp_path: Path) -> None:
             time.sleep(0.01)
         process.kill()
     assert len(metrics_of(tmp_path / "runs" / "killed")) < 5, "it ended before it could be killed"
-    where = ("--policies-dir", tmp_path / "policies")
-    result = run_here("train.py", "--resume", tmp_path / "runs" / "killed", "--no-track", *where)
+    result = run_here("train.py", "--resume", tmp_path / "runs" / "killed", "--no-track")
     assert result.returncode == 0, result.stderr
     assert metrics_of(tmp_path / "runs" / "killed") == metrics_of(tmp_path / "runs" / "unbroken")
     killed, unbroken = (tmp_path / "policies" / f"{name}.safetensors" for name in ("killed", "unbroken"))

@@ -55,10 +55,11 @@ class RunFolder:
         except Timeout:
             raise UserError(f"another process is training in {folder}: wait for it, or choose another name") from None
 
-    def write_settings(self, agent: str, settings: Settings, versions: dict[str, str]) -> None:
-        """Write the run's settings and package versions."""
+    def write_settings(self, agent: str, settings: Settings, versions: dict[str, str], policies_dir: Path) -> None:
+        """Write the run's settings, package versions, and the folder that its policy goes to."""
         content = orjson.loads(orjson.dumps(asdict(settings), default=str))
-        write_json(self.folder / RUN_SETTINGS_FILE, {"agent": agent, "settings": content, "versions": versions})
+        told = {"agent": agent, "settings": content, "versions": versions, "policies_dir": str(policies_dir)}
+        write_json(self.folder / RUN_SETTINGS_FILE, told)
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Append one line to the metrics."""

@@ -120,5 +120,5 @@ def _open_folder(run: TrainingRun, processes: Processes) -> tuple[RunFolder, Tra
     state = TrainingState.load(opened.state_path) if run.resume and opened.state_path.exists() else None
     if processes.leads:
         opened.keep_metrics(state.updates if state else 0)
-        opened.write_settings(run.agent, run.settings, versions())
+        opened.write_settings(run.agent, run.settings, versions(), run.policies_dir)
     return opened, state
