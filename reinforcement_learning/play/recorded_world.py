@@ -15,15 +15,13 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.branches import BranchPoint
 from reinforcement_learning.play.contest import Contest, Group, maps_of_group
 from reinforcement_learning.play.entrants import load_entrant
-from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from user_error import UserError
 
 
 def recorded_contest(
-    folder: Path, metadata: DumpMetadata, policies: Path, maps: Path, episodes: Sequence[int],
-    progress: Progress = no_progress,
-) -> Contest:  # fmt: skip
+    folder: Path, metadata: DumpMetadata, policies: Path, maps: Path, episodes: Sequence[int]
+) -> Contest:
     """Return the policy of a dump in its world, with the maps of some episodes.
 
     Args:
@@ -32,7 +30,6 @@ def recorded_contest(
         policies: folder of policies.
         maps: parent folder of maps; those that are missing are generated.
         episodes: to play.
-        progress: called with (maps done, maps needed).
 
     Raises:
         UserError: the dump was not played by one policy alone and unedited, or the policy is not in the folder, or it
@@ -54,7 +51,7 @@ def recorded_contest(
     world = {each.name: told[each.name] for each in fields(EnvironmentSettings) if each.name in told}
     env = EnvironmentSettings(**{**world, "maps_dir": maps})
     task = TaskSettings(**told["task"])
-    folder_of_maps = ensure_maps(env, progress, maps_of_group(env, Group(metadata.seed, tuple(episodes))))
+    folder_of_maps = ensure_maps(env, numbers=maps_of_group(env, Group(metadata.seed, tuple(episodes))))
     random_actions = float(told.get("random_actions", 0))
     return Contest((entrant,), env, task, folder_of_maps, torch.device("cpu"), random_actions)
 
