@@ -11,6 +11,7 @@
     python simulate.py world_models/NAME --from interpolate --steps 8    # from one recorded start to another
     python simulate.py world_models/NAME --from random --maximise value  # starts that the policy values most
     python simulate.py world_models/NAME --quality --ticks 16       # how far ahead is it right?
+    python simulate.py world_models/NAME --quality --other-dice 32  # and how far ahead could any model be right?
     python simulate.py world_models/NAME --compare --ticks 16       # are findings the same in recorded lives?
     python simulate.py world_models/NAME --validate interventions/RUN interventions/RUN2  # do edits do the same here?
     python simulate.py world_models/NAME --saliency value --directions FILE --components ic   # and through the world
@@ -30,7 +31,7 @@ of the effects is printed and written to effects/ in the model's folder.
 import environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ from representation.world_model.simulation_options import SimulationOptions, ref
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    from activation_store.records import Records
     from representation.world_model.model import Origin, WorldModel
     from representation.world_model.outcomes import Outcomes
     from representation.world_model.search import Target
@@ -109,12 +111,35 @@ def measure_quality(
 ) -> None:
     """Measure how well ticks are predicted; print the headline and write tables and a figure."""
     from progress_view import progress
-    from representation.world_model import quality
+    from representation.world_model import other_dice, quality
 
+    courses = real_courses(options, origin, recorded) if options.other_dice else None
     with progress("measuring quality") as share:
         found = quality.measure_quality(model, origin, recorded, options.ticks, options.seed, share)
+    if courses:
+        with progress("other dice", "branches") as show:
+            found = replace(found, other_dice=other_dice.measure_other_dice(
+                model, courses, options.seed, lambda done: show(done, options.other_dice)
+            ))  # fmt: skip
     quality.save_quality(folder / quality.QUALITY_FOLDER, found)
     print(f"{quality.headline(found)}\ntables and figure: {folder / quality.QUALITY_FOLDER}")
+
+
+def real_courses(options: SimulationOptions, origin: "Origin", recorded: Path) -> "Iterator[tuple[Records, Records]]":
+    """Refuse what cannot be played; return what is played from recorded ticks on, as it was and with other dice."""
+    from activation_store.reader import read_metadata
+    from reinforcement_learning.play.branches import Plan, play_branches
+    from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
+    from representation.world_model.windows import CONTEXT, LAYERS
+
+    points = drawn_points(recorded, origin.test, options.other_dice, CONTEXT - 1, options.seed)
+    metadata, episodes = read_metadata(recorded), sorted({point.episode for point in points})
+    contest = recorded_contest(recorded, metadata, options.policies_dir, options.maps_dir, episodes)
+    plan = Plan(
+        seed=int(metadata.seed or 0), agents=max(1, contest.env.num_agents // 16), before=CONTEXT - 1,
+        after=options.ticks, layers=LAYERS,
+    )  # fmt: skip
+    return ((each.real, each.other) for each in play_branches(contest.pool(worlds=1), plan, points))
 
 
 def compare_findings(

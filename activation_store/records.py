@@ -1,6 +1,6 @@
 """Agent-ticks in memory: columns with one entry per record, and tables whose rows belong to records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -106,8 +106,25 @@ class Records:
         """Return the given records (integer indices or a boolean mask), in their order."""
         return Records(**{column.name: _take(getattr(self, column.name), records) for column in fields(self)})
 
+    @staticmethod
+    def concatenate(parts: "Sequence[Records]") -> "Records":
+        """Join one or more parts with the same layers, columns and tables."""
+        return Records(
+            **{column.name: _joined([getattr(each, column.name) for each in parts]) for column in fields(Records)}
+        )
+
 
 def _take(value: Any, records: np.ndarray) -> Any:
     if isinstance(value, Mapping):
         return {name: _take(item, records) for name, item in value.items()}
     return value.take(records) if isinstance(value, RaggedRows) else value[records]
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, Mapping):
+        return {name: _joined([each[name] for each in values]) for name in first}
+    if isinstance(first, RaggedRows):
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([each.counts for each in values]))])
+        return RaggedRows(np.concatenate([each.values for each in values]), offsets)
+    return np.concatenate(values)

@@ -263,6 +263,35 @@ def test_influences_that_make_no_sense_are_refused(more, message, trained, recor
     assert_refused(run_here(*said, *named), message)
 
 
+@pytest.mark.slow
+def test_real_courses_with_other_dice_bound_the_quality(trained, recorded, small_world) -> None:
+    where = ["--dump", recorded.dump, "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir]
+    done = run_here("simulate.py", trained, "--quality", "--ticks", 4, "--other-dice", 6, *where)
+    assert done.returncode == 0, done.stderr
+    assert "memory after 4 ticks with other dice:" in done.stdout and "best possible" in done.stdout
+    rows = {(row["measure"], int(row["horizon"])): row for row in rows_of(trained / "quality" / "other_dice.tsv")}
+    assert {measure for measure, _ in rows} == {"tiles", "entities", "vitals", "memory", "policy"}
+    for (measure, _), row in rows.items():
+        best = {"tiles": 1, "vitals": 0, "memory": 1}.get(measure, np.nan)
+        half = (float(row["other"]) + best) / 2
+        assert float(row["bound"]) == pytest.approx(half, nan_ok=True) and 1 <= int(row["ticks"]) <= 6
+        sign = -1 if measure in ("vitals", "policy") else 1
+        difference = sign * (float(row["model"]) - float(row["other"]))
+        assert float(row["better"]) == pytest.approx(difference, abs=1e-6)
+    assert float(rows["memory", 4]["other"]) < 1, "the others did something else"
+    written = json.loads((trained / "quality" / "quality.json").read_text())["other_dice"]
+    assert [each["other"] for each in written] == [pytest.approx(float(row["other"])) for row in rows.values()]
+
+
+def test_other_dice_that_cannot_be_thrown_are_refused(trained, recorded, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "--quality", "--ticks", 4, "--dump", recorded.dump]
+    where = ["--policies-dir", recorded.policies]
+    assert_refused(run_here(*said, *where, "--other-dice", -1), "--other-dice is -1: must be 0 to 4096")
+    assert_refused(run_here(*said, *where, "--other-dice", 4000), "ask for fewer branches")
+    assert_refused(run_here(*said, "--policies-dir", tmp_path, "--other-dice", 2), "there is no policy")
+    assert_refused(run_here("simulate.py", trained, "--other-dice", 2), "--other-dice does nothing without --quality")
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

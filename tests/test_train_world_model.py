@@ -128,10 +128,13 @@ def test_simulations_that_make_no_sense_are_refused(more, message, trained: Path
 
 @pytest.mark.slow
 def test_quality_is_measured_on_other_maps(trained: Path, recorded: RecordedFeatures) -> None:
+    folder = trained / "quality"
+    folder.mkdir()
+    (folder / "other_dice.tsv").write_text("of an earlier measurement")
     done = run_here("simulate.py", trained, "--quality", "--ticks", 4, "--dump", recorded.dump)
     assert done.returncode == 0, done.stderr
-    assert "tiles after 4 ticks" in done.stdout
-    folder = trained / "quality"
+    assert "tiles after 4 ticks" in done.stdout and "other dice" not in done.stdout
+    assert not (folder / "other_dice.tsv").exists()
     assert (folder / "quality.png").stat().st_size > 10_000
     with (folder / "open_loop.tsv").open() as file:
         rows = list(csv.DictReader(file, delimiter="\t"))

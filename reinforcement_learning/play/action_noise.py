@@ -16,9 +16,12 @@ from reinforcement_learning.game.episode_journal import Moment
 
 ACTIONS, RANDOM_ACTIONS = 0, 1
 """Streams of numbers: behind the options that policies choose, and behind acts at random."""
+_STREAMS = 2
 
 
-def action_noise(moments: Sequence[Moment], agents: int, heads: int, stream: int = ACTIONS) -> np.ndarray:
+def action_noise(
+    moments: Sequence[Moment], agents: int, heads: int, stream: int = ACTIONS, throw: int = 0
+) -> np.ndarray:
     """Draw a number for each agent and head of several worlds.
 
     Args:
@@ -26,11 +29,12 @@ def action_noise(moments: Sequence[Moment], agents: int, heads: int, stream: int
         agents: number in each world, dead or alive.
         heads: choices of each agent in a tick.
         stream: which of the independent streams of numbers.
+        throw: number of the throw of all dice; each has streams of its own. Episodes are played with throw 0.
 
     Returns:
         Numbers in [0, 1), (worlds * agents, heads) float64, in the order of the worlds and of their agents.
     """
-    return np.concatenate([_of_world(moment, agents, heads, stream) for moment in moments])
+    return np.concatenate([_of_world(moment, agents, heads, stream + _STREAMS * throw) for moment in moments])
 
 
 def _of_world(moment: Moment, agents: int, heads: int, stream: int) -> np.ndarray:

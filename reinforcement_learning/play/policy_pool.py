@@ -87,7 +87,12 @@ class PolicyPool:
 
     Several episodes are played in parallel, each in its own world, so that a policy decides for all its agents in one
     batch.
+
+    Attributes:
+        throw: number of the throw of the agents' dice, as in `action_noise`; 0 from the start of each episode.
     """
+
+    throw = 0
 
     def __init__(
         self, entrants: Sequence[Entrant], env: EnvironmentSettings, task: TaskSettings, maps: Path,
@@ -146,7 +151,7 @@ class PolicyPool:
         self.entrant_of = np.concatenate(by_world)  # (slots,)
         kind_of_entrant = [self.kinds.index(entrant.kind) for entrant in self.entrants]
         (first,) = first_episodes(seed, 1)
-        self.first_seed, self.ticks = first.first_seed, 0
+        self.first_seed, self.ticks, self.throw = first.first_seed, 0, 0
         for shared, number, seated in zip(self.shared, numbers, by_world, strict=True):
             shared.rewards.kind_of = {
                 agent: kind_of_entrant[entrant] for agent, entrant in zip(shared.agents, seated, strict=True)
@@ -176,12 +181,14 @@ class PolicyPool:
                 decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch)
                 chosen = decision.sample(noise)
                 if self.random_actions:
-                    chosen = with_random_actions(decision, chosen, self.random_actions, self._moments(), self.agents)
+                    chosen = with_random_actions(
+                        decision, chosen, self.random_actions, self._moments(), self.agents, self.throw
+                    )
                 yield EntrantActions(entrant, decision, chosen)
 
     def action_noise(self) -> np.ndarray:
         """Return the random numbers of this tick's actions, (slots, heads) float64; fixed until the tick is played."""
-        return action_noise(self._moments(), self.agents, len(self.layout.heads))
+        return action_noise(self._moments(), self.agents, len(self.layout.heads), throw=self.throw)
 
     def _moments(self) -> list[Moment]:
         return [Moment(self.first_seed, number, self.ticks) for number in self.numbers]

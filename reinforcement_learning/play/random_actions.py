@@ -15,7 +15,7 @@ from reinforcement_learning.play.stepper import Decision
 
 
 def with_random_actions(
-    decision: Decision, chosen: torch.Tensor, share: float, moments: Sequence[Moment], agents: int
+    decision: Decision, chosen: torch.Tensor, share: float, moments: Sequence[Moment], agents: int, throw: int = 0
 ) -> torch.Tensor:
     """Replace the choices of the agents that act at random in this tick.
 
@@ -25,10 +25,11 @@ def with_random_actions(
         share: probability that an agent acts at random in a tick, in all heads at once.
         moments: the tick that each world plays.
         agents: number in each world, dead or alive.
+        throw: number of the throw of all dice, as in `action_noise`.
 
     Returns:
         Options, (P, heads) int64; an agent that acts at random chooses each legal option of a head equally often.
     """
-    numbers = action_noise(moments, agents, 1 + chosen.shape[1], RANDOM_ACTIONS)[decision.present]
+    numbers = action_noise(moments, agents, 1 + chosen.shape[1], RANDOM_ACTIONS, throw)[decision.present]
     drawn, options = (torch.from_numpy(each).to(chosen.device) for each in np.split(numbers, [1], axis=1))
     return torch.where(drawn < share, decision.distribution.uniform().sample(options), chosen)

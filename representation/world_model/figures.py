@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 
 from activation_store.files import atomic_path
 from analysis.figures.style import cluster_colour, new_figure, style
-from representation.world_model.open_loop import HIGHER_IS_BETTER
-from representation.world_model.quality_results import Quality
+from representation.world_model.quality_results import OtherDice, Quality
 from representation.world_model.statistics import HEADS
+from representation.world_model.tick_errors import HIGHER_IS_BETTER
 
 _LABELS = {
     "tiles": "share of tiles that are right", "entities": "entities, F1", "vitals": "error of vitals (points)",
@@ -61,6 +61,7 @@ def draw_quality(quality: Quality, target: Path) -> None:
                 ticks, [row.model_low for row in rows], [row.model_high for row in rows], color=colour, alpha=0.2
             )
             panel.plot(ticks, [row.copied for row in rows], color="0.4", linestyle="--", label="last tick, shifted")
+            _other_dice(panel, [each for each in quality.other_dice if each.measure == name])
             panel.set(xlabel="ticks after the last one seen", ylabel=_LABELS[name])
             panel.legend()
         calibration = panels[len(HIGHER_IS_BETTER)]
@@ -70,6 +71,16 @@ def draw_quality(quality: Quality, target: Path) -> None:
         calibration.set(xlabel="probability of the most probable material", ylabel="share of tiles that are right")
         with atomic_path(target) as temporary:
             figure.savefig(temporary, format="png")
+
+
+def _other_dice(panel: Axes, rows: list[OtherDice]) -> None:
+    """Draw how far another real course is from the recorded one, and from there to what nothing exceeds."""
+    if not rows:
+        return
+    ticks, colour = [row.horizon for row in rows], cluster_colour(1)
+    other, bound = [row.other for row in rows], [row.bound for row in rows]
+    panel.plot(ticks, other, color=colour, label="real, other dice")
+    panel.fill_between(ticks, other, bound, color=colour, alpha=0.2, linewidth=0)
 
 
 def _line(panel: Axes, lines: list[dict[str, float]], name: str, label: str, number: int) -> None:

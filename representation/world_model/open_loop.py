@@ -8,8 +8,9 @@ most probable states is itself an unlikely one: what happens now and then, such 
 vitals it is the median of their distribution over all courses, which has the smallest mean error.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import log
 
 import numpy as np
@@ -17,25 +18,27 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.memory import MemoryState
-from agent_zoo.soft_observation import log_legality
 from agent_zoo.soft_path import soft_tick
 from representation.world_model.imagination import informed_start
 from representation.world_model.imagined_view import imagined_view
 from representation.world_model.model import WorldModel
 from representation.world_model.moves import MOVES, displacement, edged, shift
 from representation.world_model.network import drawn
-from representation.world_model.scene import Scene, SoftScene, legal_heads
+from representation.world_model.scene import Scene, SoftScene
 from representation.world_model.starts import life_numbers
 from representation.world_model.states import WorldState
+from representation.world_model.tick_errors import (
+    HIGHER_IS_BETTER,
+    POLICY_HEADS,
+    cosine,
+    head_log_probabilities,
+    policy_kl,
+    scene_errors,
+)
 from representation.world_model.unroll import scene_of
 from representation.world_model.vitals import median
 from representation.world_model.windows import CONTEXT, Windows
 
-POLICY_HEADS = ("Move.Direction", "Attack.Style")
-"""Heads whose probabilities are compared; the options of others are rows, which simulated views do not share."""
-HIGHER_IS_BETTER = {"tiles": True, "entities": True, "vitals": False, "memory": True, "policy": False}
-"""What is measured: share of tiles that are right, F1 of entities, mean error of health, food and water in points,
-cosine of the policy's cell state with the recorded one, KL of the recorded policy from the imagined one in nats."""
 COURSES = 8
 """Courses of latent states that a prediction is the mean of."""
 
@@ -77,6 +80,7 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         seed: of the latent states.
     """
     network, generator = model.network, torch.Generator().manual_seed(seed)
+    own_heads = partial(head_log_probabilities, model.policy, model.layout)
     start = informed_start(model, windows, None)
     frozen_memory = windows.memory(CONTEXT - 1)
     courses = torch.arange(len(windows)).repeat_interleave(COURSES)  # window of each course; a window's stand together
@@ -114,13 +118,13 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         yield Errors(
             np.full(len(left), tick - CONTEXT + 1), life_numbers(windows, left), windows.identity[left, 0].numpy(),
             {
-                **_scene_errors(predicted, real, network.vitals), "memory": _cosine(cell, real_memory),
-                "policy": _policy_kl(model, real_memory, real, policy),
+                **scene_errors(predicted, real, network.vitals), "memory": cosine(cell, real_memory),
+                "policy": policy_kl(own_heads(real_memory, real), policy),
             },
             {
-                **_scene_errors(copied, real, network.vitals),
-                "memory": _cosine(frozen_memory.take(left).cell[-1], real_memory),
-                "policy": _policy_kl(model, real_memory, real, _own_heads(model, frozen_memory.take(left), real)),
+                **scene_errors(copied, real, network.vitals),
+                "memory": cosine(frozen_memory.take(left).cell[-1], real_memory),
+                "policy": policy_kl(own_heads(real_memory, real), own_heads(frozen_memory.take(left), real)),
             },
             ended, np.full(len(ended), tick - CONTEXT + 1), _confidence(predicted, real),
         )  # fmt: skip
@@ -194,43 +198,6 @@ def _shifted(scene: SoftScene, moved: torch.Tensor, side: int) -> SoftScene:
         material, rest[:, :-2], rest[:, -2], rest[:, -1], scene.own, scene.item_type, scene.items, scene.legal,
         scene.terrain,
     )  # fmt: skip
-
-
-def _scene_errors(found: SoftScene, real: Scene, vitals: list[int]) -> dict[str, np.ndarray]:
-    right = (found.material.argmax(dim=1) == real.material).float().mean(dim=1)
-    there, wanted = found.kinds > 0.5, real.kinds > 0.5
-    entities = torch.stack(
-        [each.flatten(1).sum(dim=1).float() for each in (there & wanted, there, wanted)], dim=1
-    )  # (P, 3)
-    vital = 100 * (found.own[:, vitals] - real.own[:, vitals]).abs().mean(dim=1)
-    return {"tiles": right.numpy(), "entities": entities.numpy(), "vitals": vital.numpy()}
-
-
-def _cosine(found: torch.Tensor, real: MemoryState) -> np.ndarray:
-    return functional.cosine_similarity(found, real.cell[-1], dim=1).numpy()
-
-
-def _own_heads(model: WorldModel, memory: MemoryState, real: Scene) -> dict[str, torch.Tensor]:
-    """Log-probabilities of `POLICY_HEADS` after a memory, with the real legality."""
-    heads = legal_heads(model.layout)
-    legal = dict(
-        zip((head.name for head in heads), real.legal.split([head.size for head in heads], dim=1), strict=True)
-    )
-    read = model.policy.read(memory.hidden[-1])
-    decoder = model.policy.policy.action_decoder
-    return {
-        head.name: (decoder.own_scores(head, read) + log_legality(legal[head.name])).log_softmax(dim=1)
-        for head in heads
-        if head.name in POLICY_HEADS
-    }
-
-
-def _policy_kl(model: WorldModel, memory: MemoryState, real: Scene, found: Mapping[str, torch.Tensor]) -> np.ndarray:
-    """KL of the recorded policy from another one, summed over `POLICY_HEADS`, (P,)."""
-    total = torch.zeros(len(real))
-    for name, wanted in _own_heads(model, memory, real).items():
-        total += (wanted.exp() * (wanted - found[name]).clamp(-1e3, 1e3)).sum(dim=1)
-    return total.numpy()
 
 
 def _confidence(found: SoftScene, real: Scene) -> np.ndarray:

@@ -8,16 +8,18 @@ import numpy as np
 import torch
 
 from activation_store.files import write_json
-from representation.sparse_autoencoder.scores import Estimate, Units
+from representation.sparse_autoencoder.scores import Units
 from representation.world_model.imagination import imagine, informed_start
 from representation.world_model.model import Origin, WorldModel
-from representation.world_model.open_loop import HIGHER_IS_BETTER, Errors, joined, open_loop
-from representation.world_model.quality_results import Behaviour, Quality, Row
+from representation.world_model.open_loop import Errors, joined, open_loop
+from representation.world_model.quality_results import Behaviour, OtherDice, Quality, Row
 from representation.world_model.tables import write_table
+from representation.world_model.tick_errors import HIGHER_IS_BETTER, compared
 from representation.world_model.windows import CONTEXT, Windows, read_windows
 from user_error import UserError
 
 QUALITY_FOLDER = "quality"
+OTHER_DICE_FILE = "other_dice.tsv"
 TOLD_AT = (1, 4, 8, 16)
 BATCH = 64
 MOST_BATCHES = 20
@@ -67,21 +69,36 @@ def save_quality(folder: Path, quality: Quality) -> None:
     from representation.world_model.figures import draw_quality
 
     write_table(folder / "open_loop.tsv", quality.rows)
+    (folder / OTHER_DICE_FILE).unlink(missing_ok=True)  # of an earlier measurement, which had other lives
+    if quality.other_dice:
+        write_table(folder / OTHER_DICE_FILE, quality.other_dice)
     write_json(folder / "quality.json", asdict(quality))
     draw_quality(quality, folder / "quality.png")
 
 
 def headline(quality: Quality) -> str:
-    """Say in which measures the model is better than copying, at some horizons."""
+    """Say in which measures the model is better than copying, and than another real course, at some horizons."""
     lines = []
     for row in quality.rows:
         if row.horizon in TOLD_AT:
-            verdict = "better" if row.better_low > 0 else "worse" if row.better_high < 0 else "not told apart"
             lines.append(
-                f"{row.measure} after {row.horizon} ticks: {row.model:.3f}, copying {row.copied:.3f} ({verdict}; "
-                f"difference {row.better:+.3f}, {row.better_low:+.3f} to {row.better_high:+.3f} over {row.unit}s)"
+                f"{row.measure} after {row.horizon} ticks: {row.model:.3f}, copying {row.copied:.3f} {_verdict(row)}"
+            )
+    for told in quality.other_dice:
+        if told.horizon in TOLD_AT:
+            bound = "" if np.isnan(told.bound) else f", best possible {told.other:.3f} to {told.bound:.3f}"
+            lines.append(
+                f"{told.measure} after {told.horizon} ticks with other dice: {told.other:.3f}{bound}; model "
+                f"{told.model:.3f} {_verdict(told)}"
             )
     return "\n".join(lines)
+
+
+def _verdict(row: Row | OtherDice) -> str:
+    verdict = "better" if row.better_low > 0 else "worse" if row.better_high < 0 else "not told apart"
+    return (
+        f"({verdict}; difference {row.better:+.3f}, {row.better_low:+.3f} to {row.better_high:+.3f} over {row.unit}s)"
+    )
 
 
 def _rows(errors: Errors, seed: int) -> list[Row]:
@@ -91,7 +108,7 @@ def _rows(errors: Errors, seed: int) -> list[Row]:
         units = Units.of(errors.life[chosen], errors.episode[chosen], seed)
         for name, higher in HIGHER_IS_BETTER.items():
             mine, copied = errors.model[name][chosen].astype(float), errors.copied[name][chosen].astype(float)
-            own, other, better = _compared(units, mine, copied)
+            own, other, better = compared(units, mine, copied)
             sign = 1 if higher else -1
             low, high = sorted((sign * better.low, sign * better.high))
             rows.append(
@@ -99,20 +116,6 @@ def _rows(errors: Errors, seed: int) -> list[Row]:
                     int(chosen.sum()), units.name)
             )  # fmt: skip
     return rows
-
-
-def _compared(units: Units, mine: np.ndarray, copied: np.ndarray) -> tuple[Estimate, Estimate, Estimate]:
-    """Estimates of the model, of the copy, and of their difference; (P, 3) counts become F1."""
-    if mine.ndim == 1:
-        return units.mean(mine), units.mean(copied), units.difference(mine, copied)
-    first, second = (units.mean(2 * each[:, 0], np.maximum(each[:, 1] + each[:, 2], 1e-9)) for each in (mine, copied))
-    # The difference of two ratios, linear around their values, so that it can be resampled as a mean.
-    scale = [float((each[:, 1] + each[:, 2]).mean()) for each in (mine, copied)]
-    influence = [
-        one.value + (2 * each[:, 0] - one.value * (each[:, 1] + each[:, 2])) / max(size, 1e-9)
-        for one, each, size in zip((first, second), (mine, copied), scale, strict=True)
-    ]
-    return first, second, units.difference(*influence)
 
 
 @torch.no_grad()

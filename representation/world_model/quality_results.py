@@ -1,6 +1,6 @@
 """What is measured of a world model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,7 +10,7 @@ class Row:
     """One measure at one horizon, with 95% intervals.
 
     Attributes:
-        measure: name, see `open_loop.HIGHER_IS_BETTER`.
+        measure: name, see `tick_errors.HIGHER_IS_BETTER`.
         horizon: ticks after the last one seen.
         model: of the world model.
         model_low: end of its interval.
@@ -33,6 +33,42 @@ class Row:
     better_low: float
     better_high: float
     predictions: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class OtherDice:
+    """How far two real courses from one state differ in one measure at one horizon, with 95% intervals.
+
+    Attributes:
+        measure: name, see `tick_errors.HIGHER_IS_BETTER`.
+        horizon: ticks after the last one that both courses share.
+        other: of the course with other dice, against the course as it was.
+        other_low: end of its interval.
+        other_high: likewise.
+        bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
+            difference; NaN for measures without such a bound.
+        model: of the world model in the same ticks.
+        copied: of copying the last tick, likewise.
+        better: how much better the model is than the other course; above 0 is better, whichever way the measure points.
+        better_low: end of its interval.
+        better_high: likewise.
+        ticks: compared.
+        unit: what is resampled: episode or life.
+    """
+
+    measure: str
+    horizon: int
+    other: float
+    other_low: float
+    other_high: float
+    bound: float
+    model: float
+    copied: float
+    better: float
+    better_low: float
+    better_high: float
+    ticks: int
     unit: str
 
 
@@ -60,6 +96,7 @@ class Quality:
         behaviours: frequencies.
         memory_distance: energy distance between real and simulated cell states at the last horizon, and between two
             halves of the real ones, relative to the mean distance of two real states.
+        other_dice: differences between real courses by measure and horizon; empty if none were played.
     """
 
     rows: list[Row]
@@ -70,3 +107,4 @@ class Quality:
     calibration_error: float
     behaviours: list[Behaviour]
     memory_distance: tuple[float, float]
+    other_dice: list[OtherDice] = field(default_factory=list)

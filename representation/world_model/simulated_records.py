@@ -1,7 +1,5 @@
 """Write simulated ticks as records of a dump: the most probable tiles, entities and items, in the game's units."""
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 import torch
 
@@ -69,22 +67,6 @@ def records_of(
         },
         tables={"Market": _ragged(around.market)},
     )  # fmt: skip
-
-
-def joined(parts: Sequence[Records]) -> Records:
-    """Concatenate records."""
-
-    def table(rows: Sequence[RaggedRows]) -> RaggedRows:
-        counts = np.concatenate([each.counts for each in rows])
-        return RaggedRows(np.concatenate([each.values for each in rows]), np.concatenate([[0], np.cumsum(counts)]))
-
-    def join(values: Sequence[object]) -> object:
-        first = values[0]
-        if isinstance(first, Mapping):
-            return {name: join([each[name] for each in values]) for name in first}  # type: ignore[index]
-        return table(values) if isinstance(first, RaggedRows) else np.concatenate(values)  # type: ignore[arg-type]
-
-    return Records(**{name: join([getattr(each, name) for each in parts]) for name in vars(parts[0])})  # type: ignore[arg-type]
 
 
 def _world_layers(state: WorldState) -> dict[str, np.ndarray]:

@@ -12,6 +12,7 @@ import torch
 from activation_store.columns import COLUMNS, legal_column, task_column
 from activation_store.files import sha256
 from activation_store.reader import read_metadata
+from activation_store.records import Records
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.writer import DumpWriter
 from representation.world_model.edits import Edits
@@ -19,7 +20,7 @@ from representation.world_model.imagination import Start, imagine
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.outcomes import Outcomes, OutcomeSums
 from representation.world_model.search import Target
-from representation.world_model.simulated_records import LIVES_IN_EPISODE, joined, layer_units, records_of
+from representation.world_model.simulated_records import LIVES_IN_EPISODE, layer_units, records_of
 from representation.world_model.starts import Beginning, starts
 from representation.world_model.windows import check_dump, maps_of_episodes, world_of
 from user_error import UserError
@@ -178,6 +179,6 @@ def _live(
         if not alive.any():
             break
     if writer:
-        writer.write(joined(parts))
+        writer.write(Records.concatenate(parts))
         writer.finish_episode(episode, {"episode": episode, "seed": request.seed, "beginning": request.beginning})
     return sums.finish()

@@ -41,6 +41,14 @@ class SimulationOptions:
     quality: bool = False
     """Measure how well each of --ticks ticks is predicted from recorded starts, beside copying the last tick seen.
     -n, --from, --act and --edit do not apply."""
+    other_dice: int = 0
+    """With --quality: recorded ticks from which the game itself is played on again, 0 to 4096; 0 for none. One agent of
+    16 does the same again, while the dice of all others and of the game are thrown anew. How far that is from what was
+    recorded bounds what any model can foresee."""
+    policies_dir: Path = Path("policies")
+    """Folder of the recorded policy, for --other-dice."""
+    maps_dir: Path = Path("maps")
+    """Folder of generated maps, for --other-dice; those that are missing are generated."""
     act: str = ""
     """Comma-separated moves that every agent makes in its first ticks: north, south, east, west, stay, or policy for
     the policy's own choice."""
@@ -98,6 +106,7 @@ class SimulationOptions:
             seed=seed_value(self.seed),
             act_grid=between(self.act_grid, 0, min(3, self.ticks)),
             lags=between(self.lags, 1, 64),
+            other_dice=between(self.other_dice, 0, 4096),
             steps=between(2 if self.steps is None else self.steps, 2, MOST_STEPS),
         )
         self._check_modes()
@@ -140,6 +149,8 @@ class SimulationOptions:
             raise UserError("--maximise searches random starts: add --from random")
         if set(given) - {"--edit", "--act-grid", "--maximise"} and self.beginning != "informed":
             raise UserError(f"{given[0]} needs recorded starts: leave out --from {self.beginning}")
+        if self.other_dice and not self.quality:
+            raise UserError("--other-dice does nothing without --quality: leave it out")
         if self.steps is not None and self.beginning != "interpolate":
             raise UserError("--steps does nothing without --from interpolate: leave it out")
         if self.compare and self.ticks < 2:

@@ -1,0 +1,192 @@
+"""Play an episode on from one of its ticks twice: as it was, and with other dice for all but a few agents.
+
+These agents are drawn by lot, and do the same in both courses. So what they see differs by what the others do, and by
+the game's own dice.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from activation_store.records import Records
+from agent_zoo.capture import capture
+from reinforcement_learning.game.own_dice import throw_anew
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+from reinforcement_learning.play.recorder import Batch, Recorder
+from reinforcement_learning.play.same_choice import same_choices
+
+FIELDS = ("Market", "Task", "ActionTargets")
+"""Fields that are recorded, so that the policy's observations can be rebuilt."""
+OTHER_DICE = 1
+
+
+@dataclass(frozen=True)
+class BranchPoint:
+    """Where the two courses part.
+
+    Attributes:
+        episode: number of the episode in its seed's sequence.
+        tick: of the episode, from 0; its actions are the first that differ.
+    """
+
+    episode: int
+    tick: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to play from each point, and what of it to keep.
+
+    Attributes:
+        seed: of the episodes.
+        agents: drawn by lot at each point; of fewer that are alive, all are taken.
+        before: ticks to record before the point.
+        after: ticks to record after it.
+        layers: to record.
+        throw: number of the throw of the other dice; 0 throws the same ones.
+    """
+
+    seed: int
+    agents: int
+    before: int
+    after: int
+    layers: tuple[str, ...]
+    throw: int = OTHER_DICE
+
+    def ticks(self, point: BranchPoint) -> range:
+        """Return the ticks that are recorded."""
+        return range(point.tick - self.before, point.tick + self.after + 1)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Two courses of an episode from one point on.
+
+    Attributes:
+        point: where they part.
+        real: records of the drawn agents in the episode as it is, from some ticks before the point.
+        other: of the same agents where the others' dice, and the game's own, were thrown anew at the point.
+    """
+
+    point: BranchPoint
+    real: Records
+    other: Records
+
+
+def play_branches(pool: PolicyPool, plan: Plan, points: Sequence[BranchPoint]) -> Iterator[Branch]:
+    """Play both courses of each point, and yield them in order of episodes and ticks.
+
+    A branch is the same whichever others are played beside it. If none of the drawn agents is alive at the point, it is
+    left out.
+
+    Args:
+        pool: of one world.
+        plan: what to play.
+        points: different ones, each at least `plan.before` ticks after its episode's start.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in extraction: with more, sums are rounded differently
+    try:
+        for episode in sorted({point.episode for point in points}):
+            mine = sorted((point for point in points if point.episode == episode), key=lambda point: point.tick)
+            for point, real in zip(mine, _unbranched(pool, plan, mine), strict=True):
+                if real is not None:
+                    yield Branch(point, real, _branched(pool, plan, point, real))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _unbranched(pool: PolicyPool, plan: Plan, points: Sequence[BranchPoint]) -> list[Records | None]:
+    """Play an episode as it is, and return what is recorded for each point; None where no drawn agent is alive."""
+    course = _Course(pool, plan, points[0].episode)
+    drawn: dict[BranchPoint, np.ndarray] = {}
+    kept: dict[BranchPoint, list[Records]] = {point: [] for point in points}
+    while not course.over(points[-1]):
+        now = [point for point in points if pool.ticks in plan.ticks(point)]
+        for point in now:
+            if point not in drawn:
+                drawn[point] = _drawn(pool, plan, point)
+        for records in course.tick(bool(now)):
+            for point in now:
+                kept[point].append(_of_agents(records, drawn[point]))
+    return [_alive_at(point, kept[point]) for point in points]
+
+
+def _branched(pool: PolicyPool, plan: Plan, point: BranchPoint, real: Records) -> Records:
+    """Play an episode with other dice from a point on, where the agents of `real` do what they did."""
+    course = _Course(pool, plan, point.episode)
+    agents, kept = np.unique(real.agent_id), []
+    while not course.over(point):
+        if pool.ticks == point.tick and plan.throw:
+            pool.throw = plan.throw
+            throw_anew(pool.shared[0].world.game, [pool.first_seed, point.episode, point.tick, plan.throw])
+        done = real if pool.ticks >= point.tick else None
+        for records in course.tick(pool.ticks in plan.ticks(point), done):
+            kept.append(_of_agents(records, agents))
+    return Records.concatenate(kept)
+
+
+class _Course:
+    """One episode, played tick by tick."""
+
+    def __init__(self, pool: PolicyPool, plan: Plan, episode: int):
+        self.pool, self.plan = pool, plan
+        self.recorder = Recorder(pool, plan.layers, FIELDS)
+        pool.start(plan.seed, [episode])
+        self.recorder.begin()
+
+    def over(self, last: BranchPoint) -> bool:
+        """Whether the episode, or all that is recorded after its last point, is over."""
+        return self.pool.is_over or self.pool.ticks > last.tick + self.plan.after
+
+    def tick(self, recorded: bool, done: Records | None = None) -> Iterator[Records]:
+        """Play a tick, in which some agents repeat what they have `done`; yield its records if they are wanted."""
+        choices, batches = [], []
+        with capture(self.pool.policies[0], self.plan.layers) as captured:
+            for choice in self.pool.decide():
+                if done is not None:
+                    choice = _repeating(choice, done, self.pool)
+                choices.append(choice)
+                if recorded and choice.entrant == 0:
+                    batches.append(self.recorder.before(choice, captured))
+        self.pool.advance(choices)
+        for each in self.recorder.after(batches):
+            if isinstance(each, Batch):
+                yield each.records
+
+
+def _repeating(choice: EntrantActions, done: Records, pool: PolicyPool) -> EntrantActions:
+    """Let the agents of some records do what they did in this tick; those that were dead by then do as they like."""
+    then = done.take(done.step == pool.ticks)
+    decision = choice.decision
+    place = {agent: row for row, agent in enumerate(decision.observation.agent_id.tolist())}
+    there = np.array([agent in place for agent in then.agent_id.tolist()], bool)
+    if not there.any():
+        return choice
+    then = then.take(there)
+    rows = torch.tensor([place[agent] for agent in then.agent_id.tolist()])
+    options = same_choices(then, decision.observation, rows, pool.layout).to(choice.action.device)
+    return replace(choice, action=choice.action.index_copy(0, rows.to(choice.action.device), options))
+
+
+def _drawn(pool: PolicyPool, plan: Plan, point: BranchPoint) -> np.ndarray:
+    """Draw agents of the first policy among those that are alive when the recording of a point begins, by their ids."""
+    alive = np.flatnonzero(pool.arrival.acting & (pool.entrant_of == 0))
+    random = np.random.default_rng([pool.first_seed, point.episode, point.tick])
+    chosen = random.permutation(alive)[: plan.agents]
+    return np.array([pool.shared[0].agents[slot] for slot in chosen.tolist()], np.int64)
+
+
+def _of_agents(records: Records, agents: np.ndarray) -> Records:
+    return records.take(np.isin(records.agent_id, agents))
+
+
+def _alive_at(point: BranchPoint, ticks: Sequence[Records]) -> Records | None:
+    """Return the records of the agents that are alive at a point; None if there are none."""
+    if not ticks:
+        return None
+    records = Records.concatenate(ticks)
+    found = _of_agents(records, records.agent_id[records.step == point.tick])
+    return found if len(found) else None

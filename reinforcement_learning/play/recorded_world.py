@@ -1,0 +1,79 @@
+"""The world that a dump was recorded in, to play its episodes again, and ticks of it drawn by lot."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from activation_store.reader import read_dump
+from activation_store.schema import DumpMetadata
+from activation_store.selection import CAN_BE_LEFT_OUT
+from agent_zoo.checkpoint_files import SUFFIX, policy_names
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.play.branches import BranchPoint
+from reinforcement_learning.play.contest import Contest, Group, maps_of_group
+from reinforcement_learning.play.entrants import load_entrant
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from user_error import UserError
+
+
+def recorded_contest(
+    folder: Path, metadata: DumpMetadata, policies: Path, maps: Path, episodes: Sequence[int]
+) -> Contest:
+    """Return the policy of a dump in its world, with the maps of some episodes.
+
+    Args:
+        folder: of the dump.
+        metadata: of the dump.
+        policies: folder of policies.
+        maps: parent folder of maps; those that are missing are generated.
+        episodes: to play.
+
+    Raises:
+        UserError: the dump was not played by one policy alone and unedited, or the policy is not in the folder, or it
+            is another one than played.
+    """
+    told = metadata.environment
+    if metadata.seed is None or metadata.origin != "game" or "intervention" in told or told.get("opponents"):
+        raise UserError(
+            f"{folder} cannot be played again: give a dump of one policy alone, from extract_activations.py pve"
+        )
+    policy_names(policies, (metadata.policy,))
+    entrant = load_entrant(policies / f"{metadata.policy}{SUFFIX}")
+    if entrant.sha256 != metadata.checkpoint_sha256:
+        raise UserError(
+            f"{folder} was recorded from a policy with hash {str(metadata.checkpoint_sha256)[:12]}, but "
+            f"{metadata.policy} in {policies} has {str(entrant.sha256)[:12]}: give the folder that it came from with "
+            "--policies-dir"
+        )
+    world = {each.name: told[each.name] for each in fields(EnvironmentSettings) if each.name in told}
+    env = EnvironmentSettings(**{**world, "maps_dir": maps})
+    task = TaskSettings(**told["task"])
+    folder_of_maps = ensure_maps(env, numbers=maps_of_group(env, Group(metadata.seed, tuple(episodes))))
+    random_actions = float(told.get("random_actions", 0))
+    return Contest((entrant,), env, task, folder_of_maps, torch.device("cpu"), random_actions)
+
+
+def drawn_points(folder: Path, episodes: Sequence[int], number: int, before: int, seed: int) -> list[BranchPoint]:
+    """Draw ticks of a dump by lot, each as often as it has records, but none twice.
+
+    Args:
+        folder: of the dump.
+        episodes: to draw from.
+        number: of ticks.
+        before: ticks that a life must have had before.
+        seed: of the lot.
+
+    Raises:
+        UserError: the episodes have fewer such ticks.
+    """
+    records = read_dump(folder, episodes=episodes, layers=(), columns=(), leave_out=CAN_BE_LEFT_OUT)
+    late = records.step >= before
+    moments, counts = np.unique(np.stack([records.episode, records.step], axis=1)[late], axis=0, return_counts=True)
+    if len(moments) < number:
+        raise UserError(f"{folder} has only {len(moments)} ticks to branch from, not {number}: ask for fewer branches")
+    random = np.random.default_rng(seed)
+    chosen = random.choice(moments, number, replace=False, p=counts / counts.sum(), axis=0)
+    return [BranchPoint(int(episode), int(tick)) for episode, tick in chosen]

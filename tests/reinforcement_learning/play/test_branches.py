@@ -1,0 +1,191 @@
+"""An episode of the real game goes on from a tick twice: as it was, and with other dice for all but some agents."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.reader import read_dump, read_metadata
+from activation_store.records import RaggedRows, Records
+from agent_zoo.checkpoint_files import SUFFIX
+from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
+from reinforcement_learning.play.same_choice import _same_row
+from tests.recorded_features import RecordedFeatures
+from user_error import UserError
+
+POINT = BranchPoint(episode=1, tick=6)
+PLAN = Plan(seed=4, agents=4, before=2, after=6, layers=("lstm_hidden", "lstm_cell"))
+
+
+@pytest.fixture(scope="module")
+def contest(features_dump: RecordedFeatures, maps: Path) -> Contest:
+    dump = features_dump.dump
+    return recorded_contest(dump, read_metadata(dump), features_dump.policies, maps.parent, [0, 1, 2])
+
+
+class WitnessedPool(PolicyPool):
+    """A pool that remembers which agents did what in each tick that it played."""
+
+    played: list[tuple[int, list[int], torch.Tensor]]
+
+    def advance(self, choices: Sequence[EntrantActions]) -> None:
+        (choice,) = choices
+        self.played.append((self.ticks, choice.decision.observation.agent_id.tolist(), choice.action))
+        super().advance(choices)
+
+
+@pytest.fixture(scope="module")
+def pool(contest: Contest) -> WitnessedPool:
+    return WitnessedPool(contest.entrants, contest.env, contest.task, contest.maps, contest.device, 1)
+
+
+def branched(pool: WitnessedPool, plan: Plan = PLAN, points: Sequence[BranchPoint] = (POINT,)) -> list[Branch]:
+    pool.played = []
+    return list(play_branches(pool, plan, points))
+
+
+def equal(one: object, other: object) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+    if isinstance(one, RaggedRows) and isinstance(other, RaggedRows):
+        return np.array_equal(one.values, other.values) and np.array_equal(one.offsets, other.offsets)
+    return np.array_equal(one, other)  # type: ignore[arg-type]
+
+
+def assert_equal(one: Records, other: Records) -> None:
+    for each in fields(Records):
+        assert equal(getattr(one, each.name), getattr(other, each.name)), each.name
+
+
+@pytest.fixture(scope="module")
+def branch(pool: WitnessedPool) -> Branch:
+    (found,) = branched(pool)
+    return found
+
+
+def test_the_same_dice_give_the_same_course_bit_by_bit(pool: WitnessedPool, branch: Branch) -> None:
+    (found,) = branched(pool, replace(PLAN, throw=0))
+    assert_equal(found.real, found.other)
+    assert_equal(found.real, branch.real)
+    assert set(found.real.step) == set(PLAN.ticks(POINT)) and len(np.unique(found.real.agent_id)) == PLAN.agents
+
+
+def test_the_courses_are_the_same_up_to_the_point_and_part_after_it(branch: Branch) -> None:
+    before = [each.take(each.step <= POINT.tick) for each in (branch.real, branch.other)]
+    for name in ("tile", "entity", "inventory", "activations", "tables", "value", "agent_id", "action"):
+        assert equal(*(getattr(each, name) for each in before)), name
+    after = [each.take(each.step == POINT.tick + 3) for each in (branch.real, branch.other)]
+    assert not equal(after[0].entity, after[1].entity)
+    assert not equal(after[0].activations, after[1].activations)
+
+
+def test_the_drawn_agents_repeat_what_they_did_and_the_others_do_not(pool: WitnessedPool, branch: Branch) -> None:
+    branched(pool)
+    agents = set(branch.real.agent_id.tolist())
+    courses = np.array_split(np.arange(len(pool.played)), 2)
+    move = [head.name for head in pool.layout.heads].index("Move.Direction")
+    repeated, others = 0, []
+    for place, other_place in zip(*courses, strict=True):
+        (tick, ids, done), (same_tick, other_ids, other) = pool.played[place], pool.played[other_place]
+        assert tick == same_tick
+        for agent in set(ids) & set(other_ids):
+            moves = done[ids.index(agent), move] == other[other_ids.index(agent), move]
+            if tick < POINT.tick or agent in agents:
+                assert moves
+                repeated += tick >= POINT.tick
+            else:
+                others.append(bool(moves))
+    assert repeated > 2 * PLAN.agents and 0.05 < np.mean(others) < 0.8, "others move alike by chance alone"
+
+
+def test_a_branch_is_the_same_alone_and_beside_others(pool: WitnessedPool, branch: Branch) -> None:
+    points = [BranchPoint(1, 9), BranchPoint(0, 4), POINT, BranchPoint(1, 5)]
+    found = branched(pool, PLAN, points)
+    assert [each.point for each in found] == [points[1], points[3], POINT, points[0]]
+    assert_equal(found[2].real, branch.real)
+    assert_equal(found[2].other, branch.other)
+
+
+def test_the_games_own_dice_are_thrown_anew(pool: WitnessedPool) -> None:
+    """All agents are drawn, so that nothing else can differ."""
+    (found,) = branched(pool, replace(PLAN, agents=16, after=20))
+    assert not equal(found.real.entity, found.other.entity)
+    first = [each.take(each.step == POINT.tick) for each in (found.real, found.other)]
+    assert_equal(*first)
+
+
+def test_the_real_course_is_the_recorded_one(branch: Branch, features_dump: RecordedFeatures) -> None:
+    recorded = read_dump(features_dump.dump, episodes=[POINT.episode])
+    place = {(agent, step): row for row, (agent, step) in enumerate(zip(recorded.agent_id, recorded.step, strict=True))}
+    same = recorded.take(np.array([place[each] for each in zip(branch.real.agent_id, branch.real.step, strict=True)]))
+    for name in ("tick", "action", "tile", "entity", "inventory", "reward"):
+        assert equal(getattr(same, name), getattr(branch.real, name)), name
+    assert np.allclose(same.activations["lstm_cell"], branch.real.activations["lstm_cell"], atol=1e-5)
+
+
+def test_points_at_which_nobody_drawn_lives_are_left_out(pool: WitnessedPool) -> None:
+    assert branched(pool, PLAN, [BranchPoint(1, 500)]) == []
+
+
+def test_points_are_drawn_among_the_records(features_dump: RecordedFeatures) -> None:
+    dump = features_dump.dump
+    found = drawn_points(dump, [0, 2], 12, before=2, seed=3)
+    assert found == drawn_points(dump, [0, 2], 12, before=2, seed=3) != drawn_points(dump, [0, 2], 12, 2, seed=4)
+    assert len(set(found)) == 12 and {each.episode for each in found} == {0, 2} and min(e.tick for e in found) >= 2
+    with pytest.raises(UserError, match="ticks to branch from, not 5000: ask for fewer branches"):
+        drawn_points(dump, [0, 2], 5000, before=2, seed=3)
+
+
+def test_the_same_thing_is_chosen_in_another_row(layout: ObservationLayout) -> None:
+    heads = {head.name: head for head in layout.heads}
+    attack, use = heads["Attack.Target"], heads["Use.InventoryItem"]
+
+    def rows(columns: Sequence[str], *told: dict[str, int]) -> np.ndarray:
+        return np.array([[each.get(name, 0) for name in columns] for each in told], np.int16).reshape(-1, len(columns))
+
+    def entities(*ids: int) -> np.ndarray:
+        return rows(layout.entity_columns, *({"id": each} for each in ids))
+
+    def items(*told: tuple[int, int, int]) -> np.ndarray:
+        return rows(layout.item_columns, *(dict(zip(("id", "type_id", "level"), each, strict=True)) for each in told))
+
+    then, now = entities(3, -7, 9), entities(3, 9, 5, -7)
+    assert [_same_row(attack, option, then, now, layout) for option in (0, 1, 2)] == [0, 3, 1]
+    assert _same_row(attack, 1, then, entities(3, 9), layout) == attack.noop, "it is out of sight"
+    assert _same_row(attack, 100, then, now, layout) == attack.noop, "nothing was attacked"
+    carried = items((50, 2, 1), (51, 4, 3))
+    assert _same_row(use, 1, carried, items((51, 4, 3), (50, 2, 1)), layout) == 0, "the very same item"
+    assert _same_row(use, 1, carried, items((80, 4, 2), (81, 4, 3), (82, 4, 3)), layout) == 1, "one like it"
+    assert _same_row(use, 1, carried, items((80, 4, 2)), layout) == use.noop
+    assert _same_row(use, 1, carried, items(), layout) == use.noop
+
+
+def test_worlds_that_cannot_be_played_again_are_refused(
+    features_dump: RecordedFeatures, maps: Path, tmp_path: Path
+) -> None:
+    dump, policies = features_dump.dump, features_dump.policies
+    metadata = read_metadata(dump)
+
+    def contest(folder: Path = policies, **changed: object) -> Contest:
+        return recorded_contest(dump, replace(metadata, **changed), folder, maps.parent, [0])  # type: ignore[arg-type]
+
+    for changed in (
+        {"seed": None},
+        {"environment": {**metadata.environment, "opponents": ["other"]}},
+        {"environment": {**metadata.environment, "intervention": {}}},
+        {"origin": "simulated", "world_model_sha256": "a" * 64},
+    ):
+        with pytest.raises(UserError, match="cannot be played again: give a dump of one policy alone"):
+            contest(**changed)
+    with pytest.raises(UserError, match="give the folder that it came from with --policies-dir"):
+        contest(checkpoint_sha256="b" * 64)
+    (tmp_path / f"other{SUFFIX}").touch()
+    with pytest.raises(UserError, match="there is no policy 'small'"):
+        contest(tmp_path)

@@ -1,0 +1,140 @@
+"""Two real courses of the same lives are compared as predictions are, and changes planted in one of them are found."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.records import Records
+from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
+from reinforcement_learning.play.recorded_world import recorded_contest
+from representation.world_model.open_loop import joined, open_loop
+from representation.world_model.other_dice import Differences, course_windows, differences, measure_other_dice
+from representation.world_model.quality_results import OtherDice
+from representation.world_model.scene import own_columns
+from representation.world_model.tick_errors import HIGHER_IS_BETTER
+from representation.world_model.windows import CONTEXT, LAYERS
+
+AFTER = 4
+PLAN = Plan(seed=4, agents=5, before=CONTEXT - 1, after=AFTER, layers=LAYERS)
+NO_DIFFERENCE = {"tiles": 1, "entities": 1, "vitals": 0, "memory": 1, "policy": 0}
+
+Play = Callable[[Plan], list[Branch]]
+
+
+@pytest.fixture(scope="module")
+def play(recorded, maps: Path) -> Play:
+    contest = recorded_contest(recorded.dump, recorded.metadata, recorded.policies, maps.parent, [0, 1])
+    pool = contest.pool(1)
+    return lambda plan: list(play_branches(pool, plan, [BranchPoint(0, 3), BranchPoint(1, 5)]))
+
+
+@pytest.fixture(scope="module")
+def branches(play: Play) -> list[Branch]:
+    return play(PLAN)
+
+
+def compared(recorded, real: Records, other: Records) -> Differences:
+    windows = [course_windows(each, recorded.policy, recorded.info) for each in (real, other)]
+    return Differences.concatenate(list(differences(recorded.policy, recorded.info, *windows)))
+
+
+def by_measure(rows: list[OtherDice]) -> dict[str, list[float]]:
+    return {name: [row.other for row in rows if row.measure == name] for name in HIGHER_IS_BETTER}
+
+
+def test_the_same_dice_give_no_difference_at_any_horizon(recorded, play: Play) -> None:
+    courses = [(each.real, each.other) for each in play(replace(PLAN, throw=0))]
+    rows = measure_other_dice(recorded.model(), courses, 0, lambda _: None)
+    for name, found in by_measure(rows).items():
+        assert len(found) == AFTER and found == pytest.approx([NO_DIFFERENCE[name]] * AFTER, abs=1e-6), name
+    assert all(row.bound == pytest.approx(row.other) for row in rows if row.measure in ("tiles", "vitals", "memory"))
+
+
+def test_other_dice_give_differences(recorded, branches: list[Branch]) -> None:
+    done = list[int]()
+    courses = [(each.real, each.other) for each in branches]
+    rows = by_measure(measure_other_dice(recorded.model(), courses, 0, done.append))
+    assert rows["memory"] == sorted(rows["memory"], reverse=True) and rows["memory"][-1] < 0.9999
+    assert max(rows["entities"]) < 1 and max(rows["tiles"]) <= 1 and min(rows["vitals"]) >= 0
+    assert any(each != 0 for each in rows["policy"]), "an untrained policy hardly depends on what it sees"
+    assert done == [1, 2]
+
+
+def test_the_model_and_the_copy_are_measured_in_the_same_ticks(recorded, branches: list[Branch]) -> None:
+    model, (branch, _) = recorded.model(), branches
+    rows = measure_other_dice(model, [(branch.real, branch.other)], 7, lambda _: None)
+    windows = course_windows(branch.real, recorded.policy, recorded.info)
+    errors = joined(list(open_loop(model, windows, 7)))
+    lives = compared(recorded, branch.real, branch.other)
+    for row in rows:
+        both = lives.life[lives.horizon == row.horizon]
+        chosen = (errors.horizon == row.horizon) & np.isin(errors.life, both)
+        assert row.ticks == chosen.sum() == len(both) and row.unit == "life"
+        if row.measure != "entities":
+            assert row.model == pytest.approx(errors.model[row.measure][chosen].mean(), rel=1e-5)
+            assert row.copied == pytest.approx(errors.copied[row.measure][chosen].mean(), rel=1e-5)
+
+
+def changed(records: Records, tick: int, agent: int) -> Records:
+    """Plant differences in one tick of one agent: 14 points less food, 45 tiles of another material, no one near."""
+    row = int(np.flatnonzero((records.step == tick) & (records.agent_id == agent))[0])
+    tile = records.tile.copy()
+    tile[row, :45, 2] = (tile[row, :45, 2] + 1) % 16
+    counts = records.entity.counts
+    values = records.entity.values.copy()
+    mine = np.flatnonzero(records.entity.owner == row)
+    values[mine[values[mine, 0] == agent], FOOD] -= 14
+    kept = (records.entity.owner != row) | (values[:, 0] == agent)
+    counts[row] = 1
+    rows = replace(records.entity, values=values[kept], offsets=np.concatenate([[0], np.cumsum(counts)]))
+    return replace(records, tile=tile, entity=rows)
+
+
+FOOD = 13
+
+
+def test_planted_differences_are_found_where_they_are(recorded, branches: list[Branch]) -> None:
+    real = branches[0].real
+    assert recorded.info.layout.entity_columns[FOOD] == "food" and "food" in own_columns(recorded.info.layout)
+    agent, tick = int(real.agent_id[0]), 3 + 2
+    found = compared(recorded, real, changed(real, tick, agent))
+    here = (found.horizon == 2) & (found.life % 100_000 == agent)
+    assert here.sum() == 1
+    assert found.measures["tiles"][here] == pytest.approx(1 - 45 / 225)
+    assert found.measures["vitals"][here] == pytest.approx(14 / 3, abs=1e-4)
+    right, there, wanted = found.measures["entities"][here][0]
+    assert right == there == 0 < wanted
+    for name in ("tiles", "vitals", "memory", "policy"):
+        assert found.measures[name][~here] == pytest.approx(NO_DIFFERENCE[name], abs=1e-6)
+
+
+def test_only_ticks_that_a_life_reaches_in_both_courses_count(recorded, branches: list[Branch]) -> None:
+    real = branches[0].real
+    agent = int(real.agent_id[0])
+    shorter = real.take((real.agent_id != agent) | (real.step <= 3 + 1))
+    for one, other in ((real, shorter), (shorter, real)):
+        found = compared(recorded, one, other)
+        assert set(found.horizon[found.life % 100_000 == agent]) == {1}
+        assert set(found.horizon) == {1, 2, 3, 4}
+    nothing = real.take(real.step <= 3)
+    windows = [course_windows(each, recorded.policy, recorded.info) for each in (real, nothing)]
+    assert list(differences(recorded.policy, recorded.info, *windows)) == []
+
+
+def test_the_best_answer_is_between_the_bound_and_another_draw() -> None:
+    """What the columns other and bound are said to mean, checked with distributions whose best answer is known."""
+    random = np.random.default_rng(0)
+    for spread in (0.1, 1.0, 5.0):
+        vitals = random.exponential(spread, 4000) + random.integers(0, 2, 4000) * 7
+        one, other = vitals[:2000], vitals[2000:]
+        drawn, best = np.abs(one - other).mean(), np.abs(one - np.median(vitals)).mean()
+        assert drawn / 2 <= best * 1.05 and best <= drawn * 1.05
+        states = torch.from_numpy(random.normal(0.5, spread, (4000, 16)))
+        unit = torch.nn.functional.normalize(states, dim=1)
+        cosine = float((unit[:2000] * unit[2000:]).sum(dim=1).mean())
+        most = float((unit @ torch.nn.functional.normalize(unit.mean(dim=0), dim=0)).mean())
+        assert cosine - 0.02 <= most <= (1 + cosine) / 2 + 0.02
