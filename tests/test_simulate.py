@@ -267,6 +267,10 @@ def test_influences_that_make_no_sense_are_refused(more, message, trained, recor
     ("more", "message"),
     [
         (["--edit", "transplant", "--donor", "self_food"], "cannot be made in simulations"),
+        (["--edit", "splice"], "--edit splice needs --features with a dictionary"),
+        (["--edit", "clear", "--features", "nowhere"], "--features does nothing here"),
+        (["--edit", "splice", "--features", "nowhere"], "nowhere"),
+        (["--edit", "collapse", "--direction", "feature_1", "--change", "--features", "f"], "--change does nothing"),
         (["--edit", "clear", "--from", "random"], "belongs before --edit"),
         (["--edit", "collapse", "--direction", "ic_1"], "--directions names no file"),
         (["--edit", "steer", "--direction", "ic_1"], "needs one --direction, and --dose"),

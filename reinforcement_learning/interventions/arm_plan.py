@@ -8,7 +8,7 @@ from agent_zoo.memory_edits import MemoryEdit
 from agent_zoo.state_edits import StateEdit
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
 from reinforcement_learning.interventions.donors import DonorRule
-from reinforcement_learning.interventions.feature_edits import FeatureCondition
+from reinforcement_learning.interventions.feature_condition import FeatureCondition
 from reinforcement_learning.interventions.interchange import Interchange
 from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.state_moments import Distances

@@ -1,28 +1,23 @@
 """Edits of the policy inside a world model, in every tick of a simulation."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, cast
 
-import numpy as np
 import torch
 
 from activation_store.directions import Direction, Directions
 from activation_store.layers import LSTM_CELL
-from activation_store.reader import read_dump
-from activation_store.subsample import Subsample
+from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.edit_options import EditOptions
 from agent_zoo.edits_along_directions import check_direction, edit_along
+from agent_zoo.feature_edits import EditedFeatures, check_dictionary, edit_of, features_of
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
 from agent_zoo.memory_edits import Clear, Freeze, MemoryEdit
 from agent_zoo.state_edits import EditOf, StateEdit
 from representation.world_model.model import Origin, WorldModel
-
-_ONE_IN = 10
-EVERYTHING_BUT_STATES = ("tile", "entity", "inventory", "tables", "reward", "value", "log_probability")
-"""What `activation_store.reader.read_dump` leaves out where only states are needed."""
+from representation.world_model.recorded_states import RecordedStates
 
 
 class TickEdits(Protocol):
@@ -74,70 +69,94 @@ class Edits:
         return edit
 
 
+@dataclass(frozen=True, eq=False)
+class EditSources:
+    """What the names in edits stand for.
+
+    Attributes:
+        directions: None if no edit names any.
+        dictionary: of sparse features; None likewise.
+        states: recorded ones.
+    """
+
+    directions: Directions | None
+    dictionary: SparseDictionary | None
+    states: RecordedStates
+
+
 def requested_edits(
-    options: Sequence[EditOptions], found: Directions | None, model: WorldModel, origin: Origin,
-    covariance: Callable[[str], np.ndarray],
-) -> list[Edits]:  # fmt: skip
+    options: Sequence[EditOptions], sources: EditSources, model: WorldModel, origin: Origin
+) -> list[Edits]:
     """Return what the options ask for: one set of edits for each dose, or a single one without doses.
 
     Args:
         options: of the edits, which are made together.
-        found: the directions that they name; None if they name none.
+        sources: of what they name.
         model: whose policy is edited.
         origin: of the model.
-        covariance: returns that of a layer's states, (units, units).
 
     Raises:
-        UserError: a direction does not exist, does not fit the policy or the edit.
+        UserError: a direction or a sparse feature does not exist, does not fit the policy or the edit.
     """
-    named = [tuple(found.named(name) for name in each.names) if found else () for each in options]
-    for each, directions in zip(options, named, strict=True):
-        for direction in directions:
-            check_direction(direction, _of(each), model.policy.layer_units, origin.policy, origin.policy_sha256)
+    units = model.policy.layer_units
+    if sources.dictionary:
+        check_dictionary(sources.dictionary, units, origin.policy, origin.policy_sha256)
+    named = [_named(each, sources) for each in options]
+    for each in named:
+        for direction in each.directions:
+            check_direction(direction, _of(each.options), units, origin.policy, origin.policy_sha256)
     doses: list[float | None] = [dose for each in options for dose in each.doses] or [None]
-    return [_with_dose(options, named, dose, covariance) for dose in doses]
+    return [_with_dose(named, dose, sources.states) for dose in doses]
 
 
-def states_covariance(dump: Path, origin: Origin) -> Callable[[str], np.ndarray]:
-    """Return a function that reads the covariance of a layer's states on the maps kept for testing."""
+@dataclass(frozen=True, eq=False)
+class _Named:
+    """An edit with what its names stand for."""
 
-    def covariance(layer: str) -> np.ndarray:
-        records = read_dump(
-            dump, subsample=Subsample(_ONE_IN), layers=[layer], columns=[], leave_out=EVERYTHING_BUT_STATES,
-            episodes=origin.test,
-        )  # fmt: skip
-        return np.cov(records.activations[layer].astype(np.float64), rowvar=False)
-
-    return covariance
+    options: EditOptions
+    directions: tuple[Direction, ...] = ()
+    features: EditedFeatures | None = None
 
 
-def _with_dose(
-    options: Sequence[EditOptions], named: Sequence[tuple[Direction, ...]], dose: float | None,
-    covariance: Callable[[str], np.ndarray],
-) -> Edits:  # fmt: skip
+def _named(options: EditOptions, sources: EditSources) -> _Named:
+    if features := features_of(options, sources.dictionary):
+        return _Named(options, features=features)
+    found = sources.directions
+    return _Named(options, tuple(found.named(name) for name in options.names) if found else ())
+
+
+def _with_dose(named: Sequence[_Named], dose: float | None, recorded: RecordedStates) -> Edits:
     words, described = list[str](), list[dict[str, Any]]()
     states, memories = list[StateEdit](), list[MemoryEdit]()
-    for each, directions in zip(options, named, strict=True):
-        words += [each.edit, *(direction.name.replace("/", "_") for direction in directions)]
-        words += ["change"] if each.change else []
-        words += [f"dose{dose:+g}"] if each.doses and dose is not None else []
-        words += [f"every_{each.every}"] if each.every > 1 else []
-        described.append(_described(each, directions, dose))
-        if each.edit == "clear":
-            memories.append(Clear(each.every))
-        elif each.edit == "freeze":
+    for each in named:
+        options = each.options
+        words += [options.edit, *(name.replace("/", "_") for name in options.names)]
+        words += ["change"] if options.change else []
+        words += [f"dose{dose:+g}"] if options.doses and dose is not None else []
+        words += [f"every_{options.every}"] if options.every > 1 else []
+        described.append(_described(each, dose))
+        strength = dose if options.doses and dose is not None else 0.0
+        if options.edit == "clear":
+            memories.append(Clear(options.every))
+        elif options.edit == "freeze":
             memories.append(Freeze())
+        elif each.features:
+            states.append(edit_of(each.features, strength))
         else:
-            kind = cast(Any, each.edit)  # `SimulationOptions.check` refuses the others
-            states.append(edit_along(kind, directions, _of(each), dose or 0.0, covariance))
+            kind = cast(Any, options.edit)  # `SimulationOptions.check` refuses the others
+            states.append(edit_along(kind, each.directions, _of(options), strength, recorded.covariance))
     return Edits("-".join(words), tuple(described), tuple(states), tuple(memories))
 
 
-def _described(options: EditOptions, directions: Sequence[Direction], dose: float | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"edit": options.edit}
-    if directions:
-        told |= {"directions": [each.name for each in directions], "of": _of(options)}
-        told |= {"runs": [each.source.run for each in directions]}
+def _described(edit: _Named, dose: float | None) -> dict[str, Any]:
+    options, told = edit.options, dict[str, Any](edit=edit.options.edit)
+    if edit.directions:
+        told |= {"directions": [each.name for each in edit.directions], "of": _of(options)}
+        told |= {"runs": [each.source.run for each in edit.directions]}
+    if edit.features:
+        told |= {"features": list(options.names)} if options.names else {}
+        source = edit.features.dictionary.source
+        told |= {"layer": source.layer, "dictionary": f"{source.run}/{edit.features.dictionary.kind}"}
     extra: Mapping[str, Any] = {"dose": dose if options.doses else None, "every": options.every}
     return told | {name: each for name, each in extra.items() if each not in (None, 1)}
 

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from agent_zoo.edit_options import EditOptions
+from agent_zoo.edit_options import EditOptions, check_features, needs_directions
 from argument_checks import at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
 
 DIRECTIONS = ("north", "south", "east", "west", "stay")
 """Options of the game's Move.Direction, in order."""
-EDITS = ("collapse", "steer", "swap", "clear", "freeze")
+EDITS = ("collapse", "steer", "swap", "clear", "freeze", "splice")
 """Edits that can be made in simulations."""
 MOST_STEPS = 128
 SETTLING = 4
@@ -73,6 +73,9 @@ class SimulationOptions:
     directions: Path | None = None
     """directions.safetensors of a run of analyze_activations.py, analyze_dynamics.py or train_probes.py on this
     policy, for --edit, --maximise and --saliency."""
+    features: Path | None = None
+    """Dictionary of sparse features that train_sparse_autoencoder.py wrote, such as RUN/topk_8x_k32.safetensors, for
+    --edit collapse, steer and splice."""
     dump: Path | None = None
     """Recorded dump of the model's policy to start from; by default activation_data/ and the name of the dump that the
     model was trained on. Only episodes on maps that the model was not trained on are used."""
@@ -117,8 +120,9 @@ class SimulationOptions:
             each.check()
         if sum(bool(each.doses) for each in self.edits) > 1:
             raise UserError("only one edit can have several --dose: give the others in a simulation of their own")
-        named = any(each.names for each in self.edits) or self.maximise not in (None, "value")
-        named = named or self.saliency is not None
+        check_features(self.edits, self.features)
+        named = any(needs_directions(each, self.features) for each in self.edits)
+        named = named or self.maximise not in (None, "value") or self.saliency is not None
         if named and self.directions is None:
             raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
         if self.directions is not None and not named:

@@ -1,17 +1,22 @@
 """Edits inside a simulation do what they do in the game, and leave starts and dice as they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from activation_store.directions import Directions
+from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.edit_options import EditOptions
 from agent_zoo.soft_path import soft_tick
 from agent_zoo.state_edits import Untouched
-from representation.world_model.edits import Edits, requested_edits, states_covariance
+from representation.world_model.edits import Edits, EditSources, requested_edits
 from representation.world_model.imagination import ImaginedTick, imagine, informed_start
 from representation.world_model.model import WorldModel
 from representation.world_model.outcomes import Outcomes, OutcomeSums, effects
+from representation.world_model.recorded_states import RecordedStates
+from tests.planted_dictionary import axes
 from tests.reinforcement_learning.interventions.directions import direction, unit
 from user_error import UserError
 
@@ -30,10 +35,13 @@ def start(model, recorded):
         return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
 
 
-def edits_of(model: WorldModel, recorded, directions, *options: EditOptions) -> list[Edits]:
+def edits_of(
+    model: WorldModel, recorded, directions, *options: EditOptions, dictionary: SparseDictionary | None = None
+) -> list[Edits]:
     origin = recorded.origin()
     found = Directions(recorded.dump, tuple(directions))
-    return requested_edits(options, found, model, origin, states_covariance(recorded.dump, origin))
+    sources = EditSources(found, dictionary, RecordedStates(recorded.dump, origin))
+    return requested_edits(options, sources, model, origin)
 
 
 @torch.no_grad()
@@ -76,6 +84,54 @@ def test_an_edit_that_changes_nothing_leaves_everything_as_it_was(model, start) 
         for one, other in zip(plain, simulated(model, start, same), strict=True):
             assert torch.equal(one.choices.value, other.choices.value) and torch.equal(one.end, other.end)
             assert all(torch.equal(one.options[head], other.options[head]) for head in one.options)
+
+
+@pytest.mark.parametrize("layer", ["encoder_output", "lstm_hidden", "lstm_cell", "action_decoder"])
+def test_splicing_a_perfect_dictionary_changes_nothing_and_a_poor_one_does(model, start, recorded, layer) -> None:
+    plain = simulated(model, start, None)
+    whole, poor = (
+        edits_of(model, recorded, [], EditOptions(edit="splice"), dictionary=axes(layer, 16, k=k))[0] for k in (16, 1)
+    )
+    assert whole.name == "splice"
+    for one, other in zip(plain, simulated(model, start, whole), strict=True):
+        torch.testing.assert_close(one.choices.value, other.choices.value)
+        assert all(torch.equal(one.options[head], other.options[head]) for head in one.options)
+    assert float((plain[0].choices.value - simulated(model, start, poor)[0].choices.value).abs().max()) > 1e-4
+
+
+def test_features_get_their_strengths(model, start, recorded) -> None:
+    """Feature 2 is unit 2, where it points up; feature 3 is taken out, whatever the dose of the other."""
+    dictionary = axes("lstm_cell", 16)
+    options = (
+        EditOptions(edit="steer", direction="feature_2", dose="0,1.5"),
+        EditOptions(edit="collapse", direction="feature_3"),
+    )
+    made = edits_of(model, recorded, [], *options, dictionary=dictionary)
+    assert [each.name for each in made] == [f"steer-feature_2-dose{dose}-collapse-feature_3" for dose in ("+0", "+1.5")]
+    assert made[1].described[0] == {
+        "edit": "steer", "features": ["feature_2"], "layer": "lstm_cell", "dictionary": "run/topk", "dose": 1.5
+    }  # fmt: skip
+    for dose, edits in zip((0, 1.5), made, strict=True):
+        before = start.memory
+        for tick in simulated(model, start, edits):
+            with torch.no_grad():
+                _, computed = soft_tick(model.policy, tick.view.observation, before)
+            wanted = computed.cell[-1].clone()
+            wanted[:, 2:4] = wanted[:, 2:4].clamp(max=0) + torch.tensor([dose, 0.0])
+            torch.testing.assert_close(tick.memory.cell[-1], wanted, **CLOSE)
+            before = tick.memory
+
+
+def test_features_that_do_not_fit_are_refused(model, recorded) -> None:
+    splice, missing = EditOptions(edit="splice"), EditOptions(edit="collapse", direction="feature_32")
+    with pytest.raises(UserError, match="it has feature_0 to feature_31"):
+        edits_of(model, recorded, [], missing, dictionary=axes("lstm_cell", 16))
+    with pytest.raises(UserError, match="features of lstm_cell, 8 units, of planted"):
+        edits_of(model, recorded, [], splice, dictionary=axes("lstm_cell", 8))
+    other = axes("lstm_cell", 16)
+    other = replace(other, source=replace(other.source, checkpoint_sha256="2" * 64))
+    with pytest.raises(UserError, match="was fitted to another policy"):
+        edits_of(model, recorded, [], splice, dictionary=other)
 
 
 def test_edits_begin_where_the_unedited_lives_do(model, start, recorded) -> None:
