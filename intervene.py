@@ -32,7 +32,7 @@ import command_line
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
-from agent_zoo.edit_options import EditOptions, check_features, needs_directions, separate_edits
+from agent_zoo.edit_options import EditOptions, check_erased_once, check_features, needs_directions, separate_edits
 from argument_checks import at_least, regrowth_value, seed_value, split
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.play.workers import chosen_workers
@@ -89,12 +89,7 @@ def parse(arguments: list[str]) -> RunOptions:
         each.check()
     if sum(bool(each.doses) for each in options.edits) > 1:
         raise UserError("only one edit can have several --dose: give the others in a run of their own")
-    erased = [each.erased_layer for each in options.edits if each.erased_layer]
-    for layer in erased:
-        if erased.count(layer) > 1:
-            raise UserError(
-                f"two edits erase from {layer}: name all its variables in one, as in --variable tick,self_food"
-            )
+    check_erased_once(options.edits)
     if options.follow and all(each.edit == "freeze" for each in options.edits):
         raise UserError(
             "--follow does nothing with --edit freeze, which changes nothing in its first tick: leave it out"

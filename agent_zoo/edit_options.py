@@ -155,6 +155,20 @@ def check_features(edits: Sequence[EditOptions], features: Path | None, *, used_
         raise UserError("--features does nothing here: name a feature, as in --direction feature_12, or --edit splice")
 
 
+def check_erased_once(edits: Sequence[EditOptions]) -> None:
+    """Refuse edits that erase from the same layer.
+
+    Raises:
+        UserError: names the layer.
+    """
+    erased = [each.erased_layer for each in edits if each.erased_layer]
+    for layer in erased:
+        if erased.count(layer) > 1:
+            raise UserError(
+                f"two edits erase from {layer}: name all its variables in one, as in --variable tick,self_food"
+            )
+
+
 def needs_directions(edit: EditOptions, features: Path | None) -> bool:
     """Tell whether an edit names directions, given the file of a dictionary of sparse features."""
     return bool(edit.names) and not (features is not None and edit.of_features)

@@ -13,9 +13,11 @@ from activation_store.checked_json import with_checksum
 from activation_store.directions import write_directions
 from activation_store.files import sha256, write_json
 from activation_store.reader import read_dump, read_metadata
+from activation_store.sparse_dictionary import write_dictionary
 from representation.world_model.model import load_model
 from representation.world_model.settings import MODEL_FILE
 from tests.command import assert_refused, run_here
+from tests.planted_dictionary import axes
 from tests.recorded_features import RecordedFeatures, recorded_features
 from tests.reinforcement_learning.interventions.directions import unit
 from tests.trained_world_model import trained_world_model
@@ -83,6 +85,25 @@ def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened,
     assert float(once["replayed"]) == pytest.approx(float(once["real"]), rel=0.5), "the same policy in similar states"
     assert "sign agreement with the game" in done.stdout
     assert (trained / "validation" / "validation.png").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_erasers_and_sparse_features_are_validated(trained, recorded, small_world, tmp_path: Path) -> None:
+    path, folder = tmp_path / "f.safetensors", tmp_path / "run"
+    write_dictionary(path, axes("lstm_hidden", 16, k=2))
+    done = run_here(
+        "intervene.py", "-p", "small", "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir,
+        "--features", path, "--edit", "splice", "--edit", "erase", "--variable", "tick", "--layer", "lstm_cell",
+        "--episodes", 2, "--controls", 0, "--share", 0.5, "--workers", 1, "-o", folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", recorded.dump, "--validate", folder]
+    done = run_here(*said)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "validation" / "validation.tsv")
+    assert {row["edit"] for row in rows} == {"splice-erase-tick-lstm_cell"} and len(rows) == 9
+    write_dictionary(path, axes("lstm_hidden", 16, k=3))
+    assert_refused(run_here(*said), "is no longer the file")
 
 
 @pytest.mark.slow
@@ -268,6 +289,8 @@ def test_influences_that_make_no_sense_are_refused(more, message, trained, recor
     [
         (["--edit", "transplant", "--donor", "self_food"], "cannot be made in simulations"),
         (["--edit", "splice"], "--edit splice needs --features with a dictionary"),
+        (["--edit", "erase", "--variable", "self_npc_type"], "it has the same value in all"),
+        (["--edit", "erase", "--variable", "tick", "--edit", "erase", "--variable", "tick"], "two edits erase from"),
         (["--edit", "clear", "--features", "nowhere"], "--features does nothing here"),
         (["--edit", "splice", "--features", "nowhere"], "nowhere"),
         (["--edit", "collapse", "--direction", "feature_1", "--change", "--features", "f"], "--change does nothing"),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from agent_zoo.state_moments import StateMoments
 from reinforcement_learning.interventions.donors import DonorRule, Donors
-from reinforcement_learning.interventions.state_moments import StateMoments
 
 _GAIN, _WITHIN_DATA = "gain/", "within_data"
 _FOLLOWS = ("follows_lower/", "follows_higher/")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from reinforcement_learning.interventions.when import TICK, check_feature, feature_values
+from agent_zoo.own_features import TICK, check_feature, feature_values
 from user_error import UserError
 
 _STREAM = 0xD0_0E  # apart from the streams that seats, tasks, maps, actions and edited agents are drawn from

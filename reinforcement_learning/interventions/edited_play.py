@@ -17,6 +17,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
+from agent_zoo.state_moments import StateMoments
 from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.arm_recorder import ArmRecorder
@@ -28,7 +29,6 @@ from reinforcement_learning.interventions.followed_edits import FollowedEdits
 from reinforcement_learning.interventions.interchange import Interchange
 from reinforcement_learning.interventions.kept_replay import KeptReplay
 from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
-from reinforcement_learning.interventions.state_moments import StateMoments
 from reinforcement_learning.interventions.transplant import Transplant
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool

@@ -24,19 +24,20 @@ from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_d
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
 from agent_zoo.edit_options import EditOptions
+from agent_zoo.erasure import NothingToErase
 from agent_zoo.feature_edits import check_dictionary, features_of
+from agent_zoo.linear_readings import Reading
+from agent_zoo.own_features import check_feature
 from argument_checks import split
 from progress_view import progress
 from reinforcement_learning.interventions.donors import DonorRule
-from reinforcement_learning.interventions.erasure import NothingToErase
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
 from reinforcement_learning.interventions.feature_condition import FeatureCondition, check_in_memory
 from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
-from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.readability import readability
 from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
 from reinforcement_learning.interventions.request import RunOptions
-from reinforcement_learning.interventions.when import Condition, When, check_feature
+from reinforcement_learning.interventions.when import Condition, When
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin

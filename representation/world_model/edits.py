@@ -7,15 +7,18 @@ from typing import Any, Protocol, cast
 import torch
 
 from activation_store.directions import Direction, Directions
-from activation_store.layers import LSTM_CELL
+from activation_store.layers import LSTM_CELL, check_policy_layers
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.edit_options import EditOptions
 from agent_zoo.edits_along_directions import check_direction, edit_along
+from agent_zoo.erasure import fitted_eraser
 from agent_zoo.feature_edits import EditedFeatures, check_dictionary, edit_of, features_of
 from agent_zoo.hooks import Hook
+from agent_zoo.linear_readings import JointMoments, Reading
 from agent_zoo.memory import MemoryState
 from agent_zoo.memory_edits import Clear, Freeze, MemoryEdit
-from agent_zoo.state_edits import EditOf, StateEdit
+from agent_zoo.own_features import check_feature
+from agent_zoo.state_edits import EditOf, Eraser, StateEdit
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.recorded_states import RecordedStates
 
@@ -96,12 +99,13 @@ def requested_edits(
         origin: of the model.
 
     Raises:
-        UserError: a direction or a sparse feature does not exist, does not fit the policy or the edit.
+        UserError: a direction, a sparse feature or a variable does not exist, or does not fit the policy or the edit; a
+            variable does not vary.
     """
     units = model.policy.layer_units
     if sources.dictionary:
         check_dictionary(sources.dictionary, units, origin.policy, origin.policy_sha256)
-    named = [_named(each, sources) for each in options]
+    named = [_named(each, sources, model, origin.policy) for each in options]
     for each in named:
         for direction in each.directions:
             check_direction(direction, _of(each.options), units, origin.policy, origin.policy_sha256)
@@ -116,13 +120,33 @@ class _Named:
     options: EditOptions
     directions: tuple[Direction, ...] = ()
     features: EditedFeatures | None = None
+    erasure: "_Erasure | None" = None
 
 
-def _named(options: EditOptions, sources: EditSources) -> _Named:
+@dataclass(frozen=True, eq=False)
+class _Erasure:
+    """An eraser, with the moments of the states that it was fitted to."""
+
+    eraser: Eraser
+    moments: JointMoments
+
+
+def _named(options: EditOptions, sources: EditSources, model: WorldModel, policy: str) -> _Named:
     if features := features_of(options, sources.dictionary):
         return _Named(options, features=features)
+    if options.erased_layer:
+        return _Named(options, erasure=_erasure(options, options.erased_layer, sources.states, model, policy))
     found = sources.directions
     return _Named(options, tuple(found.named(name) for name in options.names) if found else ())
+
+
+def _erasure(options: EditOptions, layer: str, recorded: RecordedStates, model: WorldModel, policy: str) -> _Erasure:
+    check_policy_layers([layer], model.policy.layers, model.policy.cell)
+    for name in options.variables:
+        check_feature(f"--variable {options.variable}", name, model.layout.entity_columns)
+    reading = Reading(layer, options.variables)
+    moments = recorded.moments(reading)
+    return _Erasure(fitted_eraser(reading, moments, policy), moments)
 
 
 def _with_dose(named: Sequence[_Named], dose: float | None, recorded: RecordedStates) -> Edits:
@@ -131,6 +155,7 @@ def _with_dose(named: Sequence[_Named], dose: float | None, recorded: RecordedSt
     for each in named:
         options = each.options
         words += [options.edit, *(name.replace("/", "_") for name in options.names)]
+        words += [*options.variables, options.erased_layer] if options.erased_layer else []
         words += ["change"] if options.change else []
         words += [f"dose{dose:+g}"] if options.doses and dose is not None else []
         words += [f"every_{options.every}"] if options.every > 1 else []
@@ -140,6 +165,8 @@ def _with_dose(named: Sequence[_Named], dose: float | None, recorded: RecordedSt
             memories.append(Clear(options.every))
         elif options.edit == "freeze":
             memories.append(Freeze())
+        elif each.erasure:
+            states.append(each.erasure.eraser)
         elif each.features:
             states.append(edit_of(each.features, strength))
         else:
@@ -157,6 +184,9 @@ def _described(edit: _Named, dose: float | None) -> dict[str, Any]:
         told |= {"features": list(options.names)} if options.names else {}
         source = edit.features.dictionary.source
         told |= {"layer": source.layer, "dictionary": f"{source.run}/{edit.features.dictionary.kind}"}
+    if edit.erasure:
+        before = dict(zip(options.variables, edit.erasure.moments.r_squared().round(6).tolist(), strict=True))
+        told |= {"layer": options.erased_layer, "r_squared": before, "states": edit.erasure.moments.sums.count}
     extra: Mapping[str, Any] = {"dose": dose if options.doses else None, "every": options.every}
     return told | {name: each for name, each in extra.items() if each not in (None, 1)}
 

@@ -29,7 +29,7 @@ QUANTITIES = {
 }
 """What is compared, by the names of the outcomes of intervene.py that say how much it changed at once."""
 _KINDS: dict[str, Made] = {"edit": "in every tick", "edited once": "once"}
-_EDITS = ("collapse", "steer", "swap", "clear", "splice")
+_EDITS = ("collapse", "steer", "swap", "erase", "clear", "splice")
 _DRAWS = 9_999
 """Resamples of intervals, as many as intervene.py draws."""
 

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from agent_zoo.edit_options import EditOptions, check_features, needs_directions
+from agent_zoo.edit_options import EditOptions, check_erased_once, check_features, needs_directions
 from argument_checks import at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
 
 DIRECTIONS = ("north", "south", "east", "west", "stay")
 """Options of the game's Move.Direction, in order."""
-EDITS = ("collapse", "steer", "swap", "clear", "freeze", "splice")
+EDITS = ("collapse", "steer", "swap", "erase", "clear", "freeze", "splice")
 """Edits that can be made in simulations."""
 MOST_STEPS = 128
 SETTLING = 4
@@ -120,6 +120,7 @@ class SimulationOptions:
             each.check()
         if sum(bool(each.doses) for each in self.edits) > 1:
             raise UserError("only one edit can have several --dose: give the others in a simulation of their own")
+        check_erased_once(self.edits)
         check_features(self.edits, self.features)
         named = any(needs_directions(each, self.features) for each in self.edits)
         named = named or self.maximise not in (None, "value") or self.saliency is not None

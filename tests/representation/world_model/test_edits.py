@@ -5,12 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression
 
 from activation_store.directions import Directions
+from activation_store.reader import read_dump
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.edit_options import EditOptions
 from agent_zoo.soft_path import soft_tick
-from agent_zoo.state_edits import Untouched
+from agent_zoo.state_edits import Eraser, Untouched
+from analysis.features.observed import Observed
 from representation.world_model.edits import Edits, EditSources, requested_edits
 from representation.world_model.imagination import ImaginedTick, imagine, informed_start
 from representation.world_model.model import WorldModel
@@ -132,6 +135,49 @@ def test_features_that_do_not_fit_are_refused(model, recorded) -> None:
     other = replace(other, source=replace(other.source, checkpoint_sha256="2" * 64))
     with pytest.raises(UserError, match="was fitted to another policy"):
         edits_of(model, recorded, [], splice, dictionary=other)
+
+
+@pytest.mark.parametrize("layer", ["encoder_output", "lstm_hidden", "lstm_cell"])
+def test_what_could_be_read_is_gone(model, start, recorded, layer) -> None:
+    """From the states that the eraser was fitted to, on maps that simulations do not start on, and in simulations."""
+    (edits,) = edits_of(model, recorded, [], EditOptions(edit="erase", variable="tick,self_food", layer=layer))
+    assert edits.name == f"erase-tick-self_food-{layer}"
+    records = read_dump(recorded.dump, layers=[layer], episodes=recorded.split.train)
+    states = records.activations[layer]
+    values = np.stack([records.tick, Observed(records, recorded.metadata).own("food")], axis=1)
+    (eraser,) = edits.states
+    erased = eraser.apply(torch.from_numpy(states).double()).numpy()  # else rounding can be read
+    before, after = (
+        [LinearRegression().fit(each.astype(float), value).score(each.astype(float), value) for value in values.T]
+        for each in (states, erased)
+    )
+    assert min(before) > 0.1 and after == pytest.approx([0, 0], abs=1e-4)
+    (told,) = edits.described
+    assert (told["layer"], told["states"]) == (layer, len(records))
+    assert list(told["r_squared"].values()) == pytest.approx(before, abs=1e-4)
+    assert isinstance(eraser, Eraser)
+    for tick in simulated(model, start, edits):
+        found = {"lstm_hidden": tick.memory.hidden[-1], "lstm_cell": tick.memory.cell[-1], **tick.layers}[layer]
+        np.testing.assert_allclose((found.numpy() - eraser.mean) @ eraser.right.T, 0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("variable", "layer", "message"),
+    [
+        ("self_npc_type", None, "--variable self_npc_type: it has the same value in all"),
+        ("self_fod", None, "did you mean self_food"), ("tick", "lstm_cell_1", "there is no layer lstm_cell_1"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_erased_is_refused(model, recorded, variable, layer, message) -> None:
+    with pytest.raises(UserError, match=message):
+        edits_of(model, recorded, [], EditOptions(edit="erase", variable=variable, layer=layer))
+
+
+def test_a_dump_without_maps_of_the_training_is_erased_from_where_simulations_start(recorded) -> None:
+    origin = recorded.origin()
+    assert RecordedStates(recorded.dump, origin).known == recorded.split.train
+    everything = replace(origin, train=(), test=tuple(sorted((*origin.train, *origin.test))))
+    assert RecordedStates(recorded.dump, everything).known == everything.test
 
 
 def test_edits_begin_where_the_unedited_lives_do(model, start, recorded) -> None:
