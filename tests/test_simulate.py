@@ -118,6 +118,10 @@ def test_other_runs_are_not_validated(trained, recorded, intervened, directions,
         ({"input": {"policy": "b" * 64}}, "edited another policy"),
         ({"arguments": {"condition": "self_food < 30"}}, "edited with --while"),
         ({"arguments": {"edit": "freeze", "direction": None, "dose": None}}, "made the edit freeze"),
+        (
+            {"arguments": {"edit": "transplant", "donor": "self_food", "direction": None, "dose": None}},
+            "made the edit transplant",
+        ),
         ({"arguments": {"direction": "ic_9"}}, "ic_9"),
         ({"arguments": {"directions": "nowhere"}}, "which is not there"),
     ):
@@ -170,6 +174,24 @@ def test_edited_lives_are_written_beside_unedited_ones(trained, recorded, direct
     assert again.returncode == 0, again.stderr
     assert_refused(run_here(*said, "-o", tmp_path, "--edit", "clear"), "already holds a dump")
     assert_refused(run_here(*said, "--seed", 1, "-o", tmp_path, "--edit", "freeze"), "already holds a dump")
+
+
+def test_lives_take_from_donors(trained, recorded, directions, tmp_path: Path) -> None:
+    """From unedited lives, whose first cells give an edited one its read-out."""
+    done = run_here(
+        "simulate.py", trained, "-n", 40, "--ticks", 2, "--dump", recorded.dump, "-o", tmp_path, "--directions",
+        directions, "--edit", "interchange", "--direction", "ic_1", "--donor", "self_row",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    plain = tmp_path / f"{recorded.dump.name}-simulated"
+    edited = plain.with_name(f"{plain.name}-interchange-ic_1-self_row")
+    assert read_metadata(edited).environment["simulated"]["edits"][0]["donor"] == "self_row"
+    before, after = (read_dump(each) for each in (plain, edited))
+    given, taken = (each.activations["lstm_cell"][each.tick == 0] for each in (before, after))
+    own = np.isclose(taken[:, 0], given[:, 0], atol=1e-6)
+    assert own.sum() < 20 and np.isclose(taken[:, :1], given[None, :, 0], atol=1e-5).any(axis=1).all()
+    np.testing.assert_allclose(taken[:, 1:], given[:, 1:], atol=1e-6)
+    assert (trained / "effects" / "interchange-ic_1-self_row.tsv").exists()
 
 
 def test_there_can_be_more_lives_than_recorded_windows(trained, recorded, tmp_path: Path) -> None:
@@ -287,7 +309,8 @@ def test_influences_that_make_no_sense_are_refused(more, message, trained, recor
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--edit", "transplant", "--donor", "self_food"], "cannot be made in simulations"),
+        (["--edit", "transplant", "--donor", "self_fod"], "did you mean self_food"),
+        (["--edit", "transplant"], "needs --donor"),
         (["--edit", "splice"], "--edit splice needs --features with a dictionary"),
         (["--edit", "erase", "--variable", "self_npc_type"], "it has the same value in all"),
         (["--edit", "erase", "--variable", "tick", "--edit", "erase", "--variable", "tick"], "two edits erase from"),

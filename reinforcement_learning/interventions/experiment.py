@@ -9,9 +9,11 @@ import numpy as np
 from activation_store.directions import Direction
 from activation_store.interventions import Arm
 from activation_store.layers import LSTM_CELL
+from agent_zoo.donor_rule import DonorRule
 from agent_zoo.edits_along_directions import check_direction, edit_along
 from agent_zoo.erasure import fitted_eraser
 from agent_zoo.feature_edits import EditedFeatures, Splice, edit_of
+from agent_zoo.interchange import Interchange, interchange
 from agent_zoo.linear_readings import Reading
 from agent_zoo.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
 from agent_zoo.state_edits import (
@@ -22,14 +24,18 @@ from agent_zoo.state_edits import (
     Untouched,
 )
 from agent_zoo.state_moments import Distances, StateMoments
+from agent_zoo.transplant import Transplant
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
-from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.feature_condition import FeatureCondition
-from reinforcement_learning.interventions.interchange import Interchange, interchange, towards_donors
-from reinforcement_learning.interventions.random_directions import orthonormal, unit, unit_of_variance, variance
+from reinforcement_learning.interventions.random_directions import (
+    orthonormal,
+    towards_donors,
+    unit,
+    unit_of_variance,
+    variance,
+)
 from reinforcement_learning.interventions.random_erasers import random_eraser
-from reinforcement_learning.interventions.transplant import Transplant
 from reinforcement_learning.interventions.when import When
 
 StateEditKind = Literal["collapse", "steer", "swap", "erase", "interchange", "splice"]

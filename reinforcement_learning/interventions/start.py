@@ -23,6 +23,7 @@ from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
+from agent_zoo.donor_rule import DonorRule
 from agent_zoo.edit_options import EditOptions
 from agent_zoo.erasure import NothingToErase
 from agent_zoo.feature_edits import check_dictionary, features_of
@@ -30,7 +31,6 @@ from agent_zoo.linear_readings import Reading
 from agent_zoo.own_features import check_feature
 from argument_checks import split
 from progress_view import progress
-from reinforcement_learning.interventions.donors import DonorRule
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
 from reinforcement_learning.interventions.feature_condition import FeatureCondition, check_in_memory
 from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment

@@ -10,10 +10,10 @@ from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import read_dictionary
 from activation_store.writer import refuse_existing_dump, state_of
 from agent_zoo.edits_along_directions import check_direction
-from representation.world_model.edits import EditSources, requested_edits
 from representation.world_model.imagination import Start, bottleneck_start
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.recorded_states import RecordedStates
+from representation.world_model.requested_edits import EditSources, requested_edits
 from representation.world_model.search import Target, direction_target, searched, value_target
 from representation.world_model.simulation import Arm, Request, simulated_metadata
 from representation.world_model.simulation_options import DIRECTIONS, SimulationOptions

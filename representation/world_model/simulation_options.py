@@ -12,8 +12,6 @@ from user_error import UserError
 
 DIRECTIONS = ("north", "south", "east", "west", "stay")
 """Options of the game's Move.Direction, in order."""
-EDITS = ("collapse", "steer", "swap", "erase", "clear", "freeze", "splice")
-"""Edits that can be made in simulations."""
 MOST_STEPS = 128
 SETTLING = 4
 """First ticks that do not count with --validate where edits are made in every tick: the memory moves to where edits
@@ -110,11 +108,6 @@ class SimulationOptions:
 
     def _check_edits(self) -> None:
         for each in self.edits:
-            if each.edit not in EDITS:
-                raise UserError(
-                    f"--edit {each.edit} cannot be made in simulations: use {', '.join(EDITS)}, or intervene.py in the "
-                    "game"
-                )
             if each.edit != "swap" and each.origin in ("informed", "random", "interpolate"):
                 raise UserError(f"--from {each.origin} belongs before --edit, after which --from names a direction")
             each.check()

@@ -14,11 +14,12 @@ from agent_zoo.edit_options import EditOptions
 from agent_zoo.soft_path import soft_tick
 from agent_zoo.state_edits import Eraser, Untouched
 from analysis.features.observed import Observed
-from representation.world_model.edits import Edits, EditSources, requested_edits
+from representation.world_model.edits import Edits
 from representation.world_model.imagination import ImaginedTick, imagine, informed_start
 from representation.world_model.model import WorldModel
 from representation.world_model.outcomes import Outcomes, OutcomeSums, effects
 from representation.world_model.recorded_states import RecordedStates
+from representation.world_model.requested_edits import EditSources, requested_edits
 from tests.planted_dictionary import axes
 from tests.reinforcement_learning.interventions.directions import direction, unit
 from user_error import UserError
