@@ -32,7 +32,7 @@ import command_line
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
-from agent_zoo.edit_options import EditOptions, separate_edits
+from agent_zoo.edit_options import EditOptions, check_erased_once, check_features, needs_directions, separate_edits
 from argument_checks import at_least, regrowth_value, seed_value, split
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.play.workers import chosen_workers
@@ -89,43 +89,18 @@ def parse(arguments: list[str]) -> RunOptions:
         each.check()
     if sum(bool(each.doses) for each in options.edits) > 1:
         raise UserError("only one edit can have several --dose: give the others in a run of their own")
-    erased = [each.erased_layer for each in options.edits if each.erased_layer]
-    for layer in erased:
-        if erased.count(layer) > 1:
-            raise UserError(
-                f"two edits erase from {layer}: name all its variables in one, as in --variable tick,self_food"
-            )
+    check_erased_once(options.edits)
     if options.follow and all(each.edit == "freeze" for each in options.edits):
         raise UserError(
             "--follow does nothing with --edit freeze, which changes nothing in its first tick: leave it out"
         )
-    check_features(options)
-    if options.directions is None and any(each.names and not _of_features(each, options) for each in options.edits):
-        raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
-    return options
-
-
-def check_features(options: RunOptions) -> None:
-    """Refuse --features that nothing uses, and edits and conditions that lack it."""
-    named = [name for each in options.edits for name in each.names if name.startswith(FEATURE)]
-    spliced = any(each.edit == "splice" for each in options.edits)
     condition = (options.condition or "").strip().startswith(FEATURE)
-    if options.features is None and spliced:
-        raise UserError("--edit splice needs --features with a dictionary that train_sparse_autoencoder.py wrote")
     if options.features is None and condition:
         raise UserError(f"--while {options.condition!r} needs --features with the dictionary that the feature is in")
-    if options.features is not None and any(each.change and _of_features(each, options) for each in options.edits):
-        raise UserError(
-            "--change does nothing with sparse features, whose strengths are those of a state: leave it out"
-        )
-    if options.features is not None and not (named or spliced or condition):
-        raise UserError("--features does nothing here: name a feature, as in --direction feature_12, or --edit splice")
-
-
-def _of_features(edit: EditOptions, options: RunOptions) -> bool:
-    """Tell whether an edit names sparse features, and needs no directions."""
-    about = edit.edit in ("collapse", "steer") and all(name.startswith(FEATURE) for name in edit.names)
-    return options.features is not None and about
+    check_features(options.edits, options.features, used_elsewhere=condition)
+    if options.directions is None and any(needs_directions(each, options.features) for each in options.edits):
+        raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
+    return options
 
 
 def report(folder: Path) -> None:

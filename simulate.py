@@ -7,6 +7,9 @@
     python simulate.py world_models/NAME --directions FILE --edit collapse --direction ic_3
     python simulate.py world_models/NAME --directions FILE --edit swap --from ic_10 --to ic_5 --change
     python simulate.py world_models/NAME --directions FILE --edit steer --direction ic_3 --dose -2,2
+    python simulate.py world_models/NAME --features FILE --edit splice       # or steer --direction feature_12 --dose 5
+    python simulate.py world_models/NAME --edit erase --variable tick --layer lstm_cell
+    python simulate.py world_models/NAME --edit transplant --donor self_food --every 16  # another life's memory
     python simulate.py world_models/NAME --act-grid 2               # all first moves of two ticks, compared
     python simulate.py world_models/NAME --from interpolate --steps 8    # from one recorded start to another
     python simulate.py world_models/NAME --from random --maximise value  # starts that the policy values most
@@ -22,10 +25,10 @@ activation_data/NAME-simulated/ has `origin: simulated` and the layers world_hid
 those of the policy; analyses read it like any other. --quality simulates no lives, but measures errors on maps that
 the model was not trained on, and writes tables and a figure to quality/ in the model's folder. See docs/world_model.md.
 
---edit edits the policy in every tick, in all lives: collapse, steer, swap, clear or freeze. The options after it are
-those of intervene.py: --direction, --from, --to, --change, --dose and --every. The edited lives have the same starts
-and the same dice as the unedited ones. Both are written, edited ones to a folder with the name of the edit, and a table
-of the effects is printed and written to effects/ in the model's folder.
+--edit makes an edit of intervene.py in every tick of all lives, with the same options after it: --direction, --from,
+--to, --change, --dose, --variable, --layer, --donor and --every. The edited lives have the same starts and the same
+dice as the unedited ones. Both are written, edited ones to a folder with the name of the edit, and a table of the
+effects is printed and written to effects/ in the model's folder.
 """
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)

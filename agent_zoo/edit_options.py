@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from activation_store.layers import LSTM_HIDDEN, check_layers
+from activation_store.sparse_dictionary import FEATURE
 from argument_checks import split
 from user_error import UserError
 
@@ -56,6 +58,12 @@ class EditOptions:
         if self.edit == "swap":
             return (self.origin or "", self.target or "")
         return split(self.direction)
+
+    @property
+    def of_features(self) -> bool:
+        """Whether it is about sparse features, if there is a dictionary of them."""
+        named = bool(self.names) and all(name.startswith(FEATURE) for name in self.names)
+        return self.edit == "splice" or (self.edit in ("collapse", "steer") and named)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -120,6 +128,50 @@ class EditOptions:
                 raise UserError(f"{option} does nothing with --edit {self.edit}: leave it out")
         if self.every < 1:
             raise UserError(f"--every is {self.every}: must be 1 or more")
+
+
+def check_features(edits: Sequence[EditOptions], features: Path | None, *, used_elsewhere: bool = False) -> None:
+    """Refuse --features that nothing uses, and edits that lack it or do not go with it.
+
+    Args:
+        edits: that are made together.
+        features: the dictionary's file; None if there is none.
+        used_elsewhere: whether something besides the edits names a sparse feature.
+
+    Raises:
+        UserError: names the option.
+    """
+    named = any(name.startswith(FEATURE) for each in edits for name in each.names)
+    spliced = any(each.edit == "splice" for each in edits)
+    if features is None:
+        if spliced:
+            raise UserError("--edit splice needs --features with a dictionary that train_sparse_autoencoder.py wrote")
+        return
+    if any(each.change and each.of_features for each in edits):
+        raise UserError(
+            "--change does nothing with sparse features, whose strengths are those of a state: leave it out"
+        )
+    if not (named or spliced or used_elsewhere):
+        raise UserError("--features does nothing here: name a feature, as in --direction feature_12, or --edit splice")
+
+
+def check_erased_once(edits: Sequence[EditOptions]) -> None:
+    """Refuse edits that erase from the same layer.
+
+    Raises:
+        UserError: names the layer.
+    """
+    erased = [each.erased_layer for each in edits if each.erased_layer]
+    for layer in erased:
+        if erased.count(layer) > 1:
+            raise UserError(
+                f"two edits erase from {layer}: name all its variables in one, as in --variable tick,self_food"
+            )
+
+
+def needs_directions(edit: EditOptions, features: Path | None) -> bool:
+    """Tell whether an edit names directions, given the file of a dictionary of sparse features."""
+    return bool(edit.names) and not (features is not None and edit.of_features)
 
 
 def separate_edits(arguments: Sequence[str], kept: int = 1) -> tuple[list[str], list[list[str]]]:

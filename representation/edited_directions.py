@@ -1,9 +1,10 @@
-"""The file of directions that a finished run of intervene.py edited along."""
+"""The files of directions and of sparse features that a finished run of intervene.py edited along."""
 
 from pathlib import Path
 
 from activation_store.directions import Directions, read_directions
 from activation_store.files import sha256
+from activation_store.sparse_dictionary import SparseDictionary, read_dictionary
 from analysis.runs.finished_files import FinishedFiles, RunDescription
 from user_error import UserError
 
@@ -18,9 +19,18 @@ def directions_of_run(finished: FinishedFiles, run: RunDescription) -> Direction
     Raises:
         UserError: the file is not there, or is no longer the one that the run read.
     """
-    path = Path(str(run.arguments.get("directions")))
+    return read_directions(_file_of_run(finished, run, "directions", "edited along a direction"))
+
+
+def dictionary_of_run(finished: FinishedFiles, run: RunDescription) -> SparseDictionary:
+    """Read the dictionary of sparse features that a run edited; arguments and errors as for `directions_of_run`."""
+    return read_dictionary(_file_of_run(finished, run, "features", "edited sparse features"))
+
+
+def _file_of_run(finished: FinishedFiles, run: RunDescription, option: str, said: str) -> Path:
+    path = Path(str(run.arguments.get(option)))
     if not path.exists():
-        raise UserError(f"{finished.path} edited along a direction of {path}, which is not there: put it back")
-    if sha256(path) != run.input.get("directions"):
-        raise UserError(f"{path} is no longer the file that {finished.path} edited along: play that run again")
-    return read_directions(path)
+        raise UserError(f"{finished.path} {said} of {path}, which is not there: put it back")
+    if sha256(path) != run.input.get(option):
+        raise UserError(f"{path} is no longer the file that {finished.path} used: play that run again")
+    return path

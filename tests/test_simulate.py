@@ -13,9 +13,11 @@ from activation_store.checked_json import with_checksum
 from activation_store.directions import write_directions
 from activation_store.files import sha256, write_json
 from activation_store.reader import read_dump, read_metadata
+from activation_store.sparse_dictionary import write_dictionary
 from representation.world_model.model import load_model
 from representation.world_model.settings import MODEL_FILE
 from tests.command import assert_refused, run_here
+from tests.planted_dictionary import axes
 from tests.recorded_features import RecordedFeatures, recorded_features
 from tests.reinforcement_learning.interventions.directions import unit
 from tests.trained_world_model import trained_world_model
@@ -86,6 +88,25 @@ def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened,
 
 
 @pytest.mark.slow
+def test_erasers_and_sparse_features_are_validated(trained, recorded, small_world, tmp_path: Path) -> None:
+    path, folder = tmp_path / "f.safetensors", tmp_path / "run"
+    write_dictionary(path, axes("lstm_hidden", 16, k=2))
+    done = run_here(
+        "intervene.py", "-p", "small", "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir,
+        "--features", path, "--edit", "splice", "--edit", "erase", "--variable", "tick", "--layer", "lstm_cell",
+        "--episodes", 2, "--controls", 0, "--share", 0.5, "--workers", 1, "-o", folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    said = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", recorded.dump, "--validate", folder]
+    done = run_here(*said)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(trained / "validation" / "validation.tsv")
+    assert {row["edit"] for row in rows} == {"splice-erase-tick-lstm_cell"} and len(rows) == 9
+    write_dictionary(path, axes("lstm_hidden", 16, k=3))
+    assert_refused(run_here(*said), "is no longer the file")
+
+
+@pytest.mark.slow
 def test_other_runs_are_not_validated(trained, recorded, intervened, directions, tmp_path: Path) -> None:
     said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--validate"]
     assert_refused(run_here(*said, tmp_path), "is not a finished run: give a folder that intervene.py wrote")
@@ -97,6 +118,10 @@ def test_other_runs_are_not_validated(trained, recorded, intervened, directions,
         ({"input": {"policy": "b" * 64}}, "edited another policy"),
         ({"arguments": {"condition": "self_food < 30"}}, "edited with --while"),
         ({"arguments": {"edit": "freeze", "direction": None, "dose": None}}, "made the edit freeze"),
+        (
+            {"arguments": {"edit": "transplant", "donor": "self_food", "direction": None, "dose": None}},
+            "made the edit transplant",
+        ),
         ({"arguments": {"direction": "ic_9"}}, "ic_9"),
         ({"arguments": {"directions": "nowhere"}}, "which is not there"),
     ):
@@ -149,6 +174,24 @@ def test_edited_lives_are_written_beside_unedited_ones(trained, recorded, direct
     assert again.returncode == 0, again.stderr
     assert_refused(run_here(*said, "-o", tmp_path, "--edit", "clear"), "already holds a dump")
     assert_refused(run_here(*said, "--seed", 1, "-o", tmp_path, "--edit", "freeze"), "already holds a dump")
+
+
+def test_lives_take_from_donors(trained, recorded, directions, tmp_path: Path) -> None:
+    """From unedited lives, whose first cells give an edited one its read-out."""
+    done = run_here(
+        "simulate.py", trained, "-n", 40, "--ticks", 2, "--dump", recorded.dump, "-o", tmp_path, "--directions",
+        directions, "--edit", "interchange", "--direction", "ic_1", "--donor", "self_row",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    plain = tmp_path / f"{recorded.dump.name}-simulated"
+    edited = plain.with_name(f"{plain.name}-interchange-ic_1-self_row")
+    assert read_metadata(edited).environment["simulated"]["edits"][0]["donor"] == "self_row"
+    before, after = (read_dump(each) for each in (plain, edited))
+    given, taken = (each.activations["lstm_cell"][each.tick == 0] for each in (before, after))
+    own = np.isclose(taken[:, 0], given[:, 0], atol=1e-6)
+    assert own.sum() < 20 and np.isclose(taken[:, :1], given[None, :, 0], atol=1e-5).any(axis=1).all()
+    np.testing.assert_allclose(taken[:, 1:], given[:, 1:], atol=1e-6)
+    assert (trained / "effects" / "interchange-ic_1-self_row.tsv").exists()
 
 
 def test_there_can_be_more_lives_than_recorded_windows(trained, recorded, tmp_path: Path) -> None:
@@ -295,7 +338,14 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, recorded, tmp_pat
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--edit", "transplant", "--donor", "self_food"], "cannot be made in simulations"),
+        (["--edit", "transplant", "--donor", "self_fod"], "did you mean self_food"),
+        (["--edit", "transplant"], "needs --donor"),
+        (["--edit", "splice"], "--edit splice needs --features with a dictionary"),
+        (["--edit", "erase", "--variable", "self_npc_type"], "it has the same value in all"),
+        (["--edit", "erase", "--variable", "tick", "--edit", "erase", "--variable", "tick"], "two edits erase from"),
+        (["--edit", "clear", "--features", "nowhere"], "--features does nothing here"),
+        (["--edit", "splice", "--features", "nowhere"], "nowhere"),
+        (["--edit", "collapse", "--direction", "feature_1", "--change", "--features", "f"], "--change does nothing"),
         (["--edit", "clear", "--from", "random"], "belongs before --edit"),
         (["--edit", "collapse", "--direction", "ic_1"], "--directions names no file"),
         (["--edit", "steer", "--direction", "ic_1"], "needs one --direction, and --dose"),

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from activation_store.directions import Direction
+from agent_zoo.donor_rule import DonorRule
+from agent_zoo.interchange import Interchange
+from agent_zoo.linear_readings import Reading
 from agent_zoo.memory_edits import MemoryEdit
 from agent_zoo.state_edits import StateEdit
+from agent_zoo.state_moments import Distances
+from agent_zoo.transplant import Transplant
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
-from reinforcement_learning.interventions.donors import DonorRule
-from reinforcement_learning.interventions.feature_edits import FeatureCondition
-from reinforcement_learning.interventions.interchange import Interchange
-from reinforcement_learning.interventions.linear_readings import Reading
-from reinforcement_learning.interventions.state_moments import Distances
-from reinforcement_learning.interventions.transplant import Transplant
+from reinforcement_learning.interventions.feature_condition import FeatureCondition
 from reinforcement_learning.interventions.when import When
 
 

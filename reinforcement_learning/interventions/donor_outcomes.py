@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from reinforcement_learning.interventions.donors import DonorRule, Donors
-from reinforcement_learning.interventions.state_moments import StateMoments
+from agent_zoo.donor_rule import DonorRule
+from agent_zoo.state_moments import StateMoments
+from reinforcement_learning.interventions.donors import Donors
 
 _GAIN, _WITHIN_DATA = "gain/", "within_data"
 _FOLLOWS = ("follows_lower/", "follows_higher/")

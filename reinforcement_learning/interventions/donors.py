@@ -12,45 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from reinforcement_learning.interventions.when import TICK, check_feature, feature_values
-from user_error import UserError
+from agent_zoo.donor_rule import DonorRule, far_donors
+from agent_zoo.own_features import feature_values
 
 _STREAM = 0xD0_0E  # apart from the streams that seats, tasks, maps, actions and edited agents are drawn from
-_FAR = 0.25  # share of the donors with another value that count as far
-
-
-@dataclass(frozen=True)
-class DonorRule:
-    """How the donor of an edited agent is drawn.
-
-    By default it is drawn among the quarter of all possible donors with another value of the feature whose value is
-    farthest from the agent's own. Always taking the one that is farthest would give nearly all edited agents the same
-    one or two donors, and the results of a run would be about those.
-
-    Attributes:
-        feature: as in `Condition`, but not the tick, which is the same for all.
-        lottery: number of the lottery in which it is drawn among all possible donors instead, whatever their values;
-            None for the rule above.
-    """
-
-    feature: str
-    lottery: int | None = None
-
-    @staticmethod
-    def parse(feature: str, columns: Sequence[str]) -> "DonorRule":
-        """Read the name of a feature.
-
-        Args:
-            feature: such as `self_food`.
-            columns: of an entity's row in the game.
-
-        Raises:
-            UserError: there is no such feature, or it is the tick.
-        """
-        check_feature(f"--donor {feature}", feature, columns)
-        if feature == TICK:
-            raise UserError("--donor tick: all agents are in the same tick: name a feature such as self_food")
-        return DonorRule(feature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +94,7 @@ def _choose(rule: DonorRule, own: np.ndarray, possible: np.ndarray, lots: np.nda
         possible: values of the possible donors, (D,).
         lots: from 0 to below 1, (E,).
     """
-    if not len(possible):
-        return np.full(len(own), -1)
     distance = np.abs(possible - own[:, None])  # (E, D)
-    differing = (distance > 0).sum(axis=1)
-    if rule.lottery is not None:
-        place = (lots * len(possible)).astype(np.int64)
-    else:
-        far = np.ceil(_FAR * differing)
-        order = np.argsort(-distance, axis=1, kind="stable")
-        place = order[np.arange(len(own)), (lots * far).astype(np.int64)]
-    return np.where(differing > 0, place, -1)
+    if rule.lottery is None:
+        return far_donors(distance, lots)
+    return np.where((distance > 0).any(axis=1), (lots * len(possible)).astype(np.int64), -1)

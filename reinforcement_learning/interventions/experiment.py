@@ -9,7 +9,12 @@ import numpy as np
 from activation_store.directions import Direction
 from activation_store.interventions import Arm
 from activation_store.layers import LSTM_CELL
+from agent_zoo.donor_rule import DonorRule
 from agent_zoo.edits_along_directions import check_direction, edit_along
+from agent_zoo.erasure import fitted_eraser
+from agent_zoo.feature_edits import EditedFeatures, Splice, edit_of
+from agent_zoo.interchange import Interchange, interchange
+from agent_zoo.linear_readings import Reading
 from agent_zoo.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
 from agent_zoo.state_edits import (
     AsFarAs,
@@ -18,16 +23,19 @@ from agent_zoo.state_edits import (
     StateEdit,
     Untouched,
 )
+from agent_zoo.state_moments import Distances, StateMoments
+from agent_zoo.transplant import Transplant
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
-from reinforcement_learning.interventions.donors import DonorRule
-from reinforcement_learning.interventions.erasure import fitted_eraser, random_eraser
-from reinforcement_learning.interventions.feature_edits import EditedFeatures, FeatureCondition, FeatureEdit, Splice
-from reinforcement_learning.interventions.interchange import Interchange, interchange, towards_donors
-from reinforcement_learning.interventions.linear_readings import Reading
-from reinforcement_learning.interventions.random_directions import orthonormal, unit, unit_of_variance, variance
-from reinforcement_learning.interventions.state_moments import Distances, StateMoments
-from reinforcement_learning.interventions.transplant import Transplant
+from reinforcement_learning.interventions.feature_condition import FeatureCondition
+from reinforcement_learning.interventions.random_directions import (
+    orthonormal,
+    towards_donors,
+    unit,
+    unit_of_variance,
+    variance,
+)
+from reinforcement_learning.interventions.random_erasers import random_eraser
 from reinforcement_learning.interventions.when import When
 
 StateEditKind = Literal["collapse", "steer", "swap", "erase", "interchange", "splice"]
@@ -232,12 +240,11 @@ def _feature_edit(
     """Return an edit of sparse features as it is done in an arm; `kept` as in `_as_far_as`."""
     if arm.kind == "no edit":
         return Untouched(features.layer)
-    if edit.kind == "splice":
-        # What a reconstruction misses is turned to another direction in each state, so nothing is to be held in place.
-        made: DirectedEdit = Splice(features)
-        return _as_far_as(made, moments, random, ()) if arm.kind == "random direction" else made
-    made = FeatureEdit(features, arm.dose or 0.0)
-    return _as_far_as(made, moments, random, kept) if arm.kind == "random direction" else made
+    made = edit_of(features, arm.dose or 0.0 if edit.kind == "steer" else 0.0)
+    if arm.kind != "random direction":
+        return made
+    # What a reconstruction misses is turned to another direction in each state, so nothing is to be held in place.
+    return _as_far_as(made, moments, random, () if isinstance(made, Splice) else kept)
 
 
 def _erasure(

@@ -11,11 +11,11 @@ from activation_store.checked_json import read_small_json, with_checksum, withou
 from activation_store.files import sha256, write_bytes, write_json
 from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, replayed_arms
 from activation_store.tensor_file import read_tensors, write_tensors
+from agent_zoo.state_moments import StateMoments, from_arrays, to_arrays
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
 from reinforcement_learning.interventions.experiment import Experiment
 from reinforcement_learning.interventions.recorded_arms import RecordedArms
-from reinforcement_learning.interventions.state_moments import StateMoments, from_arrays, to_arrays
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups

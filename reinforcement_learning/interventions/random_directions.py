@@ -1,11 +1,21 @@
 """Random directions for controls."""
 
+from dataclasses import replace
+
 import numpy as np
+
+from agent_zoo.interchange import Interchange
 
 
 def orthonormal(count: int, units: int, random: np.random.Generator) -> np.ndarray:
     """Return random directions of length 1 that are orthogonal to each other, (count, units)."""
     return np.linalg.qr(random.standard_normal((units, count)))[0].T
+
+
+def towards_donors(edit: Interchange, random: np.random.Generator) -> Interchange:
+    """Return the control that moves states as far, along as many random directions."""
+    count, units = edit.read_outs.read.shape
+    return replace(edit, along=orthonormal(count, units, random))
 
 
 def unit_of_variance(covariance: np.ndarray, wanted: float, random: np.random.Generator) -> np.ndarray:

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from activation_store.interventions import Arm, Readability
-from reinforcement_learning.interventions.erasure import fitted_eraser
+from agent_zoo.erasure import fitted_eraser
+from agent_zoo.linear_readings import Reading, held_out_r_squared
+from agent_zoo.state_moments import StateMoments
 from reinforcement_learning.interventions.experiment import Experiment
 from reinforcement_learning.interventions.intervention_run import PlayedArms
-from reinforcement_learning.interventions.linear_readings import Reading, held_out_r_squared
-from reinforcement_learning.interventions.state_moments import StateMoments
 from reinforcement_learning.play.contest import groups
 
 _Moments = Mapping[str, StateMoments]

@@ -23,24 +23,21 @@ from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
+from agent_zoo.donor_rule import DonorRule
 from agent_zoo.edit_options import EditOptions
+from agent_zoo.erasure import NothingToErase
+from agent_zoo.feature_edits import check_dictionary, features_of
+from agent_zoo.linear_readings import Reading
+from agent_zoo.own_features import check_feature
 from argument_checks import split
 from progress_view import progress
-from reinforcement_learning.interventions.donors import DonorRule
-from reinforcement_learning.interventions.erasure import NothingToErase
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
-from reinforcement_learning.interventions.feature_edits import (
-    EditedFeatures,
-    FeatureCondition,
-    check_dictionary,
-    check_in_memory,
-)
+from reinforcement_learning.interventions.feature_condition import FeatureCondition, check_in_memory
 from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
-from reinforcement_learning.interventions.linear_readings import Reading
 from reinforcement_learning.interventions.readability import readability
 from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
 from reinforcement_learning.interventions.request import RunOptions
-from reinforcement_learning.interventions.when import Condition, When, check_feature
+from reinforcement_learning.interventions.when import Condition, When
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
@@ -180,7 +177,7 @@ def _requested(
     options: EditOptions, found: Directions | None, dictionary: SparseDictionary | None, policy: RecurrentPolicy,
     columns: Sequence[str],
 ) -> RequestedEdit:  # fmt: skip
-    features = _of_features(options, dictionary)
+    features = features_of(options, dictionary)
     return RequestedEdit(
         options.edit,
         () if features else _named(found, options.names),
@@ -190,18 +187,6 @@ def _requested(
         DonorRule.parse(options.donor, columns) if options.donor else None,
         features,
     )
-
-
-def _of_features(options: EditOptions, dictionary: SparseDictionary | None) -> EditedFeatures | None:
-    """Return the features that an edit is about; None if it is about directions or the memory."""
-    if dictionary is None:
-        return None
-    if options.edit == "splice":
-        return EditedFeatures(dictionary)
-    about = bool(options.names) and all(name.startswith(FEATURE) for name in options.names)
-    if options.edit not in ("collapse", "steer") or not about or options.change:
-        return None
-    return EditedFeatures(dictionary, tuple(dictionary.number(name) for name in options.names))
 
 
 def _feature_condition(

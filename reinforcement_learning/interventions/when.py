@@ -6,11 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from activation_store.conditions import COMPARISONS, parts_of
-from argument_checks import did_you_mean
+from agent_zoo.own_features import check_feature, feature_values
 from user_error import UserError
-
-OWN = "self_"
-TICK = "tick"
 
 
 @dataclass(frozen=True)
@@ -83,26 +80,3 @@ class When:
         if self.condition is None:
             return np.ones(len(rows), dtype=bool)
         return self.condition.holds(rows, columns, tick)
-
-
-def check_feature(said: str, feature: str, columns: Sequence[str]) -> None:
-    """Refuse a feature that agents do not have.
-
-    Args:
-        said: where the user named it; begins the message.
-        feature: its name, as in `Condition`.
-        columns: of an entity's row in the game.
-
-    Raises:
-        UserError: there is no such feature; suggests a similar one.
-    """
-    known = [TICK, *(OWN + column for column in columns)]
-    if feature not in known:
-        raise UserError(f"{said}: there is no feature {feature!r}{did_you_mean(feature, known)}")
-
-
-def feature_values(feature: str, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
-    """Return the true values of a feature, (B,); arguments as `Condition.holds`."""
-    if feature == TICK:
-        return np.full(len(rows), tick)
-    return rows[:, list(columns).index(feature.removeprefix(OWN))]

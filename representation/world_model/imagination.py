@@ -147,7 +147,7 @@ def imagine(
         scene, seen = shown(scene, tick) if shown else (scene, scene)
         view = imagined_view(seen, model.stats.kind_means, start.around, model.layout)
         if edits:
-            memory = edits.begin(memory, tick)
+            memory = edits.begin(memory, tick, seen.own)
         hooks = edits.hooks(memory) if edits else {}
         with model.policy.hooked(hooks), capture(model.policy, (ENCODER_OUTPUT, ACTION_DECODER)) as layers:
             choices, memory = soft_tick(model.policy, view.observation, memory)

@@ -9,13 +9,14 @@ import numpy as np
 
 from activation_store.directions import Directions
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
-from agent_zoo.edit_options import EditOptions
+from activation_store.sparse_dictionary import SparseDictionary
+from agent_zoo.edit_options import EditOptions, needs_directions
 from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.run_file import read_run_file
 from analysis.runs.finished_files import open_finished
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Estimate
-from representation.edited_directions import directions_of_run
+from representation.edited_directions import dictionary_of_run, directions_of_run
 from representation.world_model.simulation_options import DIRECTIONS
 from user_error import UserError
 
@@ -28,7 +29,7 @@ QUANTITIES = {
 }
 """What is compared, by the names of the outcomes of intervene.py that say how much it changed at once."""
 _KINDS: dict[str, Made] = {"edit": "in every tick", "edited once": "once"}
-_EDITS = ("collapse", "steer", "swap", "clear")
+_EDITS = ("collapse", "steer", "swap", "erase", "clear", "splice")
 _DRAWS = 9_999
 """Resamples of intervals, as many as intervene.py draws."""
 
@@ -58,12 +59,14 @@ class Intervened:
         folder: of the run.
         options: of its edits, made together, with all doses.
         directions: that they name; None if they name none.
+        dictionary: of sparse features that they name; None likewise.
         found: what they did, dose by dose.
     """
 
     folder: Path
     options: tuple[EditOptions, ...]
     directions: Directions | None
+    dictionary: SparseDictionary | None
     found: tuple[InGame, ...]
 
 
@@ -84,12 +87,15 @@ def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened
     if run.input.get("policy") != policy_sha256:
         raise UserError(f"{folder} edited another policy than {policy} in the world model: give runs on that one")
     options = _options(folder, run.arguments)
-    directions = directions_of_run(finished, run) if any(each.names for each in options) else None
+    dictionary = dictionary_of_run(finished, run) if run.arguments.get("features") else None
+    named = any(needs_directions(each, run.arguments.get("features")) for each in options)
+    directions = directions_of_run(finished, run) if named else None
     finished.read(LIVES_FILE)  # refuses one that was changed
     played, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
     arms = [arm for arm in played.arms if arm.policy == "trained" and arm.kind in _KINDS]
     over = OverEpisodes(Inference(permutations=_DRAWS, bootstraps=_DRAWS, seed=played.seed))
-    return Intervened(folder, options, directions, tuple(_in_game(folder, arm, lives, over) for arm in arms))
+    found = tuple(_in_game(folder, arm, lives, over) for arm in arms)
+    return Intervened(folder, options, directions, dictionary, found)
 
 
 def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, ...]:
@@ -99,8 +105,6 @@ def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, .
             raise UserError(
                 f"{folder} edited with {option}, but simulated lives are edited in every tick: leave it out"
             )
-    if arguments.get("features"):
-        raise UserError(f"{folder} edited sparse features, which simulations cannot: give edits along directions")
     names = [each.name for each in fields(EditOptions)]
     made = [arguments, *arguments.get("further", ())]
     options = tuple(EditOptions(**{name: each[name] for name in names if name in each}) for each in made)

@@ -15,7 +15,8 @@ from activation_store.reader import read_metadata
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.writer import DumpWriter
-from representation.world_model.edits import Edits
+from representation.world_model.donors import EditsWithDonors, UneditedLives
+from representation.world_model.edits import Edits, TickEdits
 from representation.world_model.imagination import Start, imagine
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.outcomes import Outcomes, OutcomeSums
@@ -112,7 +113,7 @@ def simulate(
         sha: hash of the model's file.
         recorded: dump that starts are taken from; random ones take market and task from it.
         request: what to simulate.
-        arms: ways to simulate it.
+        arms: ways to simulate it; if an edit takes something from donors, the first one has no edits, and gives it.
         report: called with the lives so far, and all of them, counting those of all arms.
         targets: further outcomes, by name.
 
@@ -121,6 +122,8 @@ def simulate(
     """
     parts: list[list[Outcomes]] = [[] for _ in arms]
     done, total = 0, request.lives * len(arms)
+    made = [arm.edits for arm in arms if arm.edits and arm.edits.rules]
+    has_donors, watched = bool(made), tuple({layer for each in made for layer in each.layers})
     with torch.no_grad(), ExitStack() as stack:
         writers = [
             stack.enter_context(DumpWriter(arm.target, simulated_metadata(model, recorded, sha, request, arm)))
@@ -130,9 +133,15 @@ def simulate(
         ]
         batches = starts(model, origin, recorded, request.beginning, request.lives, request.seed, request.steps)
         for episode, batch in enumerate(batches):
+            unedited = UneditedLives(watched)
             for arm, writer, found in zip(arms, writers, parts, strict=True):
                 start = arm.begin(batch.start) if arm.begin else batch.start
-                found.append(_live(model, start, batch.origin, episode, request, arm, writer, targets))
+                edits: TickEdits | None = arm.edits
+                if arm.edits and arm.edits.rules:
+                    edits = EditsWithDonors(arm.edits, unedited, model.layout, request.seed, episode)
+                elif has_donors and not arm.edits:
+                    edits = unedited
+                found.append(_live(model, start, batch.origin, episode, request, arm, edits, writer, targets))
                 done += len(start)
                 report(done, total)
     return [Outcomes.joined(each) for each in parts]
@@ -163,13 +172,15 @@ def simulated_metadata(model: WorldModel, recorded: Path, sha: str, request: Req
 
 def _live(
     model: WorldModel, start: Start, origin: np.ndarray, episode: int, request: Request, arm: Arm,
-    writer: DumpWriter | None, targets: Mapping[str, Target] | None,
+    edits: TickEdits | None, writer: DumpWriter | None, targets: Mapping[str, Target] | None,
 ) -> Outcomes:  # fmt: skip
     """Simulate some lives until they end, write their ticks, and return what came of them."""
     generator = torch.Generator().manual_seed(request.seed + episode)
     lives, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
     sums, parts = OutcomeSums(origin, model.network.vitals, targets), []
-    for number, tick in enumerate(imagine(model, start, request.ticks, generator, arm.moves, arm.edits)):
+    for number, tick in enumerate(imagine(model, start, request.ticks, generator, arm.moves, edits)):
+        if isinstance(edits, UneditedLives):
+            edits.lived(alive)
         ends = (torch.rand(len(start), generator=generator) < tick.end).numpy()
         sums.add(tick, alive)
         if writer:

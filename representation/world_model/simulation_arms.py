@@ -7,11 +7,13 @@ import orjson
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_metadata
+from activation_store.sparse_dictionary import read_dictionary
 from activation_store.writer import refuse_existing_dump, state_of
 from agent_zoo.edits_along_directions import check_direction
-from representation.world_model.edits import requested_edits, states_covariance
 from representation.world_model.imagination import Start, bottleneck_start
 from representation.world_model.model import Origin, WorldModel
+from representation.world_model.recorded_states import RecordedStates
+from representation.world_model.requested_edits import EditSources, requested_edits
 from representation.world_model.search import Target, direction_target, searched, value_target
 from representation.world_model.simulation import Arm, Request, simulated_metadata
 from representation.world_model.simulation_options import DIRECTIONS, SimulationOptions
@@ -44,8 +46,12 @@ def edited_arms(
     if not options.edits:
         refuse_existing_dump(target)
         return {UNEDITED: plain}
-    found = read_directions(options.directions) if options.directions else None
-    made = requested_edits(options.edits, found, model, origin, states_covariance(recorded, origin))
+    sources = EditSources(
+        read_directions(options.directions) if options.directions else None,
+        read_dictionary(options.features) if options.features else None,
+        RecordedStates(recorded, origin),
+    )
+    made = requested_edits(options.edits, sources, model, origin)
     edited = {each.name: Arm(target.with_name(f"{target.name}-{each.name}"), options.moves, each) for each in made}
     for each in edited.values():
         assert each.target

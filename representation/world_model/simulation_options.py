@@ -6,14 +6,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from agent_zoo.edit_options import EditOptions
+from agent_zoo.edit_options import EditOptions, check_erased_once, check_features, needs_directions
 from argument_checks import at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
 
 DIRECTIONS = ("north", "south", "east", "west", "stay")
 """Options of the game's Move.Direction, in order."""
-EDITS = ("collapse", "steer", "swap", "clear", "freeze")
-"""Edits that can be made in simulations."""
 MOST_STEPS = 128
 SETTLING = 4
 """First ticks that do not count with --validate where edits are made in every tick: the memory moves to where edits
@@ -81,6 +79,9 @@ class SimulationOptions:
     directions: Path | None = None
     """directions.safetensors of a run of analyze_activations.py, analyze_dynamics.py or train_probes.py on this
     policy, for --edit, --maximise and --saliency."""
+    features: Path | None = None
+    """Dictionary of sparse features that train_sparse_autoencoder.py wrote, such as RUN/topk_8x_k32.safetensors, for
+    --edit collapse, steer and splice."""
     dump: Path | None = None
     """Recorded dump of the model's policy to start from; by default activation_data/ and the name of the dump that the
     model was trained on. Only episodes on maps that the model was not trained on are used."""
@@ -116,18 +117,15 @@ class SimulationOptions:
 
     def _check_edits(self) -> None:
         for each in self.edits:
-            if each.edit not in EDITS:
-                raise UserError(
-                    f"--edit {each.edit} cannot be made in simulations: use {', '.join(EDITS)}, or intervene.py in the "
-                    "game"
-                )
             if each.edit != "swap" and each.origin in ("informed", "random", "interpolate"):
                 raise UserError(f"--from {each.origin} belongs before --edit, after which --from names a direction")
             each.check()
         if sum(bool(each.doses) for each in self.edits) > 1:
             raise UserError("only one edit can have several --dose: give the others in a simulation of their own")
-        named = any(each.names for each in self.edits) or self.maximise not in (None, "value")
-        named = named or self.saliency is not None
+        check_erased_once(self.edits)
+        check_features(self.edits, self.features)
+        named = any(needs_directions(each, self.features) for each in self.edits)
+        named = named or self.maximise not in (None, "value") or self.saliency is not None
         if named and self.directions is None:
             raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
         if self.directions is not None and not named:

@@ -53,7 +53,7 @@ class Taps:
         self._patterns = {LSTM_HIDDEN: patterns.hidden, LSTM_CELL: patterns.cell}
         self._through_world, self._tick = through_world, 0
 
-    def begin(self, memory: MemoryState, tick: int) -> MemoryState:
+    def begin(self, memory: MemoryState, tick: int, own: torch.Tensor) -> MemoryState:
         """See `edits.TickEdits`."""
         self._tick = tick
         return memory

@@ -14,12 +14,14 @@ import torch
 from agent_zoo.observation import PackedObservation
 from representation.recorded_observation import packed_observation
 from representation.sparse_autoencoder.scores import Estimate
-from representation.world_model.edits import Edits, requested_edits, states_covariance
+from representation.world_model.edits import Edits
 from representation.world_model.imagination import imagine, informed_start
 from representation.world_model.intervened import QUANTITIES, InGame, Intervened, Made
 from representation.world_model.made_at_once import exact_play, first_order, made, soft_play, soft_quantities
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.outcomes import over_lives
+from representation.world_model.recorded_states import RecordedStates
+from representation.world_model.requested_edits import EditSources, requested_edits
 from representation.world_model.simulated_records import LIVES_IN_EPISODE
 from representation.world_model.simulation_options import SETTLING
 from representation.world_model.starts import life_numbers
@@ -67,13 +69,13 @@ def compare_edits(
         report: called with the share done.
 
     Raises:
-        UserError: a direction does not fit, or no life is long enough.
+        UserError: a direction or a dictionary does not fit, or no life is long enough.
     """
-    covariance = states_covariance(recorded, origin)
+    states = RecordedStates(recorded, origin)
     wanted = [
         (run, edits, game)
         for run in runs
-        for edits in requested_edits(run.options, run.directions, model, origin, covariance)
+        for edits in requested_edits(run.options, EditSources(run.directions, run.dictionary, states), model, origin)
         for game in run.found
         if game.dose == _dose(edits)
     ]

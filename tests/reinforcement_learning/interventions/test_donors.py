@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from reinforcement_learning.interventions.donors import DonorLots, DonorRule, Donors
+from agent_zoo.donor_rule import DonorRule
+from reinforcement_learning.interventions.donors import DonorLots, Donors
 from user_error import UserError
 
 COLUMNS = ("id", "row", "food")

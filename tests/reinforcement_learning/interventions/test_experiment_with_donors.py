@@ -4,11 +4,11 @@ import numpy as np
 import torch
 
 from activation_store.interventions import Arm
-from reinforcement_learning.interventions.donors import DonorRule
+from agent_zoo.donor_rule import DonorRule
+from agent_zoo.interchange import Interchange, interchange
+from agent_zoo.state_moments import StateMoments
+from agent_zoo.transplant import Transplant
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit
-from reinforcement_learning.interventions.interchange import Interchange, interchange
-from reinforcement_learning.interventions.state_moments import StateMoments
-from reinforcement_learning.interventions.transplant import Transplant
 from reinforcement_learning.interventions.when import When
 from tests.reinforcement_learning.interventions.directions import direction, unit
 

@@ -9,38 +9,27 @@ import torch
 
 import intervene
 from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
-from activation_store.sparse_dictionary import DictionarySource, SparseDictionary, write_dictionary
+from activation_store.sparse_dictionary import write_dictionary
+from agent_zoo.feature_edits import EditedFeatures, FeatureEdit, Splice, check_dictionary
 from agent_zoo.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
+from agent_zoo.state_moments import StateMoments
 from analysis.intervention_outputs import report_run
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import play_arm
-from reinforcement_learning.interventions.feature_edits import (
-    EditedFeatures,
-    FeatureCondition,
-    FeatureEdit,
-    Splice,
-    check_dictionary,
-    check_in_memory,
-)
+from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit
+from reinforcement_learning.interventions.feature_condition import FeatureCondition, check_in_memory
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.start import play
+from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
 from tests.driven import DRIVER, UNITS, driven_contest
+from tests.planted_dictionary import axes
 from user_error import UserError
 
 NORTH = "gain/Move.Direction/North"
-
-
-def axes(layer: str, units: int, *, kind: str = "topk", k: int | None = None) -> SparseDictionary:
-    """A dictionary with a feature for each unit, up, and one for each unit, down: all of a state is rebuilt."""
-    decoder = np.concatenate([np.eye(units), -np.eye(units)]).astype(np.float32)
-    none = np.zeros(2 * units, np.float32)
-    source = DictionarySource("run", "dump", "0" * 64, "planted", None, layer, 10, 2, 1, 0)
-    centre = np.zeros(units, np.float32)
-    return SparseDictionary(kind, k or units, decoder, centre, source, decoder.copy(), none, none)  # type: ignore[arg-type]
 
 
 def test_features_get_exact_strengths_and_the_rest_stays() -> None:
@@ -95,6 +84,20 @@ def test_only_while_a_feature_is_strong(pool: PolicyPool) -> None:
     # An edit that begins with the empty memory of a new life sets what the condition looks for in every later tick.
     memory = MemoryState(torch.eye(UNITS)[None, :3], torch.zeros(1, 3, UNITS))
     assert FeatureCondition(dictionary, 1, ">", 0.5).holds(memory).tolist() == [False, True, False]
+
+
+def test_doses_are_those_of_the_edit_that_steers() -> None:
+    """Features that another edit of the same run takes out stay out."""
+    dictionary = axes("lstm_cell", 6)
+    edits = tuple(
+        RequestedEdit(kind, features=EditedFeatures(dictionary, (number,)))
+        for kind, number in (("steer", 1), ("collapse", 2))
+    )  # type: ignore[arg-type]
+    experiment = Experiment(edits, (5.0,), When(), 4, controls=0, seed=0)
+    moments = {"lstm_cell": StateMoments.of(np.random.default_rng(0).standard_normal((50, 6)))}
+    (arm,) = (each for each in experiment.arms() if each.kind == "edit" and each.policy == "trained")
+    found = experiment.plan(arm, moments).states
+    assert [each.strength for each in found] == [5, 0]  # type: ignore[union-attr]
 
 
 def test_dictionaries_that_do_not_fit_are_refused() -> None:

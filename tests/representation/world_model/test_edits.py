@@ -1,17 +1,26 @@
 """Edits inside a simulation do what they do in the game, and leave starts and dice as they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression
 
 from activation_store.directions import Directions
+from activation_store.reader import read_dump
+from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.edit_options import EditOptions
 from agent_zoo.soft_path import soft_tick
-from agent_zoo.state_edits import Untouched
-from representation.world_model.edits import Edits, requested_edits, states_covariance
+from agent_zoo.state_edits import Eraser, Untouched
+from analysis.features.observed import Observed
+from representation.world_model.edits import Edits
 from representation.world_model.imagination import ImaginedTick, imagine, informed_start
 from representation.world_model.model import WorldModel
 from representation.world_model.outcomes import Outcomes, OutcomeSums, effects
+from representation.world_model.recorded_states import RecordedStates
+from representation.world_model.requested_edits import EditSources, requested_edits
+from tests.planted_dictionary import axes
 from tests.reinforcement_learning.interventions.directions import direction, unit
 from user_error import UserError
 
@@ -30,10 +39,13 @@ def start(model, recorded):
         return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
 
 
-def edits_of(model: WorldModel, recorded, directions, *options: EditOptions) -> list[Edits]:
+def edits_of(
+    model: WorldModel, recorded, directions, *options: EditOptions, dictionary: SparseDictionary | None = None
+) -> list[Edits]:
     origin = recorded.origin()
     found = Directions(recorded.dump, tuple(directions))
-    return requested_edits(options, found, model, origin, states_covariance(recorded.dump, origin))
+    sources = EditSources(found, dictionary, RecordedStates(recorded.dump, origin))
+    return requested_edits(options, sources, model, origin)
 
 
 @torch.no_grad()
@@ -76,6 +88,97 @@ def test_an_edit_that_changes_nothing_leaves_everything_as_it_was(model, start) 
         for one, other in zip(plain, simulated(model, start, same), strict=True):
             assert torch.equal(one.choices.value, other.choices.value) and torch.equal(one.end, other.end)
             assert all(torch.equal(one.options[head], other.options[head]) for head in one.options)
+
+
+@pytest.mark.parametrize("layer", ["encoder_output", "lstm_hidden", "lstm_cell", "action_decoder"])
+def test_splicing_a_perfect_dictionary_changes_nothing_and_a_poor_one_does(model, start, recorded, layer) -> None:
+    plain = simulated(model, start, None)
+    whole, poor = (
+        edits_of(model, recorded, [], EditOptions(edit="splice"), dictionary=axes(layer, 16, k=k))[0] for k in (16, 1)
+    )
+    assert whole.name == "splice"
+    for one, other in zip(plain, simulated(model, start, whole), strict=True):
+        torch.testing.assert_close(one.choices.value, other.choices.value)
+        assert all(torch.equal(one.options[head], other.options[head]) for head in one.options)
+    assert float((plain[0].choices.value - simulated(model, start, poor)[0].choices.value).abs().max()) > 1e-4
+
+
+def test_features_get_their_strengths(model, start, recorded) -> None:
+    """Feature 2 is unit 2, where it points up; feature 3 is taken out, whatever the dose of the other."""
+    dictionary = axes("lstm_cell", 16)
+    options = (
+        EditOptions(edit="steer", direction="feature_2", dose="0,1.5"),
+        EditOptions(edit="collapse", direction="feature_3"),
+    )
+    made = edits_of(model, recorded, [], *options, dictionary=dictionary)
+    assert [each.name for each in made] == [f"steer-feature_2-dose{dose}-collapse-feature_3" for dose in ("+0", "+1.5")]
+    assert made[1].described[0] == {
+        "edit": "steer", "features": ["feature_2"], "layer": "lstm_cell", "dictionary": "run/topk", "dose": 1.5
+    }  # fmt: skip
+    for dose, edits in zip((0, 1.5), made, strict=True):
+        before = start.memory
+        for tick in simulated(model, start, edits):
+            with torch.no_grad():
+                _, computed = soft_tick(model.policy, tick.view.observation, before)
+            wanted = computed.cell[-1].clone()
+            wanted[:, 2:4] = wanted[:, 2:4].clamp(max=0) + torch.tensor([dose, 0.0])
+            torch.testing.assert_close(tick.memory.cell[-1], wanted, **CLOSE)
+            before = tick.memory
+
+
+def test_features_that_do_not_fit_are_refused(model, recorded) -> None:
+    splice, missing = EditOptions(edit="splice"), EditOptions(edit="collapse", direction="feature_32")
+    with pytest.raises(UserError, match="it has feature_0 to feature_31"):
+        edits_of(model, recorded, [], missing, dictionary=axes("lstm_cell", 16))
+    with pytest.raises(UserError, match="features of lstm_cell, 8 units, of planted"):
+        edits_of(model, recorded, [], splice, dictionary=axes("lstm_cell", 8))
+    other = axes("lstm_cell", 16)
+    other = replace(other, source=replace(other.source, checkpoint_sha256="2" * 64))
+    with pytest.raises(UserError, match="was fitted to another policy"):
+        edits_of(model, recorded, [], splice, dictionary=other)
+
+
+@pytest.mark.parametrize("layer", ["encoder_output", "lstm_hidden", "lstm_cell"])
+def test_what_could_be_read_is_gone(model, start, recorded, layer) -> None:
+    """From the states that the eraser was fitted to, on maps that simulations do not start on, and in simulations."""
+    (edits,) = edits_of(model, recorded, [], EditOptions(edit="erase", variable="tick,self_food", layer=layer))
+    assert edits.name == f"erase-tick-self_food-{layer}"
+    records = read_dump(recorded.dump, layers=[layer], episodes=recorded.split.train)
+    states = records.activations[layer]
+    values = np.stack([records.tick, Observed(records, recorded.metadata).own("food")], axis=1)
+    (eraser,) = edits.states
+    erased = eraser.apply(torch.from_numpy(states).double()).numpy()  # else rounding can be read
+    before, after = (
+        [LinearRegression().fit(each.astype(float), value).score(each.astype(float), value) for value in values.T]
+        for each in (states, erased)
+    )
+    assert min(before) > 0.1 and after == pytest.approx([0, 0], abs=1e-4)
+    (told,) = edits.described
+    assert (told["layer"], told["states"]) == (layer, len(records))
+    assert list(told["r_squared"].values()) == pytest.approx(before, abs=1e-4)
+    assert isinstance(eraser, Eraser)
+    for tick in simulated(model, start, edits):
+        found = {"lstm_hidden": tick.memory.hidden[-1], "lstm_cell": tick.memory.cell[-1], **tick.layers}[layer]
+        np.testing.assert_allclose((found.numpy() - eraser.mean) @ eraser.right.T, 0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("variable", "layer", "message"),
+    [
+        ("self_npc_type", None, "--variable self_npc_type: it has the same value in all"),
+        ("self_fod", None, "did you mean self_food"), ("tick", "lstm_cell_1", "there is no layer lstm_cell_1"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_erased_is_refused(model, recorded, variable, layer, message) -> None:
+    with pytest.raises(UserError, match=message):
+        edits_of(model, recorded, [], EditOptions(edit="erase", variable=variable, layer=layer))
+
+
+def test_a_dump_without_maps_of_the_training_is_erased_from_where_simulations_start(recorded) -> None:
+    origin = recorded.origin()
+    assert RecordedStates(recorded.dump, origin).known == recorded.split.train
+    everything = replace(origin, train=(), test=tuple(sorted((*origin.train, *origin.test))))
+    assert RecordedStates(recorded.dump, everything).known == everything.test
 
 
 def test_edits_begin_where_the_unedited_lives_do(model, start, recorded) -> None:

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.directions import Directions
 from agent_zoo.edit_options import EditOptions
 from analysis.statistics.resampling import Estimate
 from representation.recorded_observation import packed_observation
-from representation.world_model.edits import Edits, requested_edits, states_covariance
+from representation.world_model.edits import Edits
 from representation.world_model.imagination import imagine, informed_start
 from representation.world_model.intervened import QUANTITIES, InGame
 from representation.world_model.made_at_once import exact_play, first_order, made, soft_play
@@ -22,7 +21,7 @@ from representation.world_model.validation_figure import draw_validation
 from representation.world_model.validation_results import sign_agreement, validated_rows
 from representation.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
 from tests.reinforcement_learning.interventions.directions import unit
-from tests.representation.world_model.test_edits import critic_direction
+from tests.representation.world_model.test_edits import critic_direction, edits_of
 
 TICKS = SETTLING + 3
 
@@ -41,9 +40,7 @@ def starts(model, recorded):
 
 
 def edit(model: WorldModel, recorded, directions, options: EditOptions) -> Edits:
-    origin = recorded.origin()
-    found = Directions(recorded.dump, tuple(directions))
-    (made_of_it,) = requested_edits((options,), found, model, origin, states_covariance(recorded.dump, origin))
+    (made_of_it,) = edits_of(model, recorded, directions, options)
     return made_of_it
 
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from activation_store.conditions import COMPARISONS
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
-from activation_store.sparse_dictionary import SparseDictionary, feature_name
-from agent_zoo.memory import MemoryState
+from activation_store.sparse_dictionary import SparseDictionary
+from agent_zoo.edit_options import EditOptions
 from agent_zoo.sparse_codes import SparseCoder
 from agent_zoo.state_edits import DirectedEdit, EditOf
 from user_error import UserError
@@ -93,36 +91,22 @@ class Splice(DirectedEdit):
         return np.eye(self.features.dictionary.units)
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureCondition:
-    """A comparison of a feature's strength, in the state with which a tick begins, with a number.
+def features_of(options: EditOptions, dictionary: SparseDictionary | None) -> EditedFeatures | None:
+    """Return the features that an edit is about; None if it is about directions or the memory.
 
-    Attributes:
-        dictionary: of a layer of the memory.
-        feature: number of the feature.
-        comparison: as in `when.Condition`.
-        number: that the strength is compared with.
+    Raises:
+        UserError: the dictionary has no such feature.
     """
-
-    dictionary: SparseDictionary
-    feature: int
-    comparison: str
-    number: float
-
-    def holds(self, memory: MemoryState) -> np.ndarray:
-        """Say for which agents it holds, given their memory before the tick: (B,) bool."""
-        states = memory_states(memory)[self.dictionary.source.layer]
-        strengths = coder_of(self.dictionary, str(states.device)).strengths(states)[:, self.feature]
-        return COMPARISONS[self.comparison](strengths.cpu().numpy(), self.number)
+    if dictionary is None or not options.of_features:
+        return None
+    if options.edit == "splice":
+        return EditedFeatures(dictionary)
+    return EditedFeatures(dictionary, tuple(dictionary.number(name) for name in options.names))
 
 
-def memory_states(memory: MemoryState) -> Mapping[str, torch.Tensor]:
-    """Return the states of each layer of a memory by name, (B, units) each."""
-    return {
-        name: states[number]
-        for kind, states in ((LSTM_HIDDEN, memory.hidden), (LSTM_CELL, memory.cell))
-        for number, name in enumerate(memory_names(kind, len(states)))
-    }
+def edit_of(features: EditedFeatures, strength: float) -> FeatureEdit | Splice:
+    """Return the edit that gives features a strength, or that replaces whole states if it names no features."""
+    return FeatureEdit(features, strength) if features.numbers else Splice(features)
 
 
 def check_dictionary(
@@ -143,19 +127,6 @@ def check_dictionary(
         raise UserError(
             f"--features was fitted to another policy, {source.policy}, not to {policy} as it is now: extract "
             "activations and train the autoencoder again"
-        )
-
-
-def check_in_memory(dictionary: SparseDictionary, memory: tuple[str, ...], feature: int) -> None:
-    """Refuse a condition on a feature of a layer whose state is not known when a tick begins.
-
-    Raises:
-        UserError: the layer is not part of the memory.
-    """
-    if dictionary.source.layer not in memory:
-        raise UserError(
-            f"--while {feature_name(feature)}: {dictionary.source.layer} is not part of the memory, so its state is "
-            f"not known when a tick begins; conditions work on features of {', '.join(memory) or 'no layer'}"
         )
 
 

@@ -13,9 +13,8 @@ import torch
 from torch.nn.functional import normalize
 
 from activation_store.directions import Direction
+from agent_zoo.donor_rule import DonorRule
 from agent_zoo.state_edits import EditOf, ReadOutEdit, StateEdit, collapse
-from reinforcement_learning.interventions.donors import DonorRule
-from reinforcement_learning.interventions.random_directions import orthonormal
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +77,3 @@ def interchange(directions: Sequence[Direction], donor: DonorRule) -> Interchang
         UserError: the directions are of several layers, or not independent.
     """
     return Interchange(collapse(directions, "state"), donor)
-
-
-def towards_donors(edit: Interchange, random: np.random.Generator) -> Interchange:
-    """Return the control that moves states as far, along as many random directions."""
-    count, units = edit.read_outs.read.shape
-    return replace(edit, along=orthonormal(count, units, random))

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reinforcement_learning.interventions.state_moments import StateMoments
-from reinforcement_learning.interventions.when import feature_values
+from agent_zoo.own_features import feature_values
+from agent_zoo.state_moments import StateMoments
 
 _STILL = 1e-10  # of its mean square: a variance below this is rounding
 _FLAT = 1e-9  # of the largest: eigenvalues of the states' correlations below this are rounding
@@ -18,7 +18,7 @@ class Reading:
 
     Attributes:
         layer: its name.
-        variables: features as in `Condition`, at least one.
+        variables: features as in `own_features`, at least one.
     """
 
     layer: str
@@ -33,7 +33,9 @@ class Reading:
         """Return the sums over no states of a layer with this number of units."""
         return StateMoments.empty(units + len(self.variables))
 
-    def sums(self, states: np.ndarray, rows: np.ndarray, columns: Sequence[str], tick: int) -> StateMoments:
+    def sums(
+        self, states: np.ndarray, rows: np.ndarray, columns: Sequence[str], tick: int | np.ndarray
+    ) -> StateMoments:
         """Return the sums over states, (B, units), followed by the variables; other arguments as `feature_values`."""
         values = [feature_values(name, rows, columns, tick) for name in self.variables]
         return StateMoments.of(np.column_stack([states, *values]))  # (B, units + K)

@@ -1,12 +1,10 @@
-"""Erasers of what can be read linearly about variables, and of random read-outs of the same variance."""
+"""Erasers of what can be read linearly about variables."""
 
 import numpy as np
 import torch
 
+from agent_zoo.linear_readings import JointMoments, Reading
 from agent_zoo.state_edits import Eraser
-from reinforcement_learning.interventions.linear_readings import JointMoments, Reading
-from reinforcement_learning.interventions.random_directions import unit_of_variance
-from reinforcement_learning.interventions.state_moments import StateMoments
 from user_error import UserError
 
 _UNCORRELATED = 1e-6  # correlations with variables below this are rounding
@@ -54,28 +52,3 @@ def fitted_eraser(reading: Reading, moments: JointMoments, policy: str) -> Erase
     found = fitter.eraser
     used = found.proj_left.norm(dim=0) > 0
     return Eraser(reading.layer, found.proj_left[:, used].numpy(), found.proj_right[used].numpy(), states.mean)
-
-
-def random_eraser(eraser: Eraser, states: StateMoments, random: np.random.Generator) -> Eraser:
-    """Return an eraser of as many random read-outs, which takes as much variance from the states.
-
-    Where the states are white, every read-out is a direction, and its erasure is the projection along it. The
-    directions are random and orthogonal there; each takes the variance that one of the eraser's takes.
-
-    Args:
-        eraser: whose place it takes.
-        states: that the eraser was fitted to.
-        random: draws the directions.
-    """
-    covariance = states.covariance
-    values, vectors = np.linalg.eigh(covariance)
-    white = vectors / np.sqrt(values) @ vectors.T
-    colour = vectors * np.sqrt(values) @ vectors.T
-    free = np.eye(len(covariance))  # orthonormal columns: where directions can still be drawn
-    found = []
-    for taken in np.linalg.eigvalsh(eraser.left.T @ eraser.left)[::-1]:
-        along = free @ unit_of_variance(free.T @ covariance @ free, float(taken), random)
-        found.append(along)
-        free = np.linalg.svd(np.array(found))[2][len(found) :].T
-    directions = np.array(found).reshape(-1, len(covariance))
-    return Eraser(eraser.layer, colour @ directions.T, directions @ white, states.mean)

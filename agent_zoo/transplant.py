@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
+from agent_zoo.donor_rule import DonorRule
 from agent_zoo.memory import MemoryState
 from agent_zoo.memory_edits import MemoryEdit, MovedAsFar
-from reinforcement_learning.interventions.donors import DonorRule
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,41 @@
+"""Features of agents that edits name: the tick, and the columns of an agent's own row in the game."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from argument_checks import did_you_mean
+from user_error import UserError
+
+OWN = "self_"
+TICK = "tick"
+
+
+def check_feature(said: str, feature: str, columns: Sequence[str]) -> None:
+    """Refuse a feature that agents do not have.
+
+    Args:
+        said: where the user named it; begins the message.
+        feature: its name, `tick`, or `self_` and a column.
+        columns: of an entity's row in the game.
+
+    Raises:
+        UserError: there is no such feature; suggests a similar one.
+    """
+    known = [TICK, *(OWN + column for column in columns)]
+    if feature not in known:
+        raise UserError(f"{said}: there is no feature {feature!r}{did_you_mean(feature, known)}")
+
+
+def feature_values(feature: str, rows: np.ndarray, columns: Sequence[str], tick: int | np.ndarray) -> np.ndarray:
+    """Return the true values of a feature, (B,).
+
+    Args:
+        feature: its name.
+        rows: the agents' own rows in the game, (B, columns).
+        columns: of the rows.
+        tick: of the episode, from 0; or (B,).
+    """
+    if feature == TICK:
+        return np.full(len(rows), tick)
+    return rows[:, list(columns).index(feature.removeprefix(OWN))]
