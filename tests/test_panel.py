@@ -90,7 +90,7 @@ def made(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -
 
 def plant(run: Path) -> None:
     """Let ic_1 move ic_3 strongly in a finished run."""
-    names = ("r", "q", "jacobian_records", "jacobians", "behaviour")
+    names = ("r", "q", "jacobian_records", "jacobians", "behaviour", "behaviour_mean", "behaviour_spread")
     arrays = arrays_of((run / "motion.npz").read_bytes(), names)
     arrays["jacobians"][:, 1, 2, 0] = EFFECT
     np.savez(run / "changed.npz", allow_pickle=False, **arrays)
