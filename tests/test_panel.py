@@ -371,7 +371,7 @@ def test_bad_input_is_refused_in_one_line(made: Made, tmp_path: Path) -> None:
 
 def test_foreign_scripts_do_not_run_and_damage_is_told(browser, page_file: Path, tmp_path: Path) -> None:
     assert scripts_that_ran(browser, page_file, tmp_path) == []
-    for part in ("panel-content", "panel-views-0"):
+    for part in ("panel-content", "panel-ticks-0"):
         context = browser.new_context(offline=True)
         page = context.new_page()
         page.goto(damaged(page_file, part, tmp_path).as_uri())
