@@ -3,6 +3,8 @@
     python analyze_dynamics.py activation_data/NAME
     python analyze_dynamics.py activation_data/NAME --layer lstm_hidden --features extended
     python analyze_dynamics.py activation_data/NAME --policy runs/NAME/checkpoints/NAME_0003000000.safetensors
+    python analyze_dynamics.py activation_data/NAME-simulated --layer world_hidden --components 128 --clusters 128
+    python analyze_dynamics.py activation_data/NAME-simulated --behaviours-of lstm_hidden,world_hidden --reach 12
 
 Record the dump with --layers all, and with --fields Market,Task,ActionTargets to measure memory length too. Figures,
 tables, summary.txt, directions.safetensors and report.html are written to analysis_results/RUN/; see docs/dynamics.md.
@@ -30,9 +32,11 @@ def main() -> None:
     from representation.dynamics.tracks import load_policy_of
 
     features = features_named(split(settings.features))
-    policy, info = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)
+    loaded = None
+    if settings.of_memory:
+        loaded = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)
     with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
-        analyse(settings, metadata, features, policy, info.layout, folder)
+        analyse(settings, metadata, features, loaded, folder)
     print(f"figures, tables and report.html: {folder.path}")
 
 

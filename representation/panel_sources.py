@@ -30,13 +30,12 @@ def find_sources(dynamics: Dynamics, simulated: Path | None, policy: Path | None
         UserError: a dump or a checkpoint that was named cannot be used.
     """
     loaded = _policy(dynamics, policy, say)
-    units = dynamics.weight.shape[1]
-    own = read_source(dynamics.dump, dynamics.layer, units)
+    own = read_source(dynamics.dump, dynamics.units)
     sources = [_with_probabilities(own, loaded, say)]
     other = simulated or _beside(dynamics, own.metadata)
     if other is None:
         return sources
-    found = read_source(other, dynamics.layer, units)
+    found = read_source(other, dynamics.units)
     if not found.simulated:
         raise UserError(f"--simulated {other} was recorded in the game: give a dump written by simulate.py")
     if found.metadata.checkpoint_sha256 != own.metadata.checkpoint_sha256:
@@ -72,7 +71,7 @@ def find_saliency(dynamics: Dynamics, sources: Sequence[Source], named: Sequence
 
 def _policy(dynamics: Dynamics, policy: Path | None, say: Say) -> RecurrentPolicy | None:
     """Load the policy; None, and a line that says why, where none was named and that of the run is not there."""
-    metadata = read_source(dynamics.dump, dynamics.layer, dynamics.weight.shape[1]).metadata
+    metadata = read_source(dynamics.dump, dynamics.units).metadata
     arguments = dynamics.run.arguments
     of_run, folder = arguments.get("policy"), arguments.get("policies_dir")
     named = policy or (Path(of_run) if isinstance(of_run, str) else None)
@@ -102,7 +101,7 @@ def _beside(dynamics: Dynamics, metadata: DumpMetadata) -> Path | None:
     if not (path / METADATA_FILE).is_file():
         return None
     try:
-        found = read_source(path, dynamics.layer, dynamics.weight.shape[1])
+        found = read_source(path, dynamics.units)
     except UserError:
         return None
     same = found.metadata.checkpoint_sha256 == metadata.checkpoint_sha256

@@ -6,22 +6,27 @@ from pathlib import Path
 
 import pytest
 
-_QUIET = (
+QUIET = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 
 
+def path_of_chromium() -> str | None:
+    """Return where Chromium is; None if it is not on PATH."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator:
     """Headless Chromium."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    path = path_of_chromium()
     if path is None:
         pytest.skip("no Chromium on PATH: pages are tested in a real browser only")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=list(_QUIET))
+        chromium = playwright.chromium.launch(executable_path=path, args=list(QUIET))
         yield chromium
         chromium.close()
 

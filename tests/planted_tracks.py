@@ -7,7 +7,10 @@ from analysis.lives import lives_of
 from representation.dynamics.tracks import Tracks
 
 
-def tracks_of(state: np.ndarray, read: np.ndarray, lengths: list[int], layer: np.ndarray | None = None) -> Tracks:
+def tracks_of(
+    state: np.ndarray, read: np.ndarray, lengths: list[int], layer: np.ndarray | None = None,
+    activations: dict[str, np.ndarray] | None = None,
+) -> Tracks:  # fmt: skip
     """Return tracks of lives one after the other.
 
     Args:
@@ -15,6 +18,7 @@ def tracks_of(state: np.ndarray, read: np.ndarray, lengths: list[int], layer: np
         read: in each tick, (B, units).
         lengths: of the lives; they add up to B.
         layer: the states under study; the whole state where None.
+        activations: of named layers, (B, units) each.
     """
     count = sum(lengths)
     tick = np.concatenate([np.arange(length) for length in lengths])
@@ -24,7 +28,7 @@ def tracks_of(state: np.ndarray, read: np.ndarray, lengths: list[int], layer: np
     floats = np.zeros(count, np.float32)
     records = Records(
         step=tick, env_id=agent, agent_id=agent + 1, episode=zeros, tick=tick, reward=floats, value=floats,
-        action=np.zeros((count, 1), np.int64), log_probability=np.zeros((count, 1), np.float32), activations={},
-        tile=np.empty((count, 0, 3), np.int16), entity=none, inventory=none,
+        action=np.zeros((count, 1), np.int64), log_probability=np.zeros((count, 1), np.float32),
+        activations=activations or {}, tile=np.empty((count, 0, 3), np.int16), entity=none, inventory=none,
     )  # fmt: skip
     return Tracks(records, lives_of(records), state, read, state if layer is None else layer)

@@ -129,7 +129,7 @@ def test_the_same_run_gives_the_same_numbers_after_an_interruption(
         def stop(*_: object, **__: object) -> None:
             raise RuntimeError("stopped")
 
-        patch.setattr("representation.dynamics.motion_stage.lagged_jacobians", stop)
+        patch.setattr("representation.dynamics.effects_stage.lagged_jacobians", stop)
         run_here("analyze_dynamics.py", *arguments)
     folder = tmp_path / results.name
     assert not folder.exists()
@@ -176,10 +176,15 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
         assert_refused(done, *parts)
 
     ours = (recorded.dump, "--policies-dir", recorded.policies)
-    refused(*ours, "--layer", "encoder_output", parts=("must be a state of the memory",))
+    refused(*ours, "--layer", "world_hidden", parts=("holds no layer 'world_hidden', only: ",))
+    refused(*ours, "--layer", "encoder_output", "--interventions", "x", parts=("--interventions does nothing with",))
+    refused(*ours, "--behaviours-of", "lstm_cell,lstm_hiden", parts=("did you mean lstm_hidden",))
+    refused(
+        *ours, "--behaviours-of", "lstm_cell,lstm_cell", parts=("--behaviours-of is lstm_cell,lstm_cell: it names",)
+    )
     refused(*ours, "--layer", "lstm_cell_2", parts=("holds no layer 'lstm_cell_2'", "did you mean lstm_cell"))
     refused(*ours, "--components", 17, parts=("--components is 17: layer lstm_cell has 16 units",))
-    refused(*ours, "--components", 1, parts=("--components is 1: must be 2 to 64",))
+    refused(*ours, "--components", 1, parts=("--components is 1: must be 2 to 256",))
     refused(*ours, "--features", "self_fod", parts=("did you mean self_food",))
     refused(*ours, "--subsample", 1000, parts=("too few records",))
     refused(*ours, "--lags", 64, *QUICK[:8], parts=("--lags is 64: no life drawn is long enough",))

@@ -90,7 +90,7 @@ def made(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -
 
 def plant(run: Path) -> None:
     """Let ic_1 move ic_3 strongly in a finished run."""
-    names = ("r", "q", "jacobian_records", "jacobians", "behaviour")
+    names = ("r", "q", "jacobian_records", "jacobians", "behaviour", "behaviour_mean", "behaviour_spread")
     arrays = arrays_of((run / "motion.npz").read_bytes(), names)
     arrays["jacobians"][:, 1, 2, 0] = EFFECT
     np.savez(run / "changed.npz", allow_pickle=False, **arrays)
@@ -371,7 +371,7 @@ def test_bad_input_is_refused_in_one_line(made: Made, tmp_path: Path) -> None:
 
 def test_foreign_scripts_do_not_run_and_damage_is_told(browser, page_file: Path, tmp_path: Path) -> None:
     assert scripts_that_ran(browser, page_file, tmp_path) == []
-    for part in ("panel-content", "panel-views-0"):
+    for part in ("panel-content", "panel-ticks-0"):
         context = browser.new_context(offline=True)
         page = context.new_page()
         page.goto(damaged(page_file, part, tmp_path).as_uri())

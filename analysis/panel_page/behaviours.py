@@ -43,15 +43,15 @@ def fit_rule(dynamics: Dynamics, progress: Progress) -> CarryingRule:
     """
     places, label = dynamics.behaviours.places, dynamics.behaviours.label
     records = read_dump(
-        dynamics.dump, layers=[dynamics.layer], columns=[], leave_out=[*OBSERVATIONS, "tables"],
+        dynamics.dump, layers=list(dynamics.behaviour_layers), columns=[], leave_out=[*OBSERVATIONS, "tables"],
         lives=np.unique(life_keys(places), axis=0).tolist(), progress=progress,
     )  # fmt: skip
     lives = lives_of(records)
-    z = dynamics.z(records.activations[dynamics.layer])
-    found = np.empty((len(records), (len(STEPS) + 1) * z.shape[1]), np.float32)
+    points = dynamics.points(records.activations)
+    found = np.empty((len(records), (len(STEPS) + 1) * points.shape[1]), np.float32)
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         rows = lives.order[start : start + length]
-        found[rows] = trajectories(z[rows])
+        found[rows] = trajectories(points[rows])
     place = places_among(places, places_of(records))
     if (place < 0).any():
         raise UserError(f"{dynamics.path} labels records that {dynamics.dump} does not hold: analyse the dump again")
@@ -59,18 +59,20 @@ def fit_rule(dynamics: Dynamics, progress: Progress) -> CarryingRule:
     return rule_from(found[place[kept]], label[kept], lives.index[place[kept]])
 
 
-def states_of_life(dynamics: Dynamics, rule: CarryingRule, activations: np.ndarray) -> Mapping[str, np.ndarray]:
+def states_of_life(
+    dynamics: Dynamics, rule: CarryingRule, activations: Mapping[str, np.ndarray]
+) -> Mapping[str, np.ndarray]:
     """Return components, the place of trajectories, and whether there is a behaviour, of the states of one life.
 
     Args:
         dynamics: the run.
         rule: for behaviours.
-        activations: of the layer, in order of ticks, (n, U).
+        activations: of each layer that the run is about, in order of ticks, (n, units).
     """
-    moving = trajectories(dynamics.z(activations))
+    moving = trajectories(dynamics.points(activations))
     return {
-        "components": dynamics.scores(activations).astype(np.float32),
-        "trajectory": (moving - rule.mean) @ rule.components.T, "moving": has_behaviour(len(activations)),
+        "components": dynamics.scores(activations[dynamics.layer]).astype(np.float32),
+        "trajectory": (moving - rule.mean) @ rule.components.T, "moving": has_behaviour(len(moving)),
     }  # fmt: skip
 
 

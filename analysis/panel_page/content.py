@@ -1,6 +1,6 @@
 """The content of the panel: rollouts of recorded and simulated lives, and how the policy's memory moves in them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,16 +76,17 @@ class Panel:
         return len(self.lengths)
 
 
-def read_source(dump: Path, layer: str, units: int, probabilities: Probabilities | None = None) -> Source:
-    """Read a dump's metadata and check that it holds a layer.
+def read_source(dump: Path, layers: Mapping[str, int], probabilities: Probabilities | None = None) -> Source:
+    """Read a dump's metadata and check that it holds some layers of so many units.
 
     Raises:
-        UserError: it is no dump, or does not hold the layer.
+        UserError: it is no dump, or does not hold a layer.
     """
     metadata = read_metadata(dump)
-    if metadata.layers.get(layer) != units:
-        has = ", ".join(f"{name} ({size})" for name, size in metadata.layers.items())
-        raise UserError(f"{dump} holds no layer {layer} of {units} units, which the run is about, only: {has}")
+    for layer, units in layers.items():
+        if metadata.layers.get(layer) != units:
+            has = ", ".join(f"{name} ({size})" for name, size in metadata.layers.items())
+            raise UserError(f"{dump} holds no layer {layer} of {units} units, which the run is about, only: {has}")
     return Source(dump, metadata, sha256(dump / METADATA_FILE), probabilities)
 
 
@@ -114,7 +115,7 @@ def read_panel(
         with step(f"reading {len(own):,} rollouts of {source.dump.name}") as progress:
             parts.append(
                 read_ticks(
-                    source.dump, source.metadata, own, dynamics.layer,
+                    source.dump, source.metadata, own, tuple(dynamics.units),
                     lambda states: states_of_life(dynamics, rule, states), source.probabilities, progress,
                 )
             )  # fmt: skip

@@ -5,28 +5,58 @@
 const UNKNOWN = -128; // a correlation that is not known
 const HUNDRED = 100;
 
+const WHOLE = { u1: Uint8Array, i1: Int32Array, i2: Int32Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
+
+/** When the whole page has been read: the browser shows the first picture before. */
+const parsed = new Promise((done) => {
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", done); else done();
+});
+
+/** Inflate the content of an element, which is then removed. */
+async function taken(id) {
+  const element = document.getElementById(id);
+  const text = element.textContent.trim();
+  const bytes = await inflated(text);
+  element.remove();
+  return bytes;
+}
+
 class PanelData {
   constructor(facts, tables) {
     this.facts = facts;
     this.tables = tables;
     this.count = tables["rollout.ticks"].length;
-    this.ticks = tables.tick.length;
     this.starts = running(tables["rollout.ticks"]);
+    this.ticks = this.starts[this.count];
     this.entityStart = running(tables["entity.count"]);
     this.components = facts.components.length;
     this.lags = facts.lags;
     this.views = { rollout: -1, tiles: null };
     this.packs = new Map(); // what changed in the views of some rollouts each, once they are unpacked
+    this.unpacking = new Map(); // promises of these
     this.maps = facts.saliency.map((target, i) => new SaliencyMaps(target, tables, `map.${i}`));
+    this.makeRoom();
   }
 
+  /** The tables that the first picture needs whole: rollouts, matrices and maps, and how many entities each tick has. */
   static async load() {
     const facts = JSON.parse(document.getElementById("panel-facts").textContent);
-    const content = document.getElementById("panel-content");
-    const tables = unpacked(facts.columns, await inflated(content.textContent.trim()));
-    content.remove();
-    return new PanelData(facts, tables);
+    return new PanelData(facts, unpacked(facts.columns, await taken("panel-content")));
   }
+
+  /** Tables of ticks begin empty, and are filled as the ticks are unpacked. */
+  makeRoom() {
+    const entities = this.entityStart[this.ticks];
+    this.tables.phrases = [];
+    for (const { name, kind, shape } of this.facts.packs[0]) {
+      if (name === "tiles" || kind === "json") continue;
+      const rows = shape.length > 1 ? (this.alongTicks(name) ? shape[0] : shape[1]) : 1;
+      this.tables[name] = new WHOLE[kind](rows * (name.startsWith("entity.") ? entities : this.ticks));
+    }
+  }
+
+  /** Whether the last axis of a table is that of ticks, so that it has a row for each component or head. */
+  alongTicks(name) { return name === "component" || name === "chosen"; }
 
   rolloutOf(tick) {
     let [low, high] = [0, this.count];
@@ -39,21 +69,45 @@ class PanelData {
 
   source(rollout) { return this.facts.sources[this.tables["rollout.source"][rollout]]; }
 
-  packOf(rollout) { return Math.floor(rollout / this.facts.viewsAtOnce); }
+  packOf(rollout) { return Math.floor(rollout / this.facts.rolloutsAtOnce); }
 
-  hasViews(rollout) { return this.packs.has(this.packOf(rollout)); }
+  /** Whether the ticks of a rollout are unpacked. */
+  has(rollout) { return this.packs.has(this.packOf(rollout)); }
 
-  /** Unpack the views of a rollout and those beside it. */
-  async loadViews(rollout) {
-    const number = this.packOf(rollout), content = document.getElementById(`panel-views-${number}`);
-    if (this.packs.has(number)) return;
-    const [start, end] = [number, number + 1].map((each) => this.starts[Math.min(this.count, each * this.facts.viewsAtOnce)]);
-    const column = { name: "tiles", kind: "u1", shape: [end - start, this.facts.side ** 2] };
-    this.packs.set(number, unpacked([column], await inflated(content.textContent.trim())).tiles);
+  /** Unpack the ticks of a rollout and of those beside it. */
+  unpack(rollout) {
+    const number = this.packOf(rollout);
+    if (!this.unpacking.has(number)) this.unpacking.set(number, this.unpackPack(number));
+    return this.unpacking.get(number);
   }
 
-  async loadAllViews() {
-    for (let rollout = 0; rollout < this.count; rollout += this.facts.viewsAtOnce) await this.loadViews(rollout);
+  async unpackPack(number) {
+    const id = `panel-ticks-${number}`, columns = this.facts.packs[number];
+    if (number > 0) await parsed; // the first ticks stand above the scripts, the others below
+    const tables = unpacked(columns, await taken(id));
+    const [start, end] = [number, number + 1].map((each) => this.starts[Math.min(this.count, each * this.facts.rolloutsAtOnce)]);
+    const before = this.tables.phrases.length;
+    tables.words = Int32Array.from(tables.words, (each) => each + before);
+    for (const phrase of tables.phrases) this.tables.phrases.push(phrase);
+    for (const { name, kind, shape } of columns) {
+      if (name !== "tiles" && kind !== "json") this.fill(name, tables[name], shape, start, end - start);
+    }
+    this.packs.set(number, tables.tiles);
+  }
+
+  /** Put the values of some ticks, from `start`, where they belong. */
+  fill(name, values, shape, start, count) {
+    const whole = this.tables[name];
+    if (name.startsWith("entity.")) whole.set(values, this.entityStart[start]);
+    else if (!this.alongTicks(name)) whole.set(values, start * (shape[1] ?? 1));
+    else for (let row = 0; row < shape[0]; row++) whole.set(values.subarray(row * count, (row + 1) * count), row * this.ticks + start);
+  }
+
+  async unpackAll() {
+    for (let rollout = 0; rollout < this.count; rollout += this.facts.rolloutsAtOnce) {
+      await this.unpack(rollout);
+      await new Promise((done) => { setTimeout(done); }); // keys and clicks between two packs
+    }
   }
 
   /** Numbers of the materials in a tick's view; views are stored as what changed, so a whole rollout is unfolded. */
@@ -66,7 +120,7 @@ class PanelData {
 
   unfolded(rollout) {
     const { side } = this.facts, size = side ** 2, pack = this.packOf(rollout);
-    const first = this.starts[pack * this.facts.viewsAtOnce];
+    const first = this.starts[pack * this.facts.rolloutsAtOnce];
     const [start, end] = [this.starts[rollout], this.starts[rollout + 1]];
     const tiles = this.packs.get(pack).slice((start - first) * size, (end - first) * size);
     for (let tick = 1; tick < end - start; tick++) {

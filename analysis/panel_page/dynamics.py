@@ -1,5 +1,6 @@
 """Read what a run of analyze_dynamics.py found, as far as the panel shows it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class _Behaviours:
     sizes: list[int]
     agreement: list[float]
     differences: list[str] = field(default_factory=list)
+    layers: list[str] = field(default_factory=list)
+    units: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,10 @@ class Dynamics:
         components: K.
         weight: components are activations @ weight.T + bias, (K, U) float32.
         bias: (K,).
-        mean: of the layer, (U,).
-        spread: standard deviations of the layer, (U,).
+        behaviour_layers: layers whose states and changes are behaviours together; most often the layer alone.
+        behaviour_units: of each of them.
+        mean: of their units, layer after layer, (all units,).
+        spread: what deviations from it are divided by, (all units,).
         behaviours: the behaviour of each tick of the lives that the run followed.
         differences: how each behaviour differs from the others, in words, B; "" where the run does not say.
         shares: of the labelled ticks, by behaviour, (B,).
@@ -89,6 +94,8 @@ class Dynamics:
     components: tuple[Component, ...]
     weight: np.ndarray
     bias: np.ndarray
+    behaviour_layers: tuple[str, ...]
+    behaviour_units: tuple[int, ...]
     mean: np.ndarray
     spread: np.ndarray
     behaviours: ClusterRun
@@ -109,9 +116,15 @@ class Dynamics:
         """Return the components of activations of the layer, (N, U) to (N, K)."""
         return activations @ self.weight.T + self.bias
 
-    def z(self, activations: np.ndarray) -> np.ndarray:
-        """Return z-scores of activations of the layer, (N, U) float32."""
-        return ((activations - self.mean) / self.spread).astype(np.float32)
+    @property
+    def units(self) -> dict[str, int]:
+        """Layers that dumps must hold, and their units."""
+        return {self.layer: self.weight.shape[1], **dict(zip(self.behaviour_layers, self.behaviour_units, strict=True))}
+
+    def points(self, activations: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return scaled states whose trajectories are behaviours, (N, all units) float32, from activations by layer."""
+        together = np.concatenate([activations[name] for name in self.behaviour_layers], axis=1)
+        return ((together - self.mean) / self.spread).astype(np.float32)
 
 
 def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
@@ -134,9 +147,11 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
         raise UserError(f"--dump {folder} is not an activation dump: it holds no {METADATA_FILE}")
     behaviours = read_cluster_run(path, folder, BEHAVIOURS_FILE)
     _, summary = finished.read_json(SUMMARY_FILE, _Summary)
-    states = _arrays(finished, STATES_FILE, "mean", "spread")
+    layers = tuple(summary.behaviours.layers) or (summary.layer,)
+    space = _space(finished, summary)
+    units = tuple(summary.behaviours.units) or (len(space["mean"]),)
     motion = _arrays(finished, MOTION_FILE, "r", "q", "jacobian_records", "jacobians", "behaviour")
-    if not _fits(states, motion):
+    if not _fits(space, motion) or len(layers) != len(units) or sum(units) != len(space["mean"]):
         raise UserError(f"the files of {path} do not match each other: run {_SCRIPT} again")
     components = [each for each in summary.components if each.component.startswith("ic_")]
     weight, bias = _read_outs(finished, [each.component for each in components])
@@ -144,7 +159,7 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     found = Dynamics(
         path, folder, run, summary.policy, summary.layer,
         tuple(Component(each.component, each.explained, each.stability, each.features) for each in components),
-        weight, bias, states["mean"], states["spread"], behaviours,
+        weight, bias, layers, units, space["mean"], space["spread"], behaviours,
         tuple(summary.behaviours.differences) or ("",) * len(summary.behaviours.sizes),
         np.array(summary.behaviours.sizes) / max(1, sum(summary.behaviours.sizes)),
         float(np.mean(summary.behaviours.agreement)), motion["r"],
@@ -152,6 +167,14 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     )  # fmt: skip
     _check(found)
     return found
+
+
+def _space(finished: FinishedFiles, summary: _Summary) -> dict[str, np.ndarray]:
+    """Return mean and spread of the states whose trajectories are behaviours; earlier runs know one layer only."""
+    if not summary.behaviours.layers:
+        return _arrays(finished, STATES_FILE, "mean", "spread")
+    found = _arrays(finished, MOTION_FILE, "behaviour_mean", "behaviour_spread")
+    return {name.removeprefix("behaviour_"): each for name, each in found.items()}
 
 
 def _arrays(finished: FinishedFiles, file: str, *names: str) -> dict[str, np.ndarray]:
@@ -181,9 +204,9 @@ def _mean_jacobians(motion: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarr
     return mean, np.bincount(label[label >= 0], minlength=count)
 
 
-def _fits(states: dict[str, np.ndarray], motion: dict[str, np.ndarray]) -> bool:
+def _fits(space: dict[str, np.ndarray], motion: dict[str, np.ndarray]) -> bool:
     """Tell whether arrays have the types and shapes that analyze_dynamics.py gives them."""
-    if any(each.dtype.kind not in "iuf" for each in (*states.values(), *motion.values())):
+    if any(each.dtype.kind not in "iuf" for each in (*space.values(), *motion.values())):
         return False
     r, jacobians, records, label = (motion[name] for name in ("r", "jacobians", "jacobian_records", "behaviour"))
     return (
@@ -195,17 +218,17 @@ def _fits(states: dict[str, np.ndarray], motion: dict[str, np.ndarray]) -> bool:
         and records.dtype.kind == label.dtype.kind == "i"
         and bool(((records >= 0) & (records < len(label))).all())
         and bool((label < len(r)).all())
-        and states["mean"].ndim == 1
-        and states["mean"].shape == states["spread"].shape
-        and bool((states["spread"] > 0).all())
+        and space["mean"].ndim == 1
+        and space["mean"].shape == space["spread"].shape
+        and bool((space["spread"] > 0).all())
     )
 
 
 def _check(found: Dynamics) -> None:
     """Refuse files that do not fit together."""
     count, components = len(found.shares), len(found.components)
-    units = {each.shape[-1] for each in (found.weight, found.mean)}
+    own = dict(zip(found.behaviour_layers, found.behaviour_units, strict=True)).get(found.layer)
     if found.r.shape[0] != count or found.r.shape[2:] != (components, components) or len(found.differences) != count:
         raise UserError(f"{found.path / SUMMARY_FILE} and {MOTION_FILE} do not match: run {_SCRIPT} again")
-    if len(units) > 1 or max(found.behaviours.clusters, default=0) >= count:
+    if own not in (None, found.weight.shape[1]) or max(found.behaviours.clusters, default=0) >= count:
         raise UserError(f"{found.path / DIRECTIONS_FILE} and {STATES_FILE} do not match: run {_SCRIPT} again")

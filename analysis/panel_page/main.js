@@ -70,10 +70,11 @@ function fail(error) {
 }
 
 /** Unpack what the first picture does not need. */
-async function rest(data) {
+async function rest(state) {
   try {
-    await data.loadAllViews();
-    document.body.dataset.whole = "true";
+    await state.data.unpackAll();
+    state.set("whole", true);
+    document.body.dataset.whole = String(Math.round(performance.now()));
   } catch (error) {
     fail(error);
   }
@@ -88,14 +89,14 @@ async function start() {
     document.getElementById("view-legend").append(...viewLegend(state.data));
     document.getElementById("marks").open = window.innerHeight >= ROOM_FOR_MARKS;
     state.rollout = Math.max(0, Array.from({ length: state.data.count }, (_, i) => i).findIndex((i) => state.mapped(i)));
-    await state.data.loadViews(state.rollout);
+    await state.data.unpack(state.rollout);
     document.getElementById("loading").hidden = true;
     const resize = () => parts.forEach((part) => part.resize());
     resize();
     window.addEventListener("resize", resize);
     window.panel = publicState(state, parts[0], parts[2]);
     requestAnimationFrame(() => requestAnimationFrame(() => { document.body.dataset.drawn = String(Math.round(performance.now())); }));
-    setTimeout(rest, 50, state.data);
+    setTimeout(rest, 50, state);
   } catch (error) {
     fail(error);
     throw error;

@@ -35,8 +35,8 @@ STEPS_IN_SPREAD = 50
 HUNDRED = 100
 """Correlations are stored in hundredths, probabilities in percent."""
 UNKNOWN = -128
-VIEWS_AT_ONCE = 400
-"""Rollouts whose views are unpacked together."""
+ROLLOUTS_AT_ONCE = 400
+"""Rollouts whose ticks are unpacked together."""
 _MOST = 127
 _AT_ONCE = 20_000
 _NONE_SURE = "nothing that survives"
@@ -48,56 +48,83 @@ def panel_page(content: Panel) -> str:
     """Return the page as HTML."""
     from markupsafe import Markup
 
-    packed = _packed(content)
+    packed, packs = pack(_tables(content), {}), _packs(content)
     page = environment(_HERE, trim=True).get_template("template.html")
     return page.render(
         run=content.dynamics.path.resolve().name, dynamics=content.dynamics, content=content,
         estimates=_estimates(content),
         real=int(sum(not content.sources[each].simulated for each in content.source)),
         simulated=int(sum(content.sources[each].simulated for each in content.source)),
-        dump=content.dynamics.dump, facts=embedded(_facts(content) | {"columns": packed.columns}),
-        packed=packed.content, views=_views(content), style=Markup((_HERE / "style.css").read_text()),
+        dump=content.dynamics.dump,
+        facts=embedded(_facts(content) | {"columns": packed.columns, "packs": [each.columns for each in packs]}),
+        packed=packed.content, packs=packs, style=Markup((_HERE / "style.css").read_text()),
         scripts=Scripts.of(scripts_of(*_SCRIPTS)),
     )  # fmt: skip
 
 
-def _packed(content: Panel) -> Packed:
+def _tables(content: Panel) -> dict[str, np.ndarray]:
+    """Return what the first picture needs whole: rollouts, matrices, maps, and how many entities each tick has."""
     ticks, dynamics = content.ticks, content.dynamics
-    words, word = np.unique(np.array(ticks.words), return_inverse=True)
+    ends = np.cumsum(content.lengths)
     tables = {
         "rollout.ticks": content.lengths,
         "rollout.source": content.source,
         "rollout.agent": content.life[:, 1],
         "rollout.episode": content.life[:, 2],
+        "rollout.first": ticks.places["tick"][ends - content.lengths],
+        "rollout.last": ticks.places["tick"][ends - 1],
         "rollout.main": content.main,
         "rollout.x": content.plane[:, 0],
         "rollout.y": content.plane[:, 1],
-        "tick": ticks.places["tick"],
-        "view.row": ticks.corner[:, 0],
-        "view.col": ticks.corner[:, 1],
-        **{name: each for name, each in ticks.entities.items() if name != "entity.row"},
-        **{f"self_{name}": ticks.vitals[name] for name in VITALS},
-        "words": word,
-        "behaviour": content.behaviour,
-        "own": content.own,
-        "component": np.round(ticks.states["components"].T * STEPS_IN_SPREAD).clip(-32768, 32767).astype(np.int64),
-        **{name: _rounded(getattr(ticks, name)) for name in _estimates(content)},
-        **{f"p.{head}": _percent(each) for head, each in ticks.probabilities.items()},
-        **({"chosen": _percent(ticks.chosen.T)} if np.isfinite(ticks.chosen).any() else {}),
+        "entity.count": ticks.entities["entity.count"],
         "r": np.where(np.isfinite(dynamics.r), np.round(np.nan_to_num(dynamics.r) * HUNDRED), UNKNOWN).astype(np.int8),
         "significant": dynamics.significant,
         "jacobian": _rounded(dynamics.jacobian),
     }
     for number, (saliency, rows) in enumerate(zip(content.saliency, content.maps, strict=True)):
         tables |= {f"map.{number}{name}": each for name, each in saliency_tables(saliency, rows, content).items()}
-    return pack(tables, {"phrases": words.tolist()})
+    return tables
 
 
-def _views(content: Panel) -> list[str]:
-    """Pack the views of `VIEWS_AT_ONCE` rollouts at a time, so that the page can show the first ones at once."""
-    changes = view_changes(content.ticks.material, content.ticks.corner, content.lengths)
-    edges = np.concatenate([[0], np.cumsum(content.lengths)])[[*range(0, len(content), VIEWS_AT_ONCE), len(content)]]
-    return [pack({"tiles": changes[start:stop]}, {}).content for start, stop in itertools.pairwise(edges.tolist())]
+def _packs(content: Panel) -> list[Packed]:
+    """Pack the ticks of `ROLLOUTS_AT_ONCE` rollouts at a time, so that the page can show the first ones at once."""
+    ticks = content.ticks
+    tables = _tick_tables(content)
+    words = np.array(ticks.words)
+    of_entities = {name: each for name, each in ticks.entities.items() if name not in _NOT_OF_ENTITIES}
+    entity = np.concatenate([[0], np.cumsum(ticks.entities["entity.count"])])
+    bounds = [*range(0, len(content), ROLLOUTS_AT_ONCE), len(content)]
+    edges = np.concatenate([[0], np.cumsum(content.lengths)])[bounds]
+    found = []
+    for start, stop in itertools.pairwise(edges.tolist()):
+        phrases, word = np.unique(words[start:stop], return_inverse=True)
+        own = {name: each[:, start:stop] if name in _ALONG_TICKS else each[start:stop] for name, each in tables.items()}
+        own |= {name: each[entity[start] : entity[stop]] for name, each in of_entities.items()}
+        found.append(pack({**own, "words": word}, {"phrases": phrases.tolist()}))
+    return found
+
+
+_NOT_OF_ENTITIES = ("entity.row", "entity.count", "attack.target")
+_ALONG_TICKS = ("component", "chosen")
+"""Tables whose last axis is that of ticks."""
+
+
+def _tick_tables(content: Panel) -> dict[str, np.ndarray]:
+    ticks = content.ticks
+    return {
+        "tiles": view_changes(ticks.material, ticks.corner, content.lengths),
+        "tick": ticks.places["tick"],
+        "view.row": ticks.corner[:, 0],
+        "view.col": ticks.corner[:, 1],
+        "attack.target": ticks.entities["attack.target"],
+        **{f"self_{name}": ticks.vitals[name] for name in VITALS},
+        "behaviour": content.behaviour,
+        "own": content.own,
+        "component": np.round(ticks.states["components"].T * STEPS_IN_SPREAD).clip(-32768, 32767).astype(np.int64),
+        **{name: _rounded(getattr(ticks, name)) for name in _estimates(content)},
+        **{f"p.{head}": _percent(each) for head, each in ticks.probabilities.items()},
+        **({"chosen": _percent(ticks.chosen.T)} if np.isfinite(ticks.chosen).any() else {}),
+    }
 
 
 def view_changes(material: np.ndarray, corner: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -177,7 +204,7 @@ def _facts(content: Panel) -> dict[str, Any]:
     return {
         "run": dynamics.path.resolve().name, "policy": dynamics.policy, "layer": dynamics.layer, "side": SIDE,
         "components": [vars(each) for each in dynamics.components], "stepsInSpread": STEPS_IN_SPREAD,
-        "viewsAtOnce": VIEWS_AT_ONCE,
+        "rolloutsAtOnce": ROLLOUTS_AT_ONCE,
         "lags": dynamics.r.shape[1] - 1, "behaviours": [_behaviour(content, number) for number in _numbers(content)],
         "noise": {"colour": NOISE_COLOUR, "shape": "circle"},
         "sources": [{"name": each.dump.resolve().name, "simulated": each.simulated} for each in content.sources],

@@ -54,10 +54,6 @@ class Player {
 
   draw() {
     const { state } = this, { data, tick, map } = state;
-    if (!data.hasViews(state.rollout)) { // the first seconds after the page was opened
-      data.loadViews(state.rollout).then(() => this.draw(), fail);
-      return;
-    }
     document.getElementById("rollout-name").textContent = nameOf(data, state.rollout);
     const number = Array.from({ length: state.rollout }, (_, i) => i).filter((i) => state.shown(i)).length + 1;
     document.getElementById("rollout-number").textContent = state.shown(state.rollout) ? `${number} of ${state.shownCount}` : `of ${state.shownCount}`;
@@ -163,7 +159,7 @@ class Player {
   /** Say what lies under the pointer, and what is attributed to it. */
   tell() {
     const place = document.getElementById("under-pointer"), { data, tick, map } = this.state;
-    if (!this.hovered || !data.hasViews(this.state.rollout)) { place.textContent = "Point at the view to read it."; return; }
+    if (!this.hovered) { place.textContent = "Point at the view to read it."; return; }
     const { side, materials, npcKinds } = data.facts, middle = (side - 1) / 2;
     const [down, right] = [this.hovered.row - middle, this.hovered.column - middle];
     const i = this.hovered.row * side + this.hovered.column;

@@ -21,6 +21,7 @@ class Scatter {
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.canvas.addEventListener("dblclick", () => { this.zoom = { scale: 1, x: 0, y: 0 }; this.draw(); });
     state.on(["rollout", "colourBy", "only", "from"], () => this.draw());
+    state.on(["whole"], () => { this.values.clear(); this.draw(); }); // means were of the ticks unpacked until then
   }
 
   /** Place of a rollout in CSS pixels. */
@@ -147,10 +148,9 @@ function titleOf(data, rollout) {
 /** Which rollout it is, in words. */
 function nameOf(data, rollout) {
   const { tables } = data;
-  const [first, last] = [data.starts[rollout], data.starts[rollout + 1] - 1];
   const kind = data.source(rollout).simulated ? "Simulated" : "Real";
   const who = `agent ${tables["rollout.agent"][rollout]}, episode ${tables["rollout.episode"][rollout]}`;
-  return `${kind}: ${who}, ticks ${tables.tick[first]}–${tables.tick[last]}`;
+  return `${kind}: ${who}, ticks ${tables["rollout.first"][rollout]}–${tables["rollout.last"][rollout]}`;
 }
 
 /** The behaviours as a list: colour, share of ticks, what is different in them; a click shows only their rollouts. */

@@ -21,6 +21,7 @@ class PanelState extends EventTarget {
     this.pinned = false;
     this.target = data.maps.length ? 0 : -1; // saliency maps to lay over views
     this.later = 0;
+    this.whole = false; // whether the ticks of all rollouts are unpacked
   }
 
   set(what, value) {
@@ -71,6 +72,10 @@ class PanelState extends EventTarget {
   go(at) { this.set("at", Math.max(0, Math.min(this.length - 1, at))); }
 
   open(rollout, at = 0) {
+    if (!this.data.has(rollout)) { // the first seconds after the page was opened
+      this.data.unpack(rollout).then(() => this.open(rollout, at), fail);
+      return;
+    }
     this.at = Math.min(at, this.data.tables["rollout.ticks"][rollout] - 1);
     this.set("rollout", rollout);
   }

@@ -1,6 +1,6 @@
 """What the panel shows of each tick, read from a dump a few lives at a time."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +24,8 @@ LEGAL = "legal"
 
 Probabilities = Callable[[Records], Mapping[str, np.ndarray]]
 """Returns the probability of each option of some action heads, (B, options) by head."""
-LifeStates = Callable[[np.ndarray], Mapping[str, np.ndarray]]
-"""Returns what is computed from the states of the layer in a whole life, (n, U): arrays of n rows, by name."""
+LifeStates = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+"""Returns what is computed from the states of layers in a whole life, (n, U) each: arrays of n rows, by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Ticks:
 
 
 def read_ticks(
-    dump: Path, metadata: DumpMetadata, chosen: Chosen, layer: str, states: LifeStates,
+    dump: Path, metadata: DumpMetadata, chosen: Chosen, layers: Sequence[str], states: LifeStates,
     probabilities: Probabilities | None, progress: Progress,
 ) -> Ticks:  # fmt: skip
     """Read the ticks of some rollouts, in their order; memory holds the records of one episode.
@@ -72,15 +72,15 @@ def read_ticks(
         dump: its folder.
         metadata: of the dump.
         chosen: rollouts.
-        layer: of the memory.
-        states: applied to the layer's states of each life.
+        layers: to read.
+        states: applied to the states of these layers in each life.
         probabilities: of options; None to leave them out.
         progress: called with the share read.
 
     Raises:
         UserError: the dump cannot be read, or its views cannot be drawn.
     """
-    needed = [layer, *([LSTM_HIDDEN] if probabilities else [])]
+    needed = [*layers, *([LSTM_HIDDEN] if probabilities else [])]
     columns = [*own_truth_columns(metadata), *([LEGAL] if probabilities else [])]
     parts, order = [], []
     for number, own in enumerate(groups := list(_by_file(metadata, chosen))):
@@ -90,7 +90,7 @@ def read_ticks(
             progress=lambda share, number=number: progress((number + share) / len(groups)),  # type: ignore[misc]
         )  # fmt: skip
         rows = _rows(records, chosen, own)
-        parts.append(_ticks(records, metadata, rows, _states(records, layer, states), probabilities))
+        parts.append(_ticks(records, metadata, rows, _states(records, layers, states), probabilities))
         order.append(own)
     return _arranged(parts, np.concatenate(order), chosen)
 
@@ -117,12 +117,11 @@ def _rows(records: Records, chosen: Chosen, own: np.ndarray) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _states(records: Records, layer: str, states: LifeStates) -> dict[str, np.ndarray]:
+def _states(records: Records, layers: Sequence[str], states: LifeStates) -> dict[str, np.ndarray]:
     """Apply a function to each life, and return its results in the order of the records."""
     lives = lives_of(records)
-    activations = records.activations[layer]
     parts = [
-        states(activations[lives.order[start : start + length]])
+        states({name: records.activations[name][lives.order[start : start + length]] for name in layers})
         for start, length in zip(lives.starts, lives.lengths, strict=True)
     ]
     found = {}

@@ -1,15 +1,14 @@
-"""Behaviours: clusters of short trajectories of a layer's states."""
+"""Behaviours: clusters of short trajectories of the states of one layer or of several."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.labels import NOISE
+from representation.dynamics.behaviour_space import BehaviourSpace, trajectories
 from representation.dynamics.neighbours import cluster_agreement, explained_by, nearest, ward_labels
 from representation.dynamics.tracks import Tracks
 
-STEPS = (2, 4, 6)
-"""Ticks over which differences of the state are taken."""
 DIMENSIONS = 64
 
 
@@ -22,11 +21,13 @@ class Behaviours:
             is no trajectory.
         explained: share of the variance of trajectories that lies between behaviours.
         agreement: adjusted Rand index with the clusters found again in each bootstrap of lives, (R,).
+        kept: share of the variance of each layer's trajectories that lies in the principal components, (layers,).
     """
 
     label: np.ndarray
     explained: float
     agreement: np.ndarray
+    kept: np.ndarray
 
     @property
     def count(self) -> int:
@@ -34,41 +35,29 @@ class Behaviours:
         return int(self.label.max()) + 1
 
 
-def trajectories(tracks: Tracks, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each state beside its differences from those 2, 4 and 6 ticks before.
-
-    Args:
-        tracks: recorded lives.
-        z: z-scores of the layer at each record, (B, U).
-
-    Returns:
-        The records with `max(STEPS)` ticks before them, (n,), and their trajectories, (n, 4 U).
-    """
-    records = tracks.with_ticks_around(max(STEPS), 0)
-    parts = [z[records], *(z[records] - z[tracks.ahead(records, -step)] for step in STEPS)]
-    return records, np.concatenate(parts, axis=1)
-
-
-def find_behaviours(tracks: Tracks, z: np.ndarray, count: int, bootstraps: int, seed: int) -> Behaviours:
+def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstraps: int, seed: int) -> Behaviours:
     """Cluster short trajectories: principal components, then Ward's method on a graph of neighbours.
 
     Args:
         tracks: recorded lives.
-        z: z-scores of the layer at each record, (B, U).
+        space: of the states.
         count: behaviours to find.
         bootstraps: of lives, for the agreement.
         seed: of the bootstraps.
     """
     from sklearn.decomposition import PCA
 
-    records, found = trajectories(tracks, z)
-    points = PCA(min(DIMENSIONS, *found.shape), svd_solver="covariance_eigh").fit_transform(found)
+    records, found = trajectories(tracks, space.points(tracks.records.activations))
+    model = PCA(min(DIMENSIONS, *found.shape), svd_solver="covariance_eigh").fit(found)
+    points = model.transform(found)
+    in_components = model.explained_variance_ @ model.components_**2  # (4 U,)
+    kept = space.by_layer(in_components) / space.by_layer(found.var(axis=0, ddof=1))
     labels = ward_labels(points, nearest(points), min(count, len(points)))
     resamples = resampled_lives(tracks.lives.index[records], bootstraps, seed)
     agreement = cluster_agreement(points, labels, min(count, len(points)), resamples)
     everywhere = np.full(len(tracks), NOISE, np.int64)
     everywhere[records] = labels
-    return Behaviours(everywhere, explained_by(labels, points), agreement)
+    return Behaviours(everywhere, explained_by(labels, points), agreement, kept)
 
 
 def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 5000) -> list[np.ndarray]:

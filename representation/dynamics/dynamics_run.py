@@ -1,40 +1,35 @@
-"""A run of analyze_dynamics.py: each stage in turn, and everything that it writes."""
+"""A run of analyze_dynamics.py: each stage in turn, what it finds in words, and its report."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from activation_store.directions import DIRECTIONS_FILE, write_directions
 from activation_store.files import sha256
-from activation_store.lives import places_of
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.observation import ObservationLayout
+from agent_zoo.checkpoint import CheckpointInfo
 from analysis.clusters.dataset import Step
 from analysis.features import Feature
-from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.run_folder import RunFolder
 from analysis.summary_page.page import Section, command_of, summary_page
 from analysis.terminal import step
-from representation.dynamics import figures_lasting, figures_motion, figures_states, report, report_lasting
+from representation.dynamics import outputs, report, report_lasting
 from representation.dynamics.directions import mode_directions, state_directions
-from representation.dynamics.followed_edits import Compared, compare, read_followed
+from representation.dynamics.effects_stage import study_effects
+from representation.dynamics.followed_edits import Compared, FollowedEdit, compare, read_followed
 from representation.dynamics.lasting_stage import Persisting, study_persistence
-from representation.dynamics.memory_use import memory_use
 from representation.dynamics.motion_stage import study_motion
-from representation.dynamics.results import Motion, States, distinctive
+from representation.dynamics.results import Effects, Motion, States
 from representation.dynamics.settings import DynamicsSettings
 from representation.dynamics.states_stage import study_states
 from representation.dynamics.update import Update
 from representation.parts import Parts
 
 REPORT_FILE = "report.html"
-BEHAVIOURS_FILE = "behaviour_labels.npz"
-"""As `LABELS_FILE`, with the behaviour of each tick of the lives drawn."""
 _STATE_FIGURES = {
     "components_features.png": "Pearson's r of each component with each feature within lives. A dot marks q < 0.05. "
     "Labels "
@@ -46,6 +41,7 @@ _MOTION_FIGURES = {
     "behaviour that lasts.",
     "correlations_jacobians.png": "Left: which components follow which. Right: how much a later component would change "
     "per unit of an earlier one, through the memory alone, with inputs held as recorded.",
+    "correlations.png": "Which components follow which.",
     "agreement.png": "Where lines lie above the dotted one, components that follow each other also move each other. "
     "What "
     "passes through the game is in the correlations only.",
@@ -67,52 +63,116 @@ _LASTING_FIGURES = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Remembered:
+    """What is found only of a state of the policy's memory, by the policy's own update."""
+
+    effects: Effects
+    persisting: Persisting
+    compared: list[Compared]
+
+
 def analyse(
-    settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], policy: RecurrentPolicy,
-    layout: ObservationLayout,
-    folder: RunFolder,
+    settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...],
+    loaded: tuple[RecurrentPolicy, CheckpointInfo] | None, folder: RunFolder,
 ) -> None:  # fmt: skip
-    """Run every stage and write the results; finished stages of an interrupted run are not repeated."""
+    """Run every stage and write the results; finished stages of an interrupted run are not repeated.
+
+    Args:
+        settings: of the analysis.
+        metadata: of the dump.
+        features: to compare components and clusters with.
+        loaded: the dump's policy; None if the layer is no state of its memory.
+        folder: of the run.
+    """
     console = Console()
     show: Step = partial(step, console)
-    update = Update(policy)
-    update.place(settings.layer)  # refuses a layer that is no state
+    update = None
+    if loaded is not None:
+        update = Update(loaded[0])
+        update.place(settings.layer)  # refuses a layer that is no state
     parts = Parts(settings.run_folder, _key(settings))
     edits = read_followed(settings.interventions, metadata.checkpoint_sha256)
     if parts.there:
         console.print(f"going on after: {', '.join(parts.there)}", highlight=False)
     states = study_states(settings, metadata, features, parts, show)
-    _write_states(states, folder, show)
+    outputs.write_states(states, folder, show)
     motion = study_motion(settings, metadata, features, states, update, parts, show)
-    _write_motion(states, motion, folder, show)
-    persisting = study_persistence(settings, policy, layout, states, motion, update, parts, show)
-    _write_persisting(states, motion, persisting, update, folder, show)
+    outputs.write_motion(states, motion, folder, show)
+    remembered = None
+    if loaded is not None and update is not None:
+        remembered = _study_memory(settings, loaded, update, states, motion, edits, parts, folder, show)
+    else:
+        outputs.write_correlations(states, motion, None, folder, show)
+    _write_directions(settings, states, remembered, folder)
+    sections = _sections(settings, features, states, motion, remembered)
+    folder.save_json("summary.json", _summary(states, motion, remembered))
+    lines = "\n\n".join("\n".join(section.lines) for section in sections)
+    folder.save_text("summary.txt", f"{lines}\n")
+    heading = f"Dynamics of {metadata.policy}: {settings.layer}"
+    command = command_of("analyze_dynamics.py", asdict(settings), defaults_of(type(settings)))
+    folder.save_text(REPORT_FILE, summary_page(folder.path, heading, sections, command))
+    parts.remove()
+    console.print(lines, highlight=False, markup=False)
+
+
+def _study_memory(
+    settings: DynamicsSettings, loaded: tuple[RecurrentPolicy, CheckpointInfo], update: Update, states: States,
+    motion: Motion, edits: list[FollowedEdit], parts: Parts, folder: RunFolder, show: Step,
+) -> Remembered:  # fmt: skip
+    """Run the stages that need the policy's own update, and write what they find."""
+    policy, info = loaded
+    effects = study_effects(settings, states, motion, update, parts, show)
+    outputs.write_correlations(states, motion, effects, folder, show)
+    persisting = study_persistence(settings, policy, info.layout, states, motion, update, parts, show)
+    outputs.write_persisting(states, motion, persisting, update, folder, show)
     compared: list[Compared] = []
     if edits:
         with show(f"following {len(edits)} edits of interventions") as progress:
             reach, seed = settings.reach, settings.seed
             compared = compare(edits, update, motion.tracks, persisting.records, reach, seed, progress)
-    _write_compared(compared, folder, states.data.heading)
+    outputs.write_compared(compared, folder, states.data.heading)
+    return Remembered(effects, persisting, compared)
+
+
+def _write_directions(
+    settings: DynamicsSettings, states: States, remembered: Remembered | None, folder: RunFolder
+) -> None:
     names = settings.run_folder.name, settings.dump.resolve().name
-    found = [*state_directions(states, *names), *mode_directions(motion.modes, states, *names)]
+    found = [*state_directions(states, *names)]
+    if remembered is not None:
+        found += mode_directions(remembered.effects.modes, states, *names)
     write_directions(folder.path / DIRECTIONS_FILE, found)
-    of_states = report.state_lines(states)
-    of_motion = report.motion_lines(motion, tuple(feature.name for feature in features))
-    of_lasting = report_lasting.persistence_lines(persisting, states, settings.reach)
-    of_lasting += report_lasting.compared_lines(compared)
-    lines = [*of_states, "", *of_motion, "", *of_lasting]
-    folder.save_text("summary.txt", "\n".join([*lines, ""]))
-    more = report_lasting.persistence_summary(persisting, states)
-    folder.save_json("summary.json", {**_summary(states, motion), **more, "interventions": _rows(compared)})
-    sections = [
-        Section("Single states", of_states, _STATE_FIGURES), Section("Consecutive states", of_motion, _MOTION_FIGURES),
-        Section("How long things last", of_lasting, _LASTING_FIGURES),
-    ]  # fmt: skip
-    heading = f"Dynamics of {metadata.policy}: {settings.layer}"
-    command = command_of("analyze_dynamics.py", asdict(settings), defaults_of(type(settings)))
-    folder.save_text(REPORT_FILE, summary_page(folder.path, heading, sections, command))
-    parts.remove()
-    console.print("\n".join(lines), highlight=False, markup=False)
+
+
+def _sections(
+    settings: DynamicsSettings, features: tuple[Feature, ...], states: States, motion: Motion,
+    remembered: Remembered | None,
+) -> list[Section]:  # fmt: skip
+    """Return what was found in words, and how to read its figures."""
+    names = tuple(feature.name for feature in features)
+    effects = None if remembered is None else remembered.effects
+    found = [
+        Section("Single states", report.state_lines(states), _STATE_FIGURES),
+        Section("Consecutive states", report.motion_lines(motion, effects, settings.layer, names), _MOTION_FIGURES),
+    ]
+    if remembered is not None:
+        lines = report_lasting.persistence_lines(remembered.persisting, states, settings.reach)
+        lines += report_lasting.compared_lines(remembered.compared)
+        found.append(Section("How long things last", lines, _LASTING_FIGURES))
+    return found
+
+
+def _summary(states: States, motion: Motion, remembered: Remembered | None) -> dict[str, Any]:
+    """Return the numbers as JSON values; those of the memory's update are null for another layer."""
+    if remembered is None:
+        nothing = ("sign_agreement", "slow_modes", "largest_modulus", "half_lives", "memory_length", "fixed_points")
+        return {**report.summary(states, motion), **dict.fromkeys((*nothing, "interventions"))}
+    return {
+        **report.summary(states, motion), **report.effects_summary(remembered.effects),
+        **report_lasting.persistence_summary(remembered.persisting, states),
+        "interventions": [asdict(row) for row in report_lasting.compared_rows(remembered.compared)],
+    }  # fmt: skip
 
 
 def defaults_of(settings: type[Any]) -> dict[str, Any]:
@@ -124,98 +184,3 @@ def _key(settings: DynamicsSettings) -> Mapping[str, Any]:
     """Return everything that results depend on."""
     arguments = {name: str(value) for name, value in vars(settings).items() if name not in ("name", "output_dir")}
     return {"arguments": arguments, "dump": sha256(settings.dump / METADATA_FILE)}
-
-
-def _write_states(states: States, folder: RunFolder, show: Step) -> None:
-    records = states.data.records
-    arrays: dict[str, np.ndarray] = {name: getattr(records, name) for name in ("agent_id", "episode", "tick")}
-    for kind, found in states.decompositions.items():
-        arrays |= {f"{kind}_scores": found.scores.astype(np.float32), f"{kind}_patterns": found.axes.patterns}
-    with show("writing and drawing states"):
-        folder.save_arrays(
-            "states.npz", **arrays, mean=states.scale.mean, spread=states.scale.spread, cluster=states.label,
-            outlier=states.outlier, neighbour_distance=states.distance, plane=states.plane,
-            plane_records=states.plane_records,
-        )  # fmt: skip
-        folder.save_arrays(LABELS_FILE, **places_of(records), label=states.label)
-        folder.save_text("components.tsv", report.table(report.component_rows(states)))
-        folder.save_text("component_features.tsv", report.table(report.association_rows(states)))
-        folder.save_figure("components_features.png", figures_states.components_and_features(states))
-        folder.save_figure("tsne.png", figures_states.plane(states))
-
-
-def _write_motion(states: States, motion: Motion, folder: RunFolder, show: Step) -> None:
-    heading, records = states.data.heading, motion.tracks.records
-    with show("writing and drawing motion"):
-        folder.save_arrays(
-            "motion.npz", agent_id=records.agent_id, episode=records.episode, tick=records.tick,
-            behaviour=motion.behaviours.label, scores=motion.scores.astype(np.float32), r=motion.correlations.r,
-            q=motion.correlations.q, jacobian_records=motion.jacobian_records, jacobians=motion.jacobians,
-            eigenvalues_real=motion.eigenvalues.real, eigenvalues_imaginary=motion.eigenvalues.imag,
-        )  # fmt: skip
-        folder.save_arrays(BEHAVIOURS_FILE, **places_of(records), label=motion.behaviours.label)
-        folder.save_text("sign_agreement.tsv", report.table([vars(row) for row in motion.agreement]))
-        folder.save_figure("trajectories.png", figures_motion.trajectories(motion, states))
-        folder.save_figure("correlations_jacobians.png", figures_motion.correlations_and_jacobians(motion, heading))
-        folder.save_figure("agreement.png", figures_motion.agreement(motion, heading))
-        folder.save_figure("spectra.png", figures_motion.spectrum(motion, heading))
-
-
-def _write_persisting(
-    states: States, motion: Motion, found: Persisting, update: Update, folder: RunFolder, show: Step
-) -> None:
-    heading = states.data.heading
-    with show("writing and drawing how long things last"):
-        left = np.stack([each.left for each in found.lasting])
-        arrays = {"records": found.records, "left": left}
-        for number, held in enumerate(found.held):
-            arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
-        if found.length is not None:
-            arrays |= vars(found.length)
-            label, age = motion.behaviours.label[found.records], motion.tracks.place[found.records]
-            folder.save_text(
-                "memory_use.tsv", report.table([vars(each) for each in memory_use(found.length, label, age)])
-            )
-        folder.save_arrays("lasting.npz", **arrays)
-        folder.save_figure("half_lives.png", figures_lasting.half_lives(found, states))
-        folder.save_figure("fixed_points.png", figures_lasting.flow(found, motion, states, update))
-        if (figure := figures_lasting.memory_length_figure(found, heading)) is not None:
-            folder.save_figure("memory_length.png", figure)
-
-
-def _write_compared(compared: list[Compared], folder: RunFolder, heading: str) -> None:
-    if compared:
-        folder.save_text("followed_edits.tsv", report.table(_rows(compared)))
-        folder.save_figure("followed_edits.png", figures_lasting.followed_edits(compared, heading))
-
-
-def _rows(compared: list[Compared]) -> list[dict[str, Any]]:
-    return [asdict(row) for row in report_lasting.compared_rows(compared)]
-
-
-def _summary(states: States, motion: Motion) -> dict[str, Any]:
-    data = states.data
-    return {
-        "policy": data.metadata.policy, "layer": data.layer, "records": len(data), "lives": len(data.lives),
-        "components": report.component_rows(states),
-        "explained": {kind: found.total for kind, found in states.decompositions.items()},
-        "clusters": {
-            "explained": states.explained, "agreement": states.agreement.tolist(),
-            "sizes": np.bincount(states.label).tolist(),
-        },
-        "outliers": {"share": float(states.outlier.mean()), "agreement": states.outlier_agreement},
-        "tsne": {"trustworthiness": states.trustworthiness, "agreement": states.plane_agreement},
-        "behaviours": {
-            "explained": motion.behaviours.explained, "agreement": motion.behaviours.agreement.tolist(),
-            "sizes": np.bincount(motion.behaviours.label[motion.behaviours.label >= 0]).tolist(),
-            "differences": [
-                distinctive(motion.differences, number, tuple(feature.name for feature in data.features))
-                for number in range(motion.behaviours.count)
-            ],
-        },
-        "sign_agreement": [vars(row) for row in motion.agreement],
-        "slow_modes": [
-            {"modulus": abs(mode.eigenvalue), "angle": float(np.angle(mode.eigenvalue))} for mode in motion.modes
-        ],
-        "largest_modulus": {"median": float(np.median(np.abs(motion.eigenvalues[:, 0])))},
-    }  # fmt: skip

@@ -1,12 +1,13 @@
 """Figures of consecutive states: trajectories, correlations beside Jacobians, and spectra."""
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, new_figure, style, title
 from representation.dynamics.agreement import mean_jacobians
 from representation.dynamics.jacobians import time_constants
-from representation.dynamics.results import LEVEL, Motion, States
+from representation.dynamics.results import LEVEL, Effects, Motion, States
 
 _LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3
 _LAGS = (1, 4)
@@ -42,49 +43,58 @@ def trajectories(motion: Motion, states: States) -> Figure:
     return figure
 
 
-def correlations_and_jacobians(motion: Motion, heading: str) -> Figure:
-    """Draw lagged correlations beside mean Jacobians for the largest behaviours."""
-    label = motion.behaviours.label[motion.jacobian_records]
-    means = mean_jacobians(motion.jacobians, label, motion.behaviours.count)
+def correlations_and_jacobians(motion: Motion, effects: Effects | None, heading: str) -> Figure:
+    """Draw lagged correlations, beside mean Jacobians if there are any, for the largest behaviours."""
+    means = None
+    if effects is not None:
+        label = motion.behaviours.label[effects.jacobian_records]
+        means = mean_jacobians(effects.jacobians, label, motion.behaviours.count)
     shown = range(min(_BEHAVIOURS_SHOWN, motion.behaviours.count))
-    lags = [lag for lag in _LAGS if lag < means.shape[1]]
+    lags = [lag for lag in _LAGS if lag < motion.correlations.r.shape[1]]
+    beside = 1 if means is None else 2
     with style():
-        figure = new_figure(3.1 * 2 * len(lags) + 1, 3.1 * len(shown) + 1)
-        panels = figure.subplots(len(shown), 2 * len(lags), squeeze=False)
+        figure = new_figure(3.1 * beside * len(lags) + 1, 3.1 * len(shown) + 1)
+        panels = figure.subplots(len(shown), beside * len(lags), squeeze=False)
         for row, number in enumerate(shown):
             for column, lag in enumerate(lags):
-                left, right = panels[row, 2 * column], panels[row, 2 * column + 1]
+                left = panels[row, beside * column]
                 r, q = motion.correlations.r[number, lag], motion.correlations.q[number, lag]
                 image = left.imshow(r, cmap=EFFECT_MAP, vmin=-1, vmax=1)
                 left.scatter(*np.nonzero(q < LEVEL)[::-1], s=2, c="black", linewidths=0)
-                far = float(np.nanmax(np.abs(means[number, lag]))) if np.isfinite(means[number, lag]).any() else 1.0
-                other = right.imshow(means[number, lag], cmap=EFFECT_MAP, vmin=-far, vmax=far)
                 left.set_title(f"behaviour {number}, lag {lag}: correlation", fontsize=8)
-                right.set_title("mean Jacobian", fontsize=8)
                 figure.colorbar(image, ax=left, shrink=0.7)
-                figure.colorbar(other, ax=right, shrink=0.7)
+                if means is not None:
+                    _draw_mean(panels[row, beside * column + 1], means[number, lag])
         for axes in panels.ravel():
             axes.set(xticks=[], yticks=[])
         panels[-1, 0].set(xlabel="independent component, earlier", ylabel="later")
-        text = "Correlation of later with earlier components (a dot: q < 0.05), and how the later ones would change"
+        text = "Correlation of later with earlier components (a dot: q < 0.05)"
+        text += "" if means is None else ", and how the later ones would change"
         figure.suptitle(title(heading, text, 100))
     return figure
 
 
-def agreement(motion: Motion, heading: str) -> Figure:
+def _draw_mean(axes: Axes, mean: np.ndarray) -> None:
+    far = float(np.nanmax(np.abs(mean))) if np.isfinite(mean).any() else 1.0
+    image = axes.imshow(mean, cmap=EFFECT_MAP, vmin=-far, vmax=far)
+    axes.set_title("mean Jacobian", fontsize=8)
+    axes.figure.colorbar(image, ax=axes, shrink=0.7)
+
+
+def agreement(effects: Effects, heading: str) -> Figure:
     """Draw how often both have the same sign, by lag, one line for each behaviour."""
     with style():
         figure = new_figure(8.0, 5.0)
         axes = figure.subplots()
-        for number in range(motion.behaviours.count):
-            rows = [row for row in motion.agreement if row.behaviour == number]
+        for number in sorted({row.behaviour for row in effects.agreement}):
+            rows = [row for row in effects.agreement if row.behaviour == number]
             lag = [row.lag for row in rows]
             axes.plot(lag, [row.share for row in rows], color=cluster_colour(number), linewidth=1, marker=".")
-        lags = sorted({row.lag for row in motion.agreement})
+        lags = sorted({row.lag for row in effects.agreement})
         for name, dashes, colour in (
             ("shuffled_behaviours", "--", "#333333"), ("shuffled_components", ":", "#333333"),
         ):  # fmt: skip
-            means = [np.nanmean([getattr(row, name) for row in motion.agreement if row.lag == lag]) for lag in lags]
+            means = [np.nanmean([getattr(row, name) for row in effects.agreement if row.lag == lag]) for lag in lags]
             told = {"shuffled_behaviours": "behaviours dealt at random", "shuffled_components": "components renamed"}
             axes.plot(lags, means, dashes, color=colour, label=told[name])
         axes.set(xlabel="lag (ticks)", ylabel="share of pairs with the same sign", ylim=(0, 1))
@@ -95,9 +105,9 @@ def agreement(motion: Motion, heading: str) -> Figure:
     return figure
 
 
-def spectrum(motion: Motion, heading: str) -> Figure:
+def spectrum(effects: Effects, heading: str) -> Figure:
     """Draw the eigenvalues of the one-tick Jacobian, and the time constants of the largest ones."""
-    values = motion.eigenvalues
+    values = effects.eigenvalues
     with style():
         figure = new_figure(11.0, 5.2)
         plane, slow = figure.subplots(1, 2)
@@ -105,7 +115,7 @@ def spectrum(motion: Motion, heading: str) -> Figure:
         plane.plot(np.cos(around), np.sin(around), color="#888888", linewidth=0.8)
         flat = values.ravel()
         plane.scatter(flat.real, flat.imag, s=2, alpha=0.15, linewidths=0, color="#33475b")
-        marks = [mode.eigenvalue for mode in motion.modes]
+        marks = [mode.eigenvalue for mode in effects.modes]
         plane.scatter(np.real(marks), np.imag(marks), s=28, facecolors="none", edgecolors="#bd1f01",
                       label="modes of the layer's mean Jacobian")  # fmt: skip
         plane.set(xlabel="real part", ylabel="imaginary part", aspect="equal")

@@ -9,9 +9,9 @@ from activation_store.reader import Progress
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from analysis.clusters.dataset import Step
+from representation.dynamics.effects_stage import independent_probes
 from representation.dynamics.fixed_points import FixedPoints, find_fixed_points
 from representation.dynamics.memory_length import MemoryLength, memory_length, read_observations
-from representation.dynamics.motion_stage import independent_probes
 from representation.dynamics.perturbations import Lasting, distances, lasting
 from representation.dynamics.results import Motion, States
 from representation.dynamics.settings import DynamicsSettings

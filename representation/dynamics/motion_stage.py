@@ -1,4 +1,4 @@
-"""Consecutive states: behaviours, lagged correlations, Jacobians and slow modes."""
+"""Consecutive states: behaviours and lagged correlations."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from analysis.clusters.dataset import Step
 from analysis.features import Feature, feature_matrix
 from analysis.statistics.differences import cluster_differences
 from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import shifted_correlations
-from representation.dynamics.agreement import LaggedCorrelations, lagged_correlations, sign_agreement
+from representation.dynamics.agreement import LaggedCorrelations, lagged_correlations
+from representation.dynamics.behaviour_agreement import BehaviourPair, pairs_of
+from representation.dynamics.behaviour_space import BehaviourSpace, space_of
 from representation.dynamics.behaviours import Behaviours, find_behaviours
-from representation.dynamics.jacobians import Probes, lagged_jacobians, layer_jacobian, slow_modes, spectra
 from representation.dynamics.results import Motion, States
 from representation.dynamics.settings import DynamicsSettings
 from representation.dynamics.tracks import Tracks, read_tracks
@@ -18,82 +18,65 @@ from representation.dynamics.update import Update
 from representation.parts import Parts
 from user_error import UserError
 
-MODES = 8
-"""Slow modes that are described."""
-
-
-def independent_probes(states: States, layer: str) -> Probes:
-    """Return how the independent components are read from raw activations, and what one unit of each adds to them."""
-    axes, spread = states.decompositions["ica"].axes, states.scale.spread
-    return Probes(layer, axes.read_outs / spread, axes.patterns * spread)
-
 
 def study_motion(
-    settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], states: States, update: Update,
-    parts: Parts, step: Step,
+    settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], states: States,
+    update: Update | None, parts: Parts, step: Step,
 ) -> Motion:  # fmt: skip
-    """Read whole lives and study how their states follow from each other."""
+    """Read whole lives and study how their states follow from each other.
+
+    Raises:
+        UserError: no life drawn is longer than `--lags`.
+    """
     with step(f"reading {settings.lives} lives") as progress:
-        tracks = read_tracks(settings.dump, metadata, update, settings.layer, settings.lives, settings.seed, progress)
-    z, probes = states.scale.z(tracks.layer), independent_probes(states, settings.layer)
+        tracks = read_tracks(
+            settings.dump, metadata, update, settings.layer, settings.lives, settings.seed, progress,
+            settings.behaviour_layers,
+        )  # fmt: skip
+    if not len(tracks.with_ticks_around(0, settings.lags)):
+        raise UserError(f"--lags is {settings.lags}: no life drawn is long enough; lower it or extract longer episodes")
+    z = states.scale.z(tracks.layer)
     scores = z @ states.decompositions["ica"].axes.read_outs.T
     values = feature_matrix(tracks.records, metadata, features)
-    behaviours = _behaviours(tracks, z, settings, parts, step)
+    space = space_of(tracks, settings.behaviour_layers, {settings.layer: states.scale})
+    behaviours = _behaviours(tracks, space, "behaviours", settings, parts, step)
+    pairs = _pairs(tracks, space, behaviours, settings, parts, step)
     with step(f"comparing {behaviours.count} behaviours"):
         inference = Inference(settings.permutations, settings.permutations, seed=settings.seed)
         differences = cluster_differences(
             values, behaviours.label, tracks.lives, tracks.records.tick, tracks.records.episode, inference
         )
     correlations = _correlations(tracks, scores, behaviours, settings, parts, step)
-    records = jacobian_records(tracks, behaviours, settings)
-    with step(f"Jacobians of {len(records):,} states over {settings.lags} ticks") as progress:
-        jacobians = parts.arrays(
-            "jacobians", lambda: {"found": lagged_jacobians(update, tracks, records, probes, settings.lags, progress)}
-        )["found"]
-    agreement = sign_agreement(correlations, jacobians, behaviours.label[records], settings.seed)
-    some = records[:: max(1, len(records) // settings.spectrum_states)][: settings.spectrum_states]
-    with step(f"eigenvalues of the memory's Jacobian at {len(some)} states") as progress:
-        eigenvalues = parts.arrays("spectra", lambda: _as_real(spectra(update, tracks, some, progress)))
-    with step("slow modes") as progress:
-        mean = parts.arrays("mean", lambda: {"found": layer_jacobian(update, tracks, some, settings.layer, progress)})
-    modes = slow_modes(mean["found"], MODES)
-    activity = states.data.activations @ np.stack([mode.read_out for mode in modes], axis=1)
-    data = states.data
-    associations = shifted_correlations(
-        activity, data.values, data.lives, settings.permutations, settings.seed, episode=data.records.episode
-    )
-    return Motion(
-        tracks, scores, behaviours, differences, correlations, records, jacobians, agreement,
-        eigenvalues["real"] + 1j * eigenvalues["imaginary"], modes, associations,
-    )  # fmt: skip
+    return Motion(tracks, scores, space, behaviours, pairs, differences, correlations)
 
 
-def jacobian_records(tracks: Tracks, behaviours: Behaviours, settings: DynamicsSettings) -> np.ndarray:
-    """Draw the states at which Jacobians are computed, ascending, (n,): in a behaviour, with all lags after them.
-
-    Raises:
-        UserError: there is none.
-    """
-    there = tracks.with_ticks_around(0, settings.lags)
-    there = there[behaviours.label[there] >= 0]
-    if not len(there):
-        raise UserError(f"--lags is {settings.lags}: no life drawn is long enough; lower it or extract longer episodes")
-    random = np.random.default_rng([settings.seed, 6])
-    return np.sort(random.permutation(there)[: settings.states])
-
-
-def _behaviours(tracks: Tracks, z: np.ndarray, settings: DynamicsSettings, parts: Parts, step: Step) -> Behaviours:
-    with step(f"behaviours in {len(tracks):,} ticks"):
+def _behaviours(
+    tracks: Tracks, space: BehaviourSpace, part: str, settings: DynamicsSettings, parts: Parts, step: Step
+) -> Behaviours:
+    with step(f"behaviours of {' and '.join(space.layers)} in {len(tracks):,} ticks"):
         stored = parts.arrays(
-            "behaviours",
+            part,
             lambda: {
                 name: np.asarray(value)
                 for name, value in vars(
-                    find_behaviours(tracks, z, settings.behaviours, min(settings.bootstraps, 5), settings.seed)
+                    find_behaviours(tracks, space, settings.behaviours, min(settings.bootstraps, 5), settings.seed)
                 ).items()
             },
         )
-    return Behaviours(stored["label"], float(stored["explained"]), stored["agreement"])
+    return Behaviours(stored["label"], float(stored["explained"]), stored["agreement"], stored["kept"])
+
+
+def _pairs(
+    tracks: Tracks, space: BehaviourSpace, behaviours: Behaviours, settings: DynamicsSettings, parts: Parts, step: Step
+) -> list[BehaviourPair]:
+    """Compare behaviours of several layers with those of each alone; nothing for those of one layer."""
+    if len(space.layers) == 1:
+        return []
+    found = {space.name: behaviours}
+    for name in space.layers:
+        found[name] = _behaviours(tracks, space_of(tracks, [name], {}), f"behaviours-{name}", settings, parts, step)
+    with step("comparing behaviours of layers together and alone") as progress:
+        return pairs_of(found, tracks, settings.permutations, settings.seed, progress)
 
 
 def _correlations(
@@ -109,7 +92,3 @@ def _correlations(
             ),
         )
     return LaggedCorrelations(**stored)
-
-
-def _as_real(values: np.ndarray) -> dict[str, np.ndarray]:
-    return {"real": values.real, "imaginary": values.imag}

@@ -7,7 +7,7 @@ import numpy as np
 
 from representation.dynamics.decompositions import TITLES
 from representation.dynamics.jacobians import time_constants
-from representation.dynamics.results import Motion, States, distinctive, strongest
+from representation.dynamics.results import LEVEL, Effects, Motion, States, distinctive, strongest
 
 _SHOWN = 6
 _LAGS_SHOWN = (1, 2, 4, 8)
@@ -54,32 +54,74 @@ def state_lines(states: States) -> list[str]:
     return lines
 
 
-def motion_lines(motion: Motion, names: tuple[str, ...]) -> list[str]:
+def motion_lines(motion: Motion, effects: Effects | None, layer: str, names: tuple[str, ...]) -> list[str]:
     """Return the summary of consecutive states."""
-    behaviours, tracks = motion.behaviours, motion.tracks
-    lines = [
-        f"Behaviours: {behaviours.count} clusters of trajectories in {len(tracks):,} ticks of {len(tracks.lives)} "
-        "lives "
-        f"hold {behaviours.explained:.1%} of their variance; adjusted Rand index with behaviours of resampled lives "
-        f"{behaviours.agreement.mean():.2f}",
-    ]
+    behaviours = motion.behaviours
+    lines = [_behaviours_line(motion)]
     for number in range(behaviours.count):
         share = (behaviours.label == number).mean()
         lines.append(f"  behaviour {number} ({share:.1%} of ticks): {distinctive(motion.differences, number, names)}")
-    lines += ["", *_agreement_lines(motion), "", *_spectrum_lines(motion, names)]
-    return lines
+    lines += [*_pair_lines(motion), "", _correlation_line(motion)]
+    if effects is None:
+        return [*lines, "", without_update(layer)]
+    return [*lines, *_agreement_lines(effects), "", *_spectrum_lines(effects, names)]
 
 
-def _agreement_lines(motion: Motion) -> Iterator[str]:
-    sure = np.isfinite(motion.correlations.q) & (motion.correlations.q < 0.05)
-    yield (f"Lagged correlations of independent components: {sure.mean():.0%} of all have q < 0.05 by circular shifts")
-    yield (
-        f"Sign agreement of correlations with Jacobians at {len(motion.jacobian_records):,} states, pairs of different "
-        "components, mean over behaviours:"
+def without_update(layer: str) -> str:
+    """Return what is left out of the analysis of a layer that is no state of the memory, and why."""
+    return (
+        f"{layer} is no state of the policy's memory, so what needs the policy's own update is left out: Jacobians, "
+        "their sign agreement with correlations, spectra, half-lives, memory length and fixed points."
     )
-    lags = {row.lag for row in motion.agreement}
+
+
+def _behaviours_line(motion: Motion) -> str:
+    behaviours, tracks, layers = motion.behaviours, motion.tracks, motion.space.layers
+    together = f" of {_listed(layers)} together" if len(layers) > 1 else ""
+    shares = zip(behaviours.kept, layers, strict=True)
+    kept = _listed([f"{share:.0%} of the variance of {name}" for share, name in shares])
+    of_layers = f"; the principal components hold {kept}" if len(layers) > 1 else ""
+    return (
+        f"Behaviours{together}: {behaviours.count} clusters of trajectories in {len(tracks):,} ticks of "
+        f"{len(tracks.lives)} lives hold {behaviours.explained:.1%} of their variance; adjusted Rand index with "
+        f"behaviours of resampled lives {behaviours.agreement.mean():.2f}{of_layers}"
+    )
+
+
+def _pair_lines(motion: Motion) -> Iterator[str]:
+    if not motion.pairs:
+        return
+    yield ""
+    yield (
+        "How far behaviours of the layers together agree with those of each alone: normalised mutual information and "
+        "adjusted Rand index; in brackets with one's labels from another life at the same age (mean of draws, and what "
+        "95% of them are below):"
+    )
+    for pair in motion.pairs:
+        yield (
+            f"  {pair.one} and {pair.other}: information {pair.information:.2f} ({pair.dealt_information:.2f}, "
+            f"{pair.dealt_information_high:.2f}), Rand {pair.rand:.2f} ({pair.dealt_rand:.2f}, "
+            f"{pair.dealt_rand_high:.2f})"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _correlation_line(motion: Motion) -> str:
+    sure = np.isfinite(motion.correlations.q) & (motion.correlations.q < LEVEL)
+    return f"Lagged correlations of independent components: {sure.mean():.0%} of all have q < 0.05 by circular shifts"
+
+
+def _agreement_lines(effects: Effects) -> Iterator[str]:
+    yield (
+        f"Sign agreement of correlations with Jacobians at {len(effects.jacobian_records):,} states, pairs of "
+        "different components, mean over behaviours:"
+    )
+    lags = {row.lag for row in effects.agreement}
     for lag in (each for each in _LAGS_SHOWN if each in lags):
-        rows = [row for row in motion.agreement if row.lag == lag]
+        rows = [row for row in effects.agreement if row.lag == lag]
         told = {
             name: np.nanmean([getattr(row, name) for row in rows] or [np.nan])
             for name in ("share", "shuffled_behaviours", "shuffled_components")
@@ -95,8 +137,8 @@ def _agreement_lines(motion: Motion) -> Iterator[str]:
         )
 
 
-def _spectrum_lines(motion: Motion, names: tuple[str, ...]) -> Iterator[str]:
-    modulus = np.abs(motion.eigenvalues)
+def _spectrum_lines(effects: Effects, names: tuple[str, ...]) -> Iterator[str]:
+    modulus = np.abs(effects.eigenvalues)
     slowest = time_constants(np.median(modulus[:, :_SHOWN], axis=0))
     yield (
         f"Spectrum of the memory's one-tick Jacobian at {len(modulus)} states: the largest |eigenvalue| is "
@@ -105,14 +147,14 @@ def _spectrum_lines(motion: Motion, names: tuple[str, ...]) -> Iterator[str]:
         f"of the {len(slowest)} largest, in ticks: {', '.join(_ticks(each) for each in slowest)}"
     )
     yield "Slow modes of the layer's mean Jacobian, and the features that their activity goes with:"
-    for number, mode in enumerate(motion.modes):
+    for number, mode in enumerate(effects.modes):
         constant = float(time_constants(np.array(mode.eigenvalue)))
         angle = float(np.angle(mode.eigenvalue))
         turns = f", turns once in {2 * np.pi / angle:.0f} ticks" if mode.eigenvalue.imag > 0 else ""
         yield (
             f"  slow_{number + 1}: |eigenvalue| {abs(mode.eigenvalue):.3f}, time constant {_ticks(constant)} "
             f"ticks{turns}: "
-            f"{strongest(motion.mode_associations, number, names)}"
+            f"{strongest(effects.mode_associations, number, names)}"
         )
 
 
@@ -147,6 +189,43 @@ def association_rows(states: States) -> list[dict[str, Any]]:
         for i, name in enumerate(states.decompositions[kind].names)
         for j, feature in enumerate(states.data.features)
     ]  # fmt: skip
+
+
+def summary(states: States, motion: Motion) -> dict[str, Any]:
+    """Return the numbers of single and of consecutive states as JSON values."""
+    data = states.data
+    return {
+        "policy": data.metadata.policy, "layer": data.layer, "records": len(data), "lives": len(data.lives),
+        "components": component_rows(states),
+        "explained": {kind: found.total for kind, found in states.decompositions.items()},
+        "clusters": {
+            "explained": states.explained, "agreement": states.agreement.tolist(),
+            "sizes": np.bincount(states.label).tolist(),
+        },
+        "outliers": {"share": float(states.outlier.mean()), "agreement": states.outlier_agreement},
+        "tsne": {"trustworthiness": states.trustworthiness, "agreement": states.plane_agreement},
+        "behaviours": {
+            "layers": motion.space.layers, "units": motion.space.units, "kept": motion.behaviours.kept.tolist(),
+            "pairs": [vars(pair) for pair in motion.pairs],
+            "explained": motion.behaviours.explained, "agreement": motion.behaviours.agreement.tolist(),
+            "sizes": np.bincount(motion.behaviours.label[motion.behaviours.label >= 0]).tolist(),
+            "differences": [
+                distinctive(motion.differences, number, tuple(feature.name for feature in data.features))
+                for number in range(motion.behaviours.count)
+            ],
+        },
+    }  # fmt: skip
+
+
+def effects_summary(effects: Effects) -> dict[str, Any]:
+    """Return the numbers of the memory's update as JSON values."""
+    return {
+        "sign_agreement": [vars(row) for row in effects.agreement],
+        "slow_modes": [
+            {"modulus": abs(mode.eigenvalue), "angle": float(np.angle(mode.eigenvalue))} for mode in effects.modes
+        ],
+        "largest_modulus": {"median": float(np.median(np.abs(effects.eigenvalues[:, 0])))},
+    }  # fmt: skip
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

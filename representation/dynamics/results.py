@@ -8,6 +8,8 @@ from analysis.clusters.dataset import Dataset
 from analysis.statistics.differences import Differences
 from analysis.statistics.shifted_correlations import ShiftedCorrelations
 from representation.dynamics.agreement import Agreement, LaggedCorrelations
+from representation.dynamics.behaviour_agreement import BehaviourPair
+from representation.dynamics.behaviour_space import BehaviourSpace
 from representation.dynamics.behaviours import Behaviours
 from representation.dynamics.decompositions import Decomposition, Scale
 from representation.dynamics.jacobians import SlowMode
@@ -63,9 +65,27 @@ class Motion:
     Attributes:
         tracks: the lives.
         scores: independent components of their states, (N, K).
+        space: of the states whose trajectories are behaviours.
         behaviours: of the records.
+        pairs: how far behaviours of several layers agree with those of each alone; empty for those of one layer.
         differences: between behaviours, in features.
         correlations: of components, by behaviour and lag.
+    """
+
+    tracks: Tracks
+    scores: np.ndarray
+    space: BehaviourSpace
+    behaviours: Behaviours
+    pairs: list[BehaviourPair]
+    differences: Differences
+    correlations: LaggedCorrelations
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """What the policy's own update says of its memory.
+
+    Attributes:
         jacobian_records: where Jacobians were computed, (n,).
         jacobians: of the components at each of them, (n, L, K, K).
         agreement: of the signs of both.
@@ -74,11 +94,6 @@ class Motion:
         mode_associations: with the features, (modes, F).
     """
 
-    tracks: Tracks
-    scores: np.ndarray
-    behaviours: Behaviours
-    differences: Differences
-    correlations: LaggedCorrelations
     jacobian_records: np.ndarray
     jacobians: np.ndarray
     agreement: list[Agreement]

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import tyro
 
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
+from activation_store.layers import BOTTLENECK, LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import DumpMetadata
-from argument_checks import at_least, between, check, did_you_mean, seed_value
+from argument_checks import at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
 
-_MOST_COMPONENTS = 64
+_MOST_COMPONENTS = 256
+MOST_PAIRED = 64
+"""Most independent and non-negative components: correlations and Jacobians grow with the square of their number."""
 
 
 @dataclass(frozen=True)
@@ -20,18 +22,24 @@ class DynamicsSettings:
     dump: tyro.conf.Positional[Path]
     """Dump: a folder written by extract_activations.py with --layers all, such as activation_data/NAME."""
     layer: str = LSTM_CELL
-    """State of the memory to analyse: lstm_cell or lstm_hidden, or of an earlier layer, such as lstm_cell_1."""
+    """State of the memory to analyse: lstm_cell or lstm_hidden, or of an earlier layer, such as lstm_cell_1. Any other
+    layer of the dump that changes with ticks, such as world_hidden of simulated lives, is analysed without what needs
+    the policy's own update of its memory: Jacobians, spectra, half-lives, memory length and fixed points."""
     policy: Path | None = None
     """Checkpoint file that the dump was recorded from; by default NAME.safetensors in --policies-dir, where NAME is the
     dump's policy. Its hash must be the one that the dump names."""
     policies_dir: Path = Path("policies")
     """Folder of policies."""
     components: int = 16
-    """Components of each decomposition, 2 to 64 and at most the layer's units."""
+    """Components of each decomposition, 2 to 256 and at most the layer's units; independent and non-negative ones at
+    most 64."""
     clusters: int = 32
     """Ward clusters of single states, 2 to 1000."""
     behaviours: int = 12
     """Behaviours: Ward clusters of short trajectories, 2 to 100."""
+    behaviours_of: str = ""
+    """Comma-separated layers whose states and differences are behaviours together, each weighing the same; by default
+    those of --layer. With lstm_hidden,world_hidden of simulated lives, behaviours are of agent and world together."""
     subsample: int = 10
     """Decompositions and clusters use one in this many records of each life, at least 1 (all)."""
     skip_first: int = 1
@@ -70,9 +78,20 @@ class DynamicsSettings:
     """Parent folder of the run's folder."""
 
     @property
+    def of_memory(self) -> bool:
+        """Whether the layer is a state of the policy's memory, so that the policy's own update can be studied."""
+        return self.layer.startswith((LSTM_CELL, LSTM_HIDDEN))
+
+    @property
+    def behaviour_layers(self) -> tuple[str, ...]:
+        """Layers whose short trajectories are behaviours."""
+        return split(self.behaviours_of) or (self.layer,)
+
+    @property
     def run_folder(self) -> Path:
         """The run's folder."""
-        return self.output_dir / (self.name or f"{self.dump.resolve().name}-{self.layer}-dynamics")
+        of = f"-{'+'.join(self.behaviour_layers)}" if self.behaviours_of else ""
+        return self.output_dir / (self.name or f"{self.dump.resolve().name}-{self.layer}-dynamics{of}")
 
     def check(self) -> None:
         """Refuse values that are invalid for any dump.
@@ -103,13 +122,15 @@ class DynamicsSettings:
         """Refuse settings that this dump cannot satisfy according to its metadata.
 
         Raises:
-            UserError: the layer is no state of a memory or not in the dump, or has too few units or records.
+            UserError: the layer is not in the dump or never changes in a life, or has too few units or records.
         """
-        if not self.layer.startswith((LSTM_CELL, LSTM_HIDDEN)):
-            raise UserError(f"--layer is {self.layer}: must be a state of the memory, {LSTM_CELL} or {LSTM_HIDDEN}")
-        if self.layer not in metadata.layers:
-            hint = did_you_mean(self.layer, metadata.layers)
-            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}{hint}")
+        self._check_layer(self.layer, "--layer", metadata)
+        for layer in self.behaviour_layers:
+            self._check_layer(layer, "--behaviours-of", metadata)
+        if len(set(self.behaviour_layers)) < len(self.behaviour_layers):
+            raise UserError(f"--behaviours-of is {self.behaviours_of}: it names a layer twice")
+        if self.interventions and not self.of_memory:
+            raise UserError(f"--interventions does nothing with --layer {self.layer}, which is no state of the memory")
         if self.components > (units := metadata.layers[self.layer]):
             raise UserError(f"--components is {self.components}: layer {self.layer} has {units} units only")
         kept = min(metadata.records, metadata.records // self.subsample + metadata.lives)
@@ -120,3 +141,10 @@ class DynamicsSettings:
                 f"--clusters {self.clusters} and --components {self.components} need {needed}; lower the settings or "
                 "extract more episodes"
             )
+
+    def _check_layer(self, layer: str, option: str, metadata: DumpMetadata) -> None:
+        if layer not in metadata.layers:
+            hint = did_you_mean(layer, metadata.layers)
+            raise UserError(f"{self.dump} holds no layer {layer!r}, only: {', '.join(metadata.layers)}{hint}")
+        if layer == BOTTLENECK:
+            raise UserError(f"{option} is {layer}, which is the same in all ticks of a life: nothing moves in it")

@@ -21,11 +21,11 @@ from representation.dynamics.neighbours import (
     ward_labels,
 )
 from representation.dynamics.results import States
-from representation.dynamics.settings import DynamicsSettings
+from representation.dynamics.settings import MOST_PAIRED, DynamicsSettings
 from representation.parts import Parts
 
 DIMENSIONS = 64
-"""Principal components in which neighbours are looked for, at most."""
+"""Principal components in which neighbours are looked for, at most, unless --components is more."""
 _PERPLEXITY = 30.0
 _TRUST_NEIGHBOURS = 15
 
@@ -47,7 +47,7 @@ def study_states(
     for kind in TITLES:
         decompositions[kind] = _decomposed(kind, z, settings, resamples, parts, step)
         associations[kind] = _associated(decompositions[kind].scores, data, settings, parts, f"{kind}-features", step)
-    wide = decompose("pca", z, min(DIMENSIONS, *z.shape), settings.seed, [])
+    wide = decompose("pca", z, min(max(DIMENSIONS, settings.components), *z.shape), settings.seed, [])
     points = wide.scores * np.linalg.norm(wide.axes.patterns, axis=1)  # principal components, not whitened
     near = _neighbours(points, data, settings, parts, step)
     label, agreement = near["label"], near["agreement"]
@@ -70,10 +70,11 @@ def compared(data: Dataset, label: np.ndarray, settings: DynamicsSettings) -> Di
 def _decomposed(
     kind: Kind, z: np.ndarray, settings: DynamicsSettings, resamples: list[np.ndarray], parts: Parts, step: Step
 ) -> Decomposition:
-    with step(f"{settings.components} {TITLES[kind]} components of {len(z):,} states") as progress:
+    count = settings.components if kind == "pca" else min(settings.components, MOST_PAIRED)
+    with step(f"{count} {TITLES[kind]} components of {len(z):,} states") as progress:
 
         def compute() -> dict[str, np.ndarray]:
-            found = decompose(kind, z, settings.components, settings.seed, resamples, progress)
+            found = decompose(kind, z, count, settings.seed, resamples, progress)
             return {
                 "patterns": found.axes.patterns, "read_outs": found.axes.read_outs, "explained": found.explained,
                 "total": np.array(found.total), "fidelity": found.fidelity, "stability": found.stability,

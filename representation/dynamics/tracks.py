@@ -1,5 +1,6 @@
 """Whole lives of a dump as tracks of the memory's state, and the policy that made them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 
 from activation_store.files import sha256
+from activation_store.layers import ENCODER_OUTPUT
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_dump, read_identity
 from activation_store.records import Records
@@ -33,8 +35,8 @@ class Tracks:
     Attributes:
         records: identity and layers.
         lives: of the records.
-        state: of the memory after the tick, (B, S) float32.
-        read: what the memory reads in the tick, (B, units) float32.
+        state: of the memory after the tick, (B, S) float32; (B, 0) if the layer under study is no state of it.
+        read: what the memory reads in the tick, (B, units) float32; (B, 0) likewise.
         layer: the states of the layer under study, (B, units) float32.
     """
 
@@ -45,7 +47,7 @@ class Tracks:
     layer: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.state)
+        return len(self.records)
 
     @cached_property
     def place(self) -> np.ndarray:
@@ -118,36 +120,39 @@ def drawn_lives(dump: Path, count: int, shortest: int, seed: int) -> np.ndarray:
 
 
 def read_tracks(
-    dump: Path, metadata: DumpMetadata, update: Update, layer: str, count: int, seed: int,
-    progress: Progress | None = None,
+    dump: Path, metadata: DumpMetadata, update: Update | None, layer: str, count: int, seed: int,
+    progress: Progress | None = None, others: Sequence[str] = (),
 ) -> Tracks:  # fmt: skip
-    """Read whole lives, drawn by lot, and check that the policy gives their states.
+    """Read whole lives, drawn by lot, and check that the policy gives their states if its update is needed.
 
     Args:
         dump: its folder.
         metadata: of the dump.
-        update: of its policy.
-        layer: the state under study.
+        update: of its policy; None if the layer is no state of the memory.
+        layer: under study.
         count: lives to draw.
         seed: of the draw.
         progress: called with the share read, from 0 to 1.
+        others: further layers to read.
 
     Raises:
         UserError: the dump lacks a layer, or has too short lives, or its states are not the policy's.
     """
-    if missing := [name for name in update.layers_needed if name not in metadata.layers]:
+    needed = () if update is None else update.layers_needed
+    if missing := [name for name in needed if name not in metadata.layers]:
         raise UserError(
             f"{dump} lacks {', '.join(missing)}, which the policy's update needs: extract it again with --layers all"
         )
     chosen = drawn_lives(dump, count, SHORTEST_LIFE, seed)
     records = read_dump(
-        dump, layers=list(update.layers_needed), columns=feature_columns(metadata), lives=chosen.tolist(),
-        leave_out=["tables", *MAY_BE_UNRECORDED], progress=progress,
+        dump, layers=list(dict.fromkeys((*needed, layer, *others))), columns=feature_columns(metadata),
+        lives=chosen.tolist(), leave_out=["tables", *MAY_BE_UNRECORDED], progress=progress,
     )  # fmt: skip
-    tracks = Tracks(
-        records, lives_of(records), update.vector(records.activations), records.activations["encoder_output"],
-        records.activations[layer],
-    )  # fmt: skip
+    studied, nothing = records.activations[layer], np.empty((len(records), 0), np.float32)
+    if update is None:
+        return Tracks(records, lives_of(records), nothing, nothing, studied)
+    state, read = update.vector(records.activations), records.activations[ENCODER_OUTPUT]
+    tracks = Tracks(records, lives_of(records), state, read, studied)
     _check_policy(tracks, update, metadata, dump)
     return tracks
 

@@ -1,0 +1,158 @@
+"""analyze_dynamics.py on simulated lives as users run it: the world's state, and behaviours of agent and world."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.directions import read_directions
+from activation_store.reader import read_dump
+from analysis.panel_page.behaviours import fit_rule
+from analysis.panel_page.dynamics import read_dynamics
+from analysis.runs.arrays import arrays_of
+from tests.browser import until
+from tests.command import assert_refused, run_here
+from tests.recorded_features import POLICY, RecordedFeatures, recorded_features
+from tests.shared import shared_folder
+from tests.trained_world_model import trained_world_model
+
+pytestmark = pytest.mark.slow
+
+QUICK = (
+    "--components", 6, "--clusters", 20, "--behaviours", 3, "--subsample", 2, "--lives", 24, "--lags", 2,
+    "--states", 40, "--spectrum-states", 10, "--tsne-records", 200, "--reach", 4, "--followed-states", 20,
+    "--permutations", 99, "--bootstraps", 2, "--features", "self_food,self_health",
+)  # fmt: skip
+UNITS = 16
+LEFT_OUT = "is no state of the policy's memory, so what needs the policy's own update is left out"
+
+
+@pytest.fixture(scope="module")
+def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
+    return recorded_features(tmp_path_factory, small_world, task, maps)
+
+
+@pytest.fixture(scope="module")
+def simulated(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = trained_world_model(tmp_path_factory, recorded)
+
+    def simulate(folder: Path) -> None:
+        done = run_here("simulate.py", model, "-n", 50, "--ticks", 20, "--dump", recorded.dump, "-o", folder)
+        assert done.returncode == 0, done.stderr
+
+    return shared_folder(tmp_path_factory, "simulated_lives", simulate) / f"{POLICY}-simulated"
+
+
+@pytest.fixture(scope="module")
+def world(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("world")
+    # There is no policy: the world's state is analysed without one.
+    done = run_here(
+        "analyze_dynamics.py", simulated, "--layer", "world_hidden", "--policies-dir", output, *QUICK, "--output-dir",
+        output,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert LEFT_OUT in done.stdout
+    return output / f"{POLICY}-simulated-world_hidden-dynamics"
+
+
+@pytest.fixture(scope="module")
+def combined(simulated: Path, recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("combined")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("representation.dynamics.fixed_points.ITERATIONS", 30)
+        done = run_here(
+            "analyze_dynamics.py", simulated, "--behaviours-of", "lstm_hidden,world_hidden", "--policies-dir",
+            recorded.policies, *QUICK, "--output-dir", output,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return output / f"{POLICY}-simulated-lstm_cell-dynamics-lstm_hidden+world_hidden"
+
+
+def test_the_worlds_state_is_analysed_without_the_policys_update(world: Path, simulated: Path) -> None:
+    summary = json.loads((world / "summary.json").read_text())
+    assert summary["layer"] == "world_hidden" and len(summary["components"]) == 18
+    assert len(summary["clusters"]["sizes"]) == 20 and len(summary["behaviours"]["sizes"]) == 3
+    assert summary["behaviours"]["layers"] == ["world_hidden"] and summary["behaviours"]["pairs"] == []
+    assert summary["sign_agreement"] is summary["half_lives"] is summary["fixed_points"] is None
+    report = (world / "report.html").read_text()
+    assert LEFT_OUT.replace("'", "&#39;") in report and "<b>correlations.png.</b>" in report
+    assert not {"half_lives.png", "spectra.png", "sign_agreement.tsv"} & {each.name for each in world.iterdir()}
+    directions = read_directions(world / "directions.safetensors")
+    records = read_dump(simulated, layers=["world_hidden"])
+    read = directions.named("ic_1").read_out(records.activations["world_hidden"])
+    assert directions.named("ic_1").layer == "world_hidden" and 0.5 < read.std() < 2
+    motion = arrays_of((world / "motion.npz").read_bytes(), ("r", "jacobians", "scores"))
+    assert motion["r"].shape == (3, 3, 6, 6) and motion["jacobians"].shape == (0, 3, 6, 6)
+    np.testing.assert_allclose(np.diagonal(motion["r"][:, 0], axis1=1, axis2=2), 1, atol=1e-6)
+
+
+def test_behaviours_of_agent_and_world_stand_beside_those_of_each(combined: Path) -> None:
+    summary = json.loads((combined / "summary.json").read_text())
+    assert summary["layer"] == "lstm_cell" and summary["behaviours"]["layers"] == ["lstm_hidden", "world_hidden"]
+    assert len(summary["sign_agreement"]) == 3 * 2 and summary["half_lives"]
+    together = "lstm_hidden+world_hidden"
+    rows = list(csv.DictReader((combined / "behaviour_agreement.tsv").open(), delimiter="\t"))
+    assert [(row["one"], row["other"]) for row in rows] == [
+        (together, "lstm_hidden"), (together, "world_hidden"), ("lstm_hidden", "world_hidden"),
+    ]  # fmt: skip
+    assert all(0 <= float(row["information"]) <= 1 and float(row["rand"]) <= 1 for row in rows)
+    text = (combined / "summary.txt").read_text()
+    assert "Behaviours of lstm_hidden and world_hidden together: 3 clusters" in text
+    assert f"  {together} and world_hidden: information {float(rows[1]['information']):.2f}" in text
+
+
+def test_the_panel_tells_behaviours_from_all_their_layers(combined: Path, recorded: RecordedFeatures, browser) -> None:
+    dynamics = read_dynamics(combined, None)
+    assert dynamics.behaviour_layers == ("lstm_hidden", "world_hidden")
+    assert dynamics.units == {"lstm_cell": UNITS, "lstm_hidden": UNITS, "world_hidden": UNITS}
+    rule = fit_rule(dynamics, lambda share: None)
+    assert len(rule.mean) == 4 * 2 * UNITS
+    done = run_here("panel.py", combined, "-n", 20)
+    assert done.returncode == 0, done.stderr
+    told = opened(browser, combined / "panel.html")
+    assert "the states of lstm_hidden and world_hidden move alike" in told["text"]
+    assert told["behaviours"] <= {-1, 0, 1, 2} and len(told["behaviours"]) > 1
+
+
+def test_the_panel_shows_the_world_without_effects(world: Path, browser) -> None:
+    done = run_here("panel.py", world, "-n", 20)
+    assert done.returncode == 0, done.stderr
+    told = opened(browser, world / "panel.html")
+    assert "world_hidden is no state of the policy" in told["text"] and told["jacobian"] == [[None] * 6] * 6
+
+
+def opened(browser, file: Path) -> dict:
+    """Open a panel, and return its text, its behaviours and a Jacobian."""
+    problems: list[str] = []
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(file.as_uri())
+    until(page, "document.body.dataset.whole !== undefined")
+    behaviours = page.evaluate(
+        "Array.from({ length: panel.count }, (_, i) => panel.of(i).ticks.map((tick) => tick.behaviour)).flat()"
+    )
+    jacobian = page.evaluate(
+        "panel.matrices(0, 1).jacobian.map((row) => row.map((each) => (Number.isNaN(each) ? null : each)))"
+    )
+    text = " ".join(page.text_content("body").split())
+    context.close()
+    assert problems == []
+    return {"text": text, "behaviours": set(behaviours), "jacobian": jacobian}
+
+
+def test_bad_input_is_refused_in_one_line(simulated: Path, recorded: RecordedFeatures, tmp_path: Path) -> None:
+    def refused(*arguments: object, parts: tuple[str, ...]) -> None:
+        done = run_here("analyze_dynamics.py", simulated, *arguments, "--output-dir", tmp_path / "results")
+        assert_refused(done, *parts)
+
+    refused("--layer", "bottleneck", parts=("--layer is bottleneck, which is the same in all ticks of a life",))
+    refused("--behaviours-of", "lstm_cell,bottleneck", parts=("--behaviours-of is bottleneck",))
+    refused("--layer", "world_hiden", parts=("did you mean world_hidden",))
+    refused("--layer", "world_hidden", "--interventions", "x", parts=("--interventions does nothing with --layer",))
+    refused("--layer", "world_hidden", *QUICK, "--lags", 64, parts=("--lags is 64: no life drawn is long enough",))
+    assert not (tmp_path / "results").exists() or not list((tmp_path / "results").glob("[!.]*"))
