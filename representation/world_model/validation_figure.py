@@ -50,7 +50,8 @@ def _panel(axes: Axes, rows: Sequence[Validated]) -> None:
     places = np.arange(len(rows))
     for number, (side, label) in enumerate(_SERIES.items()):
         values, low, high = (np.array([getattr(row, f"{side}{end}") for row in rows]) for end in ("", "_low", "_high"))
-        arms = [np.nan_to_num(np.maximum(each, 0)) for each in (values - low, high - values)]
+        # Lists, since of a single edit matplotlib takes an array for a number.
+        arms = [np.nan_to_num(np.maximum(each, 0)).tolist() for each in (values - low, high - values)]
         axes.errorbar(
             values, places + 0.18 * (number - 1.5), xerr=arms, linestyle="none", marker=_MARKERS[number], markersize=4,
             linewidth=1, color="0.15" if side == "real" else cluster_colour(number - 1), label=label,

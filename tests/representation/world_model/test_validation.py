@@ -160,6 +160,8 @@ def test_signs_are_compared_where_the_game_is_sure() -> None:
         assert each.correlation == pytest.approx(np.corrcoef([1, -1, 1, 1], [2, -3, -2, 0.5])[0, 1])
 
 
-def test_the_figure_is_drawn(tmp_path: Path) -> None:
-    draw_validation(validated_rows([planted("a", 1, 2), planted("b", -1, -3)], 0), tmp_path / "figure.png")
+@pytest.mark.parametrize("runs", ["a", "ab"])
+def test_the_figure_is_drawn(tmp_path: Path, runs: str) -> None:
+    edits = [planted(run, number + 1, number - 3) for number, run in enumerate(runs)]
+    draw_validation(validated_rows(edits, 0), tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
