@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def damaged(page_file: Path, element: str, folder: Path) -> Path:
     return broken
 
 
-def scripts_that_ran(browser, page_file: Path, folder: Path) -> list[str]:
+def scripts_that_ran(browser: Any, page_file: Path, folder: Path) -> list[str]:
     """Put foreign scripts into a copy of a page, in all ways that scripts hide in HTML; returns those that ran."""
     mark = "document.documentElement.dataset.{} = 'ran'"
     ways = [
@@ -65,7 +66,7 @@ def scripts_that_ran(browser, page_file: Path, folder: Path) -> list[str]:
     return ran
 
 
-def until(page, condition: str) -> None:
+def until(page: Any, condition: str) -> None:
     """Wait for a condition; playwright's own way evaluates text inside the page, which the page forbids."""
     for _ in range(400):
         if page.evaluate(condition):
@@ -74,6 +75,6 @@ def until(page, condition: str) -> None:
     raise AssertionError(f"never came true: {condition}")
 
 
-def settle(page) -> None:
+def settle(page: Any) -> None:
     """Wait until a change is drawn."""
     page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
