@@ -39,11 +39,23 @@ class Input:
 
 OBSERVATION, HISTORY, TRACES, RESERVOIR = "observation", "history", "traces", "reservoir"
 _HISTORY = re.compile(rf"{HISTORY}_(\d+)")
+_CHECKPOINT = re.compile(rf"steps_(\d+)_({LSTM_HIDDEN}|{LSTM_CELL})")
 
 
 def history(observations: int) -> Input:
     """Return the input of the present observation and a digest of those before it, so many in all."""
     return Input(f"{HISTORY}_{observations}", "baseline", f"last {observations} observations", (), observations)
+
+
+def checkpoint(name: str) -> Input | None:
+    """Return the input of a checkpoint's memory that watched (`--shadow-networks`), by the name of its layer.
+
+    It is a baseline: the memory of the same network with less training, on the same episodes. None for other names.
+    """
+    if not (found := _CHECKPOINT.fullmatch(name)):
+        return None
+    state = "hidden state" if found[2] == LSTM_HIDDEN else "cell state"
+    return Input(name, "baseline", f"{state} after {int(found[1]):,} steps", (name,))
 
 
 _MEMORIES = (
@@ -73,23 +85,24 @@ def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input,
     """Return the inputs of the given names, in the order of `NAMES`; all of them for `all`.
 
     Args:
-        names: of inputs.
+        names: of inputs, or of a checkpoint's layers such as steps_750000_lstm_cell, which `all` leaves out.
         histories: numbers of observations; each gives one input for the name `history`.
 
     Raises:
         UserError: there is no such input.
     """
     names = list(names)
-    wanted = set(NAMES) if names == ["all"] else set(names)
+    checkpoints = {name: found for name in names if (found := checkpoint(name))}
+    wanted = set(NAMES) if names == ["all"] else set(names) - set(checkpoints)
     if unknown := sorted(wanted - set(NAMES)):
         raise UserError(f"there is no input {unknown[0]!r}; there are: {', '.join(NAMES)}, or all")
-    if not wanted:
+    if not wanted and not checkpoints:
         raise UserError(f"no input is named; there are: {', '.join(NAMES)}, or all")
     past = [history(each) for each in sorted(histories)] if HISTORY in wanted else []
     before, after = ([each for each in some if each.name in wanted] for some in (
         (*_MEMORIES, *_PRESENT), _WITHOUT_TRAINING
     ))  # fmt: skip
-    return (*before, *past, *after)
+    return (*before, *past, *after, *checkpoints.values())
 
 
 def recorded(inputs: Iterable[Input], metadata: DumpMetadata) -> tuple[Input, ...]:
@@ -109,8 +122,10 @@ def _has_cells(layers: Iterable[str]) -> bool:
 
 def title_of(name: str) -> str:
     """Return an input's title in figures."""
-    found = _HISTORY.fullmatch(name)
-    return history(int(found[1])).title if found else _TITLES[name]
+    if found := checkpoint(name):
+        return found.title
+    past = _HISTORY.fullmatch(name)
+    return history(int(past[1])).title if past else _TITLES[name]
 
 
 def observations_of(name: str) -> int | None:

@@ -26,7 +26,8 @@ class ProbeSettings:
     in docs/probes.md."""
     inputs: str = "all"
     """Comma-separated inputs to predict them from: lstm_hidden, lstm_cell, semantic_plane, semantic_code,
-    action_decoder, encoder_output, observation, history, traces, reservoir, untrained; or all that the dump has."""
+    action_decoder, encoder_output, observation, history, traces, reservoir, untrained; or all of these that the dump
+    has. Also memories of checkpoints that watched, such as steps_750000_lstm_cell."""
     probes: Literal["linear", "both"] = "both"
     """linear: ridge regression, or logistic regression for binary targets; both: also one-hidden-layer networks."""
     history: str = "4"

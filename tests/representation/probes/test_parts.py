@@ -12,7 +12,7 @@ from representation.probes.beside import fit_ridge_beside
 from representation.probes.controls import shifted_within_lives
 from representation.probes.given import smooth_basis
 from representation.probes.inference import Resamples
-from representation.probes.inputs import inputs_named
+from representation.probes.inputs import inputs_named, title_of
 from representation.probes.mlp import fit_mlp
 from representation.probes.past import Reservoir, traces
 from representation.probes.ridge import PENALTIES, Moments, NormalEquations, fit_ridge
@@ -284,3 +284,14 @@ def test_targets_are_enough_and_each_is_described() -> None:
         targets_named(["self_heath"])
     with pytest.raises(UserError, match="no input 'lstm'"):
         inputs_named(["lstm"], [4])
+
+
+def test_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
+    name = "steps_757328_lstm_cell"
+    own, watched = inputs_named(["lstm_cell", name], [4])
+    assert own.name == "lstm_cell" and (watched.kind, watched.layers) == ("baseline", (name,))
+    assert title_of(name) == watched.title == "cell state after 757,328 steps"
+    assert name not in [each.name for each in inputs_named(["all"], [4])]
+    assert [each.name for each in inputs_named([name], [4])] == [name]
+    with pytest.raises(UserError, match="no input 'steps_5_lstm_gate'"):
+        inputs_named(["steps_5_lstm_gate"], [4])
