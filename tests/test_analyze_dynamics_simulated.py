@@ -94,7 +94,8 @@ def test_behaviours_of_agent_and_world_stand_beside_those_of_each(combined: Path
     assert summary["layer"] == "lstm_cell" and summary["behaviours"]["layers"] == ["lstm_hidden", "world_hidden"]
     assert len(summary["sign_agreement"]) == 3 * 2 and summary["half_lives"]
     together = "lstm_hidden+world_hidden"
-    rows = list(csv.DictReader((combined / "behaviour_agreement.tsv").open(), delimiter="\t"))
+    with (combined / "behaviour_agreement.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
     assert [(row["one"], row["other"]) for row in rows] == [
         (together, "lstm_hidden"), (together, "world_hidden"), ("lstm_hidden", "world_hidden"),
     ]  # fmt: skip
