@@ -5,7 +5,7 @@ fit recorded lives, and gives the starts of the simulated lives that they are co
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from representation.world_model.model import Origin, WorldModel
 from representation.world_model.scene import VITALS
 from representation.world_model.simulated_records import LIVES_IN_EPISODE
 from representation.world_model.starts import life_numbers
+from representation.world_model.value_saliency import Ratio, value_saliency
 from representation.world_model.windows import CONTEXT, Windows, read_windows
 from user_error import UserError
 
@@ -39,15 +40,20 @@ class Ticks:
         life: number of the recorded life that each belongs to or goes on from, (B,) int64.
         states: layer -> (B, units).
         vitals: health, food and water in points, (B, 3).
+        ratios: further numbers by name, whose sums over ticks are told as a ratio.
     """
 
     life: np.ndarray
     states: Mapping[str, np.ndarray]
     vitals: np.ndarray
+    ratios: Mapping[str, Ratio] = field(default_factory=dict)
 
     def take(self, chosen: np.ndarray) -> "Ticks":
         """Return some ticks."""
-        return Ticks(self.life[chosen], {name: each[chosen] for name, each in self.states.items()}, self.vitals[chosen])
+        return Ticks(
+            self.life[chosen], {name: each[chosen] for name, each in self.states.items()}, self.vitals[chosen],
+            {name: Ratio(each.above[chosen], each.below[chosen]) for name, each in self.ratios.items()},
+        )  # fmt: skip
 
     @staticmethod
     def joined(parts: "list[Ticks]") -> "Ticks":
@@ -56,6 +62,10 @@ class Ticks:
             np.concatenate([each.life for each in parts]),
             {name: np.concatenate([each.states[name] for each in parts]) for name in parts[0].states},
             np.concatenate([each.vitals for each in parts]),
+            {
+                name: Ratio(*map(np.concatenate, zip(*(each.ratios[name] for each in parts), strict=True)))
+                for name in parts[0].ratios
+            },
         )
 
 
@@ -66,8 +76,9 @@ class Finding:
     Attributes:
         finding: what is measured. Scores are the share of the variance that a probe explains, errors are mean absolute
             ones in points, and spreads standard deviations in points: a score is low where vitals hardly vary. The
-            distance of cluster shares is the total variation from those of the other half.
-        layer: of the policy; empty for spreads.
+            distance of cluster shares is the total variation from those of the other half. Of the value's saliency,
+            see `value_saliency.value_saliency`.
+        layer: of the policy; empty for what is not about one.
         lives: recorded lives compared.
         recorded: in the half of the recorded lives that nothing was fitted on.
         recorded_low: end of its interval.
@@ -133,7 +144,10 @@ def recorded_ticks(model: WorldModel, windows: Windows) -> Ticks:
     for tick in range(CONTEXT, windows.ticks):
         there, scene = windows.at(tick)
         states = {LSTM_HIDDEN: windows.hidden[there, tick].numpy(), LSTM_CELL: windows.cell[there, tick].numpy()}
-        parts.append(Ticks(life_numbers(windows, there), states, 100 * scene.own[:, model.network.vitals].numpy()))
+        vitals = 100 * scene.own[:, model.network.vitals].numpy()
+        soft, before = scene.soft(model.network.shape.materials), windows.memory(tick - 1, there)
+        ratios = value_saliency(model, soft, windows.around.take(there), before)
+        parts.append(Ticks(life_numbers(windows, there), states, vitals, ratios))
     return Ticks.joined(parts)
 
 
@@ -141,12 +155,14 @@ def recorded_ticks(model: WorldModel, windows: Windows) -> Ticks:
 def simulated_ticks(model: WorldModel, windows: Windows, ticks: int, generator: torch.Generator) -> Ticks:
     """Return as many ticks of lives simulated from the same starts, until these end."""
     start, life, parts = informed_start(model, windows, generator), life_numbers(windows), []
-    alive = np.ones(len(start), bool)
+    alive, before = np.ones(len(start), bool), start.memory
     for number, tick in enumerate(imagine(model, start, ticks, generator)):
         if number:  # the first tick is the recorded one
             states = {LSTM_HIDDEN: tick.memory.hidden[-1].numpy(), LSTM_CELL: tick.memory.cell[-1].numpy()}
-            found = Ticks(life, states, 100 * tick.scene.own[:, model.network.vitals].numpy())
+            ratios = value_saliency(model, tick.scene, start.around, before)
+            found = Ticks(life, states, 100 * tick.scene.own[:, model.network.vitals].numpy(), ratios)
             parts.append(found.take(np.flatnonzero(alive)))
+        before = tick.memory
         alive &= (torch.rand(len(start), generator=generator) >= tick.end).numpy()
     return Ticks.joined(parts)
 
@@ -192,6 +208,9 @@ def compared(real: Ticks, simulated: Ticks, seed: int) -> list[Finding]:
         shares, counts = _cluster_counts(train, sides, layer, seed)
         sums = [_by_life(side, read, each) for side, each in zip(sides, counts, strict=True)]
         findings.append(_finding("distance of cluster shares", layer, sums, draws, _distance_from(shares)))
+    for name in real.ratios:
+        sums = [_by_life(side, read, np.stack(side.ratios[name], axis=1)) for side in sides]
+        findings.append(_finding(name, "", sums, draws, _mean))
     return findings
 
 

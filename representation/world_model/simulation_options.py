@@ -57,8 +57,8 @@ class SimulationOptions:
     """value, or the name of a direction in --directions: search random starts for those where it is largest, and
     simulate from there. Needs --from random."""
     compare: bool = False
-    """Compare the policy's memory in simulated and in recorded lives of the same starts: scores of probes and shares of
-    clusters that were fitted on recorded lives. Writes a table, and no dump."""
+    """Compare the policy in simulated and in recorded lives of the same starts: scores of probes of its memory and
+    shares of clusters that were fitted on recorded lives, and what its value depends on. Writes a table, and no dump."""
     validate: tuple[Path, ...] = ()
     """Folders of finished runs of intervene.py on this policy: make the same edits on recorded and in simulated ticks,
     and compare what they do at once with what the gradient predicts and with what they did in the game. Writes a

@@ -1,9 +1,17 @@
 """Differences between recorded and simulated lives that were planted are found, and none where there is none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
+from agent_zoo.soft_path import soft_tick
 from representation.world_model.compared import Finding, Ticks, compared
+from representation.world_model.imagined_view import imagined_view
+from representation.world_model.scene import VITALS
+from representation.world_model.value_saliency import PARTS, Ratio, value_saliency
+from representation.world_model.windows import CONTEXT
 from user_error import UserError
 
 LIVES, LENGTH, UNITS = 120, 10, 6
@@ -65,6 +73,38 @@ def test_shares_of_clusters_that_differ_are_noticed() -> None:
     name = "distance of cluster shares"
     assert other[name].simulated > 0.4 and other[name].difference_low > 0
     assert abs(same[name].difference) < 0.1
+
+
+def test_ratios_are_of_sums_over_ticks() -> None:
+    plain = planted()
+    above, below = RANDOM.uniform(0, 1, (2, len(plain.life)))
+    same, half = (replace(plain, ratios={"share": Ratio(each, below + 1)}) for each in (above, above / 2))
+    found = by_name(compared(same, half, seed=1))["share"]
+    assert found.recorded == pytest.approx(1 / 3, abs=0.02) and found.simulated == pytest.approx(found.recorded / 2)
+    assert found.difference_high < 0
+
+
+def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
+    """Own row and tiles are changed a little, and the value follows the gradient."""
+    model, windows = recorded.model(), recorded.windows()[0]
+    there, scene = windows.at(CONTEXT)
+    soft, before = scene.soft(model.network.shape.materials), windows.memory(CONTEXT - 1, there)
+    around = windows.around.take(there)
+    found = value_saliency(model, soft, around, before)
+    shares = [each for name, each in found.items() if name.startswith("share")]
+    assert len(shares) == len(PARTS) and all((each.above >= 0).all() for each in shares)
+    assert np.sum([each.above for each in shares], axis=0) == pytest.approx(shares[0].below)
+
+    def value(own: torch.Tensor) -> np.ndarray:
+        with torch.no_grad():
+            view = imagined_view(replace(soft, own=own), model.stats.kind_means, around, model.layout)
+            return soft_tick(model.policy, view.observation, before)[0].value.double().numpy()
+
+    for name, place in zip(VITALS, model.network.vitals, strict=True):
+        step = torch.zeros_like(soft.own)
+        step[:, place] = 0.02  # two points
+        slope = (value(soft.own + step) - value(soft.own - step)) / 4
+        assert found[f"change of the value per point of {name}"].above == pytest.approx(slope, rel=0.05, abs=1e-6)
 
 
 def test_too_few_lives_are_refused() -> None:
