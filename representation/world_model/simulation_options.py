@@ -58,7 +58,8 @@ class SimulationOptions:
     simulate from there. Needs --from random."""
     compare: bool = False
     """Compare the policy in simulated and in recorded lives of the same starts: scores of probes of its memory and
-    shares of clusters that were fitted on recorded lives, and what its value depends on. Writes a table, and no dump."""
+    shares of clusters that were fitted on recorded lives, and what its value depends on. Writes a table, and no
+    dump."""
     validate: tuple[Path, ...] = ()
     """Folders of finished runs of intervene.py on this policy: make the same edits on recorded and in simulated ticks,
     and compare what they do at once with what the gradient predicts and with what they did in the game. Writes a
