@@ -90,7 +90,7 @@ def test_cut_gradients_are_those_of_the_memory_alone(model, start, patterns) -> 
     taps = Taps(patterns, len(start), start.scene.own.shape[1], LAGS + 1, True)
     memory = start.memory
     for place, view in enumerate(views):
-        taps.begin(memory, place)
+        taps.begin(memory, place, start.scene.own)
         with model.policy.hooked(taps.hooks(memory)):
             choices, memory = soft_tick(model.policy, view, memory)
     value = choices.value + choices.log_probabilities["Move.Direction"][:, 1] + memory.cell[-1][:, 6]
