@@ -64,8 +64,8 @@ def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, be
 
 def _sum(tensors: list[tuple[torch.Tensor, torch.Tensor | None]]) -> np.ndarray:
     """Add up |gradient times input| over some tensors, (B,); those that the value does not depend on add nothing."""
-    total = 0.0
+    total = np.zeros(len(tensors[0][0]))
     for each, gradient in tensors:
         if gradient is not None:
-            total = total + (each * gradient).detach().abs().double().flatten(1).sum(dim=1).numpy()
-    return np.asarray(total)
+            total += (each * gradient).detach().abs().double().flatten(1).sum(dim=1).numpy()
+    return total
