@@ -39,13 +39,13 @@ def striped(recorded, windows: int, ticks: int, seed: int) -> Windows:
     reach = np.arange(SIDE) - SIDE // 2
     rows = where[:, :, 0, None, None] + reach[:, None]
     columns = where[:, :, 1, None, None] + reach
-    material = (2 + (rows + columns) // 2 % 4).reshape(windows * ticks, -1)
+    material = (2 + (rows + columns) % 4).reshape(windows * ticks, -1)
     own = np.zeros((windows * ticks, shape.own), np.float32)
     names, flat = own_columns(layout), where.reshape(-1, 2)
     own[:, names.index("row")], own[:, names.index("col")] = flat[:, 0] / 160, flat[:, 1] / 160
     food = np.maximum(5 * (random.integers(21, size=(windows, 1)) - np.arange(ticks)), 0)
     own[:, names.index("food")], own[:, names.index("health")] = food.ravel() / 100, 1
-    on_water = (where.sum(axis=2) // 2 % 4) == 3  # (windows, ticks)
+    on_water = (where.sum(axis=2) % 4) == 3  # (windows, ticks)
     water = np.zeros((windows, ticks), int)
     water[:, 0] = 5 * random.integers(21, size=windows)
     for tick in range(1, ticks):
@@ -81,12 +81,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def foreseen(recorded, tmp_path_factory: pytest.TempPathFactory) -> tuple[Training, Windows]:
-    batches = [striped(recorded, 8, CONTEXT + 6, seed) for seed in range(4)]
+    batches = [striped(recorded, 8, CONTEXT + HORIZON, seed) for seed in range(4)]
     vitals = vital_columns(recorded.info.layout)
     stats = measure(batches, SceneShape.of(recorded.info.layout), vitals)
     torch.manual_seed(0)
     model = build(recorded.policy, recorded.info, stats, SIZES, "sphere")
-    training = Training(model, Budget(320 * 8 * 6, 3e-3, 0, "planted"))
+    training = Training(model, Budget(320 * 8 * HORIZON, 3e-3, 0, "planted"))
 
     def epochs(number: int) -> Iterator[Windows]:
         yield from batches
@@ -96,7 +96,7 @@ def foreseen(recorded, tmp_path_factory: pytest.TempPathFactory) -> tuple[Traini
 
 
 def test_the_model_foresees_what_copying_does_not(foreseen: tuple[Training, Windows]) -> None:
-    """It was trained for seconds and on six ticks ahead; it is tested on other lives, and further ahead."""
+    """It was trained for a minute, and is tested on other lives: 16 ticks ahead, hardly anything is wrong."""
     training, unseen = foreseen
     errors = joined(list(open_loop(training.model, unseen, 0)))
 
@@ -110,9 +110,12 @@ def test_the_model_foresees_what_copying_does_not(foreseen: tuple[Training, Wind
         assert tiles > copied - 0.02  # to copy, one must be told the moves
         memory, copied = means("memory", horizon)
         assert memory > copied
-    for horizon in (2, 4, 8):
+    for horizon in (2, 4, 8, HORIZON):
         vitals, copied = means("vitals", horizon)
         assert vitals < 0.3 * copied  # water too, which depends on where the agent went
+    assert means("tiles", HORIZON)[0] > 0.9 > 2 * means("tiles", HORIZON)[1]
+    assert means("vitals", HORIZON)[0] < 0.15 * means("vitals", HORIZON)[1]
+    assert means("memory", HORIZON)[0] > 0.99
 
 
 def test_the_model_makes_the_recorded_moves(foreseen: tuple[Training, Windows]) -> None:
