@@ -174,13 +174,13 @@ def test_a_signal_leaves_a_policy_that_loads(
     trained: Path, tmp_path: Path, vectorization: str, number: int, code: int
 ) -> None:
     how = ("--rollout.vectorization", vectorization, "-n", "stopped")
+    metrics = tmp_path / "runs" / "stopped" / "metrics.jsonl"
     with start("train.py", *FOREVER, *how, *folders(tmp_path, trained / "maps")) as process:
         assert process.stdout
-        output = process.stdout.readline()
-        while "agent-steps" not in output.splitlines()[-1]:
-            output += process.stdout.readline()
+        while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+            time.sleep(0.01)
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)  # Ctrl-C reaches the whole group
-        output += process.stdout.read()
+        output = process.stdout.read()
     assert process.returncode == code, output
     assert "Traceback" not in output
     _, info = load_checkpoint(tmp_path / "policies" / "stopped.safetensors")
