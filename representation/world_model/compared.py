@@ -40,7 +40,7 @@ class Ticks:
         life: number of the recorded life that each belongs to or goes on from, (B,) int64.
         states: layer -> (B, units).
         vitals: health, food and water in points, (B, 3).
-        ratios: further numbers by name, whose sums over ticks are told as a ratio.
+        ratios: further measures by name; each is the ratio of two sums over ticks.
     """
 
     life: np.ndarray

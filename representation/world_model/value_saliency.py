@@ -21,7 +21,7 @@ _POINTS = 100
 
 
 class Ratio(NamedTuple):
-    """Two numbers of each tick, (B,) each; what is told of ticks is the ratio of their sums."""
+    """A measure of B ticks: the sum of `above` divided by the sum of `below`, (B,) each."""
 
     above: np.ndarray
     below: np.ndarray

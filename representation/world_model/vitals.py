@@ -4,6 +4,8 @@ A meal adds the same to the food of a hungry agent and of one that is nearly ful
 emptier. A network that predicts changes need not learn that for each level.
 """
 
+import functools
+
 import torch
 
 from representation.world_model.scene import VITAL_LEVELS, VITAL_STEP
@@ -30,14 +32,17 @@ def changed_levels(before: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
         before: probabilities of levels, (B, 3, levels).
         change: logits of changes, (B, 3, CHANGES).
     """
-    levels = torch.arange(VITAL_LEVELS, device=before.device)
-    after = (levels.unsqueeze(1) + torch.arange(CHANGES, device=before.device) - (VITAL_LEVELS - 1)).clamp(
-        0, VITAL_LEVELS - 1
-    )  # (levels, changes): level that each change leads to
-    leads = torch.nn.functional.one_hot(after, VITAL_LEVELS).to(before.dtype)  # (levels, changes, levels)
-    paths = torch.einsum("bvc,lcm->bvlm", change.softmax(dim=2), leads)
+    paths = torch.einsum("bvc,lcm->bvlm", change.softmax(dim=2), _destinations(before.device, before.dtype))
     found = torch.einsum("bvl,bvlm->bvm", before, paths)
     return (found * (1 - VITAL_LEVELS * _FLOOR) + _FLOOR).log()
+
+
+@functools.cache
+def _destinations(device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Return 1 where a change leads from a level to another, else 0, (levels, changes, levels)."""
+    levels, changes = torch.arange(VITAL_LEVELS, device=device), torch.arange(CHANGES, device=device)
+    after = (levels.unsqueeze(1) + changes - (VITAL_LEVELS - 1)).clamp(0, VITAL_LEVELS - 1)  # (levels, changes)
+    return torch.nn.functional.one_hot(after, VITAL_LEVELS).to(dtype)
 
 
 def expected(probabilities: torch.Tensor) -> torch.Tensor:

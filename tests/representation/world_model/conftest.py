@@ -57,6 +57,11 @@ class Recorded:
 
 
 @pytest.fixture(scope="module")
+def model(recorded: Recorded) -> WorldModel:
+    return recorded.model()
+
+
+@pytest.fixture(scope="module")
 def recorded(small_world, task, maps, tmp_path_factory) -> Recorded:
     found = recorded_features(tmp_path_factory, small_world, task, maps)
     (path,) = found.policies.glob("*.safetensors")

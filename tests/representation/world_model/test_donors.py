@@ -28,11 +28,6 @@ INTERCHANGE = EditOptions(edit="interchange", direction="one", donor=FEATURE)
 
 
 @pytest.fixture(scope="module")
-def model(recorded) -> WorldModel:
-    return recorded.model()
-
-
-@pytest.fixture(scope="module")
 def start(model, recorded):
     with torch.no_grad():
         return informed_start(model, recorded.windows(LIVES)[0], torch.Generator().manual_seed(1))

@@ -29,11 +29,6 @@ TICKS = 3
 
 
 @pytest.fixture(scope="module")
-def model(recorded) -> WorldModel:
-    return recorded.model()
-
-
-@pytest.fixture(scope="module")
 def start(model, recorded):
     with torch.no_grad():
         return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
