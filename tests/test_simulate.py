@@ -15,7 +15,9 @@ from activation_store.files import sha256, write_json
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import write_dictionary
 from representation.world_model.model import load_model
+from representation.world_model.scene import VITALS
 from representation.world_model.settings import MODEL_FILE
+from representation.world_model.value_saliency import PARTS
 from tests.command import assert_refused, run_here
 from tests.planted_dictionary import axes
 from tests.recorded_features import RecordedFeatures, recorded_features
@@ -261,7 +263,10 @@ def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: 
     done = run_here("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", recorded.dump)
     assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "compared.tsv")
-    assert len(rows) == 3 + 2 * (3 + 3 + 1) and {row["layer"] for row in rows} == {"", "lstm_hidden", "lstm_cell"}
+    assert len(rows) == 3 + len(PARTS) + len(VITALS) + 2 * (3 + 3 + 1)
+    assert {row["layer"] for row in rows} == {"", "lstm_hidden", "lstm_cell"}
+    shares = [float(row["recorded"]) for row in rows if row["finding"].startswith("share of the value's saliency")]
+    assert len(shares) == len(PARTS) and sum(shares) == pytest.approx(1)
     for row in rows:
         difference = float(row["simulated"]) - float(row["recorded"])
         assert float(row["difference"]) == pytest.approx(difference, abs=1e-6)
