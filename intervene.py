@@ -2,6 +2,7 @@
 
     python intervene.py -p start_kit_3M --edit clear                        # the memory emptied before every tick
     python intervene.py -p masked_3M --directions RUN/directions.safetensors --edit collapse --direction self_food
+    python intervene.py -p NAME --directions FILE --edit collapse --direction ic_1,ic_2,ic_3 --one-by-one   # ranked
     python intervene.py -p NAME --directions FILE --edit steer --direction is_starving --dose -4,-2,-1,0,1,2,4
     python intervene.py -p NAME --directions FILE --edit swap --from component_3 --to component_1 --change
     python intervene.py -p NAME --directions FILE --edit collapse --direction tick --while 'self_food < 30'
@@ -94,6 +95,8 @@ def parse(arguments: list[str]) -> RunOptions:
         raise UserError(
             "--follow does nothing with --edit freeze, which changes nothing in its first tick: leave it out"
         )
+    if options.one_by_one:
+        _check_one_by_one(options)
     condition = (options.condition or "").strip().startswith(FEATURE)
     if options.features is None and condition:
         raise UserError(f"--while {options.condition!r} needs --features with the dictionary that the feature is in")
@@ -101,6 +104,16 @@ def parse(arguments: list[str]) -> RunOptions:
     if options.directions is None and any(needs_directions(each, options.features) for each in options.edits):
         raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
     return options
+
+
+def _check_one_by_one(options: RunOptions) -> None:
+    if options.further or options.edit not in ("collapse", "interchange"):
+        raise UserError("--one-by-one is for one --edit collapse or interchange: give the others in a run of their own")
+    if len(options.names) < 2 or len(set(options.names)) < len(options.names):
+        raise UserError(f"--one-by-one needs several different --direction: {options.direction} is not")
+    for option, given in (("--follow", options.follow > 0), ("--record", bool(options.record))):
+        if given:
+            raise UserError(f"{option} is of one edit: play the direction that you want in a run without --one-by-one")
 
 
 def report(folder: Path) -> None:

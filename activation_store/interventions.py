@@ -57,6 +57,7 @@ class Arm:
         policy: whose agents are edited: the trained policy, or one of the same architecture with random weights.
         dose: of the edit; None if the edit has none.
         twin: name of the unedited arm that its lives are compared with; its own name in an unedited arm.
+        direction: name of the only direction or sparse feature that is edited, in a run that edits them one by one.
     """
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
@@ -66,6 +67,11 @@ class Arm:
     policy: Literal["trained", "untrained"]
     dose: float | None
     twin: str
+    direction: str | None = None
+
+    def matches(self, other: "Arm") -> bool:
+        """Tell whether two arms edit the same direction with the same dose, so that one can be the other's control."""
+        return (self.dose, self.direction) == (other.dose, other.direction)
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,8 @@ class Readability:
 def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
     """Return the arms of which a run keeps a replay, by file name: the trained policy without and with the edit.
 
-    Of several doses, the largest one is taken; if none is above 0, the one that is farthest from 0.
+    Of several doses, the largest one is taken; if none is above 0, the one that is farthest from 0. Of directions that
+    are edited one by one, the first is taken.
     """
     mine = [arm for arm in arms if arm.policy == "trained"]
     found = [(UNEDITED_REPLAY, arm) for arm in mine if arm.kind == "unedited"]

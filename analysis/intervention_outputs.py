@@ -8,6 +8,7 @@ from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable
 from analysis.intervention_page.page import intervention_page
 from analysis.intervention_page.shown_replays import REPLAYS, ShownReplays, read_shown_replays
 from analysis.interventions.erased import erased_table, readability_lines
+from analysis.interventions.ranking import edited_one_by_one
 from analysis.interventions.run_file import read_run_file
 from analysis.interventions.study import study_effects
 from analysis.interventions.tables import effects_table
@@ -19,11 +20,14 @@ from user_error import UserError
 
 EFFECTS_FILE, TABLE_FILE, ERASED_FILE = "effects.json", "effects.tsv", "erased.tsv"
 EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
-LASTING_FIGURE = "persistence.png"
-OUTPUTS = (EFFECTS_FILE, TABLE_FILE, ERASED_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE, LASTING_FIGURE)
+LASTING_FIGURE, RANKING_FIGURE = "persistence.png", "ranking.png"
+OUTPUTS = (
+    EFFECTS_FILE, TABLE_FILE, ERASED_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE, LASTING_FIGURE, RANKING_FIGURE,
+)  # fmt: skip
 """Names of all files that may be written."""
 PAGE_FILE = "intervention.html"
 _CAPTIONS = {
+    RANKING_FIGURE: "Directions, edited one by one, beside random ones; the one that changes most at once on top.",
     EFFECTS_FIGURE: "Effects of the edit on edited agents, with intervals, beside those of the controls.",
     DOSES_FIGURE: "Outcomes against the dose of the edit, beside random directions at the same doses.",
     LASTING_FIGURE: "What is left of an edit made in a single tick, in the ticks after it.",
@@ -86,7 +90,8 @@ def write_effects(
     """Measure effects, write effects.json, effects.tsv and figures, and return the summary's lines.
 
     dose_response.png is written with at least two doses, kl_by_head.png if the KL of heads was recorded, and
-    persistence.png if edits were followed; figures of an earlier call that this one does not have are removed.
+    persistence.png if edits were followed. Of directions that were edited one by one, ranking.png takes the place of
+    effects.png and kl_by_head.png. Figures of an earlier call that this one does not have are removed.
     erased.tsv says how well erased variables could be read, if there are any.
 
     Args:
@@ -103,12 +108,15 @@ def write_effects(
     from analysis.figures.intervention_doses import dose_response
     from analysis.figures.intervention_effects import effects_figure, kl_by_head
     from analysis.figures.intervention_persistence import persistence_figure
+    from analysis.figures.intervention_ranking import ranking_figure
 
     study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed))
+    ranked = edited_one_by_one(arms)
     figures = {
-        EFFECTS_FIGURE: effects_figure(study),
+        RANKING_FIGURE: ranking_figure(study),
+        EFFECTS_FIGURE: None if ranked else effects_figure(study),
         DOSES_FIGURE: dose_response(study),
-        KL_FIGURE: kl_by_head(study),
+        KL_FIGURE: None if ranked else kl_by_head(study),
         LASTING_FIGURE: persistence_figure(study),
     }
     lines = [*summary_lines(study), *readability_lines(erased)]

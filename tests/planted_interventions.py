@@ -1,5 +1,6 @@
 """Lives of a planted intervention run: what every edit does, and to whom, is known."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -33,6 +34,7 @@ class Planted:
         randoms: number of random directions at each dose.
         disturbed: spread of what any edit does to edited and to unedited lives, in spreads of the outcome.
         shared: spread of what an edit does to all edited lives of an episode alike, in spreads of the outcome.
+        directions: how strong the edit of each is, if they are edited one by one; the doses are multiplied by it.
     """
 
     per_dose: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Planted:
     edited: int = 8
     disturbed: tuple[float, float] = (0.6, 0.15)
     shared: float = 0.0
+    directions: Mapping[str | None, float] = field(default_factory=lambda: {None: 1.0})
 
     def arms(self) -> list[Arm]:
         arms = [TWIN]
@@ -52,18 +55,20 @@ class Planted:
             arms.append(UNTRAINED_TWIN)
         if NO_EDIT in self.kinds:
             arms.append(Arm("no edit", "no edit", "trained", None, TWIN.name))
-        for dose in self.doses:
-            told = "" if dose is None else f", dose {dose:+g}"
-            arms.append(Arm(f"steer is_starving{told}", "edit", "trained", dose, TWIN.name))
+        for dose, direction in itertools.product(self.doses, self.directions):
+            told = ("" if dose is None else f", dose {dose:+g}") + (f", {direction}" if direction else "")
+            arms.append(Arm(f"steer is_starving{told}", "edit", "trained", dose, TWIN.name, direction))
             if RANDOM in self.kinds:
                 arms += [
-                    Arm(f"random direction {place + 1}{told}", "random direction", "trained", dose, TWIN.name)
+                    Arm(
+                        f"random direction {place + 1}{told}", "random direction", "trained", dose, TWIN.name, direction
+                    )
                     for place in range(self.randoms)
                 ]
             if SAME in self.kinds:
-                arms.append(Arm(f"same variance{told}", "same variance", "trained", dose, TWIN.name))
+                arms.append(Arm(f"same variance{told}", "same variance", "trained", dose, TWIN.name, direction))
             if UNTRAINED in self.kinds:
-                arms.append(Arm(f"untrained, steer{told}", "edit", "untrained", dose, UNTRAINED_TWIN.name))
+                arms.append(Arm(f"untrained, steer{told}", "edit", "untrained", dose, UNTRAINED_TWIN.name, direction))
         return arms
 
 
@@ -79,7 +84,7 @@ def plant(planted: Planted, seed: int = 0) -> tuple[LivesTable, list[Arm]]:
         outcomes = dict(twins[arm.policy])
         if arm.kind not in ("unedited", "no edit"):
             outcomes = _changed(outcomes, arm, planted, drawn, rng)
-        outcomes |= _at_once(arm, drawn, rng)
+        outcomes |= _at_once(arm, planted, drawn, rng)
         for name, values in outcomes.items():
             rows.setdefault(name, []).append(values)
     table = LivesTable(
@@ -96,6 +101,10 @@ def kind_of(arm: Arm) -> str:
     return UNTRAINED if arm.policy == "untrained" else arm.kind
 
 
+def _strength(arm: Arm, planted: Planted) -> float:
+    return (1.0 if arm.dose is None else arm.dose) * planted.directions.get(arm.direction, 1.0)
+
+
 def _unedited(lives: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     outcomes = {name: rng.normal(mean, spread, lives) for name, (mean, spread) in _MEAN_AND_SPREAD.items()}
     cause = rng.random(lives)
@@ -109,7 +118,7 @@ def _unedited(lives: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
 def _changed(
     twin: dict[str, np.ndarray], arm: Arm, planted: Planted, drawn: np.ndarray, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    dose = 1.0 if arm.dose is None else arm.dose
+    dose = _strength(arm, planted)
     shifts = planted.per_dose.get(kind_of(arm), {})
     spilled = planted.spilled if kind_of(arm) == EDIT else {}
     changed = {}
@@ -128,10 +137,10 @@ def _changed(
     return changed
 
 
-def _at_once(arm: Arm, drawn: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _at_once(arm: Arm, planted: Planted, drawn: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
     strengths = {NO_EDIT: 0.0, EDIT: 1.0, RANDOM: 0.15, SAME: 0.3, UNTRAINED: 0.2}
     strength = np.nan if arm.kind == "unedited" else strengths[kind_of(arm)]
-    dose = 1.0 if arm.dose is None else arm.dose
+    dose = _strength(arm, planted)
 
     def about(mean: float, spread: float) -> np.ndarray:
         return np.where(drawn, strength * (mean + spread * rng.normal(size=len(drawn))), np.nan)

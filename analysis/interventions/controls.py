@@ -82,17 +82,17 @@ def edits(everything: Sequence[Pairs]) -> list[Pairs]:
 
 
 def controls_of(edit: Pairs, everything: Sequence[Pairs]) -> dict[str, list[Pairs]]:
-    """Return the control arms of an edit by kind: those with the same dose.
+    """Return the control arms of an edit by kind: those with the same dose and direction.
 
     A kind that was not played is empty; random donors, which only transplants can have, are then no kind at all.
     """
-    same_dose = [pairs for pairs in everything if pairs.arm.dose == edit.arm.dose]
-    trained = [pairs for pairs in same_dose if pairs.arm.policy == "trained"]
+    matching = [pairs for pairs in everything if pairs.arm.matches(edit.arm)]
+    trained = [pairs for pairs in matching if pairs.arm.policy == "trained"]
     found = {
         RANDOM: [pairs for pairs in trained if pairs.arm.kind == "random direction"],
         SAME_VARIANCE: [pairs for pairs in trained if pairs.arm.kind == "same variance"],
         RANDOM_DONOR: [pairs for pairs in trained if pairs.arm.kind == "random donor"],
-        UNTRAINED: [pairs for pairs in same_dose if pairs.arm.policy == "untrained" and pairs.arm.kind == "edit"],
+        UNTRAINED: [pairs for pairs in matching if pairs.arm.policy == "untrained" and pairs.arm.kind == "edit"],
     }
     return {kind: arms for kind, arms in found.items() if arms or kind != RANDOM_DONOR}
 

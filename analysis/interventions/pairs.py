@@ -58,8 +58,8 @@ def check_arms(arms: Sequence[Arm]) -> None:
     """Refuse arms that cannot be analysed together; callable before anything is played.
 
     Raises:
-        UserError: names repeat, a twin is missing, edited or of another policy, or two edits of a policy share a dose,
-            by which they are matched with their controls.
+        UserError: names repeat, a twin is missing, edited or of another policy, or two edits of a policy share dose
+            and direction, by which they are matched with their controls.
     """
     named = {arm.name: arm for arm in arms}
     if len(named) < len(arms):
@@ -69,9 +69,10 @@ def check_arms(arms: Sequence[Arm]) -> None:
         twin = named.get(arm.twin)
         if twin is None or twin.kind != "unedited" or twin.policy != arm.policy:
             raise UserError(f"the arm {arm.name!r} needs an unedited arm of the {arm.policy} policy as its twin")
-    edits: dict[tuple[str, float | None], Arm] = {}
+    edits: dict[tuple[str, float | None, str | None], Arm] = {}
     for arm in arms:
-        if arm.kind == "edit" and (other := edits.setdefault((arm.policy, arm.dose), arm)) is not arm:
+        key = arm.policy, arm.dose, arm.direction
+        if arm.kind == "edit" and (other := edits.setdefault(key, arm)) is not arm:
             raise UserError(
                 f"the arms {other.name!r} and {arm.name!r} are both edits of the {arm.policy} policy with dose "
                 f"{arm.dose}: controls are matched by dose, so play them in separate runs"

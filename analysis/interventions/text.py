@@ -22,6 +22,7 @@ from analysis.interventions.outcomes import (
     title_with_unit,
 )
 from analysis.interventions.persistence import TITLES, Persistence
+from analysis.interventions.ranking import Ranked, ranking
 from analysis.interventions.study import Study
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
@@ -35,7 +36,11 @@ _FEWEST_DIGITS = 3
 def summary_lines(study: Study) -> list[str]:
     """Return the summary: effects that count, those that do not, what happens at once, neighbours, doses, notes."""
     lines = [*_about(study), *_on_pairing(study)]
-    for arm in dict.fromkeys(effect.arm for effect in study.effects):
+    ranked = ranking(study)
+    if ranked:
+        lines += ["", "Directions, the one whose edit moves the distribution over actions furthest at once first:"]
+        lines += _ranking(ranked)
+    for arm in [] if ranked else dict.fromkeys(effect.arm for effect in study.effects):
         lines += ["", f"{arm}", *_at_once([each for each in study.at_once if each.arm == arm])]
         lines += _follows([each for each in study.follows if each.arm == arm])
         lines += _bends([each for each in study.bends if each.arm == arm])
@@ -89,6 +94,22 @@ def _on_pairing(study: Study) -> list[str]:
             "No result below can be trusted."
         ]
     return [f"Check passed: {', '.join(study.checked)} equals its twin exactly."] if study.checked else []
+
+
+def _ranking(ranked: list[Ranked]) -> Iterator[str]:
+    """Yield what each direction does at once, and below it the effects on behaviour that were found."""
+    for place, each in enumerate(ranked, start=1):
+        yield f"  {place}. {each.direction}"
+        for outcome in (KL, VALUE_CHANGE):
+            if level := each.at_once.get(outcome):
+                sign = outcome == VALUE_CHANGE
+                told = with_interval(title_with_unit(outcome), level.level, *_controls(level.against, sign), sign=sign)
+                yield f"    at once: {told}"
+        found = [effect for effect in each.effects.values() if effect.verdict != "not found"]
+        yield from (f"  {line}" for line in _effects(found))
+    nothing = [each.direction for each in ranked if all(e.verdict == "not found" for e in each.effects.values())]
+    if nothing:
+        yield f"  no effect on behaviour found: {', '.join(nothing)}"
 
 
 def _effects(effects: list[Effect]) -> Iterator[str]:

@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 
 from activation_store.directions import Direction
-from activation_store.interventions import Arm
+from activation_store.interventions import Arm, ArmKind
 from activation_store.layers import LSTM_CELL
+from activation_store.sparse_dictionary import feature_name
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.edits_along_directions import check_direction, edit_along
 from agent_zoo.erasure import fitted_eraser
@@ -74,6 +75,19 @@ class RequestedEdit:
             return (self.features.layer,)
         return (self.erased.layer,) if self.erased else tuple(each.layer for each in self.directions)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its directions or sparse features."""
+        if self.features:
+            return tuple(map(feature_name, self.features.numbers))
+        return tuple(each.name for each in self.directions)
+
+    def only(self, name: str) -> "RequestedEdit":
+        """Return the same edit of only one of its directions or sparse features."""
+        if self.features:
+            return replace(self, features=replace(self.features, numbers=(self.features.dictionary.number(name),)))
+        return replace(self, directions=tuple(each for each in self.directions if each.name == name))
+
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
@@ -84,6 +98,7 @@ class Experiment:
         doses: of the edit that steers, in standard deviations of its read-out; empty if none does.
         when: the ticks in which agents are edited.
         feature: a condition on a sparse feature that must hold too; None for none.
+        one_by_one: whether each direction or sparse feature of the only edit is edited in arms of its own.
         drawn: number of agents in each world that are edited.
         controls: arms of each kind of random control, for every dose.
         seed: of the random directions.
@@ -102,6 +117,7 @@ class Experiment:
     memory: tuple[str, ...] = ()
     follow: int = 0
     feature: FeatureCondition | None = None
+    one_by_one: bool = False
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -142,16 +158,26 @@ class Experiment:
             Arm("no edit", "no edit", "trained", None, UNEDITED),
         ]
         for dose in self.doses or (None,):
-            said = "" if dose is None else f", dose {dose:+g}"
-            arms.append(Arm(f"edit{said}", "edit", "trained", dose, UNEDITED))
-            arms.append(Arm(f"untrained, edit{said}", "edit", "untrained", dose, UNTRAINED_UNEDITED))
-            for number in range(1, self.controls + 1):
-                arms.append(Arm(f"random direction {number}{said}", "random direction", "trained", dose, UNEDITED))
-                if self.moves_states and not any(edit.features for edit in self.edits):
-                    arms.append(Arm(f"same variance {number}{said}", "same variance", "trained", dose, UNEDITED))
-                if self.transplants:
-                    arms.append(Arm(f"random donor {number}{said}", "random donor", "trained", dose, UNEDITED))
+            for direction in self.edits[0].names if self.one_by_one else (None,):
+                arms += self._arms_of(dose, direction)
         return [*arms, *self._followed_arms()] if self.follow else arms
+
+    def _arms_of(self, dose: float | None, direction: str | None) -> list[Arm]:
+        """Return the arms of an edit and of its controls."""
+        said = ("" if dose is None else f", dose {dose:+g}") + ("" if direction is None else f", {direction}")
+
+        def arm(name: str, kind: ArmKind) -> Arm:
+            return Arm(f"{name}{said}", kind, "trained", dose, UNEDITED, direction)
+
+        arms = [arm("edit", "edit")]
+        arms.append(Arm(f"untrained, edit{said}", "edit", "untrained", dose, UNTRAINED_UNEDITED, direction))
+        for number in range(1, self.controls + 1):
+            arms.append(arm(f"random direction {number}", "random direction"))
+            if self.moves_states and not any(edit.features for edit in self.edits):
+                arms.append(arm(f"same variance {number}", "same variance"))
+            if self.transplants:
+                arms.append(arm(f"random donor {number}", "random donor"))
+        return arms
 
     def _followed_arms(self) -> list[Arm]:
         """Return the arms in which edits are made once and followed: with the dose that is farthest from 0."""
@@ -177,8 +203,8 @@ class Experiment:
             return ArmPlan(arm.name, self.drawn, watched=self.watched, readings=self.readings)
         states: list[StateEdit | Interchange] = []
         memories: list[MemoryEdit | Transplant] = []
-        random = np.random.default_rng([self.seed, _number(arm)])
-        for edit in self.edits:
+        random = np.random.default_rng([self.seed, _number(arm), *self._place(arm)])
+        for edit in self.edits if arm.direction is None else [self.edits[0].only(arm.direction)]:
             made = self._made(edit, arm, moments, random)
             (states if isinstance(made, StateEdit | Interchange) else memories).append(made)  # type: ignore[arg-type]
         has_donors = any(edit.donor for edit in self.edits)
@@ -191,6 +217,10 @@ class Experiment:
             follow=self.follow if arm.kind == "edited once" else 0,
             feature=self.feature,
         )  # fmt: skip
+
+    def _place(self, arm: Arm) -> list[int]:
+        """Return the place of an arm's direction among those that are edited one by one; nothing for other arms."""
+        return [] if arm.direction is None else [1 + self.edits[0].names.index(arm.direction)]
 
     def _made(
         self, edit: RequestedEdit, arm: Arm, moments: Mapping[str, StateMoments], random: np.random.Generator

@@ -27,6 +27,9 @@ class RunOptions(EditOptions):
     """Share of the agents of each world that are edited, above 0 and at most 1; drawn by lot for each episode."""
     controls: int = 2
     """Arms of each kind of random control, for every dose, 0 or more."""
+    one_by_one: bool = False
+    """Edit each of --direction in arms of its own, and rank them by what they change at once; for one --edit collapse
+    or interchange. All directions share the unedited arms, and q is corrected over all of them."""
     from_tick: int = 0
     """First tick of the episode in which agents are edited."""
     until_tick: int | None = None
@@ -80,4 +83,5 @@ class RunOptions(EditOptions):
             words += [each.erased_layer] if each.erased_layer else []
             words += ["change"] if each.change else []
             words += [each.donor] if each.donor else []
+        words += ["one-by-one"] if self.one_by_one else []
         return Path("interventions") / "-".join(words)

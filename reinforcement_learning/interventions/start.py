@@ -163,6 +163,7 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
         memory=memory,
         follow=options.follow,
         feature=feature,
+        one_by_one=options.one_by_one,
     )
     layer_units(entrant.policy, split(options.record))  # refuses layers that the policy lacks
     check_directions(experiment, entrant.policy.layer_units, entrant.name, entrant.sha256)

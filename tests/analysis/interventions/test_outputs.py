@@ -15,6 +15,7 @@ from activation_store.files import write_json
 from activation_store.interventions import Readability, write_lives
 from analysis.figures.intervention_doses import dose_response
 from analysis.figures.intervention_effects import effects_figure, kl_by_head
+from analysis.figures.intervention_ranking import ranking_figure
 from analysis.intervention_outputs import OUTPUTS, report_run, write_effects
 from analysis.interventions.outcomes import title, title_with_unit
 from analysis.interventions.run_file import read_run_file
@@ -38,7 +39,26 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 
 def test_everything_is_written_and_nothing_else(run: tuple[Path, list[str]]) -> None:
-    assert sorted(path.name for path in run[0].iterdir()) == sorted(OUTPUTS)
+    assert sorted(path.name for path in run[0].iterdir()) == sorted(set(OUTPUTS) - {"ranking.png"})
+
+
+def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: Path) -> None:
+    planted = Planted(
+        {EDIT: {"ticks": -25.0}}, doses=(None,), agents=32, edited=16, directions={"weak": 0.0, "strong": 2.0}
+    )
+    table, arms = plant(planted)
+    lines = write_effects(tmp_path, table, arms, draws=999, seed=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"effects.json", "effects.tsv", "ranking.png"}
+    assert lines.index("  1. strong") < lines.index("  2. weak")
+    assert sum("ticks lived -" in line for line in lines) == 1
+    assert "  no effect on behaviour found: weak" in lines
+    figure = ranking_figure(study_effects(table, arms, Inference(permutations=99, bootstraps=99)))
+    assert figure is not None
+    shown = texts(figure)
+    assert {"at once: KL, all heads", "ticks lived", "strong", "weak", "random directions"} <= set(shown)
+    assert shown.index("strong") < shown.index("weak")
+    plain = study_effects(*plant(Planted(agents=4, edited=2)), Inference(permutations=99, bootstraps=99))
+    assert ranking_figure(plain) is None
 
 
 def test_what_was_erased_is_a_table(run: tuple[Path, list[str]]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import LivesTable
+from analysis.interventions.ranking import ranking
 from analysis.interventions.study import Study, study_effects
 from analysis.interventions.text import summary_lines
 from analysis.statistics.inference import Inference
@@ -67,6 +68,23 @@ def test_controls_of_another_dose_are_not_compared() -> None:
     arms = [replace(arm, dose=2.0) if arm.kind == "random direction" else arm for arm in arms]
     found = study_effects(table, arms, SETTINGS)
     assert all(each.against == () for each in found.effects) and verdicts(found)["ticks"] == "no controls"
+
+
+def test_directions_edited_one_by_one_are_ranked_and_compared_with_their_own_controls() -> None:
+    planted = Planted(
+        {EDIT: {"ticks": -25.0}, RANDOM: {"ticks": -20.0}}, doses=(None,), agents=32, edited=16,
+        directions={"weak": 0.0, "strong": 2.0, "middle": 0.5},
+    )  # fmt: skip
+    found = study(planted)
+    ranked = ranking(found)
+    assert [each.direction for each in ranked] == ["strong", "middle", "weak"]
+    strong, _, weak = (each.effects["ticks"] for each in ranked)
+    assert strong.q < 0.05 < weak.q, "the effects are the planted ones, not one of all directions together"
+    random = {each.direction: each.effects["ticks"].against[0] for each in ranked}
+    assert random["strong"].arms == ("random direction 1, strong", "random direction 2, strong")
+    assert random["strong"].effect.value < -25 < -10 < random["weak"].effect.value
+    assert len([each for each in found.effects if each.outcome == "ticks"]) == 3, "q is corrected over all of them"
+    assert ranking(study(Planted(agents=4, edited=2))) == []
 
 
 def test_planted_spillover_is_found_in_neighbours_only() -> None:

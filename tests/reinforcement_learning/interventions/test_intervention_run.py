@@ -241,6 +241,30 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(
     assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 
+def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOptions, tmp_path: Path) -> None:
+    write_directions(
+        tmp_path / "two.safetensors", [unit(place, UNITS, f"unit_{place}", "lstm_cell") for place in (0, 1)]
+    )
+    base = {
+        "edit": "collapse", "dose": None, "further": (), "directions": tmp_path / "two.safetensors", "episodes": 2,
+        "record": "", "follow": 0,
+    }  # fmt: skip
+    both = again(options, tmp_path / "both", direction="unit_0,unit_1", one_by_one=True, **base)
+    play(both, Workers(2))
+    found = read_lives(both.folder / LIVES_FILE)
+    moved = {}
+    for name in ("unit_0", "unit_1"):
+        alone = again(options, tmp_path / name, direction=name, **base)
+        play(alone, Workers(2))
+        own, shared = read_lives(alone.folder / LIVES_FILE).of_arm("edit"), found.of_arm(f"edit, {name}")
+        for outcome, values in own.outcomes.items():
+            np.testing.assert_array_equal(shared.outcomes[outcome], values, err_msg=outcome)
+        moved[name] = np.nanmean(found.of_arm(f"random direction 1, {name}").outcomes["kl"])
+    assert moved["unit_0"] != moved["unit_1"], "each has random directions of its own"
+    assert sum(line.startswith("    at once: KL") for line in report_run(both.folder, draws=99)) == 2
+    assert (both.folder / "ranking.png").exists() and not (both.folder / "effects.png").exists()
+
+
 def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: RunOptions, tmp_path: Path) -> None:
     erase = {"edit": "erase", "direction": None, "dose": None, "further": (), "directions": None, "episodes": 2}
     with pytest.raises(UserError, match="self_npc_type: it has the same value in all") as refused:

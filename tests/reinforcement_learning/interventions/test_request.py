@@ -73,6 +73,21 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "steer", "--direction", "a", "--dose", "1,1.0", "--directions", "d"), "twice"),
         (("--edit", "swap", "--from", "a", "--to", "a", "--directions", "d"), "two different directions"),
         (("--edit", "clear", "--dose", "1"), "--dose does nothing"),
+        (("--edit", "clear", "--one-by-one"), "one --edit collapse or interchange"),
+        (("--edit", "collapse", "--direction", "a", "--directions", "d", "--one-by-one"), "several different"),
+        (("--edit", "collapse", "--direction", "a,a", "--directions", "d", "--one-by-one"), "several different"),
+        (
+            ("--edit", "collapse", "--direction", "a,b", "--directions", "d", "--one-by-one", "--follow", "3"),
+            "--follow",
+        ),
+        (
+            ("--edit", "collapse", "--direction", "a,b", "--directions", "d", "--one-by-one", "--record", "all"),
+            "--record is of one edit",
+        ),
+        (
+            ("--edit", "collapse", "--direction", "a,b", "--directions", "d", "--one-by-one", "--edit", "clear"),
+            "one --edit collapse or interchange",
+        ),
         (("--edit", "erase"), "needs --variable"),
         (("--edit", "erase", "--variable", "tick,tick"), "names a variable twice"),
         (("--edit", "erase", "--variable", "tick", "--layer", "lstm_hiden"), "did you mean lstm_hidden"),
