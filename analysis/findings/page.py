@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.files import make_folder, read_bytes, read_json, write_json, write_text
-from analysis.findings.results import Results, formatted
+from analysis.findings.results import Results, formatted, number
 from analysis.findings.study_file import Claim, Forest, ResultTable, Study, places, read_study
 from analysis.statistics.inference import false_discovery
 from user_error import UserError
@@ -67,8 +67,8 @@ def write_page(study_path: Path, results: Path, played: Sequence[Played], page: 
     for stage, file in study.shown_files:
         (fresh / stage).mkdir(exist_ok=True)
         shutil.copyfile(results / stage / file, fresh / stage / file)
-    for number, forest in enumerate(study.forests, start=1):
-        write_figure(fresh / _forest_file(number), draw_forest(forest, study, Results(study, results)))
+    for place, forest in enumerate(study.forests, start=1):
+        write_figure(fresh / _forest_file(place), draw_forest(forest, study, Results(study, results)))
     write_json(fresh / PLAYED_FILE, {"stages": [asdict(each) for each in played]})
     shutil.rmtree(beside, ignore_errors=True)
     fresh.rename(beside)
@@ -115,8 +115,8 @@ def page_text(study: Study, results: Results, played: Sequence[Played], name: st
         lines += [f"- {text} *Control:* {control}"]
     for table_lines, _ in tables:
         lines += ["", *table_lines]
-    for number, forest in enumerate(study.forests, start=1):
-        lines += ["", f"![{forest.title}]({name}/{_forest_file(number)})", "", _forest_caption(forest)]
+    for place, forest in enumerate(study.forests, start=1):
+        lines += ["", f"![{forest.title}]({name}/{_forest_file(place)})", "", _forest_caption(forest)]
     for figure in study.figures:
         lines += ["", f"![{figure.caption}]({name}/{figure.stage}/{figure.file})", "", figure.caption]
     lines += ["", "## What this does not show", "", *(f"- {limit}" for limit in study.limits)]
@@ -178,14 +178,16 @@ def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str
     heads = [*(["stage"] if named else []), *(name for name, _ in columns)]
     lines: dict[tuple[str, ...], dict[str, str]] = {}
     count = 0
-    for stage in stages:
-        for place, row in enumerate(results.rows(stage, table.file, table.where)):
-            shown = [_cell(row, name, form) for name, form in columns]
-            start = (*([stage] if named else []), *shown)
-            key = start if table.across else (*start, str(place))
-            across = {} if table.across is None else {formatted(row, table.across, ""): _interval(row, table.digits)}
-            lines.setdefault(key, {}).update(across)
-            count += len(across) or len(shown)
+    rows = [(stage, row) for stage in stages for row in results.rows(stage, table.file, table.where)]
+    if table.largest_first is not None:
+        rows.sort(key=lambda each: -number(each[1], str(table.largest_first)))
+    for place, (stage, row) in enumerate(rows):
+        shown = [_cell(row, name, form) for name, form in columns]
+        start = (*([stage] if named else []), *shown)
+        key = start if table.across else (*start, str(place))
+        across = {} if table.across is None else {formatted(row, table.across, ""): _interval(row, table.digits)}
+        lines.setdefault(key, {}).update(across)
+        count += len(across) or len(shown)
     more = list(dict.fromkeys(head for cells in lines.values() for head in cells))
     text = [
         f"**{table.title}**",
@@ -207,8 +209,8 @@ def _interval(row: Mapping[str, str], digits: int) -> str:
     return f"{value} ({low} to {high})"
 
 
-def _forest_file(number: int) -> str:
-    return f"forest_{number}.png"
+def _forest_file(place: int) -> str:
+    return f"forest_{place}.png"
 
 
 def _forest_caption(forest: Forest) -> str:

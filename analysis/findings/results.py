@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ class Results:
         self._tables: dict[Path, list[dict[str, str]]] = {}
 
     def rows(self, stage: str, file: str, where: Mapping[str, str]) -> list[dict[str, str]]:
-        """Return the rows of a stage's table in which columns have these contents.
+        """Return the rows of a stage's table in which columns have these contents, in which * stands for any text.
 
         Raises:
             UserError: there is no such table or column.
@@ -38,7 +39,7 @@ class Results:
         for column in where:
             if table and column not in table[0]:
                 raise UserError(f"{path} has no column {column!r}; it has {', '.join(table[0])}")
-        return [row for row in table if all(row[column] == value for column, value in where.items())]
+        return [row for row in table if all(_fits(row[column], value) for column, value in where.items())]
 
     def values(self, row: Row, columns: Sequence[str] = ()) -> dict[str, str]:
         """Return what a claim may say of a row, by column.
@@ -72,6 +73,11 @@ class Results:
             said = ", ".join(f"{name} {value!r}" for name, value in row.where.items()) or "no condition"
             raise UserError(f"{self._folder / stage / row.file} has {len(found)} rows with {said}: must be one")
         return found[0]
+
+
+def _fits(text: str, wanted: str) -> bool:
+    """Tell whether a text is the wanted one, in which * stands for any text."""
+    return re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), text) is not None
 
 
 def mean_over_trainings(numbers: Sequence[float], others: Sequence[float] | None = None) -> dict[str, str]:

@@ -113,7 +113,8 @@ class ResultTable:
         stage: as in `Row`.
         file: as in `Row`.
         columns: to show; a colon and a format, such as `value:+.1f`, round their numbers.
-        where: contents of columns that rows must have.
+        where: contents of columns that rows must have; * stands for any text.
+        largest_first: a column by whose numbers the rows of all stages are ordered; by default they stay in order.
         across: a column whose contents become columns, one for each, in place of rows. `columns` are then those that
             name a row; every cell has the value and its interval, from the columns value, low and high.
         digits: with `across`: after the decimal point.
@@ -128,6 +129,7 @@ class ResultTable:
     where: dict[str, str] = field(default_factory=dict)
     across: str | None = None
     digits: int = 2
+    largest_first: str | None = None
 
 
 @dataclass(frozen=True)
@@ -329,6 +331,8 @@ def _check_table(table: ResultTable) -> None:
         _, _, form = column.partition(":")
         if not _FORMAT.fullmatch(form):
             raise UserError(f"the column {shown(column)}: a format is such as +.1f, .3f or d")
+    if table.across is not None and table.largest_first is not None:
+        raise UserError(f"the table {shown(table.title)} has across, so its rows cannot be ordered by a column")
     if not 0 <= table.digits <= 9:
         raise UserError(f"the table {shown(table.title)} has {table.digits} digits: must be 0 to 9")
 
