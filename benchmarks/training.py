@@ -27,6 +27,7 @@ from rich.table import Table
 import command_line
 from activation_store.files import write_json
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.freed_memory import keep_freed_memory
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
 from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
@@ -117,6 +118,7 @@ class Measurement:
 
 def measure(arguments: Arguments) -> Measurement:
     """Train for some updates, and time the peer's stack on the same work."""
+    keep_freed_memory()  # as train.py does
     settings, stopwatch = arguments.settings, Stopwatch()
     maps = ensure_maps(settings.env)
     subject = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed)

@@ -8,6 +8,7 @@ from activation_store.files import make_folder
 from agent_zoo.checkpoint import copy_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.data_parallel import Processes, join_processes, leaders_text
+from agent_zoo.freed_memory import keep_freed_memory
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.language_model_encoder import pin_language_model
 from reinforcement_learning.game.maps import ensure_maps
@@ -62,6 +63,7 @@ def train_policy(run: TrainingRun) -> None:
     device = pick_device(run.settings.train.device)
     agent_zoo.load(run.agent)
     agent_zoo.check_cell(run.agent, run.settings.policy.cell)
+    keep_freed_memory()
     processes = join_processes(device)  # one, unless torchrun started several
     run = replace(run, name=leaders_text(run.name, processes), track=run.track and processes.leads)
     _check_services(run, processes)

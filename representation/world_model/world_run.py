@@ -16,6 +16,7 @@ from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.data_parallel import Processes, join_processes
+from agent_zoo.freed_memory import keep_freed_memory
 from analysis.terminal import step
 from progress_view import progress
 from representation.tracking import Mirror, check_login
@@ -87,6 +88,7 @@ def check_material(settings: WorldSettings) -> Material:
 
 def train_world_model(settings: WorldSettings, material: Material) -> Path:
     """Train a world model, alone or with other processes that `torchrun` started; returns its file."""
+    keep_freed_memory()
     processes = join_processes(torch.device("cpu"))
     with ExitStack() as stack:
         plan = _plan(settings, material)

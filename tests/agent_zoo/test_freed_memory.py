@@ -1,0 +1,45 @@
+"""Memory that is freed stays in the process, so that using it again touches no fresh pages."""
+
+import ctypes
+import json
+import subprocess
+import sys
+
+import pytest
+
+FAULTS = """
+import ctypes, json, resource, sys
+from agent_zoo.freed_memory import keep_freed_memory
+
+kept = keep_freed_memory() if sys.argv[1] == "keep" else None
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes, libc.memset.argtypes = [ctypes.c_void_p], [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+def minibatch():
+    blocks = [libc.malloc(20 * 2**20) for _ in range(6)]
+    for block in blocks:
+        libc.memset(block, 1, 20 * 2**20)
+    for block in blocks:
+        libc.free(block)
+for _ in range(5):
+    minibatch()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    minibatch()
+print(json.dumps([kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before]))
+"""
+
+
+def page_faults(how: str) -> tuple[bool | None, int]:
+    done = subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True)
+    kept, faults = json.loads(done.stdout)
+    return kept, faults
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
+def test_freed_memory_is_used_again_without_fresh_pages() -> None:
+    kept, faults = page_faults("keep")
+    _, as_usual = page_faults("as usual")
+    assert kept is True
+    assert as_usual > 100_000, "each minibatch has 30,720 pages of 4 KiB"
+    assert faults < 10_000
