@@ -33,7 +33,7 @@ import command_line
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
-from agent_zoo.edit_options import EditOptions, check_erased_once, check_features, needs_directions, separate_edits
+from agent_zoo.edit_options import EditOptions, check_features, check_together, needs_directions, separate_edits
 from argument_checks import at_least, regrowth_value, seed_value, split
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.play.workers import chosen_workers
@@ -86,11 +86,7 @@ def parse(arguments: list[str]) -> RunOptions:
     )
     if split(options.record) not in ((), ("all",)):
         check_layers(split(options.record))
-    for each in options.edits:
-        each.check()
-    if sum(bool(each.doses) for each in options.edits) > 1:
-        raise UserError("only one edit can have several --dose: give the others in a run of their own")
-    check_erased_once(options.edits)
+    check_together(options.edits, "run")
     if options.follow and all(each.edit == "freeze" for each in options.edits):
         raise UserError(
             "--follow does nothing with --edit freeze, which changes nothing in its first tick: leave it out"

@@ -155,12 +155,20 @@ def check_features(edits: Sequence[EditOptions], features: Path | None, *, used_
         raise UserError("--features does nothing here: name a feature, as in --direction feature_12, or --edit splice")
 
 
-def check_erased_once(edits: Sequence[EditOptions]) -> None:
-    """Refuse edits that erase from the same layer.
+def check_together(edits: Sequence[EditOptions], kind: str) -> None:
+    """Check each edit, and refuse edits that cannot be made together.
+
+    Args:
+        edits: that are made together.
+        kind: what makes them, such as run.
 
     Raises:
-        UserError: names the layer.
+        UserError: names the option, or the layer from which two edits erase.
     """
+    for each in edits:
+        each.check()
+    if sum(bool(each.doses) for each in edits) > 1:
+        raise UserError(f"only one edit can have several --dose: give the others in a {kind} of their own")
     erased = [each.erased_layer for each in edits if each.erased_layer]
     for layer in erased:
         if erased.count(layer) > 1:

@@ -10,7 +10,7 @@ from analysis.interventions.controls import controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect, Spillover
 from analysis.interventions.follows import Follows
-from analysis.interventions.outcomes import OFF_MANIFOLD, WITHIN_DATA, title
+from analysis.interventions.outcomes import EDITED_TICKS, OFF_MANIFOLD, WITHIN_DATA, title
 from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.inference import LEVEL
@@ -39,6 +39,7 @@ def notes_on(
         *_on_episodes(everything, effects, over),
         *_on_sign_flips(everything, effects, spilled, followed, responses),
         *_on_controls(everything),
+        *_on_edits_never_made(everything),
         *_on_missing_values(effects),
         *_on_unusual_states(levels),
         *_on_changes_outside_data(levels),
@@ -107,6 +108,19 @@ def _on_controls(everything: Sequence[Pairs]) -> list[str]:
     if not any(pairs.arm.kind == "no edit" for pairs in everything):
         notes.append("No arm without an edit was played, so it was not checked that such an arm equals its twin.")
     return notes
+
+
+def _on_edits_never_made(everything: Sequence[Pairs]) -> list[str]:
+    never = [
+        edit.arm.name
+        for edit in edits(everything)
+        if not np.isfinite(edit.values.get(EDITED_TICKS, np.array(np.nan))).any()
+    ]
+    return [
+        f"Nobody was edited in any tick ({name}): no agent lived to the first edited tick, --while never held, or no "
+        "donor had another value."
+        for name in never
+    ]
 
 
 def _on_missing_values(effects: Sequence[Effect]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from agent_zoo.edit_options import EditOptions, check_erased_once, check_features, needs_directions
+from agent_zoo.edit_options import EditOptions, check_features, check_together, needs_directions
 from argument_checks import at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
 
@@ -120,10 +120,7 @@ class SimulationOptions:
         for each in self.edits:
             if each.edit != "swap" and each.origin in ("informed", "random", "interpolate"):
                 raise UserError(f"--from {each.origin} belongs before --edit, after which --from names a direction")
-            each.check()
-        if sum(bool(each.doses) for each in self.edits) > 1:
-            raise UserError("only one edit can have several --dose: give the others in a simulation of their own")
-        check_erased_once(self.edits)
+        check_together(self.edits, "simulation")
         check_features(self.edits, self.features)
         named = any(needs_directions(each, self.features) for each in self.edits)
         named = named or self.maximise not in (None, "value") or self.saliency is not None

@@ -193,6 +193,15 @@ def test_far_states_are_noted() -> None:
     assert not any(note.startswith("Edited states") for note in study(Planted()).notes)
 
 
+def test_an_edit_that_nobody_got_is_noted() -> None:
+    table, arms = plant(Planted(agents=4, edited=2))
+    assert not any(note.startswith("Nobody was edited") for note in study_effects(table, arms, SETTINGS).notes)
+    waiting = np.where(table.arm == "steer is_starving, dose +1", np.nan, table.outcomes["edited_ticks"])
+    never = changed(table, "edited_ticks", waiting)
+    (note,) = [each for each in study_effects(never, arms, SETTINGS).notes if each.startswith("Nobody was edited")]
+    assert note.startswith("Nobody was edited in any tick (steer is_starving, dose +1): ")
+
+
 def test_a_run_without_edits_is_refused() -> None:
     table, arms = plant(Planted())
     kept = [arm for arm in arms if arm.kind != "edit"]
