@@ -11,8 +11,8 @@ def keep_freed_memory() -> bool:
     """Let this process keep memory that it frees instead of returning it to the system, and tell whether it does.
 
     Each minibatch frees and allocates the same hundred megabytes. When they go back to the system in between, it has to
-    clear every page anew, which can take a fifth of the time of learning (docs/benchmarks.md). Blocks of more than 32 MiB
-    still go back. Works with glibc, as most Linux systems have it; without it, nothing changes.
+    clear every page anew, which can take a fifth of the time of learning (docs/benchmarks.md). Blocks of more than
+    32 MiB still go back. Works with glibc, as most Linux systems have it; without it, nothing changes.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt
