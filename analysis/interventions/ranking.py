@@ -21,11 +21,13 @@ class Ranked:
 
     Attributes:
         direction: its name.
+        arm: name of the arm in which it was edited.
         at_once: outcomes in the edited state, by name.
         effects: on behaviour, by outcome.
     """
 
     direction: str
+    arm: str
     at_once: dict[str, AtOnce]
     effects: dict[str, Effect]
 
@@ -48,6 +50,7 @@ def _edits(arms: Sequence[Arm]) -> list[Arm]:
 def _ranked(arm: Arm, study: "Study") -> Ranked:
     return Ranked(
         str(arm.direction),
+        arm.name,
         {each.outcome: each for each in study.at_once if each.arm == arm.name},
         {each.outcome: each for each in study.effects if each.arm == arm.name},
     )

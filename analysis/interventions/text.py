@@ -39,7 +39,7 @@ def summary_lines(study: Study) -> list[str]:
     ranked = ranking(study)
     if ranked:
         lines += ["", "Directions, the one whose edit moves the distribution over actions furthest at once first:"]
-        lines += _ranking(ranked)
+        lines += _ranking(ranked, study)
     for arm in [] if ranked else dict.fromkeys(effect.arm for effect in study.effects):
         lines += ["", f"{arm}", *_at_once([each for each in study.at_once if each.arm == arm])]
         lines += _follows([each for each in study.follows if each.arm == arm])
@@ -96,7 +96,7 @@ def _on_pairing(study: Study) -> list[str]:
     return [f"Check passed: {', '.join(study.checked)} equals its twin exactly."] if study.checked else []
 
 
-def _ranking(ranked: list[Ranked]) -> Iterator[str]:
+def _ranking(ranked: list[Ranked], study: Study) -> Iterator[str]:
     """Yield what each direction does at once, and below it the effects on behaviour that were found."""
     for place, each in enumerate(ranked, start=1):
         yield f"  {place}. {each.direction}"
@@ -105,6 +105,7 @@ def _ranking(ranked: list[Ranked]) -> Iterator[str]:
                 sign = outcome == VALUE_CHANGE
                 told = with_interval(title_with_unit(outcome), level.level, *_controls(level.against, sign), sign=sign)
                 yield f"    at once: {told}"
+        yield from (f"  {line}" for line in _follows([option for option in study.follows if option.arm == each.arm]))
         found = [effect for effect in each.effects.values() if effect.verdict != "not found"]
         yield from (f"  {line}" for line in _effects(found))
     nothing = [each.direction for each in ranked if all(e.verdict == "not found" for e in each.effects.values())]

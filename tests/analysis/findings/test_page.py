@@ -56,6 +56,22 @@ def test_columns_are_rounded_and_what_is_empty_stays_so(folder: Path) -> None:
     assert "| one | +2.00 |  |" in text and "| two | -1.00 | 0.0 |" in text and numbers == 9
 
 
+def test_rows_of_a_pattern_are_ordered_by_a_column(folder: Path) -> None:
+    """`*` stands for any text, and nothing else in a pattern does for anything but itself."""
+    rows = "edit, a\t2\nedit, b\t10\nuntrained, edit\t99\nedit.c\t50\nedit, d\t-1\n"
+    (folder / "y" / "arms.tsv").write_text("arm\tvalue\n" + rows)
+    table = ResultTable("T", "y", "arms.tsv", ("arm", "value:.0f"), {"arm": "edit, *"}, largest_first="value")
+    asked = study(tables=(table, replace(table, where={"arm": "edit.*"})))
+    text, numbers = page_text(asked, Results(asked, folder), [], "t")
+    first, second = text.split("**T**")[1:]
+    assert [line for line in first.splitlines() if "edit" in line] == [
+        "| edit, b | 10 |",
+        "| edit, a | 2 |",
+        "| edit, d | -1 |",
+    ]
+    assert [line for line in second.splitlines() if "edit" in line] == ["| edit.c | 50 |"] and numbers == 8
+
+
 def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None:
     """Three trainings, their mean and the control's; the mean is where the claim says it is."""
     for stage, (first, second) in VALUES.items():

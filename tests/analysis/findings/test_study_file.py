@@ -63,6 +63,7 @@ def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
         (["claims", 0, "rows", "all", "minus"], "freeze_*", "no stage"),
         (["tables", 0, "columns"], ["value:>40"], "format"),
         (["tables", 0, "digits"], 12, "digits"),
+        (["tables", 0], {**STUDY["tables"][0], "across": "a", "largest_first": "value"}, "cannot be ordered"),
         (["forests", 0, "groups"], {"kit": "clear_a"}, "patterns of several"),
         (["forests", 0, "groups"], {"kit": "freeze_*"}, "no stage"),
         (["forests", 0, "title"], "3 kinds", "3"),

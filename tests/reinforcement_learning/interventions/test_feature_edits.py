@@ -52,6 +52,25 @@ def test_splicing_a_perfect_dictionary_changes_nothing_and_a_poor_one_does() -> 
     assert float((poor != 0).sum(dim=1).max()) == 1
 
 
+def test_features_are_edited_one_by_one() -> None:
+    """Each arm edits one feature of the run's, and its random direction moves states as far, along another axis."""
+    collapse = RequestedEdit("collapse", features=EditedFeatures(axes("lstm_hidden", 6), (2, 4)))
+    experiment = Experiment((collapse,), (), When(), 4, 1, 0, one_by_one=True)
+    arms = [arm for arm in experiment.arms() if arm.direction]
+    assert [(arm.name, arm.direction) for arm in arms if arm.kind == "edit" and arm.policy == "trained"] == [
+        ("edit, feature_2", "feature_2"), ("edit, feature_4", "feature_4"),
+    ]  # fmt: skip
+    states = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
+    moments = {"lstm_hidden": StateMoments.of(states.numpy())}
+    moved = {arm.name: experiment.plan(arm, moments).states[0].apply(states) - states for arm in arms}
+    for number in (2, 4):
+        change = moved[f"edit, feature_{number}"]
+        assert set(change.nonzero()[:, 1].tolist()) == {number}
+        torch.testing.assert_close(moved[f"random direction 1, feature_{number}"].norm(dim=1), change.norm(dim=1))
+    axis = [torch.linalg.svd(moved[f"random direction 1, feature_{number}"])[2][0] for number in (2, 4)]
+    assert abs(float(axis[0] @ axis[1])) < 0.99, "each feature has a random direction of its own"
+
+
 @pytest.fixture(scope="module")
 def pool(small_world, task, maps) -> PolicyPool:
     return driven_contest(small_world, task, maps).pool(2)
