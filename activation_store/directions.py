@@ -175,6 +175,18 @@ class Directions:
         hint = f"did you mean {likely[0]!r}?" if likely else f"it holds {_some(list(by_name))}"
         raise UserError(f"{self.path} holds no direction {name!r}: {hint}")
 
+    def all_named(self, names: Sequence[str]) -> tuple[Direction, ...]:
+        """Return the directions with these names, in their order.
+
+        Raises:
+            UserError: as `named`, or two names are of the same direction.
+        """
+        found = tuple(self.named(name) for name in names)
+        full = [each.name for each in found]
+        if twice := next((name for name in full if full.count(name) > 1), None):
+            raise UserError(f"the direction {twice!r} of {self.path} is named twice")
+        return found
+
 
 def write_directions(path: Path, directions: Sequence[Direction]) -> None:
     """Write directions atomically; equal directions give identical files.

@@ -171,7 +171,7 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
 
 
 def _named(found: Directions | None, names: tuple[str, ...]) -> tuple[Direction, ...]:
-    return tuple(found.named(name) for name in names) if found is not None else ()
+    return found.all_named(names) if found is not None else ()
 
 
 def _requested(

@@ -91,7 +91,7 @@ def _named(options: EditOptions, sources: EditSources, model: WorldModel, policy
     if options.erased_layer:
         return _Named(options, erasure=_erasure(options, options.erased_layer, sources.states, model, policy))
     found = sources.directions
-    directions = tuple(found.named(name) for name in options.names) if found else ()
+    directions = found.all_named(options.names) if found else ()
     return _Named(options, directions, donor=_rule(options.donor, model, policy) if options.donor else None)
 
 

@@ -101,6 +101,15 @@ def test_a_name_that_is_not_there_is_answered_with_the_nearest(path: Path, tmp_p
         read_directions(tmp_path / "two").named("tick")
 
 
+def test_a_direction_named_twice_is_refused_whatever_it_is_called(path: Path) -> None:
+    found = read_directions(path)
+    full = found.named("tick").name
+    others = [each.name for each in found if each.name != full]
+    assert [each.name for each in found.all_named(["tick", *others])] == [full, *others]
+    with pytest.raises(UserError, match=f"{full}.* is named twice"):
+        found.all_named(["tick", *others, full])
+
+
 def test_every_flipped_byte_and_every_truncation_is_refused(path: Path) -> None:
     whole = path.read_bytes()
     random = np.random.default_rng(0)
