@@ -318,7 +318,7 @@ def _same_variance(direction: Direction, moments: StateMoments, random: np.rando
 
 
 def check_directions(experiment: Experiment, layer_units: Mapping[str, int], policy: str, sha256: str | None) -> None:
-    """Refuse directions that do not fit a policy.
+    """Refuse directions that do not fit a policy or each other.
 
     Args:
         experiment: whose directions are checked.
@@ -327,8 +327,14 @@ def check_directions(experiment: Experiment, layer_units: Mapping[str, int], pol
         sha256: of its checkpoint file; None if unknown.
 
     Raises:
-        UserError: the policy has no such layer, another number of units, or the direction is another policy's.
+        UserError: the policy has no such layer, another number of units, or the direction is another policy's; or
+            directions of one edit are of several layers, are not independent, or do not vary.
     """
     for edit in experiment.edits:
         for each in edit.directions:
             check_direction(each, edit.of, layer_units, policy, sha256)
+    together = (edit for edit in experiment.edits if edit.directions and not experiment.one_by_one)
+    for edit in together:  # made once, and left: what cannot be made is known before anything is played
+        kind = "collapse" if edit.kind == "interchange" else edit.kind
+        assert kind in ("collapse", "steer", "swap")
+        edit_along(kind, edit.directions, edit.of, 0.0, lambda layer: np.eye(layer_units[layer]))

@@ -16,7 +16,7 @@ from analysis.replays.file import read_replay
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.start import play
 from reinforcement_learning.play.workers import Workers
-from tests.reinforcement_learning.interventions.directions import unit
+from tests.reinforcement_learning.interventions.directions import direction, unit
 from user_error import UserError
 
 pytestmark = pytest.mark.slow
@@ -32,6 +32,7 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
     # together.
     directions = (
         unit(0, UNITS, "first", "lstm_cell", spread=0.1), unit(1, UNITS, "second", spread=0.1), unit(2, UNITS, "third"),
+        direction((2 * np.eye(UNITS)[1]).tolist(), "double"),
     )  # fmt: skip
     write_directions(folder / "directions.safetensors", directions)
     return RunOptions(
@@ -211,6 +212,9 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
     ("changed", "said"),
     [
         ({"direction": "fourth"}, "no direction 'fourth'"),
+        ({"further": (EditOptions("collapse", "second,second"),)}, "named twice"),
+        ({"further": (EditOptions("collapse", "second,first"),)}, "directions of several layers"),
+        ({"further": (EditOptions("collapse", "second,double"),)}, "are not independent"),
         ({"condition": "self_fodo < 3"}, "self_food"),
         ({"policy": "take"}, "has no memory"),
         ({"record": "lstm_hidden_1"}, "lstm_hidden_1"),
