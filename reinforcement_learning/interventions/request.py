@@ -26,7 +26,7 @@ class RunOptions(EditOptions):
     share: float = 0.125
     """Share of the agents of each world that are edited, above 0 and at most 1; drawn by lot for each episode."""
     controls: int = 2
-    """Arms of each kind of random control, for every dose, 0 or more."""
+    """Arms of each kind of random control, for every dose and every direction of --one-by-one, 0 or more."""
     one_by_one: bool = False
     """Edit each of --direction in arms of its own, and rank them by what they change at once; for one --edit collapse
     or interchange. All directions share the unedited arms, and q is corrected over all of them."""
