@@ -5,6 +5,7 @@
     python train.py -n my_run --train.learning-rate 1e-4
     python train.py --resume runs/my_run         # continue an interrupted run
     python train.py -m sweep -n tuned --no-track --sweep-runs 20   # hyperparameter search, see sweep.yaml
+    python train.py -n my_run --processes 2      # two processes share the work: faster on two cores than one
     torchrun --nproc-per-node 4 train.py -n my_run   # four processes with one GPU each, see docs/scaling.md
     python train.py --list-tasks                 # list the tasks; -t NUMBER trains on one of them only
     python train.py -m replay -p policies        # record an episode of trained policies as a replay
@@ -243,12 +244,16 @@ def train_one(arguments: Arguments) -> None:
     """Train one policy."""
     name = choose_name(arguments)
 
-    from reinforcement_learning.processes import end_with_parent
-    from reinforcement_learning.training.local_sweep import SWEEP_PROCESS
+    from reinforcement_learning.processes import PARENT_PROCESS, end_with_parent
+    from reinforcement_learning.training.local_processes import must_start, run_together
+
+    if parent := os.environ.get(PARENT_PROCESS):
+        end_with_parent(int(parent))
+    if must_start(arguments.settings):
+        sys.exit(run_together([sys.executable, *sys.argv], arguments.settings.train.processes))
+
     from reinforcement_learning.training.training_run import TrainingRun, train_policy
 
-    if sweep_process := os.environ.get(SWEEP_PROCESS):
-        end_with_parent(int(sweep_process))
     train_policy(
         TrainingRun(
             name=name,

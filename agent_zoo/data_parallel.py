@@ -188,9 +188,9 @@ def _others() -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise UserError(
-            f"another process of this run ended or does not answer ({_first_line(error)}): its own message says why"
+            f"another process of this run ended or does not answer ({_first_line(error)}): see its message, if any"
         ) from None
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+    return str(error).strip().split("\n")[0].split(". ")[0]  # Gloo adds advice and wishes

@@ -10,7 +10,7 @@ from user_error import UserError
 def pick_device(name: str) -> torch.device:
     """Return the device of that name; `auto` uses a GPU if there is one.
 
-    Each process that `torchrun` starts on a machine gets its own GPU.
+    Each of several processes of a run on a machine gets its own GPU.
 
     Raises:
         UserError: a GPU was requested but there is none, or there are fewer GPUs than processes.
@@ -21,5 +21,5 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cpu")
     number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if number >= gpus:
-        raise UserError(f"process {number} of this machine finds {gpus} GPUs: pass torchrun --nproc-per-node {gpus}")
+        raise UserError(f"process {number} of this machine finds {gpus} GPUs: start at most {gpus} processes")
     return torch.device("cuda", number) if "LOCAL_RANK" in os.environ else torch.device("cuda")

@@ -5,6 +5,9 @@ import os
 import threading
 import time
 
+PARENT_PROCESS = "NMMO_PARENT_PROCESS"
+"""Environment variable that tells a training run the id of the process that started it, with which it ends."""
+
 _WATCH_SECONDS = 0.2
 
 

@@ -8,7 +8,7 @@ import importlib.util
 import math
 import re
 from collections.abc import Callable
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -219,6 +219,9 @@ class TrainSettings(_OneLineErrors):
     """Seed of the weights, action sampling, minibatches, and the choice of maps and tasks."""
     device: Annotated[Literal["auto", "cpu", "cuda"], tyro.conf.arg(aliases=["--device"])] = "auto"
     """Where the network runs; auto uses a GPU if there is one."""
+    processes: Annotated[Positive, tyro.conf.arg(aliases=["--processes"])] = 1
+    """Number of processes on this machine that share the worlds, each batch and each minibatch, with cores or a GPU of
+    their own. Two processes learn faster than two threads of one."""
     batch_size: Positive = 32_768
     """Minimum number of agent-steps collected before each update; the last tick is always completed."""
     minibatch_rows: Positive = 128
@@ -368,6 +371,13 @@ def check_training(settings: Settings) -> None:
             f"train.batch_size {train.batch_size} must be a multiple of train.minibatch_rows x train.bptt_horizon = "
             f"{train.minibatch_rows} x {train.bptt_horizon} = {minibatch}"
         )
+    for name, shared in (
+        ("train.batch_size", train.batch_size),
+        ("train.minibatch_rows", train.minibatch_rows),
+        ("rollout.num_envs", settings.rollout.num_envs),
+    ):
+        if shared % train.processes:
+            raise UserError(f"{name} {shared} cannot be shared evenly by train.processes {train.processes}")
     if train.total_agent_steps < train.batch_size:
         raise UserError(
             f"train.total_agent_steps {train.total_agent_steps} is less than one batch "
@@ -383,7 +393,9 @@ def check_training(settings: Settings) -> None:
             f"--syllabus {settings.task.syllabus} needs the library Syllabus: install it with `make setup-all` or "
             "`uv sync --inexact --extra curricula`"
         )
-    check_workers(settings.rollout)
+    if settings.task.syllabus != "none" and train.processes > 1:
+        raise UserError(f"--syllabus learns from the lives of one process: leave out --processes {train.processes}")
+    check_workers(replace(settings.rollout, num_envs=settings.rollout.num_envs // train.processes))
 
 
 def check_resumed(before: Settings, now: Settings) -> None:

@@ -311,6 +311,10 @@ def test_refuses_a_name_that_is_taken(trained: Path, tmp_path: Path) -> None:
         (("--env.view-radius", "0"), ("env.view_radius = 0", "greater than or equal to 1")),
         (("--env.view-radius", "8"), ("env.view_radius = 8", "less than or equal to 7")),
         (("--train.device", "cuda"), ("torch finds no GPU",)),
+        (("--processes", "3"), ("train.batch_size 32768", "train.processes 3")),
+        (("--processes", "0"), ("train.processes = 0",)),
+        (("--processes", "2", "--rollout.num-envs", "3"), ("rollout.num_envs 3", "train.processes 2")),
+        (("--processes", "2", "--syllabus"), ("--syllabus", "--processes 2")),
     ],
 )
 def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:

@@ -11,15 +11,13 @@ from pathlib import Path
 import orjson
 
 from argument_checks import did_you_mean
+from reinforcement_learning.processes import PARENT_PROCESS
 from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings
 from reinforcement_learning.training.run_folder import METRICS_FILE
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.sweep import override
 from reinforcement_learning.training.sweep_folder import SweepFolder, Trial
 from user_error import UserError
-
-SWEEP_PROCESS = "NMMO_SWEEP_PROCESS"
-"""Environment variable that tells a trial the id of its sweep's process, with which it ends."""
 
 _LOOK_EVERY = 0.5
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
@@ -131,7 +129,7 @@ def _run(trial: Trial, command: Sequence[str], folder: SweepFolder, runs_dir: Pa
 def _wait(command: Sequence[str], stop: StopSignal) -> int:
     """Run a command and return its exit code. Ctrl-C reaches it by itself; SIGTERM is passed on."""
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_RUN_ID", "WANDB_SWEEP_ID")}
-    environment[SWEEP_PROCESS] = str(os.getpid())
+    environment[PARENT_PROCESS] = str(os.getpid())
     passed_on = False
     with subprocess.Popen(command, env=environment) as process:
         while True:

@@ -16,6 +16,7 @@ from reinforcement_learning.game.tasks import check_tasks, offered_tasks
 from reinforcement_learning.game.vectorization import connect_workers
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.terminal import counted_progress
+from reinforcement_learning.training.local_processes import share_of_work
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.terminal import TrainingDisplay
@@ -71,9 +72,10 @@ def train_policy(run: TrainingRun) -> None:
     settings = run.settings
     with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(settings.env, progress)
+    own = share_of_work(settings)
     tracker = WandbTracker(run.name, run.agent, settings, folder.folder) if run.track else NoTracker()
     with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
-        checkpoint = train(run.name, run.agent, settings, maps, folder, tracker, view.reports, stop, state, processes)
+        checkpoint = train(run.name, run.agent, own, maps, folder, tracker, view.reports, stop, state, processes)
         tracker.finish()
     policy_path = run.policies_dir / f"{run.name}{SUFFIX}"
     if processes.leads:

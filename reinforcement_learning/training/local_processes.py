@@ -1,0 +1,135 @@
+"""One training run in several processes of this machine, started and ended together."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from agent_zoo.torchrun import number_of_processes
+from reinforcement_learning.processes import PARENT_PROCESS, usable_cores
+from reinforcement_learning.settings import Settings
+from reinforcement_learning.training.stop_signal import StopSignal
+from user_error import UserError
+
+_LOOK_EVERY = 0.2
+_SECONDS_TO_END = 30
+"""Time that processes have to end once one of them has failed."""
+_LAST_WORDS = ("error:", "interrupted")
+_ABOUT_OTHERS = "error: another process of this run"
+
+
+def must_start(settings: Settings) -> bool:
+    """Return whether this process is to start those that train, and not one of them.
+
+    Raises:
+        UserError: `torchrun` has started another number of processes, or there are fewer cores than processes.
+    """
+    wanted, started = settings.train.processes, number_of_processes()
+    if wanted == 1 or started == wanted:
+        return False
+    if started > 1:
+        raise UserError(f"torchrun started {started} processes: leave out --processes {wanted}, or pass {started}")
+    if wanted > usable_cores():
+        raise UserError(f"--processes {wanted} needs as many cores, and this process may use {usable_cores()}")
+    return True
+
+
+def share_of_work(settings: Settings) -> Settings:
+    """Return the settings of one of `train.processes` processes: its worlds, and its part of batch and minibatch."""
+    size = settings.train.processes
+    batch_size, minibatch_rows = settings.train.batch_size // size, settings.train.minibatch_rows // size
+    train = replace(settings.train, batch_size=batch_size, minibatch_rows=minibatch_rows)
+    rollout = replace(settings.rollout, num_envs=settings.rollout.num_envs // size)
+    return replace(settings, train=train, rollout=rollout)
+
+
+def run_together(command: Sequence[str], size: int) -> int:
+    """Run a command in several processes that learn together, and return the exit code of the run.
+
+    Signals are passed on to all of them. If one fails, the others end too. An error that several of them report is
+    shown once, and that another process ended only if none says why.
+
+    Args:
+        command: program and arguments, the same for all.
+        size: number of processes.
+    """
+    shared = _shared_environment(size)
+    last_words: list[str] = []
+    with StopSignal() as stop, ExitStack() as running:
+        started = [running.enter_context(_start(command, {**shared, **_rank(number)})) for number in range(size)]
+        readers = [threading.Thread(target=_pass_on, args=(process, last_words)) for process in started]
+        for reader in readers:
+            reader.start()
+        _wait(started, stop)
+        for reader in readers:
+            reader.join()
+    reasons = [line for line in dict.fromkeys(last_words) if not line.startswith(_ABOUT_OTHERS)]
+    for line in reasons or last_words[:1]:
+        print(line, end="", file=sys.stderr)
+    return next((code for code in (_exit_code(process) for process in started) if code), 0)
+
+
+def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, text=True, errors="replace",
+        start_new_session=True,  # Ctrl-C reaches it once, from this process
+    )  # fmt: skip
+
+
+def _rank(number: int) -> dict[str, str]:
+    return {"RANK": str(number), "LOCAL_RANK": str(number)}
+
+
+def _shared_environment(size: int) -> dict[str, str]:
+    """Return the environment variables that PyTorch reads, and one for a child to end with this process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        "OMP_NUM_THREADS": str(max(1, usable_cores() // size)),
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(size),
+        PARENT_PROCESS: str(os.getpid()),
+    }
+
+
+def _pass_on(process: subprocess.Popen[str], last_words: list[str]) -> None:
+    """Show what a process writes to its standard error, except the line with which it ends."""
+    assert process.stderr
+    for line in process.stderr:
+        if line.startswith(_LAST_WORDS):
+            last_words.append(line)
+        else:
+            sys.stderr.write(line)
+            sys.stderr.flush()
+
+
+def _wait(started: Sequence[subprocess.Popen[str]], stop: StopSignal) -> None:
+    """Wait until all have ended; pass a signal on, and end those that outlive one that failed."""
+    passed_on = False
+    deadline = None
+    while None in [process.poll() for process in started]:
+        time.sleep(_LOOK_EVERY)
+        if stop.received and not passed_on:
+            passed_on = True
+            for process in started:
+                process.send_signal(stop.received)
+        if deadline is None and any(process.returncode for process in started):
+            deadline = time.monotonic() + _SECONDS_TO_END
+        if deadline and time.monotonic() > deadline:
+            for process in started:
+                process.kill()
+
+
+def _exit_code(process: subprocess.Popen[str]) -> int:
+    """Return a process's exit code as a shell tells it: 128 plus the number of the signal that ended it."""
+    code = process.returncode
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,152 @@
+"""`train.py --processes 2`: one run in two processes, which start, learn, fail and end together."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from safetensors.torch import load_file
+
+from reinforcement_learning.processes import usable_cores
+from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings, check_training
+from reinforcement_learning.training import local_processes
+from reinforcement_learning.training.local_processes import must_start, run_together, share_of_work
+from tests.command import ROOT, assert_refused, environment, run, run_here
+from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN
+from tests.test_train import ONCE, WORLD, folders, metrics_of
+from user_error import UserError
+
+LEARNING = (*WORLD, *ONCE, "--train.update-epochs", "1", "--train.total-agent-steps", "2048")
+SHARED = (*LEARNING, "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--rollout.num-envs", "4")
+HALVED = (*LEARNING, "--train.batch-size", "512", "--train.minibatch-rows", "16", "--rollout.num-envs", "2")
+
+
+def together(script: str) -> int:
+    """Run a Python script in two processes."""
+    return run_together([sys.executable, "-c", script], size=2)
+
+
+def test_each_process_has_its_part_of_worlds_batch_and_minibatch() -> None:
+    settings = Settings(
+        train=TrainSettings(processes=4, batch_size=1024, minibatch_rows=32, total_agent_steps=1024, bptt_horizon=8),
+        rollout=RolloutSettings(num_envs=8),
+    )
+    check_training(settings)
+    own = share_of_work(settings)
+    assert (own.train.batch_size, own.train.minibatch_rows, own.rollout.num_envs) == (256, 8, 2)
+    assert own.train.total_agent_steps == 1024, "agent-steps count all processes"
+    assert share_of_work(replace(settings, train=replace(settings.train, processes=1))).train.batch_size == 1024
+
+
+def test_only_the_first_process_starts_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Settings(train=TrainSettings(processes=2))
+    monkeypatch.setattr(local_processes, "usable_cores", lambda: 2)
+    assert must_start(two) and not must_start(Settings())
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert not must_start(two) and not must_start(Settings())
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(UserError, match="torchrun started 3 processes: leave out --processes 2, or pass 3"):
+        must_start(two)
+
+
+def test_more_processes_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_processes, "usable_cores", lambda: 1)
+    with pytest.raises(UserError, match="--processes 2 needs as many cores, and this process may use 1"):
+        must_start(Settings(train=TrainSettings(processes=2)))
+
+
+def test_processes_know_their_number_and_share_the_cores(capfd: pytest.CaptureFixture[str]) -> None:
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS")
+    code = together(f"import os; print(*(os.environ[name] for name in {names}), flush=True)")
+    threads = os.environ.get("OMP_NUM_THREADS", max(1, usable_cores() // 2))
+    assert code == 0
+    assert sorted(capfd.readouterr().out.splitlines()) == [f"0 0 2 2 {threads}", f"1 1 2 2 {threads}"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"),
+    [
+        ("error: no such task", "error: no such task", "error: no such task\n"),
+        ("error: disk full", "error: another process of this run ended", "error: disk full\n"),
+        ("error: another process of this run ended", "error: disk full", "error: disk full\n"),
+        ("interrupted", "interrupted", "interrupted\n"),
+        ("a warning", "a warning", "a warning\na warning\n"),
+    ],
+)
+def test_an_error_is_shown_once_and_the_reason_alone(
+    capfd: pytest.CaptureFixture[str], first: str, second: str, shown: str
+) -> None:
+    code = together(
+        f"import os, sys; print(({first!r}, {second!r})[int(os.environ['RANK'])], file=sys.stderr); exit(2)"
+    )
+    assert code == 2
+    assert capfd.readouterr().err == shown
+
+
+def test_a_process_that_waits_for_one_that_failed_is_ended(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_processes, "_SECONDS_TO_END", 1)
+    start = time.monotonic()
+    code = together("import os, time; time.sleep(300) if os.environ['RANK'] == '0' else exit(2)")
+    assert time.monotonic() - start < 60
+    assert code == 128 + signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
+def test_a_run_equals_that_of_torchrun_with_half_of_the_work_each(tmp_path: Path, maps: Path) -> None:
+    where = folders(tmp_path, maps.parent)
+    result = run("train.py", *SHARED, "-n", "shared", "--processes", "2", *where)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("trained policy") == 1 and result.stderr == ""
+    halves = subprocess.run(
+        [*TORCHRUN, "train.py", *map(str, (*HALVED, "-n", "halves", *where))],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert halves.returncode == 0, halves.stderr
+    shared, expected = (metrics_of(tmp_path / "runs" / name) for name in ("shared", "halves"))
+    assert len(shared) == 2 and shared == expected
+    weights, expected_weights = (
+        load_file(tmp_path / "policies" / f"{name}.safetensors") for name in ("shared", "halves")
+    )
+    assert all((weights[name] == expected_weights[name]).all() for name in expected_weights)
+
+    longer = run(
+        "train.py", "--resume", tmp_path / "runs" / "shared", "--no-track", "--train.total-agent-steps", "3072"
+    )
+    assert longer.returncode == 0, longer.stderr
+    assert len(metrics_of(tmp_path / "runs" / "shared")) == 3
+    assert_refused(
+        run_here("train.py", "--resume", tmp_path / "runs" / "shared", "--no-track", "--processes", "1"),
+        "train.processes was 2 and cannot become 1",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_all_processes_end_with_the_first(tmp_path: Path, maps: Path, number: signal.Signals) -> None:
+    command = (*SHARED, "--train.total-agent-steps", "10_000_000", "-n", "stopped", "--processes", "2")
+    with subprocess.Popen(
+        [sys.executable, "train.py", *map(str, (*command, *folders(tmp_path, maps.parent)))],
+        cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout
+        output = next(line for line in process.stdout if "agent-steps" in line)
+        children = psutil.Process(process.pid).children()
+        assert len(children) == 2
+        process.send_signal(number)
+        output += process.stdout.read()  # until all have ended
+    assert psutil.wait_procs(children, timeout=10)[1] == []
+    if number is signal.SIGKILL:
+        return
+    assert process.returncode == 128 + number, output
+    assert output.count("stopped early") == 1 and "error" not in output
+    assert (tmp_path / "policies" / "stopped.safetensors").exists()
