@@ -2,6 +2,7 @@
 
     python -m benchmarks.training                          # settings of config.yaml, some minutes on two cores
     python -m benchmarks.training --output training.json
+    python -m benchmarks.training --processes 2            # also as train.py --processes 2
 
 Rollouts are collected and learnt from as in train.py. The peer's stack is plain PettingZoo emulation and the dense
 network. After each tick, plain worlds repeat it with the same actions. The dense network, which encodes every padding
@@ -14,7 +15,7 @@ process; the environment counts with its measured time.
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Annotated
@@ -33,13 +34,15 @@ from benchmarks.dense import dense_recurrent
 from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.learning import cut, inference, learning, pad
 from benchmarks.peer import RepeatedWorlds, plain_worlds
+from benchmarks.together import REST, train_together
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
-from reinforcement_learning.settings import Settings, load_settings
+from reinforcement_learning.settings import Settings, check_training, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.training.local_processes import must_start
 from reinforcement_learning.training.ppo import make_optimizer, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
@@ -81,8 +84,13 @@ def main() -> None:
     )
     if arguments.updates < 1:
         raise UserError("--updates must be at least 1")
+    settings = arguments.settings
+    check_training(settings)
+    several = must_start(settings)
     found = measure(arguments)
-    show(found)
+    if several:
+        found = replace(found, together=Run(train_together(AGENT, settings, arguments.updates)))
+    show(found, settings.train.processes)
     if arguments.output:
         runs = {name: run.phases for name, run in found.runs.items()}
         floors = {phase: asdict(floor) for phase, floor in found.floors.items()}
@@ -98,12 +106,14 @@ class Measurement:
         dense: the same worlds with the dense network.
         peer: plain emulation and the dense network.
         floors: of the phases of `own` that the network's arithmetic bounds.
+        together: the run in several processes; None if it was not asked for.
     """
 
     own: Run
     dense: Run
     peer: Run
     floors: dict[str, Floor]
+    together: Run | None = None
 
     @property
     def floor(self) -> Run:
@@ -113,7 +123,8 @@ class Measurement:
     @property
     def runs(self) -> dict[str, Run]:
         """All of them by name."""
-        return {"own": self.own, "dense": self.dense, "peer": self.peer, "floor": self.floor}
+        runs = {"own": self.own, "dense": self.dense, "peer": self.peer, "floor": self.floor}
+        return runs | ({"together": self.together} if self.together else {})
 
 
 def measure(arguments: Arguments) -> Measurement:
@@ -150,7 +161,7 @@ def measure(arguments: Arguments) -> Measurement:
     )
 
 
-def show(found: Measurement) -> None:
+def show(found: Measurement, processes: int) -> None:
     """Print the time of each phase, speeds, ratios and floors."""
     table = Table(title="Microseconds per agent-step, share of the time, and peer's time divided by own")
     for column in ("", "own", "share", "floor", "dense", "share", "peer", "share", "ratio"):
@@ -173,6 +184,24 @@ def show(found: Measurement) -> None:
         f"the whole run is {found.own.speed / found.peer.speed:.1f} times as fast as the peer's stack, and "
         f"{found.own.speed / found.dense.speed:.1f} times as fast as with the dense network in the same worlds; "
         f"at the floor it would be {found.floor.speed / found.peer.speed:.1f} times as fast as the peer's stack"
+    )
+    if found.together:
+        _show_together(found.together, found, processes)
+
+
+def _show_together(together: Run, found: Measurement, processes: int) -> None:
+    """Print the phases of the run in several processes, and how much faster than the others it is."""
+    table = Table(title=f"Microseconds per agent-step of all {processes} processes together, and share of the time")
+    for column in ("", "time", "share"):
+        table.add_column(column, justify="right")
+    for phase in (*PHASES, REST):
+        table.add_row(phase, *_time_and_share(together, phase))
+    for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
+        table.add_row(name, number(together), "")
+    Console().print(table)
+    print(
+        f"in {processes} processes it is {together.speed / found.own.speed:.2f} times as fast as in one, and "
+        f"{together.speed / found.peer.speed:.1f} times as fast as the peer's stack"
     )
 
 

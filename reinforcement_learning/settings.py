@@ -8,10 +8,11 @@ import importlib.util
 import math
 import re
 from collections.abc import Callable
-from dataclasses import field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import orjson
 import tyro
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
@@ -356,6 +357,12 @@ def read_policies_dir(folder: Path) -> Path:
     content = read_json(folder / RUN_SETTINGS_FILE)
     told = content.get("policies_dir") if isinstance(content, dict) else None
     return Path(told) if isinstance(told, str) else Path("policies")
+
+
+def plain_settings(settings: Settings) -> dict[str, Any]:
+    """Return all settings as JSON and YAML hold them."""
+    content: dict[str, Any] = orjson.loads(orjson.dumps(asdict(settings), default=str))
+    return content
 
 
 def check_training(settings: Settings) -> None:

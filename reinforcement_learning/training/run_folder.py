@@ -1,6 +1,5 @@
 """The folder of a training run: settings, metrics, training curves, checkpoints, and the state for resuming."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import orjson
@@ -8,7 +7,7 @@ from filelock import FileLock, Timeout
 
 from activation_store.files import make_folder, write_bytes, write_json
 from agent_zoo.checkpoint_files import SUFFIX
-from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings
+from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings, plain_settings
 from user_error import UserError
 
 METRICS_FILE = "metrics.jsonl"
@@ -57,8 +56,12 @@ class RunFolder:
 
     def write_settings(self, agent: str, settings: Settings, versions: dict[str, str], policies_dir: Path) -> None:
         """Write the run's settings, package versions, and the folder that its policy goes to."""
-        content = orjson.loads(orjson.dumps(asdict(settings), default=str))
-        told = {"agent": agent, "settings": content, "versions": versions, "policies_dir": str(policies_dir)}
+        told = {
+            "agent": agent,
+            "settings": plain_settings(settings),
+            "versions": versions,
+            "policies_dir": str(policies_dir),
+        }
         write_json(self.folder / RUN_SETTINGS_FILE, told)
 
     def append_metrics(self, metrics: dict[str, float]) -> None:

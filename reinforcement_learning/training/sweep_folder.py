@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from activation_store.files import read_json, write_bytes, write_json, write_text
 from activation_store.yaml_file import one_line, shown
-from reinforcement_learning.settings import CHANGEABLE_WHEN_RESUMED, Settings
+from reinforcement_learning.settings import CHANGEABLE_WHEN_RESUMED, Settings, plain_settings
 from reinforcement_learning.training.search_space import SearchSpace, Values
 from user_error import UserError
 
@@ -59,7 +59,7 @@ class SweepFolder:
         """
         self.path = path
         self.space = space
-        asked = {"agent": agent, "search": asdict(space), "settings": _plain(settings)}
+        asked = {"agent": agent, "search": asdict(space), "settings": plain_settings(settings)}
         if (path / SWEEP_FILE).exists():
             _check_same(path, read_json(path / SWEEP_FILE), asked)
         else:
@@ -91,7 +91,7 @@ class SweepFolder:
             f"# One training run is little evidence: train several seeds and compare them, see docs/training.md.\n"
             f"#   python train.py -a {agent} --config {self.path / BEST_FILE} -n NAME_1 --train.seed 1\n"
         )
-        write_text(self.path / BEST_FILE, about + yaml.safe_dump(_plain(settings), sort_keys=False))
+        write_text(self.path / BEST_FILE, about + yaml.safe_dump(plain_settings(settings), sort_keys=False))
         return self.path / BEST_FILE
 
     def _table(self) -> str:
@@ -105,12 +105,6 @@ class SweepFolder:
                 (str(each.number), each.name, each.state, *("" if cell is None else str(cell) for cell in values))
             )
         return "".join("\t".join(row) + "\n" for row in rows)
-
-
-def _plain(settings: Settings) -> dict[str, Any]:
-    """Return the settings as JSON holds them."""
-    content: dict[str, Any] = orjson.loads(orjson.dumps(asdict(settings), default=str))
-    return content
 
 
 def _read_trials(path: Path) -> list[Trial]:
