@@ -30,13 +30,15 @@ from activation_store.layers import (
 )
 from agent_zoo.distribution import ActionDistribution
 from agent_zoo.hooks import Hook, Hooks
-from agent_zoo.layers import ActionDecoder, Candidates
+from agent_zoo.layers import ActionDecoder, Candidates, initialize_orthogonally
 from agent_zoo.memory import Memory, MemoryState
 from agent_zoo.memory_cells import CELLS
 from agent_zoo.observation import ObservationLayout, PackedObservation
 from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.semantic_module import SemanticModule
 from agent_zoo.semantic_shape import SemanticShape
+
+_ACTION_GAIN = 0.01  # nearly equal probabilities before training
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,12 @@ class BasePolicy(nn.Module, ABC):
         self.hidden_size = hidden_size
         self.action_decoder = ActionDecoder(layout, hidden_size)
         self.critic = nn.Linear(hidden_size, 1)
+
+    def initialize_orthogonally(self) -> None:
+        """Give all linear layers and convolutions orthogonal weights, with a small gain for the action heads."""
+        initialize_orthogonally(self)
+        initialize_orthogonally(self.action_decoder, _ACTION_GAIN)
+        initialize_orthogonally(self.critic, 1.0)
 
     @abstractmethod
     def encode_observations(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:

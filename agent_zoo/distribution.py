@@ -73,6 +73,13 @@ class Choices:
         place = taken if self.option is None else (self.option == taken.unsqueeze(1)).int().argmax(dim=1)
         return self.log_probabilities.gather(1, place.unsqueeze(1)).squeeze(1)
 
+    def probability_of(self, option: int) -> torch.Tensor:
+        """Probability of an option, by the environment's number, in each choice, (Q,); 0 where it is not legal."""
+        probabilities = self.log_probabilities.exp()
+        if self.option is None:
+            return probabilities[:, option]
+        return (probabilities * (self.option == option)).sum(dim=1)
+
     def uniform(self) -> "Choices":
         """Return the same choices with all legal options equally likely."""
         logits = torch.zeros_like(self.logits).masked_fill(self.logits < ILLEGAL / 2, ILLEGAL)
@@ -139,6 +146,15 @@ class ActionDistribution:
     def entropy(self) -> torch.Tensor:
         """Entropy of each head in nats, (B, H)."""
         return self._over_heads(Choices.entropy)
+
+    def probability_of(self, head: int, option: int) -> torch.Tensor:
+        """Probability of an option, by the environment's number, in the head with the given index, (B,)."""
+        found = (self.only[:, head] == option).to(self.choices[0].logits.dtype)
+        for choices in self.choices:
+            (mine,) = (choices.head == head).nonzero(as_tuple=True)
+            if len(mine):
+                found = found.index_put((choices.agent[mine],), choices.probability_of(option)[mine])
+        return found
 
     def _over_heads(self, number: Callable[[Choices], torch.Tensor]) -> torch.Tensor:
         """Spread one number per choice over agents and heads, zero where there is no choice: (B, H)."""

@@ -36,7 +36,8 @@ from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.ppo import make_optimizer, minibatches, update
+from reinforcement_learning.training.optimizers import make_optimizer
+from reinforcement_learning.training.ppo import minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
 from user_error import UserError

@@ -26,7 +26,8 @@ from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import SemanticSettings, Settings, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.ppo import make_optimizer, update
+from reinforcement_learning.training.optimizers import make_optimizer
+from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import RolloutCollector
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.versions import versions

@@ -43,7 +43,8 @@ from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, check_training, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.local_processes import must_start
-from reinforcement_learning.training.ppo import make_optimizer, update
+from reinforcement_learning.training.optimizers import make_optimizer
+from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
 from user_error import UserError

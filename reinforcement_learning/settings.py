@@ -231,8 +231,13 @@ class TrainSettings(_OneLineErrors):
     """Maximum length of a segment in ticks, the range of backpropagation through time."""
     update_epochs: Positive = 3
     """Number of passes over each batch."""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """adam; or muon for the weight matrices between hidden units, and adam for the rest."""
     learning_rate: PositiveReal = 1.5e-4
-    """Initial learning rate of Adam."""
+    """Initial learning rate of the optimizer."""
+    initialization: Literal["agent", "orthogonal"] = "agent"
+    """First weights. agent: as the agent's network draws them; orthogonal: orthogonal matrices with gain sqrt(2), with
+    .01 for the action heads, so that all options start nearly equally likely, and with 1 for the critic."""
     anneal_learning_rate: bool = True
     """Whether the learning rate decays linearly to zero at the last agent-step."""
     gamma: Fraction = 0.99
@@ -245,6 +250,9 @@ class TrainSettings(_OneLineErrors):
     """Clipping range of the value estimate around the old estimate."""
     entropy_coefficient: NonNegativeReal = 0.01
     """Weight of the entropy bonus."""
+    ignore_idle_heads: bool = False
+    """Leave choices that the game ignores out of the policy's loss and entropy: the price while nothing is sold or
+    given, the style of an attack on nobody, the recipient of nothing."""
     value_coefficient: NonNegativeReal = 0.5
     """Weight of the value loss."""
     max_gradient_norm: PositiveReal = 0.5

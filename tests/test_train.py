@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import torch
 
 from activation_store.reader import read_dump
 from agent_zoo.checkpoint import load_checkpoint
@@ -290,6 +291,20 @@ def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(
     policy, info = load_checkpoint(tmp_path / "policies" / "blind.safetensors")
     assert policy.mask == ObservationMask.of({"mask_intrinsics": masked}) != ObservationMask()
     assert info.reward == {"task_coef": 1, "bonus_coef": 0, "hp_coef": 2, "drive_coef": 0}
+
+
+@pytest.mark.slow
+def test_other_weights_another_optimizer_and_fewer_choices(trained: Path, tmp_path: Path) -> None:
+    options = ("--train.initialization", "orthogonal", "--train.optimizer", "muon", "--train.ignore-idle-heads")
+    run_folder = trained_like(trained, tmp_path, "other", *options)
+    untrained, last = sorted((run_folder / "checkpoints").iterdir())
+    head = load_checkpoint(untrained)[0].policy.action_decoder.heads["Sell_Price"].weight
+    side = min(head.shape)
+    square = head @ head.T if len(head) == side else head.T @ head
+    torch.testing.assert_close(square, 1e-4 * torch.eye(side), atol=1e-7, rtol=0)
+    assert not torch.equal(head, load_checkpoint(last)[0].policy.action_decoder.heads["Sell_Price"].weight)
+    usual, fewer = metrics_of(trained / "runs" / "first"), metrics_of(run_folder)
+    assert 0 < fewer[0]["loss/entropy"] < usual[0]["loss/entropy"], "idle choices have entropy too"
 
 
 def test_refuses_a_name_that_is_taken(trained: Path, tmp_path: Path) -> None:

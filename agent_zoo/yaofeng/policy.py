@@ -11,7 +11,6 @@ from agent_zoo.layers import (
     ENTITY_SCALES,
     Candidates,
     EmbeddedRowFeatures,
-    initialize_orthogonally,
     item_features,
     mean_over_table,
     own_rows,
@@ -24,7 +23,6 @@ MATERIAL_EMBEDDING = 62  # 64 with the scaled row and column
 TILE_CHANNELS = (32, 8)
 IDENTITY_EMBEDDING = 64
 IDENTITIES = {"id": ENTITY_ID, "attacker_id": ENTITY_ID}
-ACTION_GAIN = 0.01  # nearly equal probabilities before training
 
 
 class Policy(BasePolicy):
@@ -47,9 +45,7 @@ class Policy(BasePolicy):
         self.item_encoder = _perceptron(self.item_features.size, hidden_size)
         self.task_encoder = nn.Linear(layout.task_size, hidden_size)
         self.projection = nn.Linear(6 * hidden_size, hidden_size)
-        initialize_orthogonally(self)
-        initialize_orthogonally(self.action_decoder, ACTION_GAIN)
-        initialize_orthogonally(self.critic, 1.0)
+        self.initialize_orthogonally()
 
     def encode_observations(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
         """Return the encoder's output, (B, hidden), and what the action heads choose among."""

@@ -8,7 +8,7 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy, SegmentOutputs
 from agent_zoo.data_parallel import ALONE, Processes
-from agent_zoo.semantic_losses import CODEBOOK_SPEED
+from agent_zoo.idle_heads import entropy, log_probability
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.rollout import Rollout
 from user_error import UserError
@@ -73,24 +73,6 @@ class NamedLoss:
 
 AuxiliaryLoss = Callable[[SegmentOutputs, Rollout, Minibatch], NamedLoss]
 """Takes the policy's outputs for a minibatch's rows, in their order, the rollout, and the indices of these rows."""
-
-
-def make_optimizer(policy: RecurrentPolicy, settings: TrainSettings) -> torch.optim.Optimizer:
-    """Return Adam over a policy's parameters, with a single operator for each step; a codebook learns faster."""
-    groups = [{"params": list(policy.parameters()), "speed": 1.0}]
-    if policy.semantic:
-        codebook = policy.semantic.codebook
-        rest = [each for each in policy.parameters() if each is not codebook]
-        groups = [{"params": rest, "speed": 1.0}, {"params": [codebook], "speed": CODEBOOK_SPEED}]
-    optimizer = torch.optim.Adam(groups, lr=settings.learning_rate, eps=1e-5, fused=True)
-    set_learning_rate(optimizer, settings.learning_rate)
-    return optimizer
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Set the network's learning rate, and that of a codebook in proportion."""
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate * group["speed"]
 
 
 def update(
@@ -182,24 +164,24 @@ def _losses(
         rollout.state.take(minibatch.segments.to(rollout.state.hidden.device)),
     )
     distribution, value = outputs.distribution, outputs.value
-    log_probability = distribution.log_probability(rollout.action[rows].to(device)).sum(dim=1)  # (rows,)
+    new_log_probability = log_probability(distribution, rollout.action[rows].to(device), settings.ignore_idle_heads)
     if settings.normalize_advantage:
         everyones = processes.concatenate(advantage)
         advantage = (advantage - everyones.mean()) / (everyones.std(correction=0) + 1e-8)
-    log_ratio = log_probability - old_log_probability
+    log_ratio = new_log_probability - old_log_probability
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - settings.clip_coefficient, 1 + settings.clip_coefficient)
     policy_loss = -torch.min(advantage * ratio, advantage * clipped).mean()
     value_near_old = old_value + (value - old_value).clamp(-settings.value_clip, settings.value_clip)
     value_loss = 0.5 * torch.max((value - returns) ** 2, (value_near_old - returns) ** 2).mean()
-    entropy = distribution.entropy().sum(dim=1).mean()
-    loss = policy_loss + settings.value_coefficient * value_loss - settings.entropy_coefficient * entropy
+    mean_entropy = entropy(distribution, settings.ignore_idle_heads).mean()
+    loss = policy_loss + settings.value_coefficient * value_loss - settings.entropy_coefficient * mean_entropy
     with torch.no_grad():
         outside = (ratio - 1).abs() > settings.clip_coefficient
         losses = {
             "policy": policy_loss.detach(),
             "value": value_loss.detach(),
-            "entropy": entropy.detach(),
+            "entropy": mean_entropy.detach(),
             "approximate_kl": ((ratio - 1) - log_ratio).mean(),
             "clip_fraction": outside.float().mean(),
         }

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
+from agent_zoo.idle_heads import log_probability
 from agent_zoo.memory import MemoryState
 from agent_zoo.observation import PackedObservation
 from reinforcement_learning.game.life import Life
@@ -20,7 +22,7 @@ class Rollout:
     Attributes:
         observation: M observations, in the order of play.
         action: (M, heads) int64.
-        log_probability: of the options taken, summed over heads, (M,) float32.
+        log_probability: of the options taken, summed over heads (those that count), (M,) float32.
         value: (M,) float32.
         advantage: (M,) float32.
         order: decisions sorted by segment, then tick, (M,) int64.
@@ -49,7 +51,10 @@ class Rollout:
 class RolloutCollector:
     """Plays until enough decisions are made, then returns them as one `Rollout`."""
 
-    def __init__(self, stepper: Stepper, horizon: int, gamma: float, gae_lambda: float, spacing: int = 0):
+    def __init__(
+        self, stepper: Stepper, horizon: int, gamma: float, gae_lambda: float, spacing: int = 0,
+        ignore_idle_heads: bool = False,
+    ):  # fmt: skip
         """Collect with the given stepper.
 
         Args:
@@ -58,12 +63,14 @@ class RolloutCollector:
             gamma: discount per tick.
             gae_lambda: of generalised advantage estimation.
             spacing: ticks between the decisions of an agent that are `spaced`; 0 if they are not needed.
+            ignore_idle_heads: leave choices that the game ignores out of the log-probability.
         """
         self.stepper = stepper
         self.horizon = horizon
         self.gamma = gamma
         self.gae_lambda = gae_lambda
         self.spacing = spacing
+        self.log_probability = partial(log_probability, ignore_idle=ignore_idle_heads)
 
     def collect(self, decisions: int, on_tick: Callable[[int], None]) -> Rollout:
         """Play until at least `decisions` decisions are made.
@@ -77,10 +84,10 @@ class RolloutCollector:
             decision = self.stepper.decide()
             with self.stepper.stopwatch.time("inference"):
                 chosen = decision.sample(self.stepper.action_noise())  # (P, heads)
-                log_probability = decision.distribution.log_probability(chosen).sum(dim=1)  # (P,)
+                chosen_log_probability = self.log_probability(decision.distribution, chosen)  # (P,)
             self.stepper.act(decision, decision.over_slots(chosen))
             with self.stepper.stopwatch.time("copying"):
-                tape.record(decision, chosen.cpu(), log_probability.cpu(), self.stepper.arrival)
+                tape.record(decision, chosen.cpu(), chosen_log_probability.cpu(), self.stepper.arrival)
             on_tick(tape.decisions)
         return tape.finish(self.stepper.decide(), self.gamma, self.gae_lambda)
 

@@ -20,7 +20,8 @@ from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
-from reinforcement_learning.training.ppo import make_optimizer, set_learning_rate, update
+from reinforcement_learning.training.optimizers import make_optimizer, set_learning_rate
+from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder
 from reinforcement_learning.training.semantic_training import SemanticTraining
@@ -116,6 +117,8 @@ class _Training:
         self.info = untrained_info(agent, settings, observation_layout(worlds.driver_env))
         device = pick_device(settings.train.device)
         self.policy: RecurrentPolicy = build_policy(self.info).to(device)
+        if settings.train.initialization == "orthogonal":
+            self.policy.policy.initialize_orthogonally()
         processes.same_weights(self.policy)
         self.optimizer = make_optimizer(self.policy, settings.train)
         self.stopwatch = Stopwatch()
@@ -130,6 +133,7 @@ class _Training:
         self.collector = RolloutCollector(
             self.stepper, settings.train.bptt_horizon, settings.train.gamma, settings.train.gae_lambda,
             spacing=settings.semantic.ticks_apart if self.semantic else 0,
+            ignore_idle_heads=settings.train.ignore_idle_heads,
         )  # fmt: skip
         self.steps = 0
         self.updates = 0

@@ -16,7 +16,8 @@ from agent_zoo.semantic_losses import CODEBOOK_SPEED, quantisation_loss
 from agent_zoo.semantic_shape import SemanticShape
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.settings import SemanticSettings, Settings
-from reinforcement_learning.training.ppo import make_optimizer, minibatches, set_learning_rate, update
+from reinforcement_learning.training.optimizers import make_optimizer, set_learning_rate
+from reinforcement_learning.training.ppo import minibatches, update
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.training_run import codes_in_use
 from reinforcement_learning.training.training_state import TrainingState

@@ -1,0 +1,144 @@
+"""Choices that the game ignores: it does ignore them, and a loss that leaves them out counts all others."""
+
+import functools
+import math
+
+import numpy as np
+import pufferlib.vector
+import pytest
+import torch
+
+from agent_zoo import idle_heads
+from agent_zoo.distribution import ILLEGAL, ActionDistribution, Choices
+from agent_zoo.idle_heads import DECIDED_BY, counted, entropy, log_probability
+from agent_zoo.observation import ActionHead, ObservationLayout
+from reinforcement_learning.game.environment import make_environment
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.conftest import AGENT, random_legal_actions
+from tests.forager import forage
+from tests.reinforcement_learning.game.test_fast_game import assert_equal, structured
+from tests.shared import shared_root
+
+HEADS = (
+    ActionHead("Attack.Style", 3, None, None),
+    ActionHead("Attack.Target", 3, 2, None),
+    ActionHead("Move.Direction", 2, None, None),
+)
+STYLE, TARGET, MOVE = range(3)
+NOBODY = 2
+
+
+def distribution(target: list[list[float]]) -> ActionDistribution:
+    """Agents that move and choose a style evenly, and a target with the given probabilities; 0 is illegal."""
+    given = torch.tensor(target, requires_grad=True)
+    everyone = torch.arange(len(given))
+    logits = torch.where(given == 0, ILLEGAL, given.clamp(min=1e-9).log())
+    even = [
+        Choices(
+            everyone, torch.full_like(everyone, head), torch.zeros(len(given), HEADS[head].size, requires_grad=True)
+        )
+        for head in (STYLE, MOVE)
+    ]
+    only = torch.zeros((len(given), len(HEADS)), dtype=torch.int64)
+    return ActionDistribution(HEADS, only, [*even, Choices(everyone, torch.full_like(everyone, TARGET), logits)])
+
+
+def test_a_style_counts_only_if_somebody_is_attacked() -> None:
+    chosen = distribution([[0.5, 0.25, 0.25]] * 2)
+    actions = torch.tensor([[1, 0, 0], [1, NOBODY, 0]])  # the first agent attacks, the second does not
+    assert counted(HEADS, actions).tolist() == [[True, True, True], [False, True, True]]
+    attacked, spared = math.log(1 / 3) + math.log(0.5) + math.log(0.5), math.log(0.25) + math.log(0.5)
+    assert log_probability(chosen, actions, ignore_idle=True).tolist() == pytest.approx([attacked, spared])
+    all_heads = [attacked, math.log(1 / 3) + spared]
+    assert log_probability(chosen, actions, ignore_idle=False).tolist() == pytest.approx(all_heads)
+
+
+def test_entropy_of_a_style_counts_by_the_chance_of_an_attack() -> None:
+    probabilities = [0.5, 0.25, 0.25]
+    chosen = distribution([probabilities])
+    target = -sum(p * math.log(p) for p in probabilities)
+    assert entropy(chosen, ignore_idle=True).item() == pytest.approx(0.75 * math.log(3) + target + math.log(2))
+    assert entropy(chosen, ignore_idle=False).item() == pytest.approx(math.log(3) + target + math.log(2))
+
+
+def test_nobody_is_attacked_for_the_sake_of_a_style() -> None:
+    """The gradient of the target's logits is that of the target's own entropy, however the style is chosen."""
+    chosen = distribution([[0.5, 0.25, 0.25]])
+    logits = chosen.choices[2].logits
+    (found,) = torch.autograd.grad(entropy(chosen, ignore_idle=True).sum(), logits, retain_graph=True)
+    (expected,) = torch.autograd.grad(chosen.choices[2].entropy().sum(), logits)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(("only_target", "chance"), [(NOBODY, 0.0), (1, 1.0)])
+def test_a_target_without_a_choice_decides_too(only_target: int, chance: float) -> None:
+    chosen = distribution([[0.5, 0.25, 0.25]])
+    only = torch.tensor([[0, only_target, 0]])
+    bound = ActionDistribution(HEADS, only, chosen.choices[:2])
+    assert entropy(bound, ignore_idle=True).item() == pytest.approx(chance * math.log(3) + math.log(2))
+
+
+def test_a_probability_is_found_among_rows_by_the_environments_number() -> None:
+    logits = torch.tensor([[0.5, 0.5, 1.0], [0.1, 0.2, 0.7]]).log()
+    logits[0, 2] = ILLEGAL
+    rows = Choices(torch.tensor([0, 2]), torch.tensor([1, 1]), logits, torch.tensor([[4, 7, -1], [4, 7, 9]]))
+    known = ActionDistribution(HEADS, torch.tensor([[0, 0, 0], [0, 9, 0], [0, 0, 0]]), [rows])
+    assert known.probability_of(1, 9).tolist() == pytest.approx([0, 1, 0.7])
+    assert known.probability_of(1, 7).tolist() == pytest.approx([0.5, 0, 0.2])
+
+
+def test_every_head_named_here_is_one_of_the_game(layout: ObservationLayout) -> None:
+    heads = {head.name: head for head in layout.heads}
+    assert DECIDED_BY.keys() <= heads.keys()
+    assert all(heads[by].noop is not None for by in DECIDED_BY.values())
+    assert len(idle_heads._pairs(layout.heads)) == len(DECIDED_BY)
+
+
+@pytest.fixture(scope="module")
+def pair(task: TaskSettings, tmp_path_factory: pytest.TempPathFactory) -> list[pufferlib.vector.Serial]:
+    """Two equal worlds in which agents meet, fight and trade."""
+    env = EnvironmentSettings(
+        num_agents=24, num_npcs=32, map_size=32, num_maps=3, horizon=48, early_stop_agents=2, spawn_immunity=5,
+        maps_dir=shared_root(tmp_path_factory) / "maps",
+    )  # fmt: skip
+    make = functools.partial(make_environment, AGENT, env, task, ensure_maps(env))
+    return [pufferlib.vector.make(make, backend=pufferlib.vector.Serial) for _ in range(2)]
+
+
+def test_the_game_ignores_them(pair: list[pufferlib.vector.Serial], layout: ObservationLayout) -> None:
+    """Worlds stay equal byte by byte if all choices differ that do not count."""
+    random, changed = np.random.default_rng(0), np.zeros(len(layout.heads), dtype=int)
+    for world in pair:
+        world.async_reset([1])
+    for _ in range(150):
+        received = [world.recv() for world in pair]
+        assert_equal(*received)
+        observations = structured(received[0], pair[0])
+        actions = forage(observations, layout, random)
+        others = random_legal_actions(observations, layout, random)
+        idle = ~counted(layout.heads, torch.from_numpy(actions)).numpy()
+        changed += (idle & (others != actions)).sum(axis=0)
+        pair[0].send(actions)
+        pair[1].send(np.where(idle, others, actions))
+    names = {layout.heads[column].name for column in np.flatnonzero(changed)}
+    assert names == set(DECIDED_BY), "a choice that the test is about was never changed"
+
+
+def test_the_game_does_not_ignore_the_others(pair: list[pufferlib.vector.Serial], layout: ObservationLayout) -> None:
+    """Worlds part if the style of attacks on somebody differs."""
+    style = next(column for column, head in enumerate(layout.heads) if head.name == "Attack.Style")
+    random = np.random.default_rng(0)
+    for world in pair:
+        world.async_reset([1])
+    with pytest.raises(AssertionError, match="differ"):
+        for _ in range(150):
+            received = [world.recv() for world in pair]
+            assert_equal(*received)
+            observations = structured(received[0], pair[0])
+            actions = forage(observations, layout, random)
+            others = actions.copy()
+            others[:, style] = random_legal_actions(observations, layout, random)[:, style]
+            matters = counted(layout.heads, torch.from_numpy(actions)).numpy()
+            pair[0].send(actions)
+            pair[1].send(np.where(matters, others, actions))
