@@ -58,7 +58,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question with the known names closest to an unknown one, or "".
 
     Returns:
-        Such as "; did you mean takeru_1M?", to append to a sentence.
+        Such as "; did you mean takeru_3M?", to append to a sentence.
     """
     known = list(known)
     parts = [each for each in known if name and (name.lower() in each.lower() or each.lower() in name.lower())]

@@ -1,16 +1,20 @@
 """Store policies in half precision (float16): half the size, for checkpoints that are kept for comparison.
 
-    python -m agent_zoo.half_precision runs/my_policy/checkpoints/*.safetensors --output-dir OUT
+    python agent_zoo/half_precision.py runs/my_policy/checkpoints/*.safetensors --output-dir OUT
 
 Wherever a policy is loaded, its numbers become float32 again. A weight keeps about three decimal digits. Actions hardly
 change, but episodes part sooner or later: what was computed with one file does not repeat bit for bit with the other.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
-
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+if __package__ is None:  # run as a file: Python then looks for modules in agent_zoo/ instead of the project's root
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import environment_check  # isort: skip  # noqa: F401 (must come before what is not in the standard library)
 
 import numpy as np
 import tyro

@@ -28,6 +28,7 @@ NOT_IN = {
 SCRIPTS_IN_ROOMS = {
     "analysis/proc_eval_result.py": {"command_line", "environment_check"},
     "activation_store/__main__.py": {"command_line", "environment_check"},
+    "agent_zoo/half_precision.py": {"command_line", "environment_check"},
 }
 """A stage script inside a package may import the same as top-level scripts."""
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
@@ -87,7 +88,7 @@ def test_nothing_is_pickled(path: Path) -> None:
         "evaluate policies pvp -p takeru,hybrid_3M",
         "evaluate policies pvp --untrained takru",
         "extract_activations pve -p takeru",
-        "extract_activations pve -p takeru_1M --layers lstm_hiden",
+        "extract_activations pve -p takeru_3M --layers lstm_hiden",
     ],
 )
 def test_wrong_names_are_refused_before_anything_heavy_is_loaded(command: str) -> None:
@@ -102,7 +103,7 @@ except user_error.UserError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     message, loaded = done.stdout.strip().split("|")
-    assert re.search(r"did you mean (takeru|takeru_1M|lstm_hidden or lstm_cell)\?$", message) and loaded == "[]"
+    assert re.search(r"did you mean (takeru|takeru_3M|lstm_hidden or lstm_cell)\?$", message) and loaded == "[]"
 
 
 @pytest.mark.parametrize("script", [*sorted(SCRIPTS - {"command_line"}), "analysis.proc_eval_result"])

@@ -7,7 +7,7 @@ import pytest
 from argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
 
-POLICIES = ("hybrid_3M", "masked_3M", "seeing_3M", "start_kit_3M", "takeru_1M", "yaofeng_1M")
+POLICIES = ("hybrid_3M", "masked_3M", "seeing_3M", "start_kit_3M", "takeru_3M", "yaofeng_1M")
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def test_names_are_split_at_commas() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("takeru", "; did you mean takeru_1M?"),
-        ("TAKERU_1m", "; did you mean takeru_1M?"),
-        ("takeru_200M", "; did you mean takeru_1M?"),
+        ("takeru", "; did you mean takeru_3M?"),
+        ("TAKERU_3m", "; did you mean takeru_3M?"),
+        ("takeru_200M", "; did you mean takeru_3M?"),
         ("start_kit", "; did you mean start_kit_3M?"),
         ("yaofeng_1M.safetensors", "; did you mean yaofeng_1M?"),
         ("xyz", ""),

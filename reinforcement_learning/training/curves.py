@@ -275,7 +275,7 @@ _PANELS: tuple[tuple[str, Callable[[Axes, Curves], None]], ...] = (
     ("Events", _events),
     ("Change of the policy", _change),
     ("Gradient norm", _single("loss/gradient_norm", "before clipping", from_zero=True)),
-    ("Learning rate", _single("learning_rate", "of Adam", from_zero=True)),
+    ("Learning rate", _single("learning_rate", "of the optimizer", from_zero=True)),
     ("Speed", _single("agent_steps_per_second", "agent-steps/s", from_zero=True)),
     ("Where the time goes", _time),
 )

@@ -128,7 +128,7 @@ def test_who_was_killed_by_a_player_died_of_that(replay: Replay, events: Events)
         ("200_7", 7, "200"),
         ("Agent17", 17, "Agent"),
         ("Agent5", 17, "Agent"),
-        ("takeru_1M", 3, "takeru_1M"),
+        ("takeru_3M", 3, "takeru_3M"),
         ("17", 17, "17"),
         ("", 1, ""),
     ],
