@@ -3,6 +3,7 @@
 Exit codes: 0 done, 2 bad input (one line on standard error), 130 interrupted by Ctrl-C.
 """
 
+import atexit
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -75,10 +76,28 @@ def run(main: Callable[[], None]) -> NoReturn:
         main()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(EXIT_BAD_INPUT)
+        _end(EXIT_BAD_INPUT)
     except BrokenPipeError:  # as in `train.py --help | head`
         os._exit(0)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(EXIT_INTERRUPTED)
-    sys.exit(0)
+        _end(EXIT_INTERRUPTED)
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            raise
+        _end(ended.code or 0)
+    _end(0)
+
+
+def _end(code: int) -> NoReturn:
+    """End the process, one of several of a training run without unloading Python.
+
+    Threads of torch that connect the processes may still run then, and would abort the process ("terminate called
+    without an active exception"), which hides its exit code.
+    """
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

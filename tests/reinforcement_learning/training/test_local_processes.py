@@ -98,6 +98,37 @@ def test_a_process_that_waits_for_one_that_failed_is_ended(
     assert code == 128 + signal.SIGKILL
 
 
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [("pass", 0), ("raise UserError('no')", 2), ("raise KeyboardInterrupt", 130), ("sys.exit(143)", 143)],
+)
+def test_one_of_several_ends_with_its_exit_code_though_a_thread_runs_on(outcome: str, code: int) -> None:
+    """Threads that connect the processes may outlive the training; what is registered for the end still runs."""
+    script = f"""
+import atexit, sys, threading, time
+import command_line
+from user_error import UserError
+
+def main():
+    atexit.register(print, "registered")
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    {outcome}
+
+command_line.run(main)
+"""
+    one_of_several = {**environment(), "WORLD_SIZE": "2"}
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env=one_of_several,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == code and ended.stdout == "registered\n", ended.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 def test_a_run_equals_that_of_torchrun_with_half_of_the_work_each(tmp_path: Path, maps: Path) -> None:
