@@ -5,7 +5,7 @@
     python train.py -n my_run --train.learning-rate 1e-4
     python train.py --resume runs/my_run         # continue an interrupted run
     python train.py -m sweep -n tuned --no-track --sweep-runs 20   # hyperparameter search, see sweep.yaml
-    python train.py -n my_run --processes 2      # two processes share the work: faster on two cores than one
+    python train.py -n my_run --processes 2      # two processes on this machine share the work
     torchrun --nproc-per-node 4 train.py -n my_run   # four processes with one GPU each, see docs/scaling.md
     python train.py --list-tasks                 # list the tasks; -t NUMBER trains on one of them only
     python train.py -m replay -p policies        # record an episode of trained policies as a replay

@@ -119,37 +119,27 @@ def build_untrained(info: CheckpointInfo, seed: int) -> RecurrentPolicy:
 
 def save_checkpoint(path: Path, policy: RecurrentPolicy, info: CheckpointInfo) -> None:
     """Write a checkpoint, whole or not at all."""
-    write_checkpoint(path, as_arrays(policy.state_dict()), info)
+    write_tensors(path, as_arrays(policy.state_dict()), info.to_header(), _KIND)
 
 
-def write_checkpoint(path: Path, tensors: Mapping[str, np.ndarray], info: CheckpointInfo) -> None:
-    """Write a checkpoint of these weights, whole or not at all."""
-    write_tensors(path, tensors, info.to_header(), _KIND)
-
-
-def read_checkpoint(path: Path) -> tuple[dict[str, np.ndarray], CheckpointInfo]:
-    """Read the weights as they are stored, and what the checkpoint says of its agent.
+def read_info(path: Path) -> CheckpointInfo:
+    """Read what a checkpoint says of its agent, once the hash has proved the whole file.
 
     Raises:
         UserError: as `load_checkpoint`, but whether the weights fit the agent is not looked at.
     """
-    tensors, text = read_tensors(path, _KIND)
-    return tensors, CheckpointInfo.from_header(text, path)
-
-
-def read_info(path: Path) -> CheckpointInfo:
-    """Read what a checkpoint says of its agent, once the hash has proved the file; raises as `read_checkpoint`."""
-    return read_checkpoint(path)[1]
+    return CheckpointInfo.from_header(read_tensors(path, _KIND)[1], path)
 
 
 def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
-    """Rebuild the agent from a checkpoint, ready to run on the CPU, with the precision that it was trained in.
+    """Rebuild the agent from a checkpoint, ready to run on the CPU; half-precision weights become float32.
 
     Raises:
         UserError: the file is missing, a pickle, truncated, altered, of another kind or version, or its weights do not
             fit the agent of that name in this version.
     """
-    tensors, info = read_checkpoint(path)
+    tensors, text = read_tensors(path, _KIND)
+    info = CheckpointInfo.from_header(text, path)
     try:
         policy = _build_for(info, tensors)
         policy.load_state_dict(as_tensors(tensors))

@@ -16,12 +16,12 @@ if __package__ is None:  # run as a file: Python then looks for modules in agent
 
 import environment_check  # isort: skip  # noqa: F401 (must come before what is not in the standard library)
 
-import numpy as np
 import tyro
 
 import command_line
 from activation_store.files import make_folder
-from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint, read_checkpoint, write_checkpoint
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
 from user_error import UserError
 
 
@@ -45,34 +45,24 @@ def main() -> None:
         raise UserError("two of these policies have the same file name: convert them into different folders")
     if taken := next((path for path in targets if path.exists()), None):
         raise UserError(f"{taken} exists already: choose another --output-dir")
-    rounded = {
-        target: in_half_precision(path) for target, path in targets.items()
-    }  # refuses before anything is written
+    policies = {target: in_half_precision(path) for target, path in targets.items()}
     make_folder(arguments.output_dir)
-    for target, path in targets.items():
-        write_checkpoint(target, *rounded[target])
-        print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, was {path.stat().st_size / 1e6:.1f}")
+    for target, (policy, info) in policies.items():
+        save_checkpoint(target, policy, info)
+        print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, was {targets[target].stat().st_size / 1e6:.1f}")
 
 
-def in_half_precision(source: Path) -> tuple[dict[str, np.ndarray], CheckpointInfo]:
-    """Return a policy's weights, with floating-point numbers rounded to float16, and what its checkpoint says of it.
+def in_half_precision(source: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
+    """Load a policy, and round its floating-point numbers to float16.
 
     Raises:
         UserError: the file is no policy that this version can load, or has a number that is too large for float16.
     """
-    load_checkpoint(source)
-    tensors, info = read_checkpoint(source)
-    return {name: _rounded(name, tensor, source) for name, tensor in tensors.items()}, info
-
-
-def _rounded(name: str, tensor: np.ndarray, source: Path) -> np.ndarray:
-    if not np.issubdtype(tensor.dtype, np.floating):
-        return tensor
-    with np.errstate(over="ignore"):
-        half = tensor.astype(np.float16)
-    if not np.isfinite(half).all():
-        raise UserError(f"{source}: {name} has numbers up to {abs(tensor).max():g}, too large for float16")
-    return half
+    policy, info = load_checkpoint(source)
+    for name, tensor in policy.state_dict().items():
+        if tensor.is_floating_point() and not tensor.half().isfinite().all():
+            raise UserError(f"{source}: {name} has numbers up to {tensor.abs().max():g}, too large for float16")
+    return policy.half(), info
 
 
 if __name__ == "__main__":

@@ -222,7 +222,7 @@ class TrainSettings(_OneLineErrors):
     """Where the network runs; auto uses a GPU if there is one."""
     processes: Annotated[Positive, tyro.conf.arg(aliases=["--processes"])] = 1
     """Number of processes on this machine that share the worlds, each batch and each minibatch, with cores or a GPU of
-    their own. Two processes learn faster than two threads of one."""
+    their own. Two processes can learn faster than two threads of one."""
     batch_size: Positive = 32_768
     """Minimum number of agent-steps collected before each update; the last tick is always completed."""
     minibatch_rows: Positive = 128
