@@ -16,6 +16,11 @@ from reinforcement_learning.game.fast_game.observations import ObservationWriter
 _ENTITY_ID = EntityState.State.attr_name_to_col["id"]
 _ITEM_ID = ItemState.State.attr_name_to_col["id"]
 _STYLES = tuple(action.Style.edges)
+# Names of this module are found faster than those of another.
+_ATTACK, _BUY, _DESTROY, _GIVE, _GOLD = action.Attack, action.Buy, action.Destroy, action.Give, action.GiveGold
+_MOVE, _SELL, _USE = action.Move, action.Sell, action.Use
+_STYLE, _TARGET, _PRICE = action.Style, action.Target, action.Price
+_MARKET_ITEM, _INVENTORY_ITEM = action.MarketItem, action.InventoryItem
 # Shared by all agents, since they are never modified.
 _MOVES = tuple({action.Direction: direction} for direction in action.Direction.edges)
 
@@ -104,33 +109,33 @@ def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter)
 
 def _executable(choice: dict, listing: Listing, index: int, players: dict, npcs: dict, items: dict) -> dict:
     """Return one agent's actions that can be executed, in alphabetical order: the game's order for equal priorities."""
-    prices = action.Price.classes
+    prices = _PRICE.classes
     made: dict = {}
     attack, give, gift, sale = choice["Attack"], choice["Give"], choice["GiveGold"], choice["Sell"]
     target = _entity(listing.seen_id(index, attack["Target"]), players, npcs)
     if target is not None:
-        made[action.Attack] = {action.Style: _STYLES[attack["Style"]], action.Target: target}
+        made[_ATTACK] = {_STYLE: _STYLES[attack["Style"]], _TARGET: target}
     item = items.get(listing.listed_id(choice["Buy"]["MarketItem"]))
     if item is not None:
-        made[action.Buy] = {action.MarketItem: item}
+        made[_BUY] = {_MARKET_ITEM: item}
     item = items.get(listing.owned_id(index, choice["Destroy"]["InventoryItem"]))
     if item is not None:
-        made[action.Destroy] = {action.InventoryItem: item}
+        made[_DESTROY] = {_INVENTORY_ITEM: item}
     item = items.get(listing.owned_id(index, give["InventoryItem"]))
     if item is not None:
         target = _entity(listing.seen_id(index, give["Target"]), players, npcs)
         if target is not None:
-            made[action.Give] = {action.InventoryItem: item, action.Target: target}
+            made[_GIVE] = {_INVENTORY_ITEM: item, _TARGET: target}
     target = _entity(listing.seen_id(index, gift["Target"]), players, npcs)
     if target is not None:
-        made[action.GiveGold] = {action.Price: prices[gift["Price"]], action.Target: target}
-    made[action.Move] = _MOVES[choice["Move"]["Direction"]]
+        made[_GOLD] = {_PRICE: prices[gift["Price"]], _TARGET: target}
+    made[_MOVE] = _MOVES[choice["Move"]["Direction"]]
     item = items.get(listing.owned_id(index, sale["InventoryItem"]))
     if item is not None:
-        made[action.Sell] = {action.InventoryItem: item, action.Price: prices[sale["Price"]]}
+        made[_SELL] = {_INVENTORY_ITEM: item, _PRICE: prices[sale["Price"]]}
     item = items.get(listing.owned_id(index, choice["Use"]["InventoryItem"]))
     if item is not None:
-        made[action.Use] = {action.InventoryItem: item}
+        made[_USE] = {_INVENTORY_ITEM: item}
     return made
 
 

@@ -93,30 +93,43 @@ def wander(ground: Ground, body: Body, start: int) -> tuple[int, int]:
     return _NORTH
 
 
-class _Tiles(dict):
-    """An ordered set of tiles with removal in constant time, and the probability with which each regrows in a tick."""
+class Regrowth(dict):
+    """An ordered set of tiles with removal in constant time, and the probability with which each regrows in a tick.
+
+    Attributes:
+        regrown: tiles that regrew in the last tick, and are removed in the next one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.regrown: list[Tile] = []
 
     def add(self, tile: Tile) -> None:
+        """Add a tile that is being depleted."""
         self.setdefault(tile, tile.material.respawn)
 
 
-def regrow(tiles: dict[Tile, float]) -> None:
+def regrow(tiles: Regrowth) -> None:
     """Regrow depleted tiles.
 
     The game copies the list of tiles and searches it for each regrown tile. Here the random numbers are drawn in one
     call, which gives the same numbers as one call each.
 
     Args:
-        tiles: that were depleted; those that regrew in the last tick are removed.
+        tiles: that were depleted; those that regrew in the last tick are removed, unless they are depleted again.
     """
-    for tile in [tile for tile in tiles if not tile.depleted]:
-        del tiles[tile]
-    growing = [(tile, chance) for tile, chance in tiles.items() if chance != 0]
-    if growing:
-        draws = growing[0][0]._np_random.random(len(growing)).tolist()
-        for (tile, chance), draw in zip(growing, draws, strict=True):
-            if draw < chance:
-                tile._respawn()
+    for tile in tiles.regrown:
+        if not tile.depleted:
+            del tiles[tile]
+    tiles.regrown = []
+    if not tiles:
+        return
+    depleted, chances = list(tiles), np.fromiter(tiles.values(), np.float64, len(tiles))
+    growing = chances.nonzero()[0]  # the game draws nothing for the others
+    draws = depleted[0]._np_random.random(len(growing))
+    for index in growing[draws < chances[growing]].tolist():
+        depleted[index]._respawn()
+        tiles.regrown.append(depleted[index])
 
 
 class FastMap(Map):
@@ -127,7 +140,7 @@ class FastMap(Map):
     def reset(self, map_dict: dict, np_random: np.random.Generator, seize_targets: list | None = None) -> None:
         """Load a map."""
         super().reset(map_dict, np_random, seize_targets)
-        self.update_list = _Tiles()
+        self.update_list = Regrowth()
         self.ground = Ground(self)
 
     def step(self) -> None:

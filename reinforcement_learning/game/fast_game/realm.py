@@ -9,13 +9,14 @@ import numpy as np
 from nmmo.core import action
 from nmmo.core.realm import Realm
 from nmmo.entity.entity import EntityState
+from nmmo.systems.item import ItemState
 
 from reinforcement_learning.game.fast_game.combat import Rules, attack
 from reinforcement_learning.game.fast_game.events import FastEventLog
 from reinforcement_learning.game.fast_game.ground import FastMap, move_all
 from reinforcement_learning.game.fast_game.npcs import FastNPCs
 from reinforcement_learning.game.fast_game.players import FastPlayers, Needs
-from reinforcement_learning.game.fast_game.state import Body, CellTable
+from reinforcement_learning.game.fast_game.state import Body, CellTable, FastDatastore
 
 _GAMES_FIRST_ROWS = 100  # the order in which rows are used depends on it
 _MOVE, _ATTACK, _SELL = "Move", "Attack", "Sell"
@@ -25,7 +26,9 @@ def take_over(realm: Realm) -> None:
     """Give a world's parts the faster classes without changing their data."""
     realm.__class__ = FastRealm
     FastEventLog.take_over(realm)
-    CellTable.take_over(realm, "Entity", EntityState.State.num_attributes, _GAMES_FIRST_ROWS)
+    realm.datastore.__class__ = FastDatastore
+    for name, state in (("Entity", EntityState.State), ("Item", ItemState.State)):
+        CellTable.take_over(realm, name, state.num_attributes, _GAMES_FIRST_ROWS)
     realm.map.__class__ = FastMap
     realm.players.__class__ = FastPlayers
     realm.npcs.__class__ = FastNPCs

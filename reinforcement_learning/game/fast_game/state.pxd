@@ -3,6 +3,11 @@ cimport cython
 cdef class Cells:
     cdef public short[:, ::1] data
 
+cdef class CellRecord:
+    cdef public object datastore, table, id
+    cdef public Cells cells
+    cpdef update(self, Py_ssize_t column, value)
+
 cdef class Attribute:
     cdef public object datastore_record, _name, _min, _max, _val
     cdef public Py_ssize_t _column, row

@@ -4,11 +4,12 @@
 """
 
 from bisect import bisect_right
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
 from nmmo.core.realm import Realm
-from nmmo.datastore.numpy_datastore import NumpyTable
+from nmmo.datastore.numpy_datastore import NumpyDatastore, NumpyTable
 from nmmo.entity.entity import EntityState
 from nmmo.entity.npc import Aggressive, Passive, PassiveAggressive
 from nmmo.entity.player import Player
@@ -26,6 +27,38 @@ class Cells:
         self.data = np.zeros((1, 1), dtype=np.int16)
 
 
+class FreeRows:
+    """The game's `IdAllocator`: rows that have never been used in their order, then freed ones in the order of freeing.
+
+    The game keeps all of them in an ordered set, which it fills row by row whenever a table grows. A table only grows
+    once no row is free.
+    """
+
+    def __init__(self) -> None:
+        self.next_new = 1  # row 0 is padding
+        self.max_id = 1
+        self.freed: OrderedDict[int, None] = OrderedDict()
+
+    def full(self) -> bool:
+        """Return whether no row is free."""
+        return self.next_new == self.max_id and not self.freed
+
+    def allocate(self) -> int:
+        """Take the next free row."""
+        if self.next_new < self.max_id:
+            self.next_new += 1
+            return self.next_new - 1
+        return self.freed.popitem(last=False)[0]
+
+    def remove(self, row: int) -> None:
+        """Free a row; nothing happens if it is free already."""
+        self.freed.setdefault(row)
+
+    def expand(self, rows: int) -> None:
+        """Let the table have so many rows."""
+        self.max_id = rows
+
+
 class CellTable(NumpyTable):
     """One of the game's tables, whose contents can be reached without going through the table."""
 
@@ -40,8 +73,43 @@ class CellTable(NumpyTable):
         return table
 
     def _expand(self, rows: int) -> None:
+        if self._max_rows == 0:
+            self._id_allocator = FreeRows()
         super()._expand(rows)
         self.cells.data = self._data
+
+
+class CellRecord:
+    """The game's `DatastoreRecord` of a row of a `CellTable`."""
+
+    def __init__(self, datastore: Any, table: CellTable, row: int):
+        self.datastore = datastore
+        self.table = table
+        self.id = row
+        self.cells = table.cells
+
+    def update(self, column: int, value: Any) -> None:
+        """Set the value of a column."""
+        self.cells.data[self.id, column] = int(value)
+
+    def get(self, column: int) -> Any:
+        """Return the value of a column."""
+        return self.table.get(self.id)[column]
+
+    def delete(self) -> None:
+        """Free the row."""
+        self.table.remove_row(self.id)
+
+
+class FastDatastore(NumpyDatastore):
+    """The game's tables, of which some are `CellTable`."""
+
+    def create_record(self, object_type: str) -> Any:
+        """Add a row to a table."""
+        table = self._tables[object_type]
+        if type(table) is CellTable:
+            return CellRecord(self, table, table.add_row())
+        return super().create_record(object_type)
 
 
 class Attribute:
@@ -194,6 +262,11 @@ class _Bodily:
 
 class FastPlayer(_Bodily, Player):
     """The game's player."""
+
+    @property
+    def level(self) -> int:
+        """Highest level of all skills."""
+        return self.body.level()
 
 
 class FastPassive(_Bodily, Passive):

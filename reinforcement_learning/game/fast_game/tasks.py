@@ -20,6 +20,7 @@ from nmmo.task.task_api import Task
 
 _ENTITY = EntityState.State.attr_name_to_col
 _EVENT = EventState.State.attr_name_to_col
+_ITEM = ItemState.State.attr_name_to_col
 # Predicates whose value changes only in ticks with one of these events about their subject.
 _CHANGED_BY = {
     predicates.ScoreHit: {EventCode.SCORE_HIT},
@@ -48,7 +49,7 @@ class FastGameStateGenerator(GameStateGenerator):
         """Return the state that predicates read."""
         entities = EntityState.Query.table(realm.datastore)
         items = ItemState.Query.table(realm.datastore)
-        ids = entities[:, EntityState.State.attr_name_to_col["id"]].tolist()
+        ids = entities[:, _ENTITY["id"]].tolist()
         return GameState(
             current_tick=realm.tick,
             config=self.config,
@@ -58,7 +59,7 @@ class FastGameStateGenerator(GameStateGenerator):
             entity_data=entities,
             entity_index=_rows_of(ids),
             item_data=items,
-            item_index=_rows_of(items[:, ItemState.State.attr_name_to_col["owner_id"]].tolist()),
+            item_index=_rows_of(items[:, _ITEM["owner_id"]].tolist()),
             event_data=realm.event_log.data,
             event_index=realm.event_log.rows_of,
             seize_status=realm.seize_status,
@@ -112,6 +113,37 @@ def _hits_scored(state: GameState, agent: int, combat_style: Any, N: int) -> flo
     return np.count_nonzero(hits) / N
 
 
+def _items_owned(state: GameState, agent: int, item: Any, level: int, quantity: int) -> float:
+    return sum(own[_ITEM["quantity"]] for own in _items_of(state, agent, item, level)) / quantity
+
+
+def _items_worn(state: GameState, agent: int, item: Any, level: int, num_agent: int) -> float:
+    if num_agent <= 0:
+        return 1.0
+    return sum(own[_ITEM["equipped"]] > 0 for own in _items_of(state, agent, item, level)) / num_agent
+
+
+def _items_of(state: GameState, agent: int, item: Any, level: int) -> list[list[int]]:
+    """Return an agent's items of a type that have at least a level."""
+    items = state.item_data[state.item_index.get(agent, [])].tolist()
+    kind = item.ITEM_TYPE_ID
+    return [own for own in items if own[_ITEM["type_id"]] == kind and own[_ITEM["level"]] >= level]
+
+
+def _experience_gained(state: GameState, agent: int, skill: Any, experience: int, num_agent: int) -> float:
+    rows = state.entity_index.get(agent)
+    own = state.entity_data[rows[0], _ENTITY[f"{skill.__name__.lower()}_exp"]].item() if rows else 0
+    return own / (experience * num_agent)
+
+
+def _skill_attained(state: GameState, agent: int, skill: Any, level: int, num_agent: int) -> float:
+    if level <= 1:
+        return 1.0
+    rows = state.entity_index.get(agent)
+    own = state.entity_data[rows[0], _ENTITY[f"{skill.__name__.lower()}_level"]].item() - 1 if rows else 0
+    return own / (num_agent * (level - 1))
+
+
 def _place(state: GameState, row: int) -> tuple[int, int]:
     return tuple(state.entity_data[row, _ENTITY["row"] : _ENTITY["col"] + 1].tolist())
 
@@ -123,7 +155,9 @@ def _events_of(state: GameState, agent: int) -> np.ndarray:
 # Predicates that can be computed directly, without views and caches; each function returns the same number.
 _COMPUTED: dict[Callable, Callable[..., float]] = {
     predicates.TickGE: _reached_tick, predicates.OccupyTile: _on_tile, predicates.DistanceTraveled: _far_from_spawn,
-    predicates.CountEvent: _events_seen, predicates.ScoreHit: _hits_scored,
+    predicates.CountEvent: _events_seen, predicates.ScoreHit: _hits_scored, predicates.OwnItem: _items_owned,
+    predicates.EquipItem: _items_worn, predicates.GainExperience: _experience_gained,
+    predicates.AttainSkill: _skill_attained,
 }  # fmt: skip
 
 
