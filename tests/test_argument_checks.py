@@ -7,7 +7,7 @@ import pytest
 from argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
 
-POLICIES = ("hybrid_3M", "masked_3M", "seeing_3M", "start_kit_3M", "takeru_3M", "yaofeng_1M")
+POLICIES = ("hybrid_3M", "masked_3M", "seeing_3M", "start_kit_3M", "takeru_3M", "yaofeng_3M")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def test_names_are_split_at_commas() -> None:
         ("TAKERU_3m", "; did you mean takeru_3M?"),
         ("takeru_200M", "; did you mean takeru_3M?"),
         ("start_kit", "; did you mean start_kit_3M?"),
-        ("yaofeng_1M.safetensors", "; did you mean yaofeng_1M?"),
+        ("yaofeng_3M.safetensors", "; did you mean yaofeng_1M?"),
         ("xyz", ""),
         ("", ""),
     ],
