@@ -39,6 +39,11 @@ class FreeRows:
         self.max_id = 1
         self.freed: OrderedDict[int, None] = OrderedDict()
 
+    @property
+    def free(self) -> list[int]:
+        """Free rows, in the order in which they will be used."""
+        return [*range(self.next_new, self.max_id), *self.freed]
+
     def full(self) -> bool:
         """Return whether no row is free."""
         return self.next_new == self.max_id and not self.freed

@@ -32,5 +32,7 @@ def test_rows_are_used_in_the_games_order(changes: list[tuple[str, int]], reset:
             elif change == "free again" and freed:
                 for table in tables:
                     table.remove_row(freed[number % len(freed)])
-    assert tables[0]._max_rows == tables[1]._max_rows
-    assert tables[0]._id_allocator.full() == tables[1]._id_allocator.full()
+    expected, got = tables
+    assert expected._max_rows == got._max_rows
+    assert list(expected._id_allocator.free) == got._id_allocator.free
+    assert expected.is_empty() == got.is_empty()
