@@ -45,7 +45,7 @@ def test_names_are_split_at_commas() -> None:
         ("TAKERU_3m", "; did you mean takeru_3M?"),
         ("takeru_200M", "; did you mean takeru_3M?"),
         ("start_kit", "; did you mean start_kit_3M?"),
-        ("yaofeng_3M.safetensors", "; did you mean yaofeng_1M?"),
+        ("yaofeng_3M.safetensors", "; did you mean yaofeng_3M?"),
         ("xyz", ""),
         ("", ""),
     ],
