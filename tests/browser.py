@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,40 @@ def browser() -> Iterator:
         chromium = playwright.chromium.launch(executable_path=path, args=list(QUIET))
         yield chromium
         chromium.close()
+
+
+@contextmanager
+def opened(
+    browser: Any, file: Path, ready: str = "true", width: int = 1280, height: int = 800, **options: Any
+) -> Iterator[Any]:
+    """Open a page without a network, in a context of its own, and wait until it is ready.
+
+    At the end it must have thrown no error, written nothing to the console, and opened no dialog; and it must have
+    requested nothing but itself and what it holds.
+
+    Args:
+        browser: to open it in.
+        file: of the page.
+        ready: expression that becomes true in the page.
+        width: of the window, in pixels.
+        height: of the window, in pixels.
+        options: of the context.
+    """
+    context = browser.new_context(viewport={"width": width, "height": height}, offline=True, **options)
+    page, problems = context.new_page(), []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: problems.append(dialog.message))
+    page.on("request", lambda request: problems.append(request.url))
+    try:
+        page.goto(file.as_uri())
+        until(page, ready)
+        yield page
+    finally:
+        context.close()
+    # Software rendering warns of its own speed; plotly draws symbols from blobs that it creates.
+    faults = [each for each in problems if not each.startswith(("blob:", "data:")) and "GL Driver Message" not in each]
+    assert set(faults) == {file.as_uri()}
 
 
 def damaged(page_file: Path, element: str, folder: Path) -> Path:

@@ -12,7 +12,7 @@ from activation_store.reader import read_dump
 from analysis.panel_page.behaviours import fit_rule
 from analysis.panel_page.dynamics import read_dynamics
 from analysis.runs.arrays import arrays_of
-from tests.browser import until
+from tests.browser import opened
 from tests.command import assert_refused, run_here
 from tests.recorded_features import POLICY, RecordedFeatures, recorded_features
 from tests.shared import shared_folder
@@ -113,7 +113,7 @@ def test_the_panel_tells_behaviours_from_all_their_layers(combined: Path, record
     assert len(rule.mean) == 4 * 2 * UNITS
     done = run_here("panel.py", combined, "-n", 20)
     assert done.returncode == 0, done.stderr
-    told = opened(browser, combined / "panel.html")
+    told = shown_by(browser, combined / "panel.html")
     assert "the states of lstm_hidden and world_hidden move alike" in told["text"]
     assert told["behaviours"] <= {-1, 0, 1, 2} and len(told["behaviours"]) > 1
 
@@ -121,28 +121,20 @@ def test_the_panel_tells_behaviours_from_all_their_layers(combined: Path, record
 def test_the_panel_shows_the_world_without_effects(world: Path, browser) -> None:
     done = run_here("panel.py", world, "-n", 20)
     assert done.returncode == 0, done.stderr
-    told = opened(browser, world / "panel.html")
+    told = shown_by(browser, world / "panel.html")
     assert "world_hidden is no state of the policy" in told["text"] and told["jacobian"] == [[None] * 6] * 6
 
 
-def opened(browser, file: Path) -> dict:
-    """Open a panel, and return its text, its behaviours and a Jacobian."""
-    problems: list[str] = []
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(file.as_uri())
-    until(page, "document.body.dataset.whole !== undefined")
-    behaviours = page.evaluate(
-        "Array.from({ length: panel.count }, (_, i) => panel.of(i).ticks.map((tick) => tick.behaviour)).flat()"
-    )
-    jacobian = page.evaluate(
-        "panel.matrices(0, 1).jacobian.map((row) => row.map((each) => (Number.isNaN(each) ? null : each)))"
-    )
-    text = " ".join(page.text_content("body").split())
-    context.close()
-    assert problems == []
+def shown_by(browser, file: Path) -> dict:
+    """Return a panel's text, its behaviours and a Jacobian."""
+    with opened(browser, file, "document.body.dataset.whole !== undefined") as page:
+        behaviours = page.evaluate(
+            "Array.from({ length: panel.count }, (_, i) => panel.of(i).ticks.map((tick) => tick.behaviour)).flat()"
+        )
+        jacobian = page.evaluate(
+            "panel.matrices(0, 1).jacobian.map((row) => row.map((each) => (Number.isNaN(each) ? null : each)))"
+        )
+        text = " ".join(page.text_content("body").split())
     return {"text": text, "behaviours": set(behaviours), "jacobian": jacobian}
 
 

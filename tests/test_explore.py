@@ -35,7 +35,7 @@ from analysis.statistics.effect_sizes import cohens_d, moments
 from analysis.statistics.given_time import shift_test_given_time
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
-from tests.browser import damaged, scripts_that_ran, until
+from tests.browser import damaged, opened, scripts_that_ran, until
 from tests.command import assert_refused, run, run_here
 from tests.planted_run import rewrite
 
@@ -45,6 +45,8 @@ HOSTILE = "</script><img src=x onerror=document.title='hacked'><b>&'\""
 TAIL_ROUNDING = 1e-3
 """Relative tolerance in far tails: the analysis sums in float32, the page in float64."""
 RED = (215, 38, 61)
+READY = "window.explorer !== undefined"
+WINDOW = (1400, 900)
 
 
 def quiet(description: str) -> nullcontext:
@@ -65,36 +67,17 @@ def page_file(analysed: Analysed, tmp_path_factory: pytest.TempPathFactory) -> P
     return path
 
 
-def opened(browser, file: Path, problems: list[str], **options: Any):
-    """Open a page in its own context; `problems` collects errors and network requests."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900}, offline=True, **options)
-    page = context.new_page()
-    # Software rendering warns that it is slow, which is not a fault of the page.
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: problems.append(request.url) if request.url != file.as_uri() else None)
-    page.goto(file.as_uri())
-    until(page, "window.explorer !== undefined")
-    return page
-
-
 @pytest.fixture
 def page(browser, page_file: Path) -> Iterator:
-    problems: list[str] = []
-    page = opened(browser, page_file, problems)
-    yield page
-    assert [each for each in problems if not each.startswith(("blob:", "data:"))] == []
-    page.context.close()
+    with opened(browser, page_file, READY, *WINDOW) as page:
+        yield page
 
 
 @pytest.fixture(scope="module")
 def untouched(browser, page_file: Path) -> Iterator:
     """The same page, opened once for all tests that only read: to open it takes longer than to read it."""
-    problems: list[str] = []
-    page = opened(browser, page_file, problems)
-    yield page
-    assert [each for each in problems if not each.startswith(("blob:", "data:"))] == []
-    page.context.close()
+    with opened(browser, page_file, READY, *WINDOW) as page:
+        yield page
 
 
 def expected_tick(content: Explored, tick: int, words: list[str]) -> dict[str, Any]:
@@ -446,24 +429,23 @@ def test_labels_are_kept_exported_and_imported(page, browser, page_file: Path, c
     until(page, "window.explorer !== undefined")
     assert page.get_by_label("Label of cluster 0").input_value() == "forages <b>by</b> the water"
 
-    other = opened(browser, page_file, [])
-    assert other.evaluate("explorer.labels") == {}
-    for broken, message in (
-        ("no json", "not JSON"),
-        ('{"some": "thing"}', "holds no labels"),
-        (json.dumps(told | {"runKey": "0" * 64, "run": "elsewhere"}), "another run (elsewhere)"),
-    ):
-        bad = tmp_path / "bad.json"
-        bad.write_text(broken)
-        other.locator("#import-labels").set_input_files(bad)
-        other.get_by_text(message).wait_for()
+    with opened(browser, page_file, READY, *WINDOW) as other:
         assert other.evaluate("explorer.labels") == {}
-    good = tmp_path / "good.json"
-    good.write_text(json.dumps(told | {"labels": told["labels"] | {"999": "nobody", "1": 7}}))
-    other.locator("#import-labels").set_input_files(good)
-    until(other, "Object.keys(explorer.labels).length === 1")
-    assert other.get_by_label("Label of cluster 0").input_value() == "forages <b>by</b> the water"
-    other.context.close()
+        for broken, message in (
+            ("no json", "not JSON"),
+            ('{"some": "thing"}', "holds no labels"),
+            (json.dumps(told | {"runKey": "0" * 64, "run": "elsewhere"}), "another run (elsewhere)"),
+        ):
+            bad = tmp_path / "bad.json"
+            bad.write_text(broken)
+            other.locator("#import-labels").set_input_files(bad)
+            other.get_by_text(message).wait_for()
+            assert other.evaluate("explorer.labels") == {}
+        good = tmp_path / "good.json"
+        good.write_text(json.dumps(told | {"labels": told["labels"] | {"999": "nobody", "1": 7}}))
+        other.locator("#import-labels").set_input_files(good)
+        until(other, "Object.keys(explorer.labels).length === 1")
+        assert other.get_by_label("Label of cluster 0").input_value() == "forages <b>by</b> the water"
 
 
 def test_without_storage_labels_still_work(browser, page_file: Path) -> None:
@@ -490,34 +472,28 @@ def test_hostile_names_are_only_text(browser, content: Explored, tmp_path: Path)
     hostile = replace(content, run=replace(content.run, summary=summary), seen=replace(content.seen, metadata=metadata))
     file = tmp_path / "<b>&hostile.html"
     file.write_text(explorer_page(hostile))
-    problems: list[str] = []
-    page = opened(browser, file, problems)
-    page.get_by_label("Colour by").select_option("feature.0")
-    page.get_by_label("Label of cluster 0").fill(HOSTILE)
-    page.keyboard.press("Tab")
-    _, place = a_lonely_point(page)
-    hover(page, place)
-    until(page, "window.explorer.hovered !== null")
-    page.mouse.click(place["x"], place["y"])
-    page.locator("[data-cluster='0']").get_by_role("button", name="Select").click()
-    compared(page)
-    page.wait_for_timeout(300)
-    assert HOSTILE in page.locator("header").inner_text()
-    assert page.locator("img[src=x], header b").count() == 0 and "hacked" not in page.title() and problems == []
-    page.context.close()
+    with opened(browser, file, READY, *WINDOW) as page:
+        page.get_by_label("Colour by").select_option("feature.0")
+        page.get_by_label("Label of cluster 0").fill(HOSTILE)
+        page.keyboard.press("Tab")
+        _, place = a_lonely_point(page)
+        hover(page, place)
+        until(page, "window.explorer.hovered !== null")
+        page.mouse.click(place["x"], place["y"])
+        page.locator("[data-cluster='0']").get_by_role("button", name="Select").click()
+        compared(page)
+        page.wait_for_timeout(300)
+        assert HOSTILE in page.locator("header").inner_text()
+        assert page.locator("img[src=x], header b").count() == 0 and "hacked" not in page.title()
 
 
 def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
-    context = browser.new_context(viewport={"width": 400, "height": 800}, offline=True)
-    page = context.new_page()
-    page.goto(page_file.as_uri())
-    until(page, "window.explorer !== undefined")
-    page.evaluate("document.querySelector('#cluster-list button').click()")
-    _, place = a_lonely_point(page)
-    page.mouse.click(place["x"], place["y"])
-    until(page, "window.explorer.open !== null")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    context.close()
+    with opened(browser, page_file, READY, 400, 800) as page:
+        page.evaluate("document.querySelector('#cluster-list button').click()")
+        _, place = a_lonely_point(page)
+        page.mouse.click(place["x"], place["y"])
+        until(page, "window.explorer.open !== null")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from analysis.features.observed import Observed
 from analysis.life.action_words import action_words
 from analysis.runs.arrays import arrays_of
-from tests.browser import damaged, scripts_that_ran, settle, until
+from tests.browser import damaged, opened, scripts_that_ran, settle, until
 from tests.command import assert_refused, run_here
 from tests.planted_run import rewrite
 from tests.recorded_features import POLICY, RecordedFeatures, recorded_features
@@ -36,6 +36,7 @@ SALIENCY = ("--samples", 3, "--ticks", 9, "--lags", 2, "--check-states", 8)
 AXIS = 18
 """CSS pixels below the rows of components."""
 EFFECT = 5.0
+WHOLE = "document.body.dataset.whole !== undefined"
 """Of one unit of ic_1 on ic_3 one tick later, in all behaviours: planted, and far above all others."""
 
 
@@ -108,25 +109,10 @@ def page_file(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def opened(browser, file: Path, problems: list[str], width: int = 1280, height: int = 720):
-    """Open the page in its own context; `problems` collects errors and network requests."""
-    context = browser.new_context(viewport={"width": width, "height": height}, offline=True)
-    page = context.new_page()
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: problems.append(request.url) if request.url != file.as_uri() else None)
-    page.goto(file.as_uri())
-    until(page, "document.body.dataset.whole !== undefined")
-    return page
-
-
 @pytest.fixture
 def page(browser, page_file: Path) -> Iterator:
-    problems: list[str] = []
-    page = opened(browser, page_file, problems)
-    yield page
-    assert problems == []
-    page.context.close()
+    with opened(browser, page_file, WHOLE, height=720) as page:
+        yield page
 
 
 def rollouts(page) -> list[dict[str, Any]]:
@@ -307,14 +293,21 @@ def test_lists_of_rollouts_can_be_narrowed(page) -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
 def test_everything_is_in_view(browser, page_file: Path, width: int, height: int) -> None:
-    problems: list[str] = []
-    page = opened(browser, page_file, problems, width, height)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for name in ("scatter", "view", "lines", "correlations", "jacobians", "component", "play", "target", "behaviours"):
-        box = page.locator(f"#{name}").bounding_box()
-        assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height, name
-    assert problems == []
-    page.context.close()
+    with opened(browser, page_file, WHOLE, width, height) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for name in (
+            "scatter",
+            "view",
+            "lines",
+            "correlations",
+            "jacobians",
+            "component",
+            "play",
+            "target",
+            "behaviours",
+        ):
+            box = page.locator(f"#{name}").bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height, name
 
 
 def test_without_saliency_and_simulation_it_says_how_to_get_them(browser, made: Made, tmp_path: Path) -> None:
@@ -327,15 +320,13 @@ def test_without_saliency_and_simulation_it_says_how_to_get_them(browser, made: 
     done = run_here("panel.py", run, "--dump", dump, "-n", 12)
     assert done.returncode == 0, done.stderr
     assert "without the probabilities of actions: " in done.stdout
-    problems: list[str] = []
-    page = opened(browser, run / "panel.html", problems)
-    text = page.text_content("body")
-    assert "python saliency.py" in text and "python simulate.py" in text
-    assert page.locator("#target").count() == 0
-    assert page.evaluate("Object.keys(panel.of(0).ticks[0].probabilities).length") == 0
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate("panel.at") == 1 and problems == []
-    page.context.close()
+    with opened(browser, run / "panel.html", WHOLE) as page:
+        text = page.text_content("body")
+        assert "python saliency.py" in text and "python simulate.py" in text
+        assert page.locator("#target").count() == 0
+        assert page.evaluate("Object.keys(panel.of(0).ticks[0].probabilities).length") == 0
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate("panel.at") == 1
 
 
 def test_the_probabilities_need_the_policy_that_was_recorded(made: Made, tmp_path: Path) -> None:

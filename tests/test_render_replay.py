@@ -21,7 +21,7 @@ from analysis.replays.file import read_replay
 from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
-from tests.browser import damaged, scripts_that_ran, settle, until
+from tests.browser import damaged, opened, scripts_that_ran, settle, until
 from tests.command import assert_refused, run, run_here
 from tests.recorded import POLICIES, Recording
 
@@ -61,17 +61,8 @@ def page_file(recording: Recording, run_folder: Path, tmp_path_factory: pytest.T
 
 @pytest.fixture
 def page(browser, page_file: Path) -> Iterator:
-    """The opened page; at the end, there must have been no errors and no network requests."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True)
-    page, problems, requests = context.new_page(), [], []
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(page_file.as_uri())
-    until(page, "window.replay !== undefined")
-    yield page
-    assert problems == [] and requests == [page_file.as_uri()]
-    context.close()
+    with opened(browser, page_file, "window.replay !== undefined") as page:
+        yield page
 
 
 def seek(page, tick: int) -> None:

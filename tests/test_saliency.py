@@ -11,6 +11,7 @@ from activation_store.directions import Direction, Source, write_directions
 from activation_store.files import sha256
 from activation_store.reader import read_dump
 from analysis.runs.arrays import arrays_of
+from tests.browser import opened
 from tests.command import assert_refused, run_here
 from tests.recorded_policy import NAME, RecordedPolicy, shared_recorded_policy
 from tests.shared import shared_folder
@@ -62,35 +63,26 @@ def test_the_film_shows_the_chosen_samples(results: Path) -> None:
 
 
 def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, results: Path) -> None:
-    file, problems = results / "saliency.html", []
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: problems.append(request.url) if request.url != file.as_uri() else None)
-    page.goto(file.as_uri())
-    page.wait_for_selector("body[data-ready=true]")
-    found = arrays_of((results / "maps.npz").read_bytes(), ("value", "tick", "tiles", "material", "sample"))
-    rows = np.flatnonzero(found["sample"] == 2)
-    page.select_option("#sample", "1")
-    page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[0]]}:')")
-    page.focus("#view")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[1]]}:')")
-    box = page.locator("#view").bounding_box()
-    page.mouse.move(box["x"] + 0.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
-    told = page.text_content("#hover")
-    value = float(found["tiles"][rows[1], -1, 0])
-    assert "7 north, 7 west" in told
-    shown = float(told.split(": ")[1].split(";")[0].replace("−", "-"))
-    assert shown == pytest.approx(value, rel=0.01, abs=1e-12)
-    page.keyboard.press("ArrowUp")
-    assert page.text_content("#ago") == "1"
-    page.mouse.move(box["x"] + 1.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
-    shown = float(page.text_content("#hover").split(": ")[1].split(";")[0].replace("−", "-"))
-    assert shown == pytest.approx(float(found["tiles"][rows[1], -2, 1]), rel=0.01, abs=1e-12)
-    assert not problems
-    context.close()
+    with opened(browser, results / "saliency.html", "document.body.dataset.ready === 'true'") as page:
+        found = arrays_of((results / "maps.npz").read_bytes(), ("value", "tick", "tiles", "material", "sample"))
+        rows = np.flatnonzero(found["sample"] == 2)
+        page.select_option("#sample", "1")
+        page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[0]]}:')")
+        page.focus("#view")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[1]]}:')")
+        box = page.locator("#view").bounding_box()
+        page.mouse.move(box["x"] + 0.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
+        told = page.text_content("#hover")
+        value = float(found["tiles"][rows[1], -1, 0])
+        assert "7 north, 7 west" in told
+        shown = float(told.split(": ")[1].split(";")[0].replace("−", "-"))
+        assert shown == pytest.approx(value, rel=0.01, abs=1e-12)
+        page.keyboard.press("ArrowUp")
+        assert page.text_content("#ago") == "1"
+        page.mouse.move(box["x"] + 1.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
+        shown = float(page.text_content("#hover").split(": ")[1].split(";")[0].replace("−", "-"))
+        assert shown == pytest.approx(float(found["tiles"][rows[1], -2, 1]), rel=0.01, abs=1e-12)
 
 
 def test_an_interrupted_run_goes_on_with_the_same_numbers(

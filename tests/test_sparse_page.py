@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import damaged, scripts_that_ran
+from tests.browser import damaged, opened, scripts_that_ran
 
 
 @pytest.fixture
@@ -15,48 +15,39 @@ def page_file(sparse_run: Path) -> Path:
 def test_cards_are_found_sorted_and_opened(browser, page_file: Path) -> None:
     from playwright.sync_api import expect
 
-    context = browser.new_context(offline=True, viewport={"width": 1200, "height": 900})
-    page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.goto(page_file.as_uri())
-    page.wait_for_selector("article")
-    rows = (page_file.parent / "sparse_features.tsv").read_text().splitlines()[1:]
-    assert page.inner_text("#count") == f"{len(rows)} of {len(rows)} features"
-    names = [row.split("\t")[0] for row in rows]
-    page.select_option("#sort", "number")
-    assert page.locator("article h2").first.inner_text().startswith(f"{names[0]}:")
-    page.fill("#search", names[-1])
-    expect(page.locator("article")).to_have_count(1)
-    card = page.locator("article")
-    density = float(rows[-1].split("\t")[1])
-    assert card.get_attribute("id") == names[-1] and f"{100 * density:.2f}% of ticks" in card.inner_text()
-    views = card.locator(".top")
-    assert 1 <= views.count() <= 6
-    # A view is drawn: its canvas holds more than one colour.
-    colours = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
-    assert views.first.locator("canvas").evaluate(colours) > 2
-    views.first.click()
-    assert page.locator("#life").is_visible() and names[-1] in page.inner_text("#life-name")
-    page.hover("#life-chart")
-    page.wait_for_selector("#life-pointer:has-text('strength')")
-    assert "agent_life_visualization.py" in page.inner_text("#life-command")
-    page.keyboard.press("Escape")
-    assert page.locator("#life").is_hidden()
-    page.fill("#search", "no such feature")
-    expect(page.locator("article")).to_have_count(0)
-    assert said == []
-    context.close()
+    with opened(browser, page_file, "document.querySelector('article') !== null", 1200, 900) as page:
+        rows = (page_file.parent / "sparse_features.tsv").read_text().splitlines()[1:]
+        assert page.inner_text("#count") == f"{len(rows)} of {len(rows)} features"
+        names = [row.split("\t")[0] for row in rows]
+        page.select_option("#sort", "number")
+        assert page.locator("article h2").first.inner_text().startswith(f"{names[0]}:")
+        page.fill("#search", names[-1])
+        expect(page.locator("article")).to_have_count(1)
+        card = page.locator("article")
+        density = float(rows[-1].split("\t")[1])
+        assert card.get_attribute("id") == names[-1] and f"{100 * density:.2f}% of ticks" in card.inner_text()
+        views = card.locator(".top")
+        assert 1 <= views.count() <= 6
+        # A view is drawn: its canvas holds more than one colour.
+        colours = (
+            "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
+        )
+        assert views.first.locator("canvas").evaluate(colours) > 2
+        views.first.click()
+        assert page.locator("#life").is_visible() and names[-1] in page.inner_text("#life-name")
+        page.hover("#life-chart")
+        page.wait_for_selector("#life-pointer:has-text('strength')")
+        assert "agent_life_visualization.py" in page.inner_text("#life-command")
+        page.keyboard.press("Escape")
+        assert page.locator("#life").is_hidden()
+        page.fill("#search", "no such feature")
+        expect(page.locator("article")).to_have_count(0)
 
 
 def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    page.goto(damaged(page_file, "page-content", tmp_path).as_uri())
-    page.wait_for_selector("#count.failed")
-    assert "cannot be shown" in page.inner_text("#count")
-    context.close()
+    with opened(browser, damaged(page_file, "page-content", tmp_path)) as page:
+        page.wait_for_selector("#count.failed")
+        assert "cannot be shown" in page.inner_text("#count")
 
 
 def test_no_foreign_script_runs(browser, page_file: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from analysis.dendrogram_page.page import dendrogram_page
 from analysis.features import FEATURES, feature_matrix
 from analysis.labels import NOISE
 from analysis.lives import lives_of
-from tests.browser import scripts_that_ran, until
+from tests.browser import opened, scripts_that_ran, until
 from tests.planted import planted_dump
 
 NO_CLUSTER = 65535
@@ -55,20 +55,8 @@ def page_file(data: Dataset, clustering: Clustering, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="module")
 def page(browser, page_file: Path) -> Iterator:
-    """The opened page; at the end, there must have been no errors and no network requests."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True)
-    page, problems, requests = context.new_page(), [], []
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("dialog", lambda dialog: problems.append(dialog.message))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(page_file.as_uri())
-    until(page, "window.explorer !== undefined")
-    yield page
-    # Software WebGL warns about its own speed; plotly draws symbols from blobs that it creates.
-    assert [text for text in problems if "GL Driver Message" not in text] == []
-    assert [url for url in requests if not url.startswith("blob:")] == [page_file.as_uri()]
-    context.close()
+    with opened(browser, page_file, "window.explorer !== undefined") as page:
+        yield page
 
 
 def shown(page) -> np.ndarray:

@@ -13,7 +13,7 @@ from analysis.explorer_page.page import explorer_page
 from analysis.figures.style import cluster_colour
 from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed
-from tests.browser import until
+from tests.browser import opened, until
 
 SIZES = ((1280, 720), (1920, 1080))
 COUNTS = (1, 20, 200)
@@ -46,14 +46,9 @@ def planted(content: Explored, clusters: int) -> Explored:
 def page(request: pytest.FixtureRequest, browser, content: Explored, tmp_path_factory) -> Iterator:
     file: Path = tmp_path_factory.mktemp("page") / "explorer.html"
     file.write_text(explorer_page(planted(content, request.param)))
-    page, problems = browser.new_page(offline=True), []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(file.as_uri())
-    until(page, "window.explorer !== undefined")
-    page.planted = request.param
-    yield page
-    assert problems == []
-    page.close()
+    with opened(browser, file, "window.explorer !== undefined", height=720) as page:
+        page.planted = request.param
+        yield page
 
 
 def box(page, selector: str) -> dict[str, float]:

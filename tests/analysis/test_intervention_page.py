@@ -30,7 +30,7 @@ from analysis.runs.finished_files import open_finished
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import play_arm
 from reinforcement_learning.play.contest import Group
-from tests.browser import damaged, scripts_that_ran, settle, until
+from tests.browser import damaged, opened, scripts_that_ran, settle, until
 from tests.driven import DRIVER, UNITS, driven_contest
 from tests.reinforcement_learning.interventions.directions import unit
 
@@ -70,18 +70,8 @@ def shown(run_folder: Path) -> ShownReplays:
 
 @pytest.fixture
 def page(browser, run_folder: Path) -> Iterator:
-    """The opened page; at the end, there must have been no errors and no network requests."""
-    path = run_folder / PAGE_FILE
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True)
-    page, problems, requests = context.new_page(), [], []
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(path.as_uri())
-    until(page, "window.compared !== undefined")
-    yield page
-    assert problems == [] and [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
-    context.close()
+    with opened(browser, run_folder / PAGE_FILE, "window.compared !== undefined", height=900) as page:
+        yield page
 
 
 def seek(page, tick: int) -> None:

@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from analysis.report_page.captions import CAPTIONS
 from analysis.report_page.report import command_of, report_html
 from analysis.share_text import share_text
 from tests.analysed import Analysed
-from tests.browser import scripts_that_ran
+from tests.browser import opened, scripts_that_ran
 
 HOSTILE = "</script><img src=x onerror=document.title='hacked'><b>&'\""
 
@@ -25,23 +26,10 @@ def summary(analysed: Analysed) -> dict[str, Any]:
     return json.loads((analysed.run / "summary.json").read_text())
 
 
-def opened(browser, file: Path, problems: list[str], width: int = 1400):
-    context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
-    page = context.new_page()
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: problems.append(request.url) if request.url != file.as_uri() else None)
-    page.goto(file.as_uri())
-    return page
-
-
 @pytest.fixture
-def page(browser, analysed: Analysed):
-    problems: list[str] = []
-    page = opened(browser, analysed.run / "report.html", problems)
-    yield page
-    assert [each for each in problems if not each.startswith("data:")] == []
-    page.context.close()
+def page(browser, analysed: Analysed) -> Iterator:
+    with opened(browser, analysed.run / "report.html") as page:
+        yield page
 
 
 def number(value: float | None, sign: bool = False) -> str:
@@ -138,7 +126,8 @@ def test_it_says_how_to_make_it_again(page, analysed: Analysed) -> None:
 def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, analysed: Analysed, tmp_path) -> None:
     moved = tmp_path / "it's moved"
     shutil.copytree(analysed.run, moved)
-    page = opened(browser, moved / "report.html", [])
+    page = browser.new_page(offline=True)
+    page.goto((moved / "report.html").as_uri())
     assert page.get_by_role("link").count() == 0  # the explorer has not been built
     assert shlex.split(page.locator("header code").inner_text()) == [
         "python",
@@ -153,7 +142,7 @@ def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, 
     assert links == ["explorer.html", "dendrogram_explorer.html"]
     page.get_by_role("link", name="explorer.html", exact=True).click()
     assert page.title() == "there" and page.url.startswith(moved.as_uri())
-    page.context.close()
+    page.close()
 
 
 def test_units_that_intervals_resample_are_named_in_plural(analysed: Analysed, tmp_path: Path) -> None:
@@ -191,12 +180,9 @@ def test_hostile_names_are_only_text(browser, analysed: Analysed, tmp_path: Path
     write_json(folder / "run.json", run)
     shutil.copy(next(folder.glob("*.png")), folder / "<img src=x onerror=alert(1)>.png")
     (folder / "report.html").write_text(report_html(folder))
-    problems: list[str] = []
-    page = opened(browser, folder / "report.html", problems)
-    assert HOSTILE in page.locator("h1").inner_text() and HOSTILE in page.locator("#verdict").inner_text()
-    assert page.locator("img[src=x], h1 b, #verdict b").count() == 0 and "hacked" not in page.title()
-    assert [each for each in problems if not each.startswith("data:")] == []
-    page.context.close()
+    with opened(browser, folder / "report.html") as page:
+        assert HOSTILE in page.locator("h1").inner_text() and HOSTILE in page.locator("#verdict").inner_text()
+        assert page.locator("img[src=x], h1 b, #verdict b").count() == 0 and "hacked" not in page.title()
 
 
 def test_foreign_scripts_do_not_run(browser, analysed: Analysed, tmp_path: Path) -> None:
@@ -210,14 +196,12 @@ def test_without_clusters_it_says_so(browser, analysed: Analysed, tmp_path: Path
     plain = {"policy": "p", "layer": "l", "records": 5, "lives": 2, "clusters": None, "components": None}
     write_json(folder / "summary.json", plain)
     (folder / "report.html").write_text(report_html(folder))
-    page = opened(browser, folder / "report.html", [])
-    assert "No clusters were looked for" in page.locator("#verdict").inner_text()
-    assert page.locator("#effects, #figures").count() == 0
-    page.context.close()
+    with opened(browser, folder / "report.html") as page:
+        assert "No clusters were looked for" in page.locator("#verdict").inner_text()
+        assert page.locator("#effects, #figures").count() == 0
 
 
 def test_a_phone_and_paper_show_it_whole(browser, analysed: Analysed, summary: dict[str, Any]) -> None:
-    page = opened(browser, analysed.run / "report.html", [], width=400)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    assert page.pdf()[:5] == b"%PDF-"
-    page.context.close()
+    with opened(browser, analysed.run / "report.html", width=400) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        assert page.pdf()[:5] == b"%PDF-"
