@@ -4,8 +4,8 @@
     python -m benchmarks.environment --output environment.json
 
 Both worlds get the same seed and the same actions, those of agents that forage for food and water, and run alternately,
-tick by tick, in one process. The result is the ratio of their processor times for each repetition, an episode from its
-start. Their outputs are compared byte by byte.
+tick by tick, in one process, each with the thresholds of garbage collection that it has by itself. The result is the
+ratio of their processor times for each repetition, an episode from its start. Their outputs are compared byte by byte.
 """
 
 import functools
@@ -91,15 +91,28 @@ def measure(arguments: Arguments) -> list[Repetition]:
         )
         for make in makers
     ]
+    default = gc.get_threshold()
+    for world in worlds:
+        world.async_reset([arguments.seed])
+        world.recv()
+    thresholds = default, gc.get_threshold()  # the vectorised path changes them when it starts
     gc.collect()
     gc.freeze()  # otherwise a garbage collection over all tiles would be charged to the world in which it starts
     return [
-        play(worlds, seed, arguments.ticks) for seed in range(arguments.seed, arguments.seed + arguments.repetitions)
+        play(worlds, thresholds, seed, arguments.ticks)
+        for seed in range(arguments.seed, arguments.seed + arguments.repetitions)
     ]
 
 
-def play(worlds: list[Any], seed: int, ticks: int) -> Repetition:
-    """Play one episode, or as many as fit, in both worlds, alternating tick by tick."""
+def play(worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: int, ticks: int) -> Repetition:
+    """Play one episode, or as many as fit, in both worlds, alternating tick by tick.
+
+    Args:
+        worlds: plain and fast.
+        thresholds: of garbage collection, for each world.
+        seed: of the worlds and of the actions.
+        ticks: to play.
+    """
     plain, fast = worlds
     layout = observation_layout(plain.envs[0])
     random = np.random.default_rng(seed)
@@ -113,7 +126,9 @@ def play(worlds: list[Any], seed: int, ticks: int) -> Repetition:
         seen = observations.view(plain.emulated.emulated_observation_dtype)[:, 0]
         actions = forage(seen, layout, random)
         agent_steps += len(plain.envs[0].agents)
-        for world in worlds if tick % 2 else reversed(worlds):
+        turns = list(zip(worlds, thresholds, strict=True))
+        for world, threshold in turns if tick % 2 else reversed(turns):
+            gc.set_threshold(*threshold)
             start = time.process_time()
             world.send(actions)
             seconds[id(world)] += time.process_time() - start
