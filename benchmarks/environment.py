@@ -117,6 +117,7 @@ def play(worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: 
     layout = observation_layout(plain.envs[0])
     random = np.random.default_rng(seed)
     seconds = {id(world): 0.0 for world in worlds}
+    turns = list(zip(worlds, thresholds, strict=True))
     agent_steps = 0
     for world in worlds:
         world.async_reset([seed])
@@ -126,7 +127,6 @@ def play(worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: 
         seen = observations.view(plain.emulated.emulated_observation_dtype)[:, 0]
         actions = forage(seen, layout, random)
         agent_steps += len(plain.envs[0].agents)
-        turns = list(zip(worlds, thresholds, strict=True))
         for world, threshold in turns if tick % 2 else reversed(turns):
             gc.set_threshold(*threshold)
             start = time.process_time()

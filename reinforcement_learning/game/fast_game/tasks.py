@@ -131,17 +131,20 @@ def _items_of(state: GameState, agent: int, item: Any, level: int) -> list[list[
 
 
 def _experience_gained(state: GameState, agent: int, skill: Any, experience: int, num_agent: int) -> float:
-    rows = state.entity_index.get(agent)
-    own = state.entity_data[rows[0], _ENTITY[f"{skill.__name__.lower()}_exp"]].item() if rows else 0
-    return own / (experience * num_agent)
+    return _own_value(state, agent, f"{skill.__name__.lower()}_exp", absent=0) / (experience * num_agent)
 
 
 def _skill_attained(state: GameState, agent: int, skill: Any, level: int, num_agent: int) -> float:
     if level <= 1:
         return 1.0
+    reached = _own_value(state, agent, f"{skill.__name__.lower()}_level", absent=1)
+    return (reached - 1) / (num_agent * (level - 1))
+
+
+def _own_value(state: GameState, agent: int, name: str, absent: int) -> int:
+    """Return an attribute of an agent; `absent` if it is dead."""
     rows = state.entity_index.get(agent)
-    own = state.entity_data[rows[0], _ENTITY[f"{skill.__name__.lower()}_level"]].item() - 1 if rows else 0
-    return own / (num_agent * (level - 1))
+    return state.entity_data[rows[0], _ENTITY[name]].item() if rows else absent
 
 
 def _place(state: GameState, row: int) -> tuple[int, int]:
