@@ -246,13 +246,10 @@ def test_colours_reach_the_canvas(page) -> None:
 
 
 def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
-    page = browser.new_page(viewport={"width": 390, "height": 780})
-    page.goto(page_file.as_uri())
-    until(page, "window.replay !== undefined")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    for locator in (page.locator("#map-canvas"), page.get_by_role("button", name="Play", exact=True)):
-        assert locator.bounding_box()["y"] < 780
-    page.close()
+    with opened(browser, page_file, "window.replay !== undefined", 390, 780) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        for locator in (page.locator("#map-canvas"), page.get_by_role("button", name="Play", exact=True)):
+            assert locator.bounding_box()["y"] < 780
 
 
 def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
@@ -273,11 +270,8 @@ def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> Non
 def test_without_clusters_there_is_no_such_switch(browser, recording: Recording, tmp_path: Path) -> None:
     done = run_here("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
     assert done.returncode == 0, done.stderr
-    page = browser.new_page()
-    page.goto((tmp_path / "plain.html").as_uri())
-    until(page, "window.replay !== undefined")
-    assert page.locator("#colour-by option").all_inner_texts() == ["policy"]
-    page.close()
+    with opened(browser, tmp_path / "plain.html", "window.replay !== undefined") as page:
+        assert page.locator("#colour-by option").all_inner_texts() == ["policy"]
 
 
 def nearest(pixels: np.ndarray, colour: str) -> int:

@@ -237,16 +237,13 @@ def test_both_maps_zoom_together(page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_a_narrow_window_in_both_colour_schemes(browser, run_folder: Path, scheme: str) -> None:
-    context = browser.new_context(viewport={"width": 800, "height": 900}, color_scheme=scheme, offline=True)
-    page = context.new_page()
-    page.goto((run_folder / PAGE_FILE).as_uri())
-    until(page, "window.compared !== undefined")
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    left, right = (page.locator(f"#{side}-map-canvas").bounding_box() for side in SIDES)
-    assert left["y"] == right["y"] and left["x"] + left["width"] < right["x"]
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
-    context.close()
+    ready = "window.compared !== undefined"
+    with opened(browser, run_folder / PAGE_FILE, ready, 800, 900, color_scheme=scheme) as page:
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        left, right = (page.locator(f"#{side}-map-canvas").bounding_box() for side in SIDES)
+        assert left["y"] == right["y"] and left["x"] + left["width"] < right["x"]
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
 
 
 def test_only_its_own_scripts_run(browser, run_folder: Path, tmp_path: Path) -> None:
