@@ -1,5 +1,6 @@
 """How a run's checkpoints score when evaluated, on the maps they were trained on and on maps they have not seen."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ TRAINING_MEASURES = {"ticks": "lives/ticks", "task_progress": "lives/task_progre
 
 _PVE = "eval_pve_*.json"
 _SUFFIX = ".safetensors"
+_HASHES_FILE = "SHA256SUMS"
+_HASH_LINE = re.compile(r"([0-9a-f]{64}) [ *]\S.*")
 _MAP_SETTINGS = ("map_seed", "map_size", "num_maps")
 _FOLDERS = "_dir"  # where maps lie says nothing about the game
 _ABOUT_A_BATCH = 1.1  # updates end with the tick that completes a batch
@@ -70,21 +73,23 @@ class EvaluationCurve(SeedCurve):
 def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None) -> list[Evaluated]:
     """Return all evaluated checkpoints of the runs; a checkpoint is recognised by its SHA-256.
 
+    Checkpoints that have been deleted count if their folder lists their hashes in SHA256SUMS, as sha256sum writes it.
+
     Args:
         runs: whose checkpoints are looked for.
         folder: of results of evaluate.py; by default each run's own checkpoints, where there may be none.
 
     Raises:
-        UserError: the given folder holds no results of any of the checkpoints, a result file is damaged, or checkpoints
-            were played under different rules.
+        UserError: the given folder holds no results of any of the checkpoints, a result file or a list of hashes is
+            damaged, or checkpoints were played under different rules.
     """
     sources = [folder] if folder else [_checkpoints(run) for run in runs if any(_checkpoints(run).glob(_PVE))]
     if not sources:
         return []
     known: dict[str, list[TrainingRun]] = {}  # runs with the same seed and network start from the same checkpoint
     for run in runs:
-        for path in sorted(_checkpoints(run).glob(f"*{_SUFFIX}")):
-            known.setdefault(sha256(path), []).append(run)
+        for digest in _checkpoint_hashes(_checkpoints(run)):
+            known.setdefault(digest, []).append(run)
     files = [file for source in sources for file in find_result_files((source,)) if file.match(_PVE)]
     played: Played = {}
     for result in (each for file in files for each in read_results(file)):
@@ -166,6 +171,24 @@ def generalisation_gaps(curves: Sequence[EvaluationCurve], confidence: float) ->
 
 def _checkpoints(run: TrainingRun) -> Path:
     return run.folder / CHECKPOINTS_FOLDER
+
+
+def _checkpoint_hashes(folder: Path) -> set[str]:
+    """Return the SHA-256 of each checkpoint in a folder, and of those that its SHA256SUMS lists."""
+    hashes = {sha256(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+    listed = folder / _HASHES_FILE
+    if not listed.is_file():
+        return hashes
+    try:
+        lines = listed.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"{listed} cannot be read as text: write it with `sha256sum *{_SUFFIX}`") from None
+    for number, line in enumerate(lines, 1):
+        match = _HASH_LINE.fullmatch(line)
+        if match is None:
+            raise UserError(f"{listed} is damaged: line {number} is no hash and name as `sha256sum *{_SUFFIX}` writes")
+        hashes.add(match[1])
+    return hashes
 
 
 def _maps_for(runs: Sequence[TrainingRun], result: PolicyRun, provenance: Provenance) -> list[tuple[TrainingRun, Maps]]:

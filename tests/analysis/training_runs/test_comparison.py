@@ -1,6 +1,7 @@
 """Groups, curves and differences of planted training runs whose metrics are known."""
 
 import math
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -240,6 +241,32 @@ def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
         checkpoint.write_bytes(b"others")
     with pytest.raises(UserError, match="no pve results of a checkpoint of these runs"):
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, elsewhere)
+
+
+def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0]})
+    for run in groups[0].runs:
+        plant_evaluation(run.folder, 10_000, 0.4)
+    checkpoints = [run.folder / "checkpoints" for run in groups[0].runs]
+    before = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations
+    for folder in checkpoints:
+        (kept,) = folder.glob("*.safetensors")
+        with (folder / "SHA256SUMS").open("w") as sums:
+            subprocess.run(["sha256sum", kept.name], cwd=folder, stdout=sums, check=True)
+    both = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations
+    for folder in checkpoints:
+        next(folder.glob("*.safetensors")).unlink()
+    listed = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations
+    for found in (both, listed):
+        assert [each.runs.tolist() for each in found] == [each.runs.tolist() for each in before] != []
+
+    damaged = checkpoints[1] / "SHA256SUMS"
+    damaged.write_text(damaged.read_text() + "0123  A_2_0000010000.safetensors\n")
+    with pytest.raises(UserError, match=r"A_2/checkpoints/SHA256SUMS is damaged: line 2 is no hash"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    damaged.write_bytes(b"\xff")
+    with pytest.raises(UserError, match=r"SHA256SUMS cannot be read as text"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
 
 
 def test_maps_that_are_neither_seen_nor_unseen_are_refused(tmp_path: Path) -> None:
