@@ -42,6 +42,8 @@ class Arguments:
     group_by: Literal["name", "settings"] = "name"
     """Which runs are repetitions with different seeds. name: those with the same name before a number at its end, as in
     A_1 and A_2 or A_seed1 and A_seed2; settings: those with the same agent and settings."""
+    against: str | None = None
+    """Name of the group that all others are compared with, such as the defaults; by default each pair is compared."""
     metrics: str | None = None
     """Comma-separated names of metrics in metrics.jsonl; by default return, ticks lived, tasks, entropy, losses."""
     points: int = 50
@@ -77,7 +79,15 @@ def main() -> None:
     metrics = chosen_metrics(runs, split(arguments.metrics))
     path = arguments.output_dir / (arguments.name or default_name(groups))
     refuse_existing_run(path)
-    compared = compare(groups, metrics, arguments.points, arguments.last, arguments.confidence, arguments.held_out)
+    compared = compare(
+        groups,
+        metrics,
+        arguments.points,
+        arguments.last,
+        arguments.confidence,
+        arguments.held_out,
+        arguments.against,
+    )
     shown = {key: command_line_value(value) for key, value in vars(arguments).items()}
     with RunFolder(path, {"arguments": shown, "input": input_hashes(compared)}) as folder:
         write(compared, folder)

@@ -89,6 +89,7 @@ def test_groups_without_repetitions_are_drawn_without_intervals(tmp_path: Path) 
         (("A_1", "B_1", "--last", "0"), ("--last is 0",)),
         (("A_1", "B_1", "--points", "0"), ("--points is 0",)),
         (("A_1", "B_1", "--confidence", "95"), ("--confidence is 95",)),
+        (("A_1", "B_1", "--against", "defaults"), ("no group is called 'defaults'", "A, B")),
         (("A_1", "B_1", "--held-out", "nowhere"), ("nowhere does not exist",)),
     ],
 )

@@ -20,6 +20,7 @@ from analysis.training_runs.last_stretch import Comparison, Level, comparisons_o
 from analysis.training_runs.notes import notes_on, notes_on_evaluations
 from analysis.training_runs.run import CHECKPOINTS_FOLDER, METRICS_FILE, TrainingRun
 from analysis.training_runs.tables import comparison_table, curve_table, evaluation_table, level_table
+from user_error import UserError
 
 COMPARISON_FILE = "comparison.json"
 CURVES_FIGURE = "learning_curves.png"
@@ -64,7 +65,13 @@ class ComparedRuns:
 
 
 def compare(
-    groups: Sequence[Group], metrics: Sequence[str], points: int, last: float, confidence: float, held_out: Path | None
+    groups: Sequence[Group],
+    metrics: Sequence[str],
+    points: int,
+    last: float,
+    confidence: float,
+    held_out: Path | None,
+    against: str | None = None,
 ) -> ComparedRuns:
     """Compare groups.
 
@@ -75,10 +82,14 @@ def compare(
         last: share of the agent-steps that all runs reached, 0 to 1, over which final levels are means.
         confidence: of all intervals.
         held_out: folder of evaluations; by default those in the runs' own folders of checkpoints.
+        against: name of the group that all others are compared with; by default each is compared with each.
 
     Raises:
-        UserError: evaluations are damaged, or there are none in the folder given.
+        UserError: evaluations are damaged, there are none in the folder given, or no group has the name given.
     """
+    names = [group.name for group in groups]
+    if against is not None and against not in names:
+        raise UserError(f"no group is called {against!r}: the groups are {', '.join(names)}")
     points = min(points, fewest_updates(groups))
     stretch = last_stretch(groups, last)
     evaluated = read_evaluated([run for group in groups for run in group.runs], held_out)
@@ -93,7 +104,7 @@ def compare(
         curves_of(groups, metrics, points, confidence),
         stretch,
         levels,
-        comparisons_of(levels, confidence),
+        comparisons_of(levels, confidence, against),
         evaluations,
         generalisation_gaps(evaluations, confidence),
         [*notes_on(groups, metrics, stretch), *notes_on_evaluations(evaluated, scores)],

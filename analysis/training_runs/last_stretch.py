@@ -77,13 +77,18 @@ def level_of(group: Group, metric: str, agent_steps: float, values: np.ndarray, 
     return Level(group.name, metric, agent_steps, seeds, values[known], mean, low, high)
 
 
-def comparisons_of(levels: Sequence[Level], confidence: float) -> list[Comparison]:
+def comparisons_of(levels: Sequence[Level], confidence: float, against: str | None = None) -> list[Comparison]:
     """Compare each pair of groups in each metric, and correct the p-values for all of these tests together.
+
+    With `against`, the name of a group, each other group is compared with that one only.
 
     Groups with the same seeds are compared seed by seed: runs with the same seed share what chance decides alike in
     both, such as the networks' first weights.
     """
-    pairs = [(one, two) for one, two in combinations(levels, 2) if one.metric == two.metric]
+    order = sorted(levels, key=lambda level: level.group == against)  # that group is the one subtracted
+    pairs = [
+        (one, two) for one, two in combinations(order, 2) if one.metric == two.metric and against in (None, two.group)
+    ]
     paired = [one.training_seeds == two.training_seeds for one, two in pairs]
     differences = [
         difference(one.values, two.values, together, confidence)

@@ -132,6 +132,19 @@ def test_planted_differences_are_found_and_corrected(tmp_path: Path) -> None:
     assert corrected[0] == pytest.approx(min(3 * p[0], 1.5 * p[1])) and corrected[2] == pytest.approx(p[2])
 
 
+def test_against_one_group_only_its_differences_are_tested(tmp_path: Path) -> None:
+    levels = {"A": [10.0, 11.0, 12.0], "B": [20.5, 20.0, 22.5], "C": [10.5, 11.0, 11.5]}
+    groups = planted_groups(tmp_path, levels)
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None, against="B")
+    assert [(each.group, each.other) for each in compared.comparisons] == [("A", "B"), ("C", "B")]
+    assert all(each.difference.value == pytest.approx(-10) for each in compared.comparisons)
+    p = sorted(each.difference.p for each in compared.comparisons)
+    corrected = sorted(each.corrected_p for each in compared.comparisons)
+    assert corrected == pytest.approx([min(2 * p[0], p[1]), p[1]])
+    with pytest.raises(UserError, match="no group is called 'D': the groups are A, B, C"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None, against="D")
+
+
 @pytest.mark.parametrize(
     ("names", "groups"),
     [
