@@ -186,7 +186,7 @@ def _checkpoint_hashes(folder: Path) -> set[str]:
     for number, line in enumerate(lines, 1):
         match = _HASH_LINE.fullmatch(line)
         if match is None:
-            raise UserError(f"{listed} is damaged: line {number} is no hash and name as `sha256sum *{_SUFFIX}` writes")
+            raise UserError(f"{listed} is damaged: line {number} is not a hash and a name, as sha256sum writes them")
         hashes.add(match[1])
     return hashes
 

@@ -275,7 +275,7 @@ def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) ->
 
     damaged = checkpoints[1] / "SHA256SUMS"
     damaged.write_text(damaged.read_text() + "0123  A_2_0000010000.safetensors\n")
-    with pytest.raises(UserError, match=r"A_2/checkpoints/SHA256SUMS is damaged: line 2 is no hash"):
+    with pytest.raises(UserError, match=r"A_2/checkpoints/SHA256SUMS is damaged: line 2 is not a hash and a name"):
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
     damaged.write_bytes(b"\xff")
     with pytest.raises(UserError, match=r"SHA256SUMS cannot be read as text"):
