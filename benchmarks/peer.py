@@ -11,7 +11,8 @@ import numpy as np
 import pufferlib.vector
 
 from reinforcement_learning.game.environment import EpisodeStart, make_plain_environment
-from reinforcement_learning.game.serial_worlds import no_arguments
+from reinforcement_learning.game.process_worlds import ProcessWorlds
+from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.settings import Settings
 from user_error import UserError
 
@@ -90,9 +91,9 @@ def plain_worlds(agent: str, settings: Settings, maps: Path, like: Any) -> Any:
     ] * settings.rollout.num_envs
     gc.collect()
     if type(like) is pufferlib.vector.Serial:
-        worlds = pufferlib.vector.Serial(creators, *no_arguments(creators), len(creators))
-    elif isinstance(like, pufferlib.vector.Multiprocessing):
-        worlds = type(like)(creators, *no_arguments(creators), len(creators), num_workers=like.num_workers)
+        worlds = serial_worlds(creators)
+    elif isinstance(like, ProcessWorlds):  # not PufferLib's, whose waiting workers would slow down the run
+        worlds = ProcessWorlds(creators, like.num_workers)
     else:
         raise UserError("this benchmark needs worlds on this machine: --rollout.vectorization auto")
     gc.collect()

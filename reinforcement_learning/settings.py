@@ -200,7 +200,7 @@ class RolloutSettings(_OneLineErrors):
         Literal["auto", "serial", "multiprocessing", "ray"], tyro.conf.arg(aliases=["--vectorization"])
     ] = "auto"
     """serial: all worlds in this process; multiprocessing: in worker processes, one core each; ray: in worker processes
-    on a Ray cluster; auto: multiprocessing with at least four cores, otherwise serial. The results are the same."""
+    on a Ray cluster; auto: multiprocessing with at least two cores, otherwise serial. The results are the same."""
     num_workers: Count = 0
     """Worker processes for multiprocessing or ray; 0: the largest divisor of num_envs that the cores allow."""
     ray_address: Annotated[str, BeforeValidator(_ray_address)] = "local"

@@ -1,0 +1,184 @@
+"""Worlds in worker processes of this machine, with the interface of PufferLib's own backends.
+
+PufferLib 1.0.1 has such a backend, but its workers occupy a core each while they wait, it builds every world in the
+main process as well, and it waits forever for a worker that has died.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import Pipe, Process, RawArray
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import numpy as np
+import pufferlib.vector
+
+from reinforcement_learning.game.serial_worlds import serial_worlds
+from reinforcement_learning.processes import end_with_parent
+from user_error import UserError
+
+
+class ProcessWorlds:
+    """Worlds in worker processes that share their arrays with this one, and sleep while they have nothing to do.
+
+    Attributes:
+        driver_env: a world in this process, as a pattern; it is never played.
+        emulated: of that world.
+        agents_per_batch: slots of all worlds together.
+        num_workers: processes.
+    """
+
+    def __init__(self, creators: Sequence[Callable[[], Any]], num_workers: int):
+        """Start the workers; each builds its worlds.
+
+        Args:
+            creators: each builds one world.
+            num_workers: processes; they share the worlds evenly.
+        """
+        self.driver_env = creators[0]()
+        self.emulated = self.driver_env.emulated
+        self.agents_per_batch = self.driver_env.num_agents * len(creators)
+        self.num_workers = num_workers
+        self._worlds = len(creators)
+        memory = _SharedMemory.allocate(self.driver_env, self.agents_per_batch)
+        self._arrays = memory.arrays(0, self.agents_per_batch)
+        share, slots = len(creators) // num_workers, self.agents_per_batch // num_workers
+        self._connections: list[Connection] = []
+        self._processes: list[Process] = []
+        for number in range(num_workers):
+            here, there = Pipe()
+            mine = creators[number * share : (number + 1) * share]
+            arguments = (os.getpid(), mine, memory, number * slots, slots, there)
+            process = Process(target=_work, args=arguments, daemon=True)
+            process.start()
+            there.close()  # so that only the worker holds it, and its death can be seen here
+            self._connections.append(here)
+            self._processes.append(process)
+
+    def async_reset(self, seed: int | list[int] = 0) -> None:
+        """Begin resetting every world to its start; worlds with a start of their own ignore the seed."""
+        seeds = pufferlib.vector.make_seeds(seed, self._worlds)
+        share = self._worlds // self.num_workers
+        for number in range(self.num_workers):
+            self._tell(number, seeds[number * share : (number + 1) * share])
+
+    def send(self, actions: np.ndarray) -> None:
+        """Begin a tick: (slots, heads) int64, in the order of the worlds."""
+        self._arrays.actions[:] = actions
+        for number in range(self.num_workers):
+            self._tell(number, None)
+
+    def recv(self) -> tuple:
+        """Wait for all workers and return the same as PufferLib's backends; the next tick overwrites the arrays.
+
+        Raises:
+            UserError: a worker has ended.
+        """
+        infos = [info for number in range(self.num_workers) for info in self._answer(number)]
+        seen = self._arrays
+        slots = np.arange(self.agents_per_batch)
+        return seen.observations, seen.rewards, seen.terminals, seen.truncations, infos, slots, seen.masks
+
+    def close(self) -> None:
+        """End the workers."""
+        for process in self._processes:
+            process.kill()  # they have nothing to save
+        for process, connection in zip(self._processes, self._connections, strict=True):
+            process.join()
+            connection.close()
+        self._processes, self._connections = [], []
+
+    def _tell(self, number: int, message: list[int] | None) -> None:
+        try:
+            self._connections[number].send(message)
+        except OSError:
+            raise self._ended(number) from None
+
+    def _answer(self, number: int) -> list[Any]:
+        connection, process = self._connections[number], self._processes[number]
+        if connection not in wait([connection, process.sentinel]):
+            raise self._ended(number)
+        try:
+            infos: list[Any] = connection.recv()
+        except (EOFError, OSError):
+            raise self._ended(number) from None
+        return infos
+
+    def _ended(self, number: int) -> UserError:
+        process = self._processes[number]
+        process.join()
+        return UserError(
+            f"worker process {number} ended (exit code {process.exitcode}; -9 usually means that memory ran out): the "
+            "last checkpoint is good, try fewer --rollout.num-envs"
+        )
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """What some slots' worlds write, under the names that PufferLib expects, and the actions that they read."""
+
+    observations: np.ndarray
+    rewards: np.ndarray
+    terminals: np.ndarray
+    truncations: np.ndarray
+    masks: np.ndarray
+    actions: np.ndarray
+
+
+@dataclass(frozen=True)
+class _SharedMemory:
+    """Memory that processes share, which holds the arrays of all slots.
+
+    Attributes:
+        blocks: name in `_Arrays` -> memory.
+        kinds: name -> type and shape of a slot's numbers.
+        slots: of all worlds.
+    """
+
+    blocks: Mapping[str, Any]
+    kinds: Mapping[str, tuple[np.dtype, tuple[int, ...]]]
+    slots: int
+
+    @staticmethod
+    def allocate(world: Any, slots: int) -> "_SharedMemory":
+        """Allocate the arrays of as many slots, with observations and actions as in a world."""
+        seen, chosen = world.single_observation_space, world.single_action_space
+        flag = (np.dtype(bool), ())
+        kinds = {
+            "observations": (seen.dtype, seen.shape),
+            "rewards": (np.dtype(np.float32), ()),
+            **dict.fromkeys(("terminals", "truncations", "masks"), flag),
+            "actions": (chosen.dtype, chosen.shape),
+        }
+        sizes = {name: int(np.prod((slots, *shape))) * dtype.itemsize for name, (dtype, shape) in kinds.items()}
+        return _SharedMemory({name: RawArray("B", size) for name, size in sizes.items()}, kinds, slots)
+
+    def arrays(self, first: int, count: int) -> _Arrays:
+        """Return the part of the arrays that belongs to some consecutive slots."""
+        whole = {
+            name: np.frombuffer(self.blocks[name], dtype).reshape(self.slots, *shape)
+            for name, (dtype, shape) in self.kinds.items()
+        }
+        return _Arrays(**{name: array[first : first + count] for name, array in whole.items()})
+
+
+def _work(
+    parent: int, creators: Sequence[Callable[[], Any]], memory: _SharedMemory, first: int, slots: int, pipe: Connection
+) -> None:
+    """Build worlds and play them whenever the parent asks, until it ends this process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the workers as well; the parent decides what it means
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_parent(parent)
+    worlds, arrays = serial_worlds(creators), memory.arrays(first, slots)
+    arrays.masks[:] = True
+    worlds._assign_buffers(arrays)
+    while True:
+        seeds = pipe.recv()
+        if seeds is None:
+            worlds.send(arrays.actions)
+        else:
+            worlds.async_reset(seeds)
+        *_, infos, _, _ = worlds.recv()
+        pipe.send(infos)
