@@ -58,14 +58,25 @@ class ProcessWorlds:
             self._processes.append(process)
 
     def async_reset(self, seed: int | list[int] = 0) -> None:
-        """Begin resetting every world to its start; worlds with a start of their own ignore the seed."""
+        """Begin resetting every world to its start.
+
+        Args:
+            seed: of each world, or of the first, from which they count up; worlds with a start of their own ignore it.
+
+        Raises:
+            UserError: a worker has ended.
+        """
         seeds = pufferlib.vector.make_seeds(seed, self._worlds)
         share = self._worlds // self.num_workers
         for number in range(self.num_workers):
             self._tell(number, seeds[number * share : (number + 1) * share])
 
     def send(self, actions: np.ndarray) -> None:
-        """Begin a tick: (slots, heads) int64, in the order of the worlds."""
+        """Begin a tick: (slots, heads) int64, in the order of the worlds.
+
+        Raises:
+            UserError: a worker has ended.
+        """
         self._arrays.actions[:] = actions
         for number in range(self.num_workers):
             self._tell(number, None)
