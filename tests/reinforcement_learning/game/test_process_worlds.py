@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import psutil
@@ -16,54 +17,56 @@ from tests.conftest import AGENT
 from user_error import UserError
 
 
+@dataclass(frozen=True)
+class Started:
+    """Worlds, and their worker processes in the order in which they were started."""
+
+    worlds: ProcessWorlds
+    workers: list[psutil.Process]
+
+    def play(self, action: int, layout: ObservationLayout) -> None:
+        """Play a tick in which every head of every agent takes the option of that number."""
+        self.worlds.send(np.full((self.worlds.agents_per_batch, len(layout.heads)), action))
+        self.worlds.recv()
+
+
 @pytest.fixture
-def worlds(small_world, task, maps) -> Iterator[ProcessWorlds]:
+def started(small_world, task, maps) -> Iterator[Started]:
     spread = RolloutSettings(num_envs=2, num_workers=2, vectorization="multiprocessing")
-    started = make_worlds(AGENT, small_world, task, spread, maps, first_episodes(7, 2))
-    assert isinstance(started, ProcessWorlds)
-    yield started
-    started.close()
-
-
-def workers() -> list[psutil.Process]:
-    """The worker processes, in the order in which they were started."""
-    return [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
-
-
-def test_workers_that_wait_leave_their_cores_to_the_policy(worlds: ProcessWorlds) -> None:
+    before = psutil.Process().children()
+    worlds = make_worlds(AGENT, small_world, task, spread, maps, first_episodes(7, 2))
+    workers = [child for child in psutil.Process().children() if child not in before]
     worlds.async_reset()
     worlds.recv()
-    before = [sum(worker.cpu_times()[:2]) for worker in workers()]
+    yield Started(worlds, workers)
+    worlds.close()
+
+
+def test_workers_that_wait_leave_their_cores_to_the_policy(started: Started) -> None:
+    before = [sum(worker.cpu_times()[:2]) for worker in started.workers]
     time.sleep(1)
-    after = [sum(worker.cpu_times()[:2]) for worker in workers()]
+    after = [sum(worker.cpu_times()[:2]) for worker in started.workers]
     assert len(before) == 2
     assert max(np.subtract(after, before)) < 0.2, "a worker that spins would use a second"
 
 
-def test_a_worker_that_fails_in_a_tick_is_reported(worlds: ProcessWorlds, layout: ObservationLayout) -> None:
-    worlds.async_reset()
-    worlds.recv()
-    worlds.send(np.full((worlds.agents_per_batch, len(layout.heads)), 9_999))  # no such action
+def test_a_worker_that_fails_in_a_tick_is_reported(started: Started, layout: ObservationLayout) -> None:
+    no_such_option = 9_999
     with pytest.raises(UserError, match=r"worker process 0 ended \(exit code 1;"):
-        worlds.recv()
+        started.play(no_such_option, layout)
 
 
-def test_a_worker_killed_between_ticks_is_reported(worlds: ProcessWorlds, layout: ObservationLayout) -> None:
-    worlds.async_reset()
-    worlds.recv()
-    workers()[1].kill()
-    while len(workers()) > 1:
-        time.sleep(0.01)
+def test_a_worker_killed_between_ticks_is_reported(started: Started, layout: ObservationLayout) -> None:
+    started.play(0, layout)
+    started.workers[1].kill()
     with pytest.raises(UserError, match=r"worker process 1 ended \(exit code -9;"):
-        worlds.send(np.zeros((worlds.agents_per_batch, len(layout.heads)), dtype=np.int64))
-        worlds.recv()
+        started.play(0, layout)
 
 
-def test_closing_ends_the_workers_and_may_be_repeated(worlds: ProcessWorlds) -> None:
-    started = workers()
-    worlds.close()
-    worlds.close()
-    assert len(started) == 2 and not any(worker.is_running() for worker in started)
+def test_closing_ends_the_workers_and_may_be_repeated(started: Started) -> None:
+    started.worlds.close()
+    started.worlds.close()
+    assert len(started.workers) == 2 and not any(worker.is_running() for worker in started.workers)
 
 
 @pytest.mark.parametrize(("cores", "processes"), [(1, None), (2, 2), (3, 2), (16, 4)])
