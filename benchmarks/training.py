@@ -6,7 +6,8 @@
 
 Rollouts are collected and learnt from as in train.py. The peer's stack is plain PettingZoo emulation and the dense
 network. After each tick, plain worlds repeat it with the same actions. The dense network, which encodes every padding
-row, chooses actions for and learns from minibatches of the same observations. All of this happens in one process.
+row, chooses actions for and learns from minibatches of the same observations: in this process, which keeps the memory
+that it frees, and in one of its own, which returns it to the system as processes do by default.
 
 The floor is the time of the packed network's operations at the speed of plain matrix multiplication in the same
 process; the environment counts with its measured time.
@@ -15,7 +16,9 @@ process; the environment counts with its measured time.
 import copy
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Annotated
@@ -32,7 +35,7 @@ from agent_zoo.freed_memory import keep_freed_memory
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
 from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
-from benchmarks.learning import cut, inference, learning, pad
+from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
 from benchmarks.peer import RepeatedWorlds, plain_worlds
 from benchmarks.together import REST, train_together
 from reinforcement_learning.game.episode_journal import EpisodeJournal
@@ -105,7 +108,7 @@ class Measurement:
     Attributes:
         own: the run as it is.
         dense: the same worlds with the dense network.
-        peer: plain emulation and the dense network.
+        peer: plain emulation and the dense network, in a process that returns freed memory to the system.
         floors: of the phases of `own` that the network's arithmetic bounds.
         together: the run in several processes; None if it was not asked for.
     """
@@ -122,9 +125,15 @@ class Measurement:
         return Run({**self.own.phases, **{phase: floor.least_seconds for phase, floor in self.floors.items()}})
 
     @property
+    def peer_keeping(self) -> Run:
+        """The peer's stack in a process that keeps freed memory, as the run's own does."""
+        return Run({**self.dense.phases, "environment": self.peer.phases["environment"]})
+
+    @property
     def runs(self) -> dict[str, Run]:
         """All of them by name."""
         runs = {"own": self.own, "dense": self.dense, "peer": self.peer, "floor": self.floor}
+        runs |= {"peer_keeping_memory": self.peer_keeping}
         return runs | ({"together": self.together} if self.together else {})
 
 
@@ -153,11 +162,12 @@ def measure(arguments: Arguments) -> Measurement:
     seconds, steps = stopwatch.lap(), sum(len(rollout) for rollout in rollouts)
     own = Run({phase: seconds[phase] / steps for phase in PHASES})
     parts = cut(rollouts[-1], dense, settings, count=SAMPLES)
-    dense_run = Run({**own.phases, **_network_seconds(dense, parts, subject.info.layout, settings)})
+    work = (dense, parts, subject.info.layout, settings)
+    peer = {**own.phases, **_in_new_process(*work), "environment": repeated.seconds / steps}
     return Measurement(
         own=own,
-        dense=dense_run,
-        peer=Run({**dense_run.phases, "environment": repeated.seconds / steps}),
+        dense=Run({**own.phases, **_network_seconds(*work)}),
+        peer=Run(peer),
         floors=_floors(subject.policy, parts[0], settings, own),
     )
 
@@ -182,9 +192,11 @@ def show(found: Measurement, processes: int) -> None:
     Console().print(table)
     Console().print(least)
     print(
-        f"the whole run is {found.own.speed / found.peer.speed:.1f} times as fast as the peer's stack, and "
-        f"{found.own.speed / found.dense.speed:.1f} times as fast as with the dense network in the same worlds; "
-        f"at the floor it would be {found.floor.speed / found.peer.speed:.1f} times as fast as the peer's stack"
+        f"the whole run is {_ratio(found.own, found.peer)} times as fast as the peer's stack, "
+        f"{_ratio(found.own, found.peer_keeping)} times if the peer's process kept freed memory, and "
+        f"{_ratio(found.own, found.dense)} times as fast as with the dense network in the same worlds; at the floor "
+        f"these would be {_ratio(found.floor, found.peer)}, {_ratio(found.floor, found.peer_keeping)} and "
+        f"{_ratio(found.floor, found.dense)} times"
     )
     if found.together:
         _show_together(found.together, found, processes)
@@ -202,20 +214,32 @@ def _show_together(together: Run, found: Measurement, processes: int) -> None:
     Console().print(table)
     print(
         f"in {processes} processes it is {together.speed / found.own.speed:.2f} times as fast as in one, and "
-        f"{together.speed / found.peer.speed:.1f} times as fast as the peer's stack"
+        f"{_ratio(together, found.peer)} times as fast as the peer's stack, and "
+        f"{_ratio(together, found.peer_keeping)} times if the peer's process kept freed memory"
     )
 
 
 def _network_seconds(
     policy: RecurrentPolicy, parts: list[Rollout], layout: ObservationLayout, settings: Settings
 ) -> dict[str, float]:
-    """Seconds per agent-step of a dense network's phases: the median over minibatches."""
+    """Seconds per agent-step of a dense network's phases: the median over minibatches, after some rounds to warm up."""
     padded = [pad(part, layout) for part in parts]
-    passes = settings.train.update_epochs
-    return {
-        "inference": median(_seconds(*inference(policy, part)) for part in padded),
-        "learning": median(_seconds(*learning(policy, part, settings)) for part in padded) * passes,
+    works = {
+        "inference": [inference(policy, part) for part in padded],
+        "learning": [learning(policy, part, settings) for part in padded],
     }
+    for _, work in [*works["inference"], *works["learning"]] * WARM_UPS:
+        work()
+    seconds = {phase: median(_seconds(*each) for each in work) for phase, work in works.items()}
+    return seconds | {"learning": seconds["learning"] * settings.train.update_epochs}
+
+
+def _in_new_process(
+    policy: RecurrentPolicy, parts: list[Rollout], layout: ObservationLayout, settings: Settings
+) -> dict[str, float]:
+    """`_network_seconds` in a new process, whose memory the system's C library treats as it does by default."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_network_seconds, policy, parts, layout, settings).result()
 
 
 def _floors(policy: RecurrentPolicy, part: Rollout, settings: Settings, own: Run) -> dict[str, Floor]:
@@ -230,6 +254,10 @@ def _floors(policy: RecurrentPolicy, part: Rollout, settings: Settings, own: Run
 
 def _time_and_share(run: Run, phase: str) -> tuple[str, str]:
     return f"{run.phases[phase] * 1e6:.0f}", f"{run.phases[phase] * run.speed:.0%}"
+
+
+def _ratio(run: Run, other: Run) -> str:
+    return f"{run.speed / other.speed:.1f}"
 
 
 def _speed(run: Run) -> str:
