@@ -4,7 +4,7 @@
     python -m benchmarks.learning --agents takeru --output learning.json
 
 First, observations are recorded in the world of config.yaml. Then each network chooses actions for some of them and
-makes a PPO step on them, alternating with its dense twin with the same weights. The result is the ratio of their
+makes a PPO step on them, alternating with its dense twin. The result is the ratio of their
 processor times, in a process that keeps the memory that it frees. Beside it stands the floor: the time of the network's
 operations at the speed of plain matrix multiplication in the same process.
 """

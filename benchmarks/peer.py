@@ -90,6 +90,7 @@ def plain_worlds(agent: str, settings: Settings, maps: Path, like: Any) -> Any:
         functools.partial(make_plain_environment, agent, settings.env, settings.task, maps)
     ] * settings.rollout.num_envs
     gc.collect()
+    gc.freeze()  # worker processes inherit the run's objects, which plain worlds have nothing to do with
     if type(like) is pufferlib.vector.Serial:
         worlds = serial_worlds(creators)
     elif isinstance(like, ProcessWorlds):  # not PufferLib's, whose waiting workers would slow down the run

@@ -7,7 +7,7 @@
 Rollouts are collected and learnt from as in train.py. The peer's stack is plain PettingZoo emulation and the dense
 network. After each tick, plain worlds repeat it with the same actions. The dense network, which encodes every padding
 row, chooses actions for and learns from minibatches of the same observations: in this process, which keeps the memory
-that it frees, and in one of its own, which returns it to the system as processes do by default.
+that it frees, and for the peer's stack in another, which returns it to the system as processes do by default.
 
 The floor is the time of the packed network's operations at the speed of plain matrix multiplication in the same
 process; the environment counts with its measured time.
@@ -108,7 +108,7 @@ class Measurement:
     Attributes:
         own: the run as it is.
         dense: the same worlds with the dense network.
-        peer: plain emulation and the dense network, in a process that returns freed memory to the system.
+        peer: plain emulation, and the dense network in a process that returns freed memory to the system.
         floors: of the phases of `own` that the network's arithmetic bounds.
         together: the run in several processes; None if it was not asked for.
     """
@@ -239,7 +239,8 @@ def _in_new_process(
 ) -> dict[str, float]:
     """`_network_seconds` in a new process, whose memory the system's C library treats as it does by default."""
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        return process.submit(_network_seconds, policy, parts, layout, settings).result()
+        # a copy, because torch would share the weights with the other process, which learns
+        return process.submit(_network_seconds, copy.deepcopy(policy), parts, layout, settings).result()
 
 
 def _floors(policy: RecurrentPolicy, part: Rollout, settings: Settings, own: Run) -> dict[str, Floor]:

@@ -44,18 +44,15 @@ class ProcessWorlds:
         self._worlds = len(creators)
         memory = _SharedMemory.allocate(self.driver_env, self.agents_per_batch)
         self._arrays = memory.arrays(0, self.agents_per_batch)
-        share, slots = len(creators) // num_workers, self.agents_per_batch // num_workers
+        share = len(creators) // num_workers
         self._connections: list[Connection] = []
         self._processes: list[Process] = []
-        for number in range(num_workers):
-            here, there = Pipe()
-            mine = creators[number * share : (number + 1) * share]
-            arguments = (os.getpid(), mine, memory, number * slots, slots, there)
-            process = Process(target=_work, args=arguments, daemon=True)
-            process.start()
-            there.close()  # so that only the worker holds it, and its death can be seen here
-            self._connections.append(here)
-            self._processes.append(process)
+        try:
+            for number in range(num_workers):
+                self._start(creators[number * share : (number + 1) * share], memory)
+        except BaseException:
+            self.close()
+            raise
 
     def async_reset(self, seed: int | list[int] = 0) -> None:
         """Begin resetting every world to its start.
@@ -101,6 +98,17 @@ class ProcessWorlds:
             connection.close()
         self._processes, self._connections = [], []
 
+    def _start(self, creators: Sequence[Callable[[], Any]], memory: "_SharedMemory") -> None:
+        """Start the next worker, with the next of the worlds."""
+        slots = self.agents_per_batch // self.num_workers
+        here, there = Pipe()
+        arguments = (os.getpid(), creators, memory, len(self._processes) * slots, slots, there)
+        process = Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        there.close()  # so that only the worker holds it, and its death can be seen here
+        self._connections.append(here)
+        self._processes.append(process)
+
     def _tell(self, number: int, message: list[int] | None) -> None:
         try:
             self._connections[number].send(message)
@@ -120,9 +128,10 @@ class ProcessWorlds:
     def _ended(self, number: int) -> UserError:
         process = self._processes[number]
         process.join()
+        killed = process.exitcode == -9
+        advice = "memory probably ran out, try fewer --rollout.num-envs" if killed else "its error stands above"
         return UserError(
-            f"worker process {number} ended (exit code {process.exitcode}; -9 usually means that memory ran out): the "
-            "last checkpoint is good, try fewer --rollout.num-envs"
+            f"worker process {number} ended with exit code {process.exitcode}: {advice}; the last checkpoint is good"
         )
 
 

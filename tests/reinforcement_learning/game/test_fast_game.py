@@ -189,13 +189,14 @@ def test_worlds_of_full_size_are_equal(task: TaskSettings, tmp_path: Path) -> No
 def test_worlds_in_worker_processes_are_equal(crowded: EnvironmentSettings, task: TaskSettings) -> None:
     maps = ensure_maps(crowded)
     creator = functools.partial(make_plain_environment, AGENT, crowded, task, maps)
-    plain = pufferlib.vector.make(creator, num_envs=2, backend=pufferlib.vector.Serial)
-    spread = RolloutSettings(num_envs=2, num_workers=2, vectorization="multiprocessing")
-    fast = make_worlds(AGENT, crowded, task, spread, maps, [EpisodeStart(3), EpisodeStart(4)])
+    seeds = [3, 4, 5, 6]  # two worlds for each worker
+    plain = pufferlib.vector.make(creator, num_envs=4, backend=pufferlib.vector.Serial)
+    spread = RolloutSettings(num_envs=4, num_workers=2, vectorization="multiprocessing")
+    fast = make_worlds(AGENT, crowded, task, spread, maps, [EpisodeStart(seed) for seed in seeds])
     layout: ObservationLayout = observation_layout(plain.envs[0])
     random = np.random.default_rng(0)
     for world in (plain, fast):
-        world.async_reset([3, 4])
+        world.async_reset(seeds)
     for _ in range(crowded.horizon + 4):
         received = [world.recv() for world in (plain, fast)]
         assert_equal(*received)

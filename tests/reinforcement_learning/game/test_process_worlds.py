@@ -52,15 +52,31 @@ def test_workers_that_wait_leave_their_cores_to_the_policy(started: Started) -> 
 
 def test_a_worker_that_fails_in_a_tick_is_reported(started: Started, layout: ObservationLayout) -> None:
     no_such_option = 9_999
-    with pytest.raises(UserError, match=r"worker process 0 ended \(exit code 1;"):
+    with pytest.raises(UserError, match="worker process 0 ended with exit code 1: its error stands above"):
         started.play(no_such_option, layout)
 
 
 def test_a_worker_killed_between_ticks_is_reported(started: Started, layout: ObservationLayout) -> None:
     started.play(0, layout)
     started.workers[1].kill()
-    with pytest.raises(UserError, match=r"worker process 1 ended \(exit code -9;"):
+    with pytest.raises(UserError, match="worker process 1 ended with exit code -9: memory probably ran out"):
         started.play(0, layout)
+
+
+def test_workers_end_if_one_cannot_be_started(small_world, task, maps, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = psutil.Process().children()
+    start = ProcessWorlds._start
+
+    def only_one(worlds: ProcessWorlds, *arguments) -> None:
+        if worlds._processes:
+            raise OSError("no more processes")
+        start(worlds, *arguments)
+
+    monkeypatch.setattr(ProcessWorlds, "_start", only_one)
+    spread = RolloutSettings(num_envs=2, num_workers=2, vectorization="multiprocessing")
+    with pytest.raises(OSError, match="no more processes"):
+        make_worlds(AGENT, small_world, task, spread, maps, first_episodes(7, 2))
+    assert [child for child in psutil.Process().children() if child not in before] == []
 
 
 def test_closing_ends_the_workers_and_may_be_repeated(started: Started) -> None:
