@@ -10,9 +10,9 @@ def keep_freed_memory() -> bool:
     """Let this process keep memory that it frees instead of returning it to the system, and tell whether it does.
 
     Each minibatch frees and allocates the same memory. When it goes back to the system in between, the system has to
-    clear every page anew, which for large networks can take longer than learning itself (docs/benchmarks.md). By default
-    glibc returns blocks of more than 32 MiB as soon as they are freed, and smaller ones once much is free. Works with
-    glibc, as most Linux systems have it; without it, nothing changes.
+    clear every page anew, which for large networks can take longer than learning itself (docs/benchmarks.md). By
+    default glibc returns blocks of more than 32 MiB as soon as they are freed, and smaller ones once much is free.
+    Works with glibc, as most Linux systems have it; without it, nothing changes.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt
