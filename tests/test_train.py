@@ -200,7 +200,7 @@ def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Pa
         workers[0].kill()
         output = process.stdout.read()
     assert process.returncode == 2
-    assert "worker process 0 ended (exit code -9" in output and "Traceback" not in output
+    assert "worker process 0 ended with exit code -9" in output and "Traceback" not in output
     assert str(tmp_path / "runs" / "bereft" / "checkpoints") in output
     checkpoints = sorted((tmp_path / "runs" / "bereft" / "checkpoints").iterdir())
     assert load_checkpoint(checkpoints[-1])[1].agent == "neurips23_start_kit"
