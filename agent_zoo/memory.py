@@ -1,6 +1,7 @@
 """What a memory is: the states that it keeps of each agent, and how it plays ticks."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +30,18 @@ class MemoryState:
     def take(self, agents: torch.Tensor) -> "MemoryState":
         """Return the memory of the given agents, in their order."""
         return MemoryState(self.hidden[:, agents], self.cell[:, agents])
+
+    @staticmethod
+    def concatenate(parts: "Sequence[MemoryState]") -> "MemoryState":
+        """Return the memory of the agents of all parts, in order."""
+        return MemoryState(
+            torch.cat([part.hidden for part in parts], dim=1), torch.cat([part.cell for part in parts], dim=1)
+        )
+
+    def split(self, parts: int) -> "list[MemoryState]":
+        """Return the memory of as many equal parts of the agents, in order."""
+        pairs = zip(self.hidden.chunk(parts, dim=1), self.cell.chunk(parts, dim=1), strict=True)
+        return [MemoryState(hidden, cell) for hidden, cell in pairs]
 
     def put(self, agents: torch.Tensor, state: "MemoryState") -> None:
         """Overwrite the memory of the given agents in place."""

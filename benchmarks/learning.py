@@ -118,7 +118,7 @@ def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
     stepper = Stepper(worlds, policy, subject.info.layout, Stopwatch(), EpisodeJournal(starts))
     stepper.reset()
     train = settings.train
-    collector = RolloutCollector(stepper, train.bptt_horizon, train.gamma, train.gae_lambda)
+    collector = RolloutCollector([stepper], train.bptt_horizon, train.gamma, train.gae_lambda)
     rollout = collector.collect(train.batch_size, on_tick=lambda _: None)
     worlds.close()
     flat = worlds.emulated.emulated_observation_dtype.itemsize

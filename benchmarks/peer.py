@@ -17,71 +17,97 @@ from reinforcement_learning.settings import Settings
 from user_error import UserError
 
 
-class RepeatedWorlds:
-    """A run's worlds, and plain worlds that repeat each of their ticks with the same seeds and actions.
+class RecordedWorlds:
+    """One group of a run's worlds, which keeps the actions and rewards of each tick for `Repetition`.
 
-    Use it in place of the run's worlds, and call `repeat` after each tick. Both kinds of worlds run alternately, in as
-    many processes.
+    Use it in place of the run's own.
+
+    Attributes:
+        actions: of each tick since the list was last cleared.
+        rewards: likewise.
+        observations: the latest ones.
+    """
+
+    def __init__(self, worlds: Any):
+        """Record the given worlds, which have not been reset."""
+        self.worlds = worlds
+        self.actions: list[np.ndarray] = []
+        self.rewards: list[np.ndarray] = []
+        self.observations: np.ndarray
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.worlds, name)
+
+    def send(self, actions: np.ndarray) -> None:
+        """Begin the run's next tick."""
+        self.actions.append(actions.copy())
+        self.worlds.send(actions)
+
+    def recv(self) -> Any:
+        """Wait for the results of the run's tick, or of its reset."""
+        results = self.worlds.recv()
+        self.observations = results[0]
+        self.rewards += [results[1].copy()] if len(self.rewards) < len(self.actions) else []
+        return results
+
+
+class Repetition:
+    """Plain worlds that repeat the ticks of a run's worlds with the same seeds and actions, in as many processes.
 
     Attributes:
         seconds: wall-clock seconds that the plain worlds took since the attribute was last set.
     """
 
-    def __init__(self, worlds: Any, plain: Any, starts: Sequence[EpisodeStart]):
-        """Repeat the given worlds, which have not been reset.
+    def __init__(self, groups: Sequence[RecordedWorlds], plain: Any, starts: Sequence[EpisodeStart]):
+        """Start the first episodes in the plain worlds.
 
         Args:
-            worlds: of the run.
+            groups: all worlds of the run.
             plain: from `plain_worlds`.
             starts: of the run's worlds, each at the start of an episode.
         """
-        self.worlds, self.plain = worlds, plain
+        self.groups, self.plain = groups, plain
         self.seconds = 0.0
-        self._starts = starts
-        self._actions: np.ndarray
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.worlds, name)
-
-    def async_reset(self) -> None:
-        """Start the first episodes of both kinds of worlds."""
-        self.worlds.async_reset()
-        self.plain.async_reset([start.first_seed for start in self._starts])
-        self.plain.recv()
-
-    def send(self, actions: np.ndarray) -> None:
-        """Start the run's next tick."""
-        self._actions = actions.copy()
-        self.worlds.send(actions)
-
-    def recv(self) -> Any:
-        """Wait for the results of the run's tick."""
-        self._results = self.worlds.recv()
-        return self._results
+        plain.async_reset([start.first_seed for start in starts])
+        plain.recv()
 
     def repeat(self) -> None:
-        """Play the last tick in the plain worlds.
+        """Play all ticks that the run has played since the last call; no tick of the run may be under way.
 
         Raises:
-            UserError: their observations or rewards differ from those of the run's worlds.
+            UserError: the rewards of any tick, or the observations after the last one, differ from those of the run.
         """
-        start = time.perf_counter()
-        self.plain.send(self._actions)
-        results = self.plain.recv()
-        self.seconds += time.perf_counter() - start
-        for own, others in zip(self._results[:2], results[:2], strict=True):
-            if not np.array_equal(own, others):
-                raise UserError("plain and vectorised worlds differ: run tests/reinforcement_learning/game")
+        observations = np.empty(0)
+        for actions, rewards in zip(self._all("actions"), self._all("rewards"), strict=True):
+            start = time.perf_counter()
+            self.plain.send(actions)
+            observations, plain_rewards, *_ = self.plain.recv()
+            self.seconds += time.perf_counter() - start
+            _check("rewards", rewards, plain_rewards)
+        for group in self.groups:
+            group.actions.clear()
+            group.rewards.clear()
+        _check("observations", np.concatenate([group.observations for group in self.groups]), observations)
+
+    def _all(self, name: str) -> list[np.ndarray]:
+        """What each tick had, joined over the groups."""
+        ticks = zip(*(getattr(group, name) for group in self.groups), strict=True)
+        return [np.concatenate(each) for each in ticks]
 
 
-def plain_worlds(agent: str, settings: Settings, maps: Path, like: Any) -> Any:
+def _check(what: str, own: np.ndarray, plain: np.ndarray) -> None:
+    if not np.array_equal(own, plain):
+        raise UserError(f"{what} of plain and vectorised worlds differ: run tests/reinforcement_learning/game")
+
+
+def plain_worlds(agent: str, settings: Settings, maps: Path, like: Sequence[Any]) -> Any:
     """Build plain worlds that run in as many processes as others.
 
     Args:
         agent: whose reward is used.
         settings: of the worlds and tasks.
         maps: a finished folder from `ensure_maps`.
-        like: vectorised worlds from `make_worlds`.
+        like: vectorised worlds from `make_groups`.
 
     Raises:
         UserError: the others run on a Ray cluster.
@@ -91,10 +117,10 @@ def plain_worlds(agent: str, settings: Settings, maps: Path, like: Any) -> Any:
     ] * settings.rollout.num_envs
     gc.collect()
     gc.freeze()  # worker processes inherit the run's objects, which plain worlds have nothing to do with
-    if type(like) is pufferlib.vector.Serial:
+    if type(like[0]) is pufferlib.vector.Serial:
         worlds = serial_worlds(creators)
-    elif isinstance(like, ProcessWorlds):  # not PufferLib's, whose waiting workers would slow down the run
-        worlds = ProcessWorlds(creators, like.num_workers)
+    elif isinstance(like[0], ProcessWorlds):  # not PufferLib's, whose waiting workers would slow down the run
+        worlds = ProcessWorlds(creators, sum(group.num_workers for group in like))
     else:
         raise UserError("this benchmark needs worlds on this machine: --rollout.vectorization auto")
     gc.collect()

@@ -65,7 +65,7 @@ def learner(settings: Settings, maps: Path) -> tuple[Callable[[], object], Calla
         semantic = SemanticTraining(policy, settings.semantic, train.seed, generator, ALONE)
         semantic.mean_return = settings.semantic.return_reference  # full weight: nothing is left out
     spacing = settings.semantic.ticks_apart if semantic else 0
-    collector = RolloutCollector(stepper, train.bptt_horizon, train.gamma, train.gae_lambda, spacing)
+    collector = RolloutCollector([stepper], train.bptt_horizon, train.gamma, train.gae_lambda, spacing)
 
     def learn() -> None:
         rollout = collector.collect(train.batch_size, lambda _: None)

@@ -5,9 +5,9 @@
     python -m benchmarks.training --processes 2            # also as train.py --processes 2
 
 Rollouts are collected and learnt from as in train.py. The peer's stack is plain PettingZoo emulation and the dense
-network. After each tick, plain worlds repeat it with the same actions. The dense network, which encodes every padding
-row, chooses actions for and learns from minibatches of the same observations: in this process, which keeps the memory
-that it frees, and for the peer's stack in another, which returns it to the system as processes do by default.
+network. Plain worlds repeat each rollout with the same actions. The dense network, which encodes every padding row,
+chooses actions for and learns from minibatches of the same observations: in this process, which keeps the memory that
+it frees, and for the peer's stack in another, which returns it to the system as processes do by default.
 
 The floor is the time of the packed network's operations at the speed of plain matrix multiplication in the same
 process; the environment counts with its measured time.
@@ -15,7 +15,7 @@ process; the environment counts with its measured time.
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
@@ -36,13 +36,12 @@ from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
 from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
-from benchmarks.peer import RepeatedWorlds, plain_worlds
+from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
 from benchmarks.together import REST, train_together
-from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.game.vectorization import first_episodes, make_groups
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.play.stepper import Stepper, make_steppers
 from reinforcement_learning.settings import Settings, check_training, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.local_processes import must_start
@@ -145,25 +144,27 @@ def measure(arguments: Arguments) -> Measurement:
     subject = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed)
     dense = dense_recurrent(copy.deepcopy(subject.policy))
     starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
-    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
-    plain = plain_worlds(AGENT, settings, maps, like=worlds)
-    repeated = RepeatedWorlds(worlds, plain, starts)
+    groups = make_groups(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
+    plain = plain_worlds(AGENT, settings, maps, like=groups)
     try:
-        stepper = Stepper(repeated, subject.policy, subject.info.layout, stopwatch, EpisodeJournal(starts))
-        stepper.reset()
-        learn = _learner(subject.policy, stepper, settings, on_tick=lambda _: repeated.repeat())
+        recorded = [RecordedWorlds(worlds) for worlds in groups]
+        repetition = Repetition(recorded, plain, starts)
+        steppers = make_steppers(recorded, subject.policy, subject.info.layout, stopwatch, starts)
+        for stepper in steppers:
+            stepper.reset()
+        learn = _learner(subject.policy, steppers, settings, on_rollout=repetition.repeat)
         learn()
         stopwatch.lap()
-        repeated.seconds = 0.0
+        repetition.seconds = 0.0
         rollouts = [learn() for _ in range(arguments.updates)]
     finally:
-        worlds.close()
-        plain.close()
+        for worlds in (*groups, plain):
+            worlds.close()
     seconds, steps = stopwatch.lap(), sum(len(rollout) for rollout in rollouts)
     own = Run({phase: seconds[phase] / steps for phase in PHASES})
     parts = cut(rollouts[-1], dense, settings, count=SAMPLES)
     work = (dense, parts, subject.info.layout, settings)
-    peer = {**own.phases, **_in_new_process(*work), "environment": repeated.seconds / steps}
+    peer = {**own.phases, **_in_new_process(*work), "environment": repetition.seconds / steps}
     return Measurement(
         own=own,
         dense=Run({**own.phases, **_network_seconds(*work)}),
@@ -270,17 +271,18 @@ def _hours(run: Run) -> str:
 
 
 def _learner(
-    policy: RecurrentPolicy, stepper: Stepper, settings: Settings, on_tick: Callable[[int], None]
+    policy: RecurrentPolicy, steppers: Sequence[Stepper], settings: Settings, on_rollout: Callable[[], None]
 ) -> Callable[[], Rollout]:
     """Return a function that collects one rollout and learns from it."""
     train = settings.train
     optimizer = make_optimizer(policy, train)
     shuffling = torch.Generator().manual_seed(1)
-    collector = RolloutCollector(stepper, train.bptt_horizon, train.gamma, train.gae_lambda)
+    collector = RolloutCollector(steppers, train.bptt_horizon, train.gamma, train.gae_lambda)
 
     def learn() -> Rollout:
-        rollout = collector.collect(train.batch_size, on_tick)
-        with stepper.stopwatch.time("learning"):
+        rollout = collector.collect(train.batch_size, on_tick=lambda _: None)
+        on_rollout()
+        with steppers[0].stopwatch.time("learning"):
             update(policy, optimizer, rollout, train, shuffling, on_minibatch=lambda: None)
         return rollout
 

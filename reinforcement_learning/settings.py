@@ -202,10 +202,16 @@ class RolloutSettings(_OneLineErrors):
     """serial: all worlds in this process; multiprocessing: in worker processes, one core each; ray: in worker processes
     on a Ray cluster; auto: multiprocessing with at least two cores, otherwise serial. The results are the same."""
     num_workers: Count = 0
-    """Worker processes for multiprocessing or ray; 0: the largest divisor of num_envs that the cores allow."""
+    """Worker processes for multiprocessing or ray, a divisor of num_envs, even if num_envs is even; 0: as many as the
+    cores allow."""
     ray_address: Annotated[str, BeforeValidator(_ray_address)] = "local"
     """Cluster for ray: local starts one on this machine for the run; auto uses the one that this machine belongs to;
     HOST:PORT is the address of a head node."""
+
+    @property
+    def groups(self) -> int:
+        """Groups of worlds that play by turns: while one plays, the policy decides for the other."""
+        return 2 if self.num_envs % 2 == 0 else 1
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -439,6 +445,11 @@ def check_workers(rollout: RolloutSettings) -> None:
     if rollout.num_workers and rollout.num_envs % rollout.num_workers:
         raise UserError(
             f"rollout.num_envs {rollout.num_envs} must be a multiple of rollout.num_workers {rollout.num_workers}"
+        )
+    if rollout.num_workers % rollout.groups:
+        raise UserError(
+            f"rollout.num_workers {rollout.num_workers} must be even, since rollout.num_envs {rollout.num_envs} is: "
+            "half of the workers play while the policy decides for the worlds of the others"
         )
 
 

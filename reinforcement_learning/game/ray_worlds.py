@@ -30,12 +30,10 @@ class RayWorlds:
             maps: absolute path of the maps folder; must exist on each worker's machine.
 
         Raises:
-            UserError: the cluster has too few cores, or a worker cannot start or does not see the maps.
+            UserError: a worker cannot start or does not see the maps.
         """
         import ray
 
-        if num_workers > cores():
-            raise UserError(f"the Ray cluster has {cores()} cores, too few for --rollout.num-workers {num_workers}")
         actor: Any = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_Worker)
         self._workers: list[Any] = [actor.remote() for _ in range(num_workers)]
         share = len(creators) // num_workers

@@ -20,15 +20,25 @@ from reinforcement_learning.settings import (
     TaskSettings,
     check_workers,
 )
+from user_error import UserError
 
 
 def make_worlds(
     agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path,
     starts: Sequence[EpisodeStart], weights_file: Path | None = None, reward: RewardSettings = AS_THE_AGENT_HAS_IT,
 ) -> Any:  # fmt: skip
-    """Start the worlds of a rollout and return PufferLib's vectorised environment; close it when done.
+    """Start all worlds of a rollout as one group; see `make_groups`."""
+    return make_groups(agent, env, task, rollout, maps, starts, weights_file, reward, groups=1)[0]
 
-    Tasks are encoded once, here.
+
+def make_groups(
+    agent: str, env: EnvironmentSettings, task: TaskSettings, rollout: RolloutSettings, maps: Path,
+    starts: Sequence[EpisodeStart], weights_file: Path | None = None, reward: RewardSettings = AS_THE_AGENT_HAS_IT,
+    groups: int | None = None,
+) -> list[Any]:  # fmt: skip
+    """Start the worlds of a rollout in groups of equal size, each of which can play while the others wait.
+
+    Each group is one of PufferLib's vectorised environments; close it when done. Tasks are encoded once, here.
 
     Args:
         agent: whose reward is used.
@@ -39,6 +49,7 @@ def make_worlds(
         starts: where the first reset takes each world.
         weights_file: as in `make_environment`.
         reward: as in `make_environment`.
+        groups: their number; None: that of the settings.
 
     Raises:
         UserError: the worlds cannot be shared evenly among the workers, or Ray cannot be used.
@@ -49,12 +60,17 @@ def make_worlds(
         functools.partial(make_environment, agent, env, task, maps, start, specs, weights_file, reward)
         for start in starts
     ]
-    if rollout.vectorization == "ray":
-        return _on_ray(creators, rollout, maps)
-    if not _in_processes(rollout):
-        return serial_worlds(creators)
-    workers = rollout.num_workers or _workers_that_fit(rollout.num_envs, _cores())
-    return ProcessWorlds(creators, workers)
+    groups = groups or rollout.groups
+    size = len(creators) // groups
+    start, made = _starter(rollout, maps, groups), []
+    try:
+        for first in range(0, len(creators), size):
+            made.append(start(creators[first : first + size]))
+    except BaseException:
+        for worlds in made:
+            worlds.close()
+        raise
+    return made
 
 
 def connect_workers(rollout: RolloutSettings) -> None:
@@ -78,13 +94,25 @@ def first_episodes(seed: int, worlds: int, rank: int = 0) -> list[EpisodeStart]:
     return [EpisodeStart(int(state)) for state in states[worlds * rank :]]
 
 
-def _on_ray(creators: Sequence[Callable[[], World]], rollout: RolloutSettings, maps: Path) -> Any:
+def _starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[[Sequence[Callable[[], World]]], Any]:
+    """Return what starts the worlds of one of several groups, given what builds each world."""
+    if rollout.vectorization == "ray":
+        return _ray_starter(rollout, maps, groups)
+    if not _in_processes(rollout):
+        return serial_worlds
+    workers = _workers_of_a_group(rollout, groups, _cores())
+    return functools.partial(ProcessWorlds, num_workers=workers)
+
+
+def _ray_starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[[Sequence[Callable[[], World]]], Any]:
     from reinforcement_learning.game.ray_worlds import RayWorlds
     from reinforcement_learning.ray_cluster import cores
 
     connect_workers(rollout)
-    workers = rollout.num_workers or _workers_that_fit(rollout.num_envs, cores() // number_of_processes())
-    return RayWorlds(creators, workers, maps)
+    workers = _workers_of_a_group(rollout, groups, cores() // number_of_processes())
+    if groups * workers > cores():
+        raise UserError(f"the Ray cluster has {cores()} cores, too few for --rollout.num-workers {groups * workers}")
+    return functools.partial(RayWorlds, num_workers=workers, maps=maps)
 
 
 def _in_processes(rollout: RolloutSettings) -> bool:
@@ -98,6 +126,9 @@ def _cores() -> int:
     return usable_cores() // processes_on_this_machine()
 
 
-def _workers_that_fit(worlds: int, cores: int) -> int:
-    """Return the largest number of workers with a core each that share the worlds evenly; at least one."""
+def _workers_of_a_group(rollout: RolloutSettings, groups: int, cores: int) -> int:
+    """Return the number asked for, or the largest whose workers have a core each and share the worlds evenly."""
+    if rollout.num_workers:
+        return rollout.num_workers // groups
+    worlds, cores = rollout.num_envs // groups, cores // groups
     return max(workers for workers in range(1, max(1, min(cores, worlds)) + 1) if worlds % workers == 0)

@@ -5,6 +5,7 @@ and *acting* if it also chooses an action: at an episode's cut-off, agents are p
 not acting has its memory zeroed, so every life starts with an empty memory.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from agent_zoo.distribution import ActionDistribution
 from agent_zoo.memory import MemoryState
 from agent_zoo.narrow_view import options_in_game
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
-from reinforcement_learning.game.environment import Episode
+from reinforcement_learning.game.environment import Episode, EpisodeStart
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.action_noise import action_noise
@@ -139,11 +140,40 @@ class Stepper:
             decision: made from the worlds' current observations.
             actions: (slots, heads) int64; rows of slots that are not acting are ignored.
         """
+        self.begin(decision, actions)
+        self.end(actions)
+
+    def begin(self, decision: Decision, actions: np.ndarray) -> None:
+        """Update the memory from the decision, and let the worlds begin a tick; arguments as of `act`."""
         remember(self.memory, decision)
         with self.stopwatch.time("environment"):
             self.worlds.send(actions)
+
+    def end(self, actions: np.ndarray) -> None:
+        """Wait for the end of the tick that began with these actions."""
+        with self.stopwatch.time("environment"):
             self.arrival = receive(self.worlds)
         self.journal.record(actions, self.arrival.episodes)
+
+
+def make_steppers(
+    groups: Sequence[Any], policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
+    starts: Sequence[EpisodeStart],
+) -> list[Stepper]:  # fmt: skip
+    """Return a stepper for each group of worlds.
+
+    Args:
+        groups: from `make_groups`.
+        policy: plays all agents.
+        layout: of the observations.
+        stopwatch: measures the time of each phase.
+        starts: of the worlds of all groups, in order.
+    """
+    size = len(starts) // len(groups)
+    journals = [EpisodeJournal(starts[first : first + size]) for first in range(0, len(starts), size)]
+    return [
+        Stepper(worlds, policy, layout, stopwatch, journal) for worlds, journal in zip(groups, journals, strict=True)
+    ]
 
 
 def receive(worlds: Any) -> Arrival:

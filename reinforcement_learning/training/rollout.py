@@ -1,6 +1,11 @@
-"""The data that learning needs from played ticks, for living agents only; slots as in `stepper`."""
+"""The data that learning needs from played ticks, for living agents only; slots as in `stepper`.
 
-from collections.abc import Callable
+Worlds may be in several groups, which take turns: while the policy decides for one, the workers of another play. Each
+group is recorded separately, so the rollout does not depend on how long any process takes.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +25,7 @@ class Rollout:
     """Decisions of living agents, grouped in segments of consecutive ticks of one life. M decisions, S segments.
 
     Attributes:
-        observation: M observations, in the order of play.
+        observation: M observations: one group of worlds after the other, each in the order of play.
         action: (M, heads) int64.
         log_probability: of the options taken, summed over heads (those that count), (M,) float32.
         value: (M,) float32.
@@ -52,20 +57,20 @@ class RolloutCollector:
     """Plays until enough decisions are made, then returns them as one `Rollout`."""
 
     def __init__(
-        self, stepper: Stepper, horizon: int, gamma: float, gae_lambda: float, spacing: int = 0,
+        self, steppers: Sequence[Stepper], horizon: int, gamma: float, gae_lambda: float, spacing: int = 0,
         ignore_idle_heads: bool = False,
     ):  # fmt: skip
-        """Collect with the given stepper.
+        """Collect with the given steppers.
 
         Args:
-            stepper: steps the worlds.
+            steppers: each steps one group of worlds; all have the same policy.
             horizon: maximum length of a segment, in ticks.
             gamma: discount per tick.
             gae_lambda: of generalised advantage estimation.
             spacing: ticks between the decisions of an agent that are `spaced`; 0 if they are not needed.
             ignore_idle_heads: leave choices that the game ignores out of the log-probability.
         """
-        self.stepper = stepper
+        self.steppers = steppers
         self.horizon = horizon
         self.gamma = gamma
         self.gae_lambda = gae_lambda
@@ -79,17 +84,86 @@ class RolloutCollector:
             decisions: agent-steps to collect; the last tick is completed in every world.
             on_tick: called with the agent-steps so far after each tick; may raise to stop.
         """
-        tape = _Tape(self.stepper.slots, self.horizon, self.spacing)
-        while tape.decisions < decisions:
-            decision = self.stepper.decide()
-            with self.stepper.stopwatch.time("inference"):
-                chosen = decision.sample(self.stepper.action_noise())  # (P, heads)
-                chosen_log_probability = self.log_probability(decision.distribution, chosen)  # (P,)
-            self.stepper.act(decision, decision.over_slots(chosen))
-            with self.stepper.stopwatch.time("copying"):
-                tape.record(decision, chosen.cpu(), chosen_log_probability.cpu(), self.stepper.arrival)
-            on_tick(tape.decisions)
-        return tape.finish(self.stepper.decide(), self.gamma, self.gae_lambda)
+        players = [_Player(stepper, self._tape(stepper), self.log_probability) for stepper in self.steppers]
+        made = 0
+        with _threads_for_each_of(len(players)):
+            while made < decisions:
+                for player in players:
+                    player.end_tick()
+                    made += player.begin_tick()
+                on_tick(made)
+            for player in players:
+                player.end_tick()
+            parts = [player.tape.finish(player.stepper.decide(), self.gamma, self.gae_lambda) for player in players]
+        return _joined(parts)
+
+    def _tape(self, stepper: Stepper) -> "_Tape":
+        return _Tape(stepper.slots, self.horizon, self.spacing)
+
+
+class _Player:
+    """Plays one group of worlds, and records it; other groups can have their turn within a tick."""
+
+    def __init__(self, stepper: Stepper, tape: "_Tape", log_probability: Callable[..., torch.Tensor]):
+        self.stepper = stepper
+        self.tape = tape
+        self.log_probability = log_probability
+        self._begun: tuple[Decision, np.ndarray, torch.Tensor, torch.Tensor] | None = None
+
+    def begin_tick(self) -> int:
+        """Decide, let the worlds begin the tick, and return the number of decisions."""
+        decision = self.stepper.decide()
+        with self.stepper.stopwatch.time("inference"):
+            chosen = decision.sample(self.stepper.action_noise())  # (P, heads)
+            chosen_log_probability = self.log_probability(decision.distribution, chosen)  # (P,)
+        actions = decision.over_slots(chosen)
+        self.stepper.begin(decision, actions)
+        self._begun = (decision, actions, chosen.cpu(), chosen_log_probability.cpu())
+        return int(decision.acting.sum())
+
+    def end_tick(self) -> None:
+        """Wait for the tick that was begun, if any, and record it."""
+        if self._begun is None:
+            return
+        decision, actions, chosen, chosen_log_probability = self._begun
+        self._begun = None
+        self.stepper.end(actions)
+        with self.stepper.stopwatch.time("copying"):
+            self.tape.record(decision, chosen, chosen_log_probability, self.stepper.arrival)
+
+
+@contextlib.contextmanager
+def _threads_for_each_of(groups: int) -> Iterator[None]:
+    """Let torch use one group's share of its threads: the workers of the other groups need the other cores.
+
+    So it is where worlds play in this process, too, since the last bits of torch's results depend on its threads.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads // groups))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _joined(parts: Sequence[Rollout]) -> Rollout:
+    """Return the rollouts of all groups as one."""
+    if len(parts) == 1:
+        return parts[0]
+    before = np.cumsum([0, *(len(part) for part in parts[:-1])])
+    spaced = [part.spaced for part in parts if part.spaced is not None]
+    return Rollout(
+        observation=PackedObservation.concatenate([part.observation for part in parts]),
+        action=torch.cat([part.action for part in parts]),
+        log_probability=torch.cat([part.log_probability for part in parts]),
+        value=torch.cat([part.value for part in parts]),
+        advantage=torch.cat([part.advantage for part in parts]),
+        order=torch.cat([part.order + int(first) for first, part in zip(before, parts, strict=True)]),
+        lengths=torch.cat([part.lengths for part in parts]),
+        state=MemoryState.concatenate([part.state for part in parts]),
+        lives=[life for part in parts for life in part.lives],
+        spaced=torch.cat(spaced) if spaced else None,
+    )
 
 
 class _Tape:
@@ -98,7 +172,6 @@ class _Tape:
     def __init__(self, slots: int, horizon: int, spacing: int):
         self.horizon = horizon
         self.spacing = spacing
-        self.decisions = 0
         self._segments = 0
         self._segment = np.full(slots, -1)  # each slot's current segment
         self._length = np.zeros(slots, dtype=np.int64)  # ticks in each slot's current segment
@@ -130,7 +203,6 @@ class _Tape:
         self._acting.append(decision.acting)
         self._reward.append(after.reward)
         self._lives.extend(after.lives)
-        self.decisions += len(acting)
 
     def finish(self, last: Decision, gamma: float, gae_lambda: float) -> Rollout:
         acting = np.stack(self._acting)  # (T, slots)
@@ -146,10 +218,7 @@ class _Tape:
             advantage=torch.from_numpy(advantage[acting]),
             order=torch.argsort(segment_of, stable=True),
             lengths=torch.bincount(segment_of),
-            state=MemoryState(
-                torch.cat([state.hidden for state in self._states], dim=1),
-                torch.cat([state.cell for state in self._states], dim=1),
-            ),
+            state=MemoryState.concatenate(self._states),
             lives=self._lives,
             spaced=torch.from_numpy(np.concatenate(self._spaced)) if self.spacing else None,
         )

@@ -1,6 +1,6 @@
 """Train one agent: collect, learn and report until all steps are done or training is stopped."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -12,11 +12,11 @@ import torch
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_policy, save_checkpoint
 from agent_zoo.data_parallel import ALONE, Processes, join_records
+from agent_zoo.memory import MemoryState
 from reinforcement_learning.device import pick_device
-from reinforcement_learning.game.environment import Life, observation_layout
-from reinforcement_learning.game.episode_journal import EpisodeJournal
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
-from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.game.environment import EpisodeStart, Life, observation_layout
+from reinforcement_learning.game.vectorization import first_episodes, make_groups
+from reinforcement_learning.play.stepper import make_steppers
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
@@ -81,20 +81,20 @@ def train(
     starts = state.worlds if state else first_episodes(settings.train.seed, settings.rollout.num_envs, processes.rank)
     curriculum = start_curriculum(settings, run.task_weights, state.curriculum if state else {})
     weights_file = run.task_weights if curriculum else None
-    worlds = make_worlds(
+    groups = make_groups(
         agent, settings.env, settings.task, settings.rollout, maps, starts, weights_file, settings.reward
     )
     try:
         training = _Training(
-            name, agent, settings, worlds, EpisodeJournal(starts), curriculum, run, tracker, reports, stop, processes,
-            seeds,
-        )  # fmt: skip
+            name, agent, settings, groups, starts, curriculum, run, tracker, reports, stop, processes, seeds
+        )
         training.start(state)
         return training.run_to_end()
     except UserError as error:
         raise UserError(f"{error}; checkpoints so far: {run.checkpoints}") from None
     finally:
-        worlds.close()
+        for worlds in groups:
+            worlds.close()
 
 
 def checkpoints_due(steps: int, train: TrainSettings) -> int:
@@ -107,14 +107,14 @@ def checkpoints_due(steps: int, train: TrainSettings) -> int:
 
 class _Training:
     def __init__(
-        self, name: str, agent: str, settings: Settings, worlds: Any, journal: EpisodeJournal,
+        self, name: str, agent: str, settings: Settings, groups: Sequence[Any], starts: Sequence[EpisodeStart],
         curriculum: AutomaticCurriculum | None, run: RunFolder, tracker: Tracker, reports: Reports, stop: StopSignal,
         processes: Processes, seeds: np.ndarray,
     ):  # fmt: skip
         self.name, self.settings, self.run, self.tracker = name, settings, run, tracker
         self.curriculum = curriculum
         self.reports, self.stop, self.processes = reports, stop, processes
-        self.info = untrained_info(agent, settings, observation_layout(worlds.driver_env))
+        self.info = untrained_info(agent, settings, observation_layout(groups[0].driver_env))
         device = pick_device(settings.train.device)
         self.policy: RecurrentPolicy = build_policy(self.info).to(device)
         if settings.train.initialization == "orthogonal":
@@ -122,8 +122,7 @@ class _Training:
         processes.same_weights(self.policy)
         self.optimizer = make_optimizer(self.policy, settings.train)
         self.stopwatch = Stopwatch()
-        self.journal = journal
-        self.stepper = Stepper(worlds, self.policy, self.info.layout, self.stopwatch, journal)
+        self.steppers = make_steppers(groups, self.policy, self.info.layout, self.stopwatch, starts)
         self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
         self.semantic: SemanticTraining | None = None
         if self.policy.semantic:
@@ -131,7 +130,7 @@ class _Training:
                 self.policy, settings.semantic, settings.train.seed, self.minibatch_generator, processes
             )
         self.collector = RolloutCollector(
-            self.stepper, settings.train.bptt_horizon, settings.train.gamma, settings.train.gae_lambda,
+            self.steppers, settings.train.bptt_horizon, settings.train.gamma, settings.train.gae_lambda,
             spacing=settings.semantic.ticks_apart if self.semantic else 0,
             ignore_idle_heads=settings.train.ignore_idle_heads,
         )  # fmt: skip
@@ -144,16 +143,17 @@ class _Training:
         Raises:
             UserError: the state is that of another network or world.
         """
-        self.stepper.reset()
+        for stepper in self.steppers:
+            stepper.reset()
         if state is None:
             self._save_checkpoint()
             return
         self.steps, self.updates = state.steps, state.updates
-        everyone = torch.arange(self.stepper.slots, device=self.stepper.device)
         try:
             self.policy.load_state_dict(state.policy)
             restore_optimizer(self.optimizer, state.optimizer)
-            self.stepper.memory.put(everyone, state.memory.to(self.stepper.device))
+            for stepper, memory in zip(self.steppers, state.memory.split(len(self.steppers)), strict=True):
+                stepper.memory.put(torch.arange(stepper.slots, device=stepper.device), memory.to(stepper.device))
             self.minibatch_generator.set_state(state.minibatch_random[0])
             if self.semantic:
                 self.semantic.restore(state.semantic)
@@ -185,9 +185,9 @@ class _Training:
             updates=self.updates,
             policy=self.policy.state_dict(),
             optimizer=optimizer_tensors(self.optimizer),
-            memory=self.stepper.memory,
+            memory=MemoryState.concatenate([stepper.memory for stepper in self.steppers]),
             minibatch_random=self.minibatch_generator.get_state().unsqueeze(0),
-            worlds=self.journal.starts(),
+            worlds=[start for stepper in self.steppers for start in stepper.journal.starts()],
             curriculum=self.curriculum.state() if self.curriculum else {},
             semantic=self.semantic.state() if self.semantic else {},
         )

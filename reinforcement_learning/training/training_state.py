@@ -79,7 +79,7 @@ class TrainingState:
         rank, size = processes.rank, processes.size
         return replace(
             self,
-            memory=MemoryState(self.memory.hidden.chunk(size, dim=1)[rank], self.memory.cell.chunk(size, dim=1)[rank]),
+            memory=self.memory.split(size)[rank],
             # A copy: torch restores a generator from the start of a tensor's storage, not from the start of a view.
             minibatch_random=self.minibatch_random[rank : rank + 1].clone(),
             worlds=self.worlds[rank * len(self.worlds) // size : (rank + 1) * len(self.worlds) // size],

@@ -5,41 +5,57 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.peer import RepeatedWorlds, plain_worlds
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
+from reinforcement_learning.game.vectorization import first_episodes, make_groups
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
 from user_error import UserError
 
 AGENT = "neurips23_start_kit"
 
 
-def test_plain_worlds_repeat_the_ticks_of_a_run(
-    small_world: EnvironmentSettings, task: TaskSettings, maps: Path
-) -> None:
-    settings = Settings(env=small_world, task=task, rollout=RolloutSettings(num_envs=2, vectorization="serial"))
+@pytest.fixture
+def settings(small_world: EnvironmentSettings, task: TaskSettings) -> Settings:
+    return Settings(env=small_world, task=task, rollout=RolloutSettings(num_envs=2, vectorization="serial"))
+
+
+@pytest.fixture
+def repetition(settings: Settings, maps: Path) -> Repetition:
+    """Of five ticks that two groups of a world each have played with random actions."""
     starts = first_episodes(0, 2)
-    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
-    repeated = RepeatedWorlds(worlds, plain_worlds(AGENT, settings, maps, like=worlds), starts)
-    repeated.async_reset()
-    sizes = worlds.single_action_space.nvec
+    groups = make_groups(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
+    recorded = [RecordedWorlds(worlds) for worlds in groups]
+    repetition = Repetition(recorded, plain_worlds(AGENT, settings, maps, like=groups), starts)
+    sizes = groups[0].single_action_space.nvec
     random = np.random.default_rng(0)
-    repeated.recv()
+    for worlds in recorded:
+        worlds.async_reset()
+        worlds.recv()
     for _ in range(5):
-        repeated.send(random.integers(sizes, size=(worlds.agents_per_batch, len(sizes))))
-        repeated.recv()
-        repeated.repeat()
-    assert repeated.seconds > 0
-
-    plain = repeated.plain
-    plain.async_reset([start.first_seed + 1 for start in starts])
-    plain.recv()
-    with pytest.raises(UserError, match="differ"):
-        repeated.repeat()
+        for worlds in recorded:
+            worlds.send(random.integers(sizes, size=(worlds.agents_per_batch, len(sizes))))
+            worlds.recv()
+    return repetition
 
 
-def test_worlds_on_a_cluster_have_no_plain_twin(
-    small_world: EnvironmentSettings, task: TaskSettings, maps: Path
-) -> None:
-    settings = Settings(env=small_world, task=task, rollout=RolloutSettings(num_envs=1))
+def test_plain_worlds_repeat_the_ticks_of_a_run(repetition: Repetition) -> None:
+    repetition.repeat()
+    assert repetition.seconds > 0
+    assert not any(group.actions or group.rewards for group in repetition.groups)
+
+
+def test_another_reward_in_any_tick_is_noticed(repetition: Repetition) -> None:
+    repetition.groups[1].rewards[2][3] += 1
+    with pytest.raises(UserError, match="rewards of plain"):
+        repetition.repeat()
+
+
+def test_other_observations_after_the_last_tick_are_noticed(repetition: Repetition) -> None:
+    for group in repetition.groups:  # the plain worlds play one tick only, in which nobody is rewarded
+        group.actions, group.rewards = group.actions[:1], group.rewards[:1]
+    with pytest.raises(UserError, match="observations of plain"):
+        repetition.repeat()
+
+
+def test_worlds_on_a_cluster_have_no_plain_twin(settings: Settings, maps: Path) -> None:
     with pytest.raises(UserError, match="on this machine"):
-        plain_worlds(AGENT, settings, maps, like=object())
+        plain_worlds(AGENT, settings, maps, like=[object()])

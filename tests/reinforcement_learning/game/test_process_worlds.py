@@ -11,7 +11,7 @@ import pytest
 from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.game.process_worlds import ProcessWorlds
 from reinforcement_learning.game.serial_worlds import serial_worlds
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.settings import RolloutSettings
 from tests.conftest import AGENT
 from user_error import UserError
@@ -96,3 +96,21 @@ def test_automatic_choice_uses_the_cores(
         assert isinstance(worlds, ProcessWorlds if processes else type(serial_worlds([lambda: worlds.driver_env])))
     finally:
         worlds.close()
+
+
+@pytest.mark.parametrize(
+    ("cores", "worlds", "processes"),
+    [(1, 4, [None, None]), (2, 2, [1, 1]), (2, 4, [1, 1]), (3, 4, [1, 1]), (16, 4, [2, 2]), (16, 3, [3])],
+)
+def test_groups_share_the_cores(
+    cores: int, worlds: int, processes: list[int | None], small_world, task, maps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reinforcement_learning.game.vectorization.usable_cores", lambda: cores)
+    settings = RolloutSettings(num_envs=worlds)
+    groups = make_groups(AGENT, small_world, task, settings, maps, first_episodes(7, worlds))
+    try:
+        assert [getattr(group, "num_workers", None) for group in groups] == processes
+        assert {group.agents_per_batch for group in groups} == {worlds // len(processes) * small_world.num_agents}
+    finally:
+        for group in groups:
+            group.close()

@@ -52,7 +52,7 @@ def play(
         policy = agent.Recurrent(agent.Policy(layout, hidden_size=16))
         player = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
         player.reset()
-        collector = RolloutCollector(player, 8, gamma=0.99, gae_lambda=0.95)
+        collector = RolloutCollector([player], 8, gamma=0.99, gae_lambda=0.95)
         done = []
         for _ in range(rollouts):
             played = collector.collect(1_500, on_tick=lambda _: None)

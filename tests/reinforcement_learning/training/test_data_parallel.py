@@ -80,7 +80,7 @@ def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch(), EpisodeJournal(starts))
     player.reset()
     spacing = settings.semantic.ticks_apart if settings.semantic.codes else 0
-    collector = RolloutCollector(player, settings.train.bptt_horizon, 0.99, 0.95, spacing)
+    collector = RolloutCollector([player], settings.train.bptt_horizon, 0.99, 0.95, spacing)
     return policy, collector.collect(settings.train.batch_size, on_tick=lambda _: None)
 
 

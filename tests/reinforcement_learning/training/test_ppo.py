@@ -33,7 +33,7 @@ def rollout(policy, layout, small_world, task, maps) -> Rollout:
     worlds = make_worlds(AGENT, small_world, task, rollout, maps, starts)
     player = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
     player.reset()
-    collector = RolloutCollector(player, SETTINGS.bptt_horizon, 0.99, 0.95)
+    collector = RolloutCollector([player], SETTINGS.bptt_horizon, 0.99, 0.95)
     return collector.collect(SETTINGS.batch_size, on_tick=lambda _: None)
 
 

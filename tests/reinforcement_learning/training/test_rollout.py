@@ -1,5 +1,8 @@
 """A rollout holds only living agents, starts each life with empty memory, and has segments that replay exactly."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +10,8 @@ import torch
 import agent_zoo
 from agent_zoo.observation import legal_options
 from reinforcement_learning.game.episode_journal import EpisodeJournal
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
-from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.game.vectorization import first_episodes, make_groups
+from reinforcement_learning.play.stepper import Decision, Stepper
 from reinforcement_learning.settings import RolloutSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.rollout import RolloutCollector
@@ -27,14 +30,54 @@ def policy(layout):
 @pytest.fixture(scope="module")
 def rollout(policy, layout, small_world, task, maps):
     """About 3,000 decisions in two worlds of 16 agents: several episodes, most agents die in them."""
-    rollout = RolloutSettings(num_envs=2, vectorization="serial")
+    with collector(policy, layout, small_world, task, maps, first_episodes(0, 2)) as both:
+        return both.collect(3_000, on_tick=lambda _: None)
+
+
+class CountingStepper(Stepper):
+    """Counts the decisions of its worlds."""
+
+    decisions = 0
+
+    def begin(self, decision: Decision, actions: np.ndarray) -> None:
+        self.decisions += int(decision.acting.sum())
+        super().begin(decision, actions)
+
+
+@contextmanager
+def collector(policy, layout, small_world, task, maps, starts) -> Iterator[RolloutCollector]:
+    """Worlds that start at the given places: one, or two groups of one."""
+    settings = RolloutSettings(num_envs=len(starts), vectorization="serial")
+    groups = make_groups(AGENT, small_world, task, settings, maps, starts)
+    steppers = [
+        CountingStepper(worlds, policy, layout, Stopwatch(), EpisodeJournal([start]))
+        for worlds, start in zip(groups, starts, strict=True)
+    ]
+    for stepper in steppers:
+        stepper.reset()
+    yield RolloutCollector(steppers, HORIZON, gamma=0.99, gae_lambda=0.95)
+    for worlds in groups:
+        worlds.close()
+
+
+def test_groups_that_take_turns_play_as_each_would_alone(policy, layout, small_world, task, maps, monkeypatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # a single group would use more threads than each of two
     starts = first_episodes(0, 2)
-    worlds = make_worlds(AGENT, small_world, task, rollout, maps, starts)
-    stepper = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
-    stepper.reset()
-    collector = RolloutCollector(stepper, HORIZON, gamma=0.99, gae_lambda=0.95)
-    yield collector.collect(3_000, on_tick=lambda _: None)
-    worlds.close()
+    with collector(policy, layout, small_world, task, maps, starts) as both:
+        rollout = both.collect(1_500, on_tick=lambda _: None)
+        counts = [stepper.decisions for stepper in both.steppers]
+    assert sum(counts) == len(rollout) and min(counts) > 300
+    alone = []
+    for start, count in zip(starts, counts, strict=True):
+        with collector(policy, layout, small_world, task, maps, [start]) as one:
+            alone.append(one.collect(count, on_tick=lambda _: None))
+    assert [len(each) for each in alone] == counts
+    for name in ("action", "log_probability", "value", "advantage", "lengths"):
+        assert torch.equal(getattr(rollout, name), torch.cat([getattr(each, name) for each in alone])), name
+    assert torch.equal(rollout.observation.material, torch.cat([each.observation.material for each in alone]))
+    assert torch.equal(rollout.state.cell, torch.cat([each.state.cell for each in alone], dim=1))
+    assert torch.equal(rollout.order, torch.cat([alone[0].order, alone[1].order + counts[0]]))
+    assert rollout.lives == [life for each in alone for life in each.lives]
 
 
 def test_holds_what_was_asked_for_and_lives_that_ended(rollout) -> None:
