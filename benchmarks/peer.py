@@ -3,7 +3,7 @@
 import functools
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,24 +52,29 @@ class RecordedWorlds:
 
 
 class Repetition:
-    """Plain worlds that repeat the ticks of a run's worlds with the same seeds and actions, in as many processes.
+    """Other worlds that repeat the ticks of a run's worlds with the same seeds and actions.
 
     Attributes:
-        seconds: wall-clock seconds that the plain worlds took since the attribute was last set.
+        seconds: wall-clock seconds that each kind of other worlds took since the clock was last reset.
     """
 
-    def __init__(self, groups: Sequence[RecordedWorlds], plain: Any, starts: Sequence[EpisodeStart]):
-        """Start the first episodes in the plain worlds.
+    def __init__(self, groups: Sequence[RecordedWorlds], others: Mapping[str, Any], starts: Sequence[EpisodeStart]):
+        """Start the first episodes in the other worlds.
 
         Args:
             groups: all worlds of the run.
-            plain: from `plain_worlds`.
+            others: kinds of worlds by name, each as many as the run has.
             starts: of the run's worlds, each at the start of an episode.
         """
-        self.groups, self.plain = groups, plain
-        self.seconds = 0.0
-        plain.async_reset([start.first_seed for start in starts])
-        plain.recv()
+        self.groups, self.others = groups, others
+        self.reset_clock()
+        for worlds in others.values():
+            worlds.async_reset([start.first_seed for start in starts])
+            worlds.recv()
+
+    def reset_clock(self) -> None:
+        """Set all seconds to zero."""
+        self.seconds = dict.fromkeys(self.others, 0.0)
 
     def repeat(self) -> None:
         """Play all ticks that the run has played since the last call; no tick of the run may be under way.
@@ -77,17 +82,19 @@ class Repetition:
         Raises:
             UserError: the rewards of any tick, or the observations after the last one, differ from those of the run.
         """
-        observations = np.empty(0)
-        for actions, rewards in zip(self._all("actions"), self._all("rewards"), strict=True):
-            start = time.perf_counter()
-            self.plain.send(actions)
-            observations, plain_rewards, *_ = self.plain.recv()
-            self.seconds += time.perf_counter() - start
-            _check("rewards", rewards, plain_rewards)
+        for kind, worlds in self.others.items():
+            observations = np.empty(0)
+            for actions, rewards in zip(self._all("actions"), self._all("rewards"), strict=True):
+                start = time.perf_counter()
+                worlds.send(actions)
+                observations, their_rewards, *_ = worlds.recv()
+                self.seconds[kind] += time.perf_counter() - start
+                _check("rewards", kind, rewards, their_rewards)
+            everyones = np.concatenate([group.observations for group in self.groups])
+            _check("observations", kind, everyones, observations)
         for group in self.groups:
             group.actions.clear()
             group.rewards.clear()
-        _check("observations", np.concatenate([group.observations for group in self.groups]), observations)
 
     def _all(self, name: str) -> list[np.ndarray]:
         """What each tick had, joined over the groups."""
@@ -95,9 +102,9 @@ class Repetition:
         return [np.concatenate(each) for each in ticks]
 
 
-def _check(what: str, own: np.ndarray, plain: np.ndarray) -> None:
-    if not np.array_equal(own, plain):
-        raise UserError(f"{what} of plain and vectorised worlds differ: run tests/reinforcement_learning/game")
+def _check(what: str, kind: str, own: np.ndarray, others: np.ndarray) -> None:
+    if not np.array_equal(own, others):
+        raise UserError(f"{what} of the run's and of {kind} worlds differ: run tests/reinforcement_learning/game")
 
 
 def plain_worlds(agent: str, settings: Settings, maps: Path, like: Sequence[Any]) -> Any:

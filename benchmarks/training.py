@@ -4,13 +4,14 @@
     python -m benchmarks.training --output training.json
     python -m benchmarks.training --processes 2            # also as train.py --processes 2
 
-Rollouts are collected and learnt from as in train.py. The peer's stack is plain PettingZoo emulation and the dense
-network. Plain worlds repeat each rollout with the same actions. The dense network, which encodes every padding row,
+Rollouts are collected and learnt from as in train.py, where worlds play while the policy decides for others. The peer's
+stack is plain PettingZoo emulation and the dense network. Plain worlds, and worlds like the run's that nothing else
+disturbs, repeat each rollout with the same actions. The dense network, which encodes every padding row,
 chooses actions for and learns from minibatches of the same observations: in this process, which keeps the memory that
 it frees, and for the peer's stack in another, which returns it to the system as processes do by default.
 
 The floor is the time of the packed network's operations at the speed of plain matrix multiplication in the same
-process; the environment counts with its measured time.
+process; the environment counts with the time that it takes alone.
 """
 
 import copy
@@ -39,7 +40,7 @@ from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
 from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
 from benchmarks.together import REST, train_together
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.game.vectorization import first_episodes, make_groups
+from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper, make_steppers
 from reinforcement_learning.settings import Settings, check_training, load_settings
@@ -53,6 +54,7 @@ from user_error import UserError
 
 AGENT = "neurips23_start_kit"
 PHASES = ("environment", "copying", "inference", "learning")
+ALONE, PLAIN = "undisturbed", "plain"  # kinds of worlds that repeat the run's
 HOUR_RUN = 10_000_000
 SAMPLES = 3  # minibatches on which the dense network is timed
 
@@ -108,6 +110,7 @@ class Measurement:
         own: the run as it is.
         dense: the same worlds with the dense network.
         peer: plain emulation, and the dense network in a process that returns freed memory to the system.
+        worlds: seconds per agent-step of worlds like the run's, where nothing plays or decides meanwhile.
         floors: of the phases of `own` that the network's arithmetic bounds.
         together: the run in several processes; None if it was not asked for.
     """
@@ -115,13 +118,15 @@ class Measurement:
     own: Run
     dense: Run
     peer: Run
+    worlds: float
     floors: dict[str, Floor]
     together: Run | None = None
 
     @property
     def floor(self) -> Run:
-        """The run if the network's arithmetic were all that its phases do."""
-        return Run({**self.own.phases, **{phase: floor.least_seconds for phase, floor in self.floors.items()}})
+        """The run if the network's arithmetic were all that its phases do, and worlds took turns with them."""
+        least = {phase: floor.least_seconds for phase, floor in self.floors.items()}
+        return Run({**self.own.phases, "environment": self.worlds, **least})
 
     @property
     def peer_keeping(self) -> Run:
@@ -144,44 +149,45 @@ def measure(arguments: Arguments) -> Measurement:
     subject = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed)
     dense = dense_recurrent(copy.deepcopy(subject.policy))
     starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
-    groups = make_groups(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
-    plain = plain_worlds(AGENT, settings, maps, like=groups)
+    world = (AGENT, settings.env, settings.task, settings.rollout, maps, starts)
+    groups = make_groups(*world)
+    others = {ALONE: make_worlds(*world), PLAIN: plain_worlds(AGENT, settings, maps, like=groups)}
     try:
         recorded = [RecordedWorlds(worlds) for worlds in groups]
-        repetition = Repetition(recorded, plain, starts)
+        repetition = Repetition(recorded, others, starts)
         steppers = make_steppers(recorded, subject.policy, subject.info.layout, stopwatch, starts)
         for stepper in steppers:
             stepper.reset()
         learn = _learner(subject.policy, steppers, settings, on_rollout=repetition.repeat)
         learn()
         stopwatch.lap()
-        repetition.seconds = 0.0
+        repetition.reset_clock()
         rollouts = [learn() for _ in range(arguments.updates)]
     finally:
-        for worlds in (*groups, plain):
+        for worlds in (*groups, *others.values()):
             worlds.close()
     seconds, steps = stopwatch.lap(), sum(len(rollout) for rollout in rollouts)
     own = Run({phase: seconds[phase] / steps for phase in PHASES})
     parts = cut(rollouts[-1], dense, settings, count=SAMPLES)
     work = (dense, parts, subject.info.layout, settings)
-    peer = {**own.phases, **_in_new_process(*work), "environment": repetition.seconds / steps}
+    peer = {**own.phases, **_in_new_process(*work), "environment": repetition.seconds[PLAIN] / steps}
     return Measurement(
         own=own,
         dense=Run({**own.phases, **_network_seconds(*work)}),
         peer=Run(peer),
+        worlds=repetition.seconds[ALONE] / steps,
         floors=_floors(subject.policy, parts[0], settings, own),
     )
 
 
 def show(found: Measurement, processes: int) -> None:
     """Print the time of each phase, speeds, ratios and floors."""
-    table = Table(title="Microseconds per agent-step, share of the time, and peer's time divided by own")
-    for column in ("", "own", "share", "floor", "dense", "share", "peer", "share", "ratio"):
+    table = Table(title="Microseconds per agent-step, and share of the time; environment is waiting for worlds")
+    for column in ("", "own", "share", "floor", "dense", "share", "peer", "share"):
         table.add_column(column, justify="right")
     for phase in PHASES:
         own, dense, peer = (_time_and_share(run, phase) for run in (found.own, found.dense, found.peer))
-        ratio = found.peer.phases[phase] / found.own.phases[phase]
-        table.add_row(phase, *own, f"{found.floor.phases[phase] * 1e6:.0f}", *dense, *peer, f"{ratio:.1f}")
+        table.add_row(phase, *own, f"{found.floor.phases[phase] * 1e6:.0f}", *dense, *peer)
     for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
         each = [number(run) for run in (found.own, found.floor, found.dense, found.peer)]
         table.add_row(name, each[0], "", each[1], each[2], "", each[3])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
-from reinforcement_learning.game.vectorization import first_episodes, make_groups
+from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
 from user_error import UserError
 
@@ -24,7 +24,11 @@ def repetition(settings: Settings, maps: Path) -> Repetition:
     starts = first_episodes(0, 2)
     groups = make_groups(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
     recorded = [RecordedWorlds(worlds) for worlds in groups]
-    repetition = Repetition(recorded, plain_worlds(AGENT, settings, maps, like=groups), starts)
+    others = {
+        "plain": plain_worlds(AGENT, settings, maps, like=groups),
+        "same": make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts),
+    }
+    repetition = Repetition(recorded, others, starts)
     sizes = groups[0].single_action_space.nvec
     random = np.random.default_rng(0)
     for worlds in recorded:
@@ -39,20 +43,20 @@ def repetition(settings: Settings, maps: Path) -> Repetition:
 
 def test_plain_worlds_repeat_the_ticks_of_a_run(repetition: Repetition) -> None:
     repetition.repeat()
-    assert repetition.seconds > 0
+    assert min(repetition.seconds.values()) > 0 and len(repetition.seconds) == 2
     assert not any(group.actions or group.rewards for group in repetition.groups)
 
 
 def test_another_reward_in_any_tick_is_noticed(repetition: Repetition) -> None:
     repetition.groups[1].rewards[2][3] += 1
-    with pytest.raises(UserError, match="rewards of plain"):
+    with pytest.raises(UserError, match="rewards of the run's and of plain"):
         repetition.repeat()
 
 
 def test_other_observations_after_the_last_tick_are_noticed(repetition: Repetition) -> None:
     for group in repetition.groups:  # the plain worlds play one tick only, in which nobody is rewarded
         group.actions, group.rewards = group.actions[:1], group.rewards[:1]
-    with pytest.raises(UserError, match="observations of plain"):
+    with pytest.raises(UserError, match="observations of the run's and of plain"):
         repetition.repeat()
 
 
