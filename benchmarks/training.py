@@ -42,7 +42,7 @@ from benchmarks.together import REST, train_together
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper, make_steppers
+from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
 from reinforcement_learning.settings import Settings, check_training, load_settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.local_processes import must_start
@@ -156,8 +156,7 @@ def measure(arguments: Arguments) -> Measurement:
         recorded = [RecordedWorlds(worlds) for worlds in groups]
         repetition = Repetition(recorded, others, starts)
         steppers = make_steppers(recorded, subject.policy, subject.info.layout, stopwatch, starts)
-        for stepper in steppers:
-            stepper.reset()
+        reset(steppers)
         learn = _learner(subject.policy, steppers, settings, on_rollout=repetition.repeat)
         learn()
         stopwatch.lap()

@@ -118,10 +118,7 @@ class Stepper:
 
     def reset(self) -> None:
         """Take every world to its start."""
-        self.memory = self.policy.initial_state(self.slots)
-        with self.stopwatch.time("environment"):
-            self.worlds.async_reset()
-            self.arrival = receive(self.worlds)
+        reset([self])
 
     def decide(self) -> Decision:
         """Run the policy on the worlds' observations without changing the memory."""
@@ -174,6 +171,17 @@ def make_steppers(
     return [
         Stepper(worlds, policy, layout, stopwatch, journal) for worlds, journal in zip(groups, journals, strict=True)
     ]
+
+
+def reset(steppers: Sequence[Stepper]) -> None:
+    """Take every world of all steppers to its start, all at the same time."""
+    for stepper in steppers:
+        stepper.memory = stepper.policy.initial_state(stepper.slots)
+        with stepper.stopwatch.time("environment"):
+            stepper.worlds.async_reset()
+    for stepper in steppers:
+        with stepper.stopwatch.time("environment"):
+            stepper.arrival = receive(stepper.worlds)
 
 
 def receive(worlds: Any) -> Arrival:

@@ -136,7 +136,7 @@ class _Player:
 def _threads_for_each_of(groups: int) -> Iterator[None]:
     """Let torch use one group's share of its threads: the workers of the other groups need the other cores.
 
-    So it is where worlds play in this process, too, since the last bits of torch's results depend on its threads.
+    Worlds in this process need none, but the last bits of torch's results depend on its threads.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(max(1, threads // groups))

@@ -16,7 +16,7 @@ from agent_zoo.memory import MemoryState
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.environment import EpisodeStart, Life, observation_layout
 from reinforcement_learning.game.vectorization import first_episodes, make_groups
-from reinforcement_learning.play.stepper import make_steppers
+from reinforcement_learning.play.stepper import make_steppers, reset
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
@@ -143,8 +143,7 @@ class _Training:
         Raises:
             UserError: the state is that of another network or world.
         """
-        for stepper in self.steppers:
-            stepper.reset()
+        reset(self.steppers)
         if state is None:
             self._save_checkpoint()
             return
