@@ -202,8 +202,8 @@ class RolloutSettings(_OneLineErrors):
     """serial: all worlds in this process; multiprocessing: in worker processes, one core each; ray: in worker processes
     on a Ray cluster; auto: multiprocessing with at least two cores, otherwise serial. The results are the same."""
     num_workers: Count = 0
-    """Worker processes for multiprocessing or ray: a divisor of num_envs, and where num_envs is even, an even one. 0: as
-    many as the cores allow."""
+    """Worker processes for multiprocessing or ray: a divisor of num_envs, and where num_envs is even, an even one.
+    0: as many as the cores allow."""
     ray_address: Annotated[str, BeforeValidator(_ray_address)] = "local"
     """Cluster for ray: local starts one on this machine for the run; auto uses the one that this machine belongs to;
     HOST:PORT is the address of a head node."""
