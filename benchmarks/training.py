@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import tyro
@@ -151,8 +151,10 @@ def measure(arguments: Arguments) -> Measurement:
     starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
     world = (AGENT, settings.env, settings.task, settings.rollout, maps, starts)
     groups = make_groups(*world)
-    others = {ALONE: make_worlds(*world), PLAIN: plain_worlds(AGENT, settings, maps, like=groups)}
+    others: dict[str, Any] = {}
     try:
+        others[ALONE] = make_worlds(*world)
+        others[PLAIN] = plain_worlds(AGENT, settings, maps, like=groups)
         recorded = [RecordedWorlds(worlds) for worlds in groups]
         repetition = Repetition(recorded, others, starts)
         steppers = make_steppers(recorded, subject.policy, subject.info.layout, stopwatch, starts)

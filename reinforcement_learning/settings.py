@@ -228,7 +228,7 @@ class TrainSettings(_OneLineErrors):
     """Where the network runs; auto uses a GPU if there is one."""
     processes: Annotated[Positive, tyro.conf.arg(aliases=["--processes"])] = 1
     """Number of processes on this machine that share the worlds, each batch and each minibatch, with cores or a GPU of
-    their own. Two processes can learn faster than two threads of one."""
+    their own."""
     batch_size: Positive = 32_768
     """Minimum number of agent-steps collected before each update; the last tick is always completed."""
     minibatch_rows: Positive = 128
@@ -446,10 +446,10 @@ def check_workers(rollout: RolloutSettings) -> None:
         raise UserError(
             f"rollout.num_envs {rollout.num_envs} must be a multiple of rollout.num_workers {rollout.num_workers}"
         )
-    if rollout.num_workers % rollout.groups:
+    if rollout.vectorization != "serial" and rollout.num_workers % rollout.groups:
         raise UserError(
-            f"rollout.num_workers {rollout.num_workers} must be even, since rollout.num_envs {rollout.num_envs} is: "
-            "half of the workers play while the policy decides for the worlds of the others"
+            f"rollout.num_workers {rollout.num_workers} must be even or 0, as rollout.num_envs {rollout.num_envs} is "
+            "even: half of the workers play while the policy decides for the worlds of the others"
         )
 
 

@@ -52,9 +52,12 @@ def make_groups(
         groups: their number; None: that of the settings.
 
     Raises:
-        UserError: the worlds cannot be shared evenly among the workers, or Ray cannot be used.
+        UserError: the worlds cannot be shared evenly among the workers, there are not as many starts as worlds, or Ray
+            cannot be used.
     """
     check_workers(rollout)
+    if len(starts) != rollout.num_envs:
+        raise UserError(f"there are {len(starts)} worlds to go on with, but rollout.num_envs is {rollout.num_envs}")
     maps, specs = maps.resolve(), offered_tasks(task, env)
     creators = [
         functools.partial(make_environment, agent, env, task, maps, start, specs, weights_file, reward)
@@ -109,7 +112,13 @@ def _ray_starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[
     from reinforcement_learning.ray_cluster import cores
 
     connect_workers(rollout)
-    workers = _workers_of_a_group(rollout, groups, cores() // number_of_processes())
+    processes = number_of_processes()
+    if not rollout.num_workers and cores() // processes < groups:
+        raise UserError(
+            f"the Ray cluster has {cores()} cores, too few for {processes} training processes, which need {groups} each: "
+            "add cores, or use --vectorization multiprocessing"
+        )
+    workers = _workers_of_a_group(rollout, groups, cores() // processes)
     if groups * workers > cores():
         raise UserError(f"the Ray cluster has {cores()} cores, too few for --rollout.num-workers {groups * workers}")
     return functools.partial(RayWorlds, num_workers=workers, maps=maps)

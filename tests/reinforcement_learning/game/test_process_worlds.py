@@ -114,3 +114,20 @@ def test_groups_share_the_cores(
     finally:
         for group in groups:
             group.close()
+
+
+def test_a_cluster_without_a_core_for_each_group_is_refused(
+    small_world, task, maps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr("reinforcement_learning.game.vectorization.connect_workers", lambda rollout: None)
+    monkeypatch.setattr("reinforcement_learning.ray_cluster.cores", lambda: 1)
+    settings = RolloutSettings(num_envs=2, vectorization="ray")
+    with pytest.raises(UserError, match="cluster has 1 cores, too few for 1 training processes, which need 2 each"):
+        make_groups(AGENT, small_world, task, settings, maps, first_episodes(7, 2))
+
+
+def test_as_many_worlds_go_on_as_there_are(small_world, task, maps) -> None:
+    settings = RolloutSettings(num_envs=4, vectorization="serial")
+    with pytest.raises(UserError, match=r"3 worlds to go on with, but rollout.num_envs is 4"):
+        make_groups(AGENT, small_world, task, settings, maps, first_episodes(7, 3))

@@ -60,8 +60,34 @@ def collector(policy, layout, small_world, task, maps, starts) -> Iterator[Rollo
         worlds.close()
 
 
-def test_groups_that_take_turns_play_as_each_would_alone(policy, layout, small_world, task, maps, monkeypatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # a single group would use more threads than each of two
+@contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_each_group_has_its_share_of_the_threads_until_the_end(policy, layout, small_world, task, maps) -> None:
+    seen = []
+
+    def on_tick(decisions: int) -> None:
+        seen.append(torch.get_num_threads())
+        if len(seen) == 4:
+            raise InterruptedError
+
+    with torch_threads(4), collector(policy, layout, small_world, task, maps, first_episodes(0, 2)) as both:
+        with pytest.raises(InterruptedError):
+            both.collect(1_000, on_tick)
+        assert seen == [2, 2, 2, 2] and torch.get_num_threads() == 4
+
+
+def test_groups_that_take_turns_play_as_each_would_alone(policy, layout, small_world, task, maps) -> None:
+    with torch_threads(1):  # of more, a single group would use more than each of two
+        check_groups_that_take_turns(policy, layout, small_world, task, maps)
+
+
+def check_groups_that_take_turns(policy, layout, small_world, task, maps) -> None:
     starts = first_episodes(0, 2)
     with collector(policy, layout, small_world, task, maps, starts) as both:
         rollout = both.collect(1_500, on_tick=lambda _: None)
