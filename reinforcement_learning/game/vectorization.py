@@ -115,8 +115,8 @@ def _ray_starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[
     processes = number_of_processes()
     if not rollout.num_workers and cores() // processes < groups:
         raise UserError(
-            f"the Ray cluster has {cores()} cores, too few for {processes} training processes, which need {groups} each: "
-            "add cores, or use --vectorization multiprocessing"
+            f"the Ray cluster has {cores()} cores, too few for {processes} training processes, which need {groups} "
+            "each: add cores, or use --vectorization multiprocessing"
         )
     workers = _workers_of_a_group(rollout, groups, cores() // processes)
     if groups * workers > cores():
