@@ -11,7 +11,7 @@ import agent_zoo
 from agent_zoo.observation import legal_options
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_groups
-from reinforcement_learning.play.stepper import Decision, Stepper
+from reinforcement_learning.play.stepper import Decision, Stepper, reset
 from reinforcement_learning.settings import RolloutSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.rollout import RolloutCollector
@@ -53,22 +53,27 @@ def collector(policy, layout, small_world, task, maps, starts) -> Iterator[Rollo
         CountingStepper(worlds, policy, layout, Stopwatch(), EpisodeJournal([start]))
         for worlds, start in zip(groups, starts, strict=True)
     ]
-    for stepper in steppers:
-        stepper.reset()
-    yield RolloutCollector(steppers, HORIZON, gamma=0.99, gae_lambda=0.95)
-    for worlds in groups:
-        worlds.close()
+    try:
+        reset(steppers)
+        yield RolloutCollector(steppers, HORIZON, gamma=0.99, gae_lambda=0.95)
+    finally:
+        for worlds in groups:
+            worlds.close()
 
 
-@contextmanager
-def torch_threads(number: int) -> Iterator[None]:
+@pytest.fixture
+def threads(request) -> Iterator[int]:
+    """As many threads of torch's as the test's parameter says."""
     before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    yield
+    torch.set_num_threads(request.param)
+    yield request.param
     torch.set_num_threads(before)
 
 
-def test_each_group_has_its_share_of_the_threads_until_the_end(policy, layout, small_world, task, maps) -> None:
+@pytest.mark.parametrize("threads", [4], indirect=True)
+def test_each_group_has_its_share_of_the_threads_until_the_end(
+    threads: int, policy, layout, small_world, task, maps
+) -> None:
     seen = []
 
     def on_tick(decisions: int) -> None:
@@ -76,18 +81,15 @@ def test_each_group_has_its_share_of_the_threads_until_the_end(policy, layout, s
         if len(seen) == 4:
             raise InterruptedError
 
-    with torch_threads(4), collector(policy, layout, small_world, task, maps, first_episodes(0, 2)) as both:
+    with collector(policy, layout, small_world, task, maps, first_episodes(0, 2)) as both:
         with pytest.raises(InterruptedError):
             both.collect(1_000, on_tick)
-        assert seen == [2, 2, 2, 2] and torch.get_num_threads() == 4
+        assert seen == [2, 2, 2, 2] and torch.get_num_threads() == threads
 
 
+@pytest.mark.parametrize("threads", [1], indirect=True)  # of more, a single group would use more than each of two
+@pytest.mark.usefixtures("threads")
 def test_groups_that_take_turns_play_as_each_would_alone(policy, layout, small_world, task, maps) -> None:
-    with torch_threads(1):  # of more, a single group would use more than each of two
-        check_groups_that_take_turns(policy, layout, small_world, task, maps)
-
-
-def check_groups_that_take_turns(policy, layout, small_world, task, maps) -> None:
     starts = first_episodes(0, 2)
     with collector(policy, layout, small_world, task, maps, starts) as both:
         rollout = both.collect(1_500, on_tick=lambda _: None)
