@@ -53,8 +53,10 @@ class Arguments:
     """Share (above 0, up to 1) of the agent-steps reached by all runs that counts as the last stretch, for which groups
     are compared in numbers."""
     held_out: Path | None = None
-    """Folder of pve results of evaluate.py for checkpoints of these runs; by default the checkpoints/ folder of each
-    run, where there may be none."""
+    """Folder of results of evaluate.py for checkpoints of these runs; by default the checkpoints/ folder of each run,
+    where there may be none."""
+    mode: Literal["pve", "pvp"] = "pve"
+    """Which results of evaluate.py to use. pve: each checkpoint alone in its world; pvp: all in shared worlds."""
     confidence: float = 0.95
     """Confidence level of the intervals, above 0 and below 1."""
     output_dir: Path = Path("analysis_results")
@@ -87,6 +89,7 @@ def main() -> None:
         arguments.confidence,
         arguments.held_out,
         arguments.against,
+        arguments.mode,
     )
     shown = {key: command_line_value(value) for key, value in vars(arguments).items()}
     with RunFolder(path, {"arguments": shown, "input": input_hashes(compared)}) as folder:
@@ -148,7 +151,7 @@ def report(compared: "ComparedRuns") -> None:
     for note in compared.notes:
         print(f"- {note}")
     if not compared.evaluations:
-        print(f"- No evaluated checkpoints; to add held-out maps: {evaluate_hint(compared.groups[0].runs[0])}")
+        print(f"- No evaluated checkpoints; to add held-out maps: {evaluate_hint(compared)}")
 
 
 if __name__ == "__main__":

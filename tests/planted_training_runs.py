@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import orjson
@@ -45,8 +45,17 @@ def plant_run(
     return path
 
 
-def plant_evaluation(run: Path, steps: int, skill: float, *, seed: int = 1, **environment: Any) -> str:
-    """Write a checkpoint and its pve results on maps of seed 1; returns the checkpoint's name.
+def plant_evaluation(
+    run: Path,
+    steps: int,
+    skill: float,
+    *,
+    seed: int = 1,
+    mode: Literal["pve", "pvp"] = "pve",
+    into: Path | None = None,
+    **environment: Any,
+) -> str:
+    """Write a checkpoint and its results on maps of seed 1, beside it or into a folder; returns the checkpoint's name.
 
     Results of several checkpoints of a seed share a file, as evaluate.py leaves them.
     """
@@ -61,8 +70,8 @@ def plant_evaluation(run: Path, steps: int, skill: float, *, seed: int = 1, **en
     world = {key: value for key, value in asdict(Settings().env).items() if not key.endswith("_dir")}
     world |= {"map_seed": 1, "resilient_population": 0.0, **environment}
     how = {"agent_steps": steps, "checkpoint_sha256": hashlib.sha256(content).hexdigest(), "environment": world}
-    results["provenance"] = provenance("pve", seed, 4, **how)
-    file = checkpoints / f"eval_pve_{seed}.json"
+    results["provenance"] = provenance(mode, seed, 4, **how)
+    file = (into or checkpoints) / f"eval_{mode}_{seed}.json"
     before = orjson.loads(file.read_bytes()) if file.exists() else {}
     results = orjson.loads(orjson.dumps(results))
     file.write_bytes(orjson.dumps(before | {name: results | {CHECKSUM: entry_checksum(name, results)}}))

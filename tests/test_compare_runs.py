@@ -91,6 +91,7 @@ def test_groups_without_repetitions_are_drawn_without_intervals(tmp_path: Path) 
         (("A_1", "B_1", "--confidence", "95"), ("--confidence is 95",)),
         (("A_1", "B_1", "--against", "defaults"), ("no group is called 'defaults'", "A, B")),
         (("A_1", "B_1", "--held-out", "nowhere"), ("nowhere does not exist",)),
+        (("A_1", "B_1", "--held-out", "A_1/checkpoints", "--mode", "pvp"), ("no pvp results", "evaluate.py")),
     ],
 )
 def test_bad_input_is_one_line(
@@ -99,6 +100,7 @@ def test_bad_input_is_one_line(
     named = {path.name: str(path) for path in runs}
     if "OTHER" in arguments:
         named["OTHER"] = str(plant_run(tmp_path, "A_9", 9, metrics_at(10), updates=20, train__gamma=0.5))
+    named["A_1/checkpoints"] = str(runs[0] / "checkpoints")
     result = run_here(
         "compare_runs.py", *(named.get(each, each) for each in arguments), "--output-dir", tmp_path / "out"
     )

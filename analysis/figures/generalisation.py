@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from analysis.figures.learning_curves import add_group_legend, against_steps
 from analysis.figures.style import cluster_colour, cluster_marker, new_figure, style, title
 from analysis.training_runs.curves import curves_of
-from analysis.training_runs.held_out import MEASURES, TRAINING_MEASURES
+from analysis.training_runs.held_out import MEASURES, TRAINING_MEASURES, EvaluationCurve
 
 if TYPE_CHECKING:
     from analysis.training_runs.comparison import ComparedRuns
@@ -25,6 +25,9 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "training": {"linestyle": "--", "marker": "o", "markersize": 5, "markerfacecolor": "white"},
 }
 _WHILE_TRAINING: dict[str, Any] = {"linestyle": ":", "linewidth": 1.4}
+_WORLDS = {"pve": "alone (pve)", "pvp": "in shared worlds (pvp)"}
+_SHIFT = 0.012  # of the agent-steps, from group to group
+_WIDEST_SHIFT = 0.06  # over all groups
 _LETTERS_ACROSS = 130
 _GREY = "#555555"
 
@@ -33,7 +36,7 @@ def generalisation(compared: "ComparedRuns") -> Figure:
     """Draw each measure of the evaluations against agent-steps, on both kinds of maps where there are both."""
     with style():
         figure = new_figure(12.6, 5.2)
-        for axes, measure in zip(figure.subplots(1, len(MEASURES)), MEASURES, strict=True):
+        for axes, measure in zip(figure.subplots(1, len(MEASURES), sharex=True), MEASURES, strict=True):
             _draw(axes, measure, compared)
         figure.suptitle(title("Generalisation to held-out maps", _about(compared), _LETTERS_ACROSS))
         labels = {"held-out": "evaluated on held-out maps", "training": "evaluated on the training's maps"}
@@ -56,17 +59,38 @@ def _draw(axes: Axes, measure: str, compared: "ComparedRuns") -> None:
             axes.plot(training.steps, training.mean, color=colour, **_WHILE_TRAINING)
         for curve in compared.evaluations:
             if (curve.group, curve.measure) == (group.name, measure):
-                look = {**_LOOKS[curve.maps], "marker": cluster_marker(place)}
-                axes.plot(curve.steps, curve.mean, color=colour, **look)
-                if curve.maps != _banded(compared):
-                    continue
-                known = np.isfinite(curve.low)
-                axes.fill_between(
-                    curve.steps[known], curve.low[known], curve.high[known], color=colour, alpha=0.15, linewidth=0
-                )
+                look = {**_LOOKS[curve.maps], "marker": cluster_marker(place), "color": colour}
+                if len(curve.steps) == 1:
+                    _draw_point(axes, curve, _beside(place, compared), look)
+                else:
+                    _draw_line(axes, curve, look, banded=curve.maps == _banded(compared))
     axes.set_title(_TITLES[measure])
     axes.set_ylim(bottom=0)
     against_steps(axes)
+
+
+def _draw_line(axes: Axes, curve: EvaluationCurve, look: dict[str, Any], banded: bool) -> None:
+    axes.plot(curve.steps, curve.mean, **look)
+    if banded:
+        known = np.isfinite(curve.low)
+        axes.fill_between(
+            curve.steps[known], curve.low[known], curve.high[known], color=look["color"], alpha=0.15, linewidth=0
+        )
+
+
+def _draw_point(axes: Axes, curve: EvaluationCurve, shift: float, look: dict[str, Any]) -> None:
+    """Draw a group's only checkpoint: a band over one point would not be seen."""
+    reach = np.array([curve.mean - curve.low, curve.high - curve.mean])  # (2, 1)
+    has_interval = np.isfinite(reach).all()
+    where = np.maximum(curve.steps + shift, 0.0)
+    axes.errorbar(where, curve.mean, reach if has_interval else None, capsize=3, elinewidth=1.2, **look)
+
+
+def _beside(place: int, compared: "ComparedRuns") -> float:
+    """Return how far a group's only checkpoint is shifted, in agent-steps, so that intervals do not overlap."""
+    groups = len(compared.groups)
+    step = min(_SHIFT, _WIDEST_SHIFT / groups) * compared.stretch[1]
+    return (place - (groups - 1) / 2) * step
 
 
 def _banded(compared: "ComparedRuns") -> str:
@@ -76,6 +100,7 @@ def _banded(compared: "ComparedRuns") -> str:
 
 def _about(compared: "ComparedRuns") -> str:
     return (
-        "Checkpoints play alone (pve) on the 63 held-out tasks. Lines: means over seeds of the training; bands: "
-        f"{100 * compared.confidence:g}% Student's t intervals over these seeds, on {_banded(compared)} maps."
+        f"Checkpoints play {_WORLDS[compared.mode]} on the 63 held-out tasks. Lines and points: means over seeds of "
+        f"the training; bands and bars: {100 * compared.confidence:g}% Student's t intervals over these seeds, "
+        f"bands on {_banded(compared)} maps. Single points are shifted a little to the side."
     )

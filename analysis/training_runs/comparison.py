@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from activation_store.files import sha256
+from analysis.evaluation.results import Mode
 from analysis.evaluation.tables import Table
 from analysis.training_runs.curves import Curve, curves_of, fewest_updates
 from analysis.training_runs.groups import Group, settings_that_differ
@@ -34,6 +35,7 @@ class ComparedRuns:
     Attributes:
         points: of each curve.
         stretch: agent-steps at which the last stretch begins and ends.
+        mode: of the evaluations: each checkpoint alone in its world, or all in shared worlds.
         evaluations: of checkpoints; empty if there are none.
         gaps: scores on training maps minus those on held-out maps; empty where one of them is missing.
         notes: what a reader must know beside the numbers.
@@ -46,6 +48,7 @@ class ComparedRuns:
     points: int
     curves: Sequence[Curve]
     stretch: tuple[float, float]
+    mode: Mode
     levels: Sequence[Level]
     comparisons: Sequence[Comparison]
     evaluations: Sequence[EvaluationCurve]
@@ -72,6 +75,7 @@ def compare(
     confidence: float,
     held_out: Path | None,
     against: str | None = None,
+    mode: Mode = "pve",
 ) -> ComparedRuns:
     """Compare groups.
 
@@ -83,6 +87,7 @@ def compare(
         confidence: of all intervals.
         held_out: folder of evaluations; by default those in the runs' own folders of checkpoints.
         against: name of the group that all others are compared with; by default each is compared with each.
+        mode: of the evaluations.
 
     Raises:
         UserError: evaluations are damaged, there are none in the folder given, or no group has the name given.
@@ -92,7 +97,7 @@ def compare(
         raise UserError(f"no group is called {against!r}: the groups are {', '.join(names)}")
     points = min(points, fewest_updates(groups))
     stretch = last_stretch(groups, last)
-    evaluated = read_evaluated([run for group in groups for run in group.runs], held_out)
+    evaluated = read_evaluated([run for group in groups for run in group.runs], held_out, mode)
     evaluations = evaluation_curves(evaluated, groups, confidence)
     scores = final_scores(evaluations, groups, confidence)
     levels = [*levels_of(groups, metrics, stretch, confidence), *scores]
@@ -103,11 +108,12 @@ def compare(
         points,
         curves_of(groups, metrics, points, confidence),
         stretch,
+        mode,
         levels,
         comparisons_of(levels, confidence, against),
         evaluations,
         generalisation_gaps(evaluations, confidence),
-        [*notes_on(groups, metrics, stretch), *notes_on_evaluations(evaluated, scores)],
+        [*notes_on(groups, metrics, stretch), *notes_on_evaluations(evaluated, scores, mode)],
         {str(file): sha256(file) for file in sorted({file for each in evaluated for file in each.files})},
     )
 
@@ -120,6 +126,7 @@ def as_json(compared: ComparedRuns) -> dict[str, Any]:
         "settings_that_differ": settings_that_differ(first_runs),
         "confidence": compared.confidence,
         "points": compared.points,
+        "mode": compared.mode,
         "last_stretch": {"from": compared.stretch[0], "to": compared.stretch[1]},
         "levels": [asdict(each) for each in compared.levels],
         "comparisons": [asdict(each) for each in compared.comparisons],
@@ -135,9 +142,10 @@ def input_hashes(compared: ComparedRuns) -> dict[str, str]:
     return metrics | compared.evaluation_files
 
 
-def evaluate_hint(run: TrainingRun) -> str:
+def evaluate_hint(compared: ComparedRuns) -> str:
     """Return how to get evaluations of a run's checkpoints."""
-    return f"python evaluate.py {run.folder / CHECKPOINTS_FOLDER} pve -p CHECKPOINT,CHECKPOINT,..."
+    folder = compared.groups[0].runs[0].folder
+    return f"python evaluate.py {folder / CHECKPOINTS_FOLDER} {compared.mode} -p CHECKPOINT,CHECKPOINT,..."
 
 
 def _run(run: TrainingRun) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from activation_store.files import sha256
 from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
 from analysis.evaluation.provenance import Provenance
-from analysis.evaluation.results import PolicyRun, find_result_files, read_results
+from analysis.evaluation.results import Mode, PolicyRun, find_result_files, read_results
 from analysis.evaluation.scores import PolicyResults
 from analysis.training_runs.curves import SeedCurve
 from analysis.training_runs.groups import Group
@@ -29,7 +29,6 @@ MEASURES = ("ticks", "task_progress", "weighted_score")
 TRAINING_MEASURES = {"ticks": "lives/ticks", "task_progress": "lives/task_progress"}
 """Metric of training that each measure stands beside, if there is one."""
 
-_PVE = "eval_pve_*.json"
 _SUFFIX = ".safetensors"
 _HASHES_FILE = "SHA256SUMS"
 _HASH_LINE = re.compile(r"([0-9a-f]{64}) [ *]\S.*")
@@ -43,7 +42,7 @@ Played = dict[tuple[TrainingRun, str, Maps], list[tuple[PolicyRun, Provenance]]]
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One checkpoint, evaluated in pve.
+    """One checkpoint, evaluated.
 
     Attributes:
         steps: agent-steps that it was trained for.
@@ -70,7 +69,7 @@ class EvaluationCurve(SeedCurve):
     maps: Maps
 
 
-def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None) -> list[Evaluated]:
+def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode) -> list[Evaluated]:
     """Return all evaluated checkpoints of the runs; a checkpoint is recognised by its SHA-256.
 
     Checkpoints that have been deleted count if their folder lists their hashes in SHA256SUMS, as sha256sum writes it.
@@ -78,19 +77,21 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None) -> list[Eva
     Args:
         runs: whose checkpoints are looked for.
         folder: of results of evaluate.py; by default each run's own checkpoints, where there may be none.
+        mode: of the evaluation: each checkpoint alone in its world, or all in shared worlds.
 
     Raises:
         UserError: the given folder holds no results of any of the checkpoints, a result file or a list of hashes is
-            damaged, or checkpoints were played under different rules.
+            damaged, or checkpoints were played under different rules or, if they share worlds, not in the same ones.
     """
-    sources = [folder] if folder else [_checkpoints(run) for run in runs if any(_checkpoints(run).glob(_PVE))]
+    pattern = f"eval_{mode}_*.json"
+    sources = [folder] if folder else [_checkpoints(run) for run in runs if any(_checkpoints(run).glob(pattern))]
     if not sources:
         return []
     known: dict[str, list[TrainingRun]] = {}  # runs with the same seed and network start from the same checkpoint
     for run in runs:
         for digest in _checkpoint_hashes(_checkpoints(run)):
             known.setdefault(digest, []).append(run)
-    files = [file for source in sources for file in find_result_files((source,)) if file.match(_PVE)]
+    files = [file for source in sources for file in find_result_files((source,)) if file.match(pattern)]
     played: Played = {}
     for result in (each for file in files for each in read_results(file)):
         provenance = result.provenance
@@ -100,10 +101,12 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None) -> list[Eva
             played.setdefault((run, provenance.checkpoint_sha256, maps), []).append((result, provenance))
     if folder and not played:
         raise UserError(
-            f"{folder} holds no pve results of a checkpoint of these runs (recognised by their SHA-256): evaluate them "
-            f"with `python evaluate.py {_checkpoints(runs[0])} pve`"
+            f"{folder} holds no {mode} results of a checkpoint of these runs (recognised by their SHA-256): evaluate "
+            f"them with `python evaluate.py {_checkpoints(runs[0])} {mode}`"
         )
     _check_same_rules(played)
+    if mode == "pvp":
+        _check_same_worlds(played)
     return [_evaluated(run, maps, results) for (run, _, maps), results in played.items()]
 
 
@@ -226,6 +229,19 @@ def _check_same_rules(played: Played) -> None:
                         f"{file} and {result.file} played checkpoints on {maps} maps under different rules: {name} is "
                         f"{before.get(name)!r} and {rules.get(name)!r}; evaluate both alike, or remove one of them"
                     )
+
+
+def _check_same_worlds(played: Played) -> None:
+    """Refuse checkpoints that met other opponents: how long agents live depends on who else is there."""
+    first: dict[Maps, tuple[str, set[Path]]] = {}
+    for (run, _, maps), results in played.items():
+        files = {result.file for result, _ in results}
+        name, before = first.setdefault(maps, (run.name, files))
+        if files != before:
+            raise UserError(
+                f"{name} and {run.name} were not played in the same shared worlds ({min(files ^ before)} has only one "
+                "of them): evaluate all checkpoints in one call of evaluate.py pvp, or compare with --mode pve"
+            )
 
 
 def _rules(environment: Mapping[str, Any], left_out: Sequence[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from analysis.evaluation.results import Mode
 from analysis.training_runs.groups import Group, settings_that_are_missing, settings_that_differ
 from analysis.training_runs.held_out import Evaluated
 from analysis.training_runs.last_stretch import Level
@@ -41,12 +42,14 @@ def notes_on(groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[flo
     return notes
 
 
-def notes_on_evaluations(evaluated: Sequence[Evaluated], scores: Sequence[Level]) -> list[str]:
+def notes_on_evaluations(evaluated: Sequence[Evaluated], scores: Sequence[Level], mode: Mode) -> list[str]:
     """Return notes on how the checkpoints were evaluated; `scores` are those that are compared in numbers."""
     if not evaluated:
         return []
     rules = sorted({name for each in evaluated for name in each.other_rules})
     notes = ["Evaluations are on the 63 held-out tasks; training draws its own tasks."]
+    if mode == "pvp":
+        notes.append("Evaluated checkpoints share worlds, so how one does depends on which others are there.")
     if rules:
         notes.append(f"Besides maps and tasks, evaluations and training differ in: {', '.join(rules)}.")
     if without := [each for each in evaluated if not np.isfinite(each.scores).all()]:

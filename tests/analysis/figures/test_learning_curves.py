@@ -46,3 +46,20 @@ def test_curves_of_groups(tmp_path: Path, groups: int, seeds: int, updates: int)
     told = "1 seed, no interval" if seeds == 1 else f"{seeds} seeds"
     assert sum(told in text for text in curves) == groups
     assert "evaluated on held-out maps" in scores and "evaluated on the training's maps" not in scores
+
+
+def test_a_single_checkpoint_has_its_interval(tmp_path: Path) -> None:
+    paths = [
+        plant_run(tmp_path, f"{name}_{seed}", seed, {"lives/ticks": lambda steps: steps / 100})
+        for name in "AB"
+        for seed in (1, 2, 3)
+    ]
+    for place, path in enumerate(paths):
+        plant_evaluation(path, 10_000, 0.3 + place / 30)
+    compared = compare(group_runs([read_run(path) for path in paths], "name"), ["lives/ticks"], 50, 0.1, 0.95, None)
+    ticks = next(axes for axes in generalisation(compared).axes if axes.get_title() == "Mean ticks lived")
+    (first, *_), (second, *_) = (bars.lines[2] for bars in ticks.containers)
+    drawn = [segment for bars in (first, second) for segment in bars.get_segments()]
+    expected = [(each.low[0], each.high[0]) for each in compared.evaluations if each.measure == "ticks"]
+    assert [tuple(segment[:, 1]) for segment in drawn] == [pytest.approx(each) for each in expected]
+    assert 0 < drawn[1][0, 0] - drawn[0][0, 0] < 0.02 * 10_000

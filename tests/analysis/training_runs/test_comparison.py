@@ -282,6 +282,27 @@ def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) ->
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
 
 
+def test_checkpoints_that_share_worlds_are_compared_where_all_of_them_met(tmp_path: Path) -> None:
+    """Planted: B does better than A by 0.3 in shared worlds, and worse alone."""
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0], "B": [1.0, 1.0]})
+    shared = tmp_path / "results"
+    shared.mkdir()
+    for group, alone, together in zip(groups, (0.7, 0.2), (0.3, 0.6), strict=True):
+        for run in group.runs:
+            plant_evaluation(run.folder, 10_000, alone, into=shared)
+            for seed in (1, 2):
+                plant_evaluation(run.folder, 10_000, together, seed=seed, mode="pvp", into=shared)
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, shared, mode="pvp")
+    (progress,) = (each for each in compared.comparisons if each.metric == "task_progress on held-out maps")
+    assert progress.paired and progress.difference.value == pytest.approx(-0.3, abs=0.03)
+    assert set(compared.evaluation_files) == {str(shared / f"eval_pvp_{seed}.json") for seed in (1, 2)}
+    assert any("share worlds" in note for note in compared.notes)
+
+    plant_evaluation(groups[1].runs[1].folder, 10_000, 0.6, seed=3, mode="pvp", into=shared)
+    with pytest.raises(UserError, match=r"A_1 and B_2 were not played in the same shared worlds \(.*eval_pvp_3"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, shared, mode="pvp")
+
+
 def test_maps_that_are_neither_seen_nor_unseen_are_refused(tmp_path: Path) -> None:
     groups = planted_groups(tmp_path, {"A": [1.0, 1.0]})
     plant_evaluation(groups[0].runs[0].folder, 10_000, 0.5, map_seed=0, num_maps=16)
