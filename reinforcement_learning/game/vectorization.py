@@ -80,12 +80,10 @@ def connect_workers(rollout: RolloutSettings) -> None:
     """Connect to the Ray cluster, if these settings need one.
 
     Raises:
-        UserError: Ray is not installed, or no cluster answers.
+        UserError: Ray is not installed, no cluster answers, or it has too few cores.
     """
     if rollout.vectorization == "ray":
-        from reinforcement_learning.ray_cluster import connect
-
-        connect(rollout.ray_address)
+        _ray_workers_of_a_group(rollout, rollout.groups)
 
 
 def first_episodes(seed: int, worlds: int, rank: int = 0) -> list[EpisodeStart]:
@@ -109,19 +107,25 @@ def _starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[[Seq
 
 def _ray_starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[[Sequence[Callable[[], World]]], Any]:
     from reinforcement_learning.game.ray_worlds import RayWorlds
-    from reinforcement_learning.ray_cluster import cores
 
-    connect_workers(rollout)
+    return functools.partial(RayWorlds, num_workers=_ray_workers_of_a_group(rollout, groups), maps=maps)
+
+
+def _ray_workers_of_a_group(rollout: RolloutSettings, groups: int) -> int:
+    """Connect to the cluster, and return how many of its workers play a group of worlds, each on a core of its own."""
+    from reinforcement_learning.ray_cluster import connect, cores
+
+    connect(rollout.ray_address)
     processes = number_of_processes()
-    if not rollout.num_workers and cores() // processes < groups:
+    least = rollout.num_workers or groups
+    if processes * least > cores():
+        asked = f"--rollout.num-workers {least}" if rollout.num_workers else f"{groups} groups of worlds"
+        told = f"{asked} in each of {processes} training processes" if processes > 1 else asked
         raise UserError(
-            f"the Ray cluster has {cores()} cores, too few for {processes} training processes, which need {groups} "
-            "each: add cores, or use --vectorization multiprocessing"
+            f"the Ray cluster has {cores()} cores, too few for {told}: add cores, or use --vectorization "
+            "multiprocessing"
         )
-    workers = _workers_of_a_group(rollout, groups, cores() // processes)
-    if groups * workers > cores():
-        raise UserError(f"the Ray cluster has {cores()} cores, too few for --rollout.num-workers {groups * workers}")
-    return functools.partial(RayWorlds, num_workers=workers, maps=maps)
+    return _workers_of_a_group(rollout, groups, cores() // processes)
 
 
 def _in_processes(rollout: RolloutSettings) -> bool:

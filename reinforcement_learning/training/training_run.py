@@ -108,7 +108,7 @@ def _check_services(run: TrainingRun, processes: Processes) -> None:
         raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
     if run.track:
         check_login(run.settings.wandb)
-    connect_workers(run.settings.rollout)
+    connect_workers(share_of_work(run.settings).rollout)
     with counted_progress("reading tasks with the language model", "tasks") as progress:
         offered_tasks(run.settings.task, run.settings.env, progress)
 

@@ -11,7 +11,7 @@ import pytest
 from agent_zoo.observation import ObservationLayout
 from reinforcement_learning.game.process_worlds import ProcessWorlds
 from reinforcement_learning.game.serial_worlds import serial_worlds
-from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
+from reinforcement_learning.game.vectorization import connect_workers, first_episodes, make_groups, make_worlds
 from reinforcement_learning.settings import RolloutSettings
 from tests.conftest import AGENT
 from user_error import UserError
@@ -116,15 +116,26 @@ def test_groups_share_the_cores(
             group.close()
 
 
-def test_a_cluster_without_a_core_for_each_group_is_refused(
-    small_world, task, maps, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("cores", "processes", "workers", "told"),
+    [
+        (1, 1, 0, "cluster has 1 cores, too few for 2 groups of worlds:"),
+        (3, 2, 0, "cluster has 3 cores, too few for 2 groups of worlds in each of 2 training processes:"),
+        (7, 2, 4, "cluster has 7 cores, too few for --rollout.num-workers 4 in each of 2 training processes:"),
+    ],
+)
+def test_a_cluster_with_too_few_cores_is_refused_before_worlds_are_made(
+    monkeypatch: pytest.MonkeyPatch, cores: int, processes: int, workers: int, told: str
 ) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setattr("reinforcement_learning.game.vectorization.connect_workers", lambda rollout: None)
-    monkeypatch.setattr("reinforcement_learning.ray_cluster.cores", lambda: 1)
-    settings = RolloutSettings(num_envs=2, vectorization="ray")
-    with pytest.raises(UserError, match="cluster has 1 cores, too few for 1 training processes, which need 2 each"):
-        make_groups(AGENT, small_world, task, settings, maps, first_episodes(7, 2))
+    monkeypatch.setattr("reinforcement_learning.ray_cluster.connect", lambda address: None)
+    monkeypatch.setattr("reinforcement_learning.ray_cluster.cores", lambda: cores)
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    settings = RolloutSettings(num_envs=4, vectorization="ray", num_workers=workers)
+    with pytest.raises(UserError, match=told):
+        connect_workers(settings)
+    monkeypatch.setattr("reinforcement_learning.ray_cluster.cores", lambda: cores + 1)
+    connect_workers(settings)
 
 
 def test_as_many_worlds_go_on_as_there_are(small_world, task, maps) -> None:
