@@ -409,6 +409,11 @@ def check_training(settings: Settings) -> None:
             f"env.early_stop_agents {env.early_stop_agents} must be less than env.num_agents {env.num_agents}: "
             "every episode would end at once"
         )
+    if settings.policy.cell != "lstm" and not settings.policy.lstm_layers:
+        raise UserError(
+            f"--policy.cell {settings.policy.cell} is the cell of a memory, and policy.lstm_layers is 0: add "
+            "--policy.lstm-layers 1, or leave out --policy.cell"
+        )
     if settings.task.syllabus != "none" and importlib.util.find_spec("syllabus") is None:
         raise UserError(
             f"--syllabus {settings.task.syllabus} needs the library Syllabus: install it with `make setup-all` or "
