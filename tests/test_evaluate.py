@@ -135,6 +135,16 @@ def test_results_of_other_weights_are_not_mixed_in(evaluated: Path, world: list[
     assert_refused(run_here(*command), "eval_pvp_1.json", "yao", "made in another way")
 
 
+def test_another_contest_is_not_added_to_a_pvp_file(evaluated: Path, world: list[object], tmp_path: Path) -> None:
+    folder = shutil.copytree(evaluated, tmp_path / "contests")
+    for name in ("kit", "yao"):
+        shutil.copy(folder / f"{name}.safetensors", folder / f"{name}_2.safetensors")
+    before = (folder / "eval_pvp_1.json").read_bytes()
+    command = ("evaluate.py", folder, "pvp", "-p", "kit_2,yao_2", "-n", 5, *world)
+    assert_refused(run_here(*command), "eval_pvp_1.json", "another contest, with kit, take", "move it away")
+    assert (folder / "eval_pvp_1.json").read_bytes() == before
+
+
 def test_pve_plays_policies_alone_and_keeps_them_in_one_file(policies: Path, world: list[object]) -> None:
     assert_refused(run_here("evaluate.py", policies, "pve", *world), "kit, take, yao")
     for names, processes in (("kit", ALONE), ("take,yao", ())):

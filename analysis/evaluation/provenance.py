@@ -21,6 +21,7 @@ class Provenance:
     environment: dict[str, Any]
     task: dict[str, Any]
     agent_steps: int | None = None
+    opponents: tuple[str, ...] | None = None
 
 
 def read_provenance(content: object) -> Provenance:

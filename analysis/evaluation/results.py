@@ -96,7 +96,8 @@ def read_results(file: Path) -> list[PolicyRun]:
     """Read one result file; policies that it names without any results are left out, as the original does.
 
     Raises:
-        UserError: the file is missing, damaged or no result file, or no life of a policy was played to its end.
+        UserError: the file is missing, damaged or no result file, no life of a policy was played to its end, or
+            policies of a pvp file did not share their worlds.
     """
     mode, seed = _mode_and_seed(file)
     content = read_json(file)
@@ -105,7 +106,24 @@ def read_results(file: Path) -> list[PolicyRun]:
     runs = [_PolicyReader(file, name, results).read(mode, seed) for name, results in content.items() if results != {}]
     if not runs:
         raise UserError(f"{file} holds no policy with results: run evaluate.py again")
+    if mode == "pvp":
+        _check_one_contest(runs)
     return runs
+
+
+def _check_one_contest(runs: Sequence[PolicyRun]) -> None:
+    """Refuse policies that met different opponents, as far as the file says: neither scores nor outcomes compare."""
+    first: tuple[str, set[str]] | None = None
+    for run in runs:
+        if run.provenance is None or run.provenance.opponents is None:
+            continue
+        together = {run.policy, *run.provenance.opponents}
+        first = first or (run.policy, together)
+        if together != first[1]:
+            raise UserError(
+                f"{run.file}: {first[0]!r} and {run.policy!r} were not played in the same worlds: evaluate each "
+                "contest again in a folder of its own"
+            )
 
 
 def _mode_and_seed(file: Path) -> tuple[Mode, int]:

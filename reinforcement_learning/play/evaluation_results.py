@@ -124,7 +124,7 @@ class SeedResults:
         }
         name = path.stem if mode == "pvp" else f"{path.stem}.{contest.entrants[0].name}"
         self.groups = groups(seed, episodes)
-        self.were_there = self._in_result_file()
+        self.were_there = self._in_result_file(alone=mode == "pvp")
         journal = path.with_name(f".{name}.episodes.jsonl")
         self._journal = None if self.were_there else EvaluationJournal(journal, self.made_by)
         if self._journal and not self.missing:  # killed between the last episode and the result file
@@ -161,8 +161,8 @@ class SeedResults:
         except (KeyError, TypeError, ValueError):
             raise UserError(f"{self.path} is damaged: move it away, and evaluate again") from None
 
-    def _in_result_file(self) -> bool:
-        """Return whether the result file holds all entrants, with the same settings."""
+    def _in_result_file(self, alone: bool) -> bool:
+        """Return whether the result file holds all entrants, with the same settings, and nobody else if `alone`."""
         content = _read_results(self.path) if self.path.exists() else {}
         for name, made_by in self.made_by.items():
             if name in content and _without_versions(content[name].get(PROVENANCE)) != made_by:
@@ -170,6 +170,12 @@ class SeedResults:
                     f"{self.path} holds results of {name} that were made in another way (other weights, opponents, "
                     "episodes or worlds): move it away, or evaluate a copy of the policies in another folder"
                 )
+        others = content.keys() - self.made_by.keys()
+        if alone and others:
+            raise UserError(
+                f"{self.path} holds another contest, with {', '.join(sorted(others))}, and a pvp file holds only one: "
+                "move it away, or evaluate a copy of the policies in another folder"
+            )
         return all(name in content for name in self.made_by)
 
     def _write(self, journal: EvaluationJournal) -> None:

@@ -37,6 +37,21 @@ def test_every_life_is_read_into_its_episode(tmp_path: Path) -> None:
     assert one.provenance is not None and one.provenance.episodes == 6
 
 
+def test_policies_that_did_not_share_worlds_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    contests = play({"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}, 6, 40, rng)
+    for name, opponent in ("ab", "ba", "cd", "dc"):
+        contests[name]["provenance"] = provenance("pvp", 1, 6, opponents=[opponent])
+    apart = write(tmp_path, "eval_pvp_1.json", contests)
+    with pytest.raises(UserError, match=r"eval_pvp_1.json: 'a' and 'c' were not played in the same worlds"):
+        read_results(apart)
+    together = write(tmp_path / "one", "eval_pvp_1.json", {name: contests[name] for name in "ab"})
+    assert [run.policy for run in read_results(together)] == ["a", "b"]
+    for name in contests:
+        contests[name]["provenance"] |= {"mode": "pve", "opponents": []}
+    assert len(read_results(write(tmp_path, "eval_pve_1.json", contests))) == 4, "alone, each has its own worlds"
+
+
 def test_an_original_file_gives_the_same_means(tmp_path: Path) -> None:
     ours = read_results(write(tmp_path / "ours", "eval_pvp_1.json", RESULTS))
     theirs = read_results(write(tmp_path / "theirs", "eval_pvp_1.json", {**as_original(RESULTS), "idle": {}}))
