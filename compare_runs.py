@@ -54,7 +54,7 @@ class Arguments:
     are compared in numbers."""
     held_out: Path | None = None
     """Folder of results of evaluate.py for checkpoints of these runs; by default the checkpoints/ folder of each run,
-    where there may be none."""
+    where there may be none. Needed with --mode pvp, for which checkpoints of all runs are played from one folder."""
     mode: Literal["pve", "pvp"] = "pve"
     """Which results of evaluate.py to use. pve: each checkpoint alone in its world; pvp: all in shared worlds."""
     confidence: float = 0.95
@@ -62,7 +62,7 @@ class Arguments:
     output_dir: Path = Path("analysis_results")
     """Parent folder of the comparison's folder."""
     name: str | None = None
-    """Name of the comparison's folder; by default the names of the groups."""
+    """Name of the comparison's folder; by default the names of the groups, and pvp with --mode pvp."""
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def main() -> None:
     runs = [read_run(folder) for folder in arguments.runs]
     groups = group_runs(runs, arguments.group_by)
     metrics = chosen_metrics(runs, split(arguments.metrics))
-    path = arguments.output_dir / (arguments.name or default_name(groups))
+    path = arguments.output_dir / (arguments.name or default_name(groups, arguments.mode))
     refuse_existing_run(path)
     compared = compare(
         groups,
@@ -102,6 +102,11 @@ def check(arguments: Arguments) -> None:
     """Refuse values that make no sense, before anything is read."""
     if not arguments.runs:
         raise UserError("name the folders of runs to compare, for example: python compare_runs.py runs/A_* runs/B_*")
+    if arguments.mode == "pvp" and arguments.held_out is None:
+        raise UserError(
+            "--mode pvp needs --held-out FOLDER: copy the checkpoints of all runs into one folder, and play them with "
+            "`python evaluate.py FOLDER pvp`"
+        )
     argument_checks.check(
         arguments,
         points=at_least(arguments.points, 1),
@@ -110,9 +115,10 @@ def check(arguments: Arguments) -> None:
     )
 
 
-def default_name(groups: "Sequence[Group]") -> str:
-    """Return a folder's name after the groups."""
-    return "compare-" + re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(group.name for group in groups))[:_LONGEST_NAME]
+def default_name(groups: "Sequence[Group]", mode: Literal["pve", "pvp"]) -> str:
+    """Return a folder's name after the groups, and after pvp, so that both kinds of scores can be compared."""
+    named = re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(group.name for group in groups))[:_LONGEST_NAME]
+    return f"compare-{named}{'-pvp' if mode == 'pvp' else ''}"
 
 
 def command_line_value(value: object) -> object:

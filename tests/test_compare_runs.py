@@ -92,6 +92,7 @@ def test_groups_without_repetitions_are_drawn_without_intervals(tmp_path: Path) 
         (("A_1", "B_1", "--against", "defaults"), ("no group is called 'defaults'", "A, B")),
         (("A_1", "B_1", "--held-out", "nowhere"), ("nowhere does not exist",)),
         (("A_1", "B_1", "--held-out", "A_1/checkpoints", "--mode", "pvp"), ("no pvp results", "evaluate.py")),
+        (("A_1", "B_1", "--mode", "pvp"), ("--mode pvp needs --held-out FOLDER", "evaluate.py FOLDER pvp")),
     ],
 )
 def test_bad_input_is_one_line(

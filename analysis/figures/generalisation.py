@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from analysis.evaluation.results import Mode
 from analysis.figures.learning_curves import add_group_legend, against_steps
 from analysis.figures.style import cluster_colour, cluster_marker, new_figure, style, title
 from analysis.training_runs.curves import curves_of
@@ -25,7 +26,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "training": {"linestyle": "--", "marker": "o", "markersize": 5, "markerfacecolor": "white"},
 }
 _WHILE_TRAINING: dict[str, Any] = {"linestyle": ":", "linewidth": 1.4}
-_WORLDS = {"pve": "alone (pve)", "pvp": "in shared worlds (pvp)"}
+_WORLDS: dict[Mode, str] = {"pve": "alone (pve)", "pvp": "in shared worlds (pvp)"}
 _SHIFT = 0.012  # of the agent-steps, from group to group
 _WIDEST_SHIFT = 0.06  # over all groups
 _LETTERS_ACROSS = 130
@@ -65,7 +66,9 @@ def _draw(axes: Axes, measure: str, compared: "ComparedRuns") -> None:
                 else:
                     _draw_line(axes, curve, look, banded=curve.maps == _banded(compared))
     axes.set_title(_TITLES[measure])
-    axes.set_ylim(bottom=0)
+    lows = np.concatenate([curve.low for curve in compared.evaluations if curve.measure == measure])
+    lowest = float(np.nanmin(lows, initial=0.0))
+    axes.set_ylim(bottom=1.05 * lowest)  # so that the end of an interval below 0 is seen
     against_steps(axes)
 
 
@@ -99,8 +102,12 @@ def _banded(compared: "ComparedRuns") -> str:
 
 
 def _about(compared: "ComparedRuns") -> str:
+    single = {len(curve.steps) == 1 for curve in compared.evaluations}
+    means = {frozenset({True}): "Points", frozenset({False}): "Lines"}.get(frozenset(single), "Lines and points")
+    spans = {"Points": "bars", "Lines": "bands"}.get(means, "bands and bars")
+    where = f", bands on {_banded(compared)} maps" if False in single else ""
+    beside = " Points are shifted a little to the side." if True in single and len(compared.groups) > 1 else ""
     return (
-        f"Checkpoints play {_WORLDS[compared.mode]} on the 63 held-out tasks. Lines and points: means over seeds of "
-        f"the training; bands and bars: {100 * compared.confidence:g}% Student's t intervals over these seeds, "
-        f"bands on {_banded(compared)} maps. Single points are shifted a little to the side."
+        f"Checkpoints play {_WORLDS[compared.mode]} on the 63 held-out tasks. {means}: means over seeds of the "
+        f"training; {spans}: {100 * compared.confidence:g}% Student's t intervals over these seeds{where}.{beside}"
     )

@@ -145,7 +145,7 @@ def input_hashes(compared: ComparedRuns) -> dict[str, str]:
 def evaluate_hint(compared: ComparedRuns) -> str:
     """Return how to get evaluations of a run's checkpoints."""
     folder = compared.groups[0].runs[0].folder
-    return f"python evaluate.py {folder / CHECKPOINTS_FOLDER} {compared.mode} -p CHECKPOINT,CHECKPOINT,..."
+    return f"python evaluate.py {folder / CHECKPOINTS_FOLDER} pve -p CHECKPOINT,CHECKPOINT,..."
 
 
 def _run(run: TrainingRun) -> dict[str, Any]:

@@ -101,9 +101,10 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode)
             played.setdefault((run, provenance.checkpoint_sha256, maps), []).append((result, provenance))
     if folder and not played:
         raise UserError(
-            f"{folder} holds no {mode} results of a checkpoint of these runs (recognised by their SHA-256): evaluate "
-            f"them with `python evaluate.py {_checkpoints(runs[0])} {mode}`"
-        )
+            f"{folder} holds no {mode} results of a checkpoint of these runs (recognised by their SHA-256): "
+            + (f"copy the checkpoints of all runs there, and play them with `python evaluate.py {folder} pvp`"
+               if mode == "pvp" else f"evaluate them with `python evaluate.py {_checkpoints(runs[0])} pve`")
+        )  # fmt: skip
     _check_same_rules(played)
     if mode == "pvp":
         _check_same_worlds(played)
@@ -234,13 +235,14 @@ def _check_same_rules(played: Played) -> None:
 def _check_same_worlds(played: Played) -> None:
     """Refuse checkpoints that met other opponents: how long agents live depends on who else is there."""
     first: dict[Maps, tuple[str, set[Path]]] = {}
-    for (run, _, maps), results in played.items():
-        files = {result.file for result, _ in results}
-        name, before = first.setdefault(maps, (run.name, files))
+    for (_, _, maps), results in played.items():
+        own, files = results[0][0].policy, {result.file for result, _ in results}  # a pvp file holds one contest
+        name, before = first.setdefault(maps, (own, files))
         if files != before:
             raise UserError(
-                f"{name} and {run.name} were not played in the same shared worlds ({min(files ^ before)} has only one "
-                "of them): evaluate all checkpoints in one call of evaluate.py pvp, or compare with --mode pve"
+                f"{name} and {own} were not played in the same shared worlds ({min(files ^ before)} has only one of "
+                "them): copy all checkpoints into one folder and evaluate them there in one call of evaluate.py pvp, "
+                "or compare with --mode pve"
             )
 
 
