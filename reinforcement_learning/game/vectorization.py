@@ -116,14 +116,14 @@ def _ray_workers_of_a_group(rollout: RolloutSettings, groups: int) -> int:
     from reinforcement_learning.ray_cluster import connect, cores
 
     connect(rollout.ray_address)
-    processes = number_of_processes()
+    local = rollout.ray_address == "local"  # then each machine's processes start clusters on that machine alone
+    processes = processes_on_this_machine() if local else number_of_processes()
     least = rollout.num_workers or groups
     if processes * least > cores():
-        asked = f"--rollout.num-workers {least}" if rollout.num_workers else f"{groups} groups of worlds"
-        told = f"{asked} in each of {processes} training processes" if processes > 1 else asked
+        fewer = f"lower --rollout.num-workers {rollout.num_workers}, " if rollout.num_workers else ""
         raise UserError(
-            f"the Ray cluster has {cores()} cores, too few for {told}: add cores, or use --vectorization "
-            "multiprocessing"
+            f"--vectorization ray needs {least} cores for each training process, {processes * least} in all, and the "
+            f"Ray cluster has {cores()}: {fewer}add cores, or use --vectorization multiprocessing"
         )
     return _workers_of_a_group(rollout, groups, cores() // processes)
 

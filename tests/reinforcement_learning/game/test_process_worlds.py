@@ -117,21 +117,24 @@ def test_groups_share_the_cores(
 
 
 @pytest.mark.parametrize(
-    ("cores", "processes", "workers", "told"),
+    ("address", "cores", "processes", "workers", "told"),
     [
-        (1, 1, 0, "cluster has 1 cores, too few for 2 groups of worlds:"),
-        (3, 2, 0, "cluster has 3 cores, too few for 2 groups of worlds in each of 2 training processes:"),
-        (7, 2, 4, "cluster has 7 cores, too few for --rollout.num-workers 4 in each of 2 training processes:"),
+        ("local", 1, (1, 1), 0, "needs 2 cores for each training process, 2 in all, and the Ray cluster has 1: add"),
+        ("auto", 3, (2, 1), 0, "needs 2 cores for each training process, 4 in all, and the Ray cluster has 3: add"),
+        ("auto", 7, (2, 2), 4, "needs 4 cores .*, 8 in all, .* has 7: lower --rollout.num-workers 4, add cores"),
+        ("local", 7, (4, 2), 4, "needs 4 cores .*, 8 in all, .* has 7"),  # a cluster of its own on each machine
     ],
 )
 def test_a_cluster_with_too_few_cores_is_refused_before_worlds_are_made(
-    monkeypatch: pytest.MonkeyPatch, cores: int, processes: int, workers: int, told: str
+    monkeypatch: pytest.MonkeyPatch, address: str, cores: int, processes: tuple[int, int], workers: int, told: str
 ) -> None:
+    """Processes are those of the run, and those on this machine."""
     pytest.importorskip("ray")
     monkeypatch.setattr("reinforcement_learning.ray_cluster.connect", lambda address: None)
     monkeypatch.setattr("reinforcement_learning.ray_cluster.cores", lambda: cores)
-    monkeypatch.setenv("WORLD_SIZE", str(processes))
-    settings = RolloutSettings(num_envs=4, vectorization="ray", num_workers=workers)
+    for name, number in zip(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), processes, strict=True):
+        monkeypatch.setenv(name, str(number))
+    settings = RolloutSettings(num_envs=4, vectorization="ray", num_workers=workers, ray_address=address)
     with pytest.raises(UserError, match=told):
         connect_workers(settings)
     monkeypatch.setattr("reinforcement_learning.ray_cluster.cores", lambda: cores + 1)

@@ -75,7 +75,7 @@ def test_play_what_worlds_in_this_process_play(on_ray, layout, small_world, task
 @pytest.mark.slow
 def test_more_workers_than_cores_are_refused(cluster, small_world, task, maps) -> None:
     many = RolloutSettings(num_envs=4, num_workers=4, vectorization="ray")
-    with pytest.raises(UserError, match=r"cluster has 3 cores, too few for --rollout.num-workers 4"):
+    with pytest.raises(UserError, match=r"needs 4 cores .* cluster has 3: lower --rollout.num-workers 4"):
         make_worlds(AGENT, small_world, task, many, maps, first_episodes(7, 4))
 
 

@@ -161,6 +161,18 @@ def test_a_run_equals_that_of_torchrun_with_half_of_the_work_each(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
+def test_processes_with_a_world_each_on_ray_need_a_core_each_and_learn_the_same(tmp_path: Path, maps: Path) -> None:
+    pytest.importorskip("ray")
+    short = (*HALVED, "--train.total-agent-steps", "512", "--processes", "2", *folders(tmp_path, maps.parent))
+    for vectorization in ("serial", "ray"):
+        result = run("train.py", *short, "-n", vectorization, "--vectorization", vectorization)
+        assert result.returncode == 0, result.stderr
+    plain, on_ray = (metrics_of(tmp_path / "runs" / name) for name in ("serial", "ray"))
+    assert len(plain) == 1 and plain == on_ray, "worlds on Ray play otherwise"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_all_processes_end_with_the_first(tmp_path: Path, maps: Path, number: signal.Signals) -> None:
     command = (*SHARED, "--train.total-agent-steps", "10_000_000", "-n", "stopped", "--processes", "2")
