@@ -411,8 +411,8 @@ def check_training(settings: Settings) -> None:
         )
     if settings.policy.cell != "lstm" and not settings.policy.lstm_layers:
         raise UserError(
-            f"--policy.cell {settings.policy.cell} is the cell of a memory, and policy.lstm_layers is 0: add "
-            "--policy.lstm-layers 1, or leave out --policy.cell"
+            f"policy.cell {settings.policy.cell} is the cell of a memory, and policy.lstm_layers is 0: set "
+            "policy.lstm_layers to 1 (without --no-recurrence), or policy.cell to lstm"
         )
     if settings.task.syllabus != "none" and importlib.util.find_spec("syllabus") is None:
         raise UserError(
