@@ -67,8 +67,8 @@ def _draw(axes: Axes, measure: str, compared: "ComparedRuns") -> None:
                     _draw_line(axes, curve, look, banded=curve.maps == _banded(compared))
     axes.set_title(_TITLES[measure])
     lows = np.concatenate([curve.low for curve in compared.evaluations if curve.measure == measure])
-    lowest = float(np.nanmin(lows, initial=0.0))
-    axes.set_ylim(bottom=1.05 * lowest)  # so that the end of an interval below 0 is seen
+    if not (lows < 0).any():  # the end of an interval below 0 must be seen
+        axes.set_ylim(bottom=0)
     against_steps(axes)
 
 
