@@ -89,7 +89,7 @@ class RayWorlds:
         import ray
 
         results = []
-        for number, result in enumerate(self._pending):
+        for result in self._pending:
             try:
                 results.append(ray.get(result, timeout=seconds))
             except ray.exceptions.RayTaskError as error:
@@ -98,12 +98,12 @@ class RayWorlds:
                 raise
             except ray.exceptions.GetTimeoutError:
                 raise UserError(
-                    f"Ray worker {number} did not start within {seconds:.0f} s; of the cluster's {cores()} cores "
+                    f"a Ray worker did not start within {seconds:.0f} s; of the cluster's {cores()} cores "
                     f"{free_cores()} are free: wait for other jobs, or use fewer --rollout.num-workers"
                 ) from None
             except ray.exceptions.RayError as error:
                 raise UserError(
-                    f"Ray worker {number} ended ({type(error).__name__}: it was killed, ran out of memory, lost its "
+                    f"a Ray worker ended ({type(error).__name__}: it was killed, ran out of memory, lost its "
                     "machine, or cannot import this project there): the last checkpoint is good"
                 ) from None
         return results

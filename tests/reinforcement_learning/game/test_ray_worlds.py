@@ -113,7 +113,7 @@ def test_a_killed_worker_is_noticed(on_ray, layout) -> None:
     ]
     victim.kill()
     actions = np.zeros((on_ray.agents_per_batch, len(layout.heads)), dtype=np.int64)
-    with pytest.raises(UserError, match=r"Ray worker [01] ended .*last checkpoint is good"):
+    with pytest.raises(UserError, match=r"a Ray worker ended .*last checkpoint is good"):
         for _ in range(100):
             on_ray.send(actions)
             on_ray.recv()
