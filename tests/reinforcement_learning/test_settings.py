@@ -81,7 +81,7 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         ("env: {num_agents: 8, early_stop_agents: 8}", ("early_stop_agents 8", "num_agents 8")),
         ("rollout: {num_envs: 5, num_workers: 2}", ("num_envs 5", "num_workers 2")),
         ("rollout: {num_envs: 6, num_workers: 3}", ("num_workers 3 must be even or 0", "num_envs 6")),
-        ("policy: {cell: gru, lstm_layers: 0}", ("--policy.cell gru", "lstm_layers is 0")),
+        ("policy: {cell: gru, lstm_layers: 0}", ("policy.cell gru", "lstm_layers is 0")),
     ],
 )
 def test_impossible_combinations_name_both_numbers(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:
