@@ -15,6 +15,7 @@ from analysis.clusters.projection import Projection, project, umap_embedding
 from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings
 from analysis.clusters.summary import Residualized, Summary
 from analysis.clusters.summary_text import as_text
+from analysis.features import Feature
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.cluster_method import ClusterMethod
 
@@ -77,6 +78,7 @@ def repeat_without(run: Run, clustering: Clustering, found: ClusterStatistics, m
 
 def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summary: Summary) -> None:
     """Draw the plane by cluster and by feature, and how clusters differ."""
+    from analysis.figures.cluster_choices import cluster_choices
     from analysis.figures.cluster_features import cluster_features
     from analysis.figures.metric_scatter import metric_scatter
     from analysis.figures.plane_scatter import plane_scatter
@@ -85,14 +87,19 @@ def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summ
     with run.step("drawing clusters"):
         plane = plane_scatter(projection, clustering.labels, data.heading, run.settings.clustered_in)
         run.folder.save_figure(f"{kind}_scatter.png", plane)
+        if choices := cluster_choices(summary.clusters, data.heading):
+            run.folder.save_figure("cluster_choices.png", choices)
+        if not len(data.own):
+            return
         run.folder.save_figure("cluster_features.png", cluster_features(summary.clusters, data.heading))
-        metrics = metric_scatter(projection, data.rolled, ROLLING_WINDOW, data.heading, data.features)
+        metrics = metric_scatter(projection, data.rolled[:, data.own], ROLLING_WINDOW, data.heading, _own(data))
         run.folder.save_figure(f"{kind}_metric_scatter.png", metrics)
 
 
 def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
     """Draw the first principal components and their associations with features; writes pca.npz."""
     from analysis.figures.pair_panels import pair_panels
+    from analysis.figures.pca_choices import pca_choices
     from analysis.figures.pca_feature_correlations import pca_feature_correlations
     from analysis.figures.pca_feature_profiles import pca_feature_profiles
 
@@ -111,8 +118,11 @@ def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
     with run.step("drawing principal components"):
         names = [components.name(i) for i in range(dims)]
         run.folder.save_figure("pca_pairs.png", pair_panels(scores, names, _labels(clustering), data.heading))
-        run.folder.save_figure("pca_feature_correlations.png", pca_feature_correlations(report, data.heading))
-        run.folder.save_figure("pca_feature_profiles.png", pca_feature_profiles(report, scores, data))
+        if report.choices:
+            run.folder.save_figure("pca_choices.png", pca_choices(report, data.heading))
+        if len(data.own):
+            run.folder.save_figure("pca_feature_correlations.png", pca_feature_correlations(report, data.heading))
+            run.folder.save_figure("pca_feature_profiles.png", pca_feature_profiles(report, scores, data))
     return report
 
 
@@ -122,7 +132,8 @@ def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
 
     data = run.data
     with run.step("drawing pairs of features"):
-        figure = feature_scatter(data.rolled, data.features, _labels(clustering), ROLLING_WINDOW, data.heading)
+        rolled = data.rolled[:, data.own]
+        figure = feature_scatter(rolled, _own(data), _labels(clustering), ROLLING_WINDOW, data.heading)
         run.folder.save_figure("feature_scatter.png", figure)
 
 
@@ -186,6 +197,10 @@ def _without_clusters(data: Dataset) -> str:
 
 def _labels(clustering: Clustering | None) -> np.ndarray | None:
     return clustering.labels if clustering else None
+
+
+def _own(data: Dataset) -> tuple[Feature, ...]:
+    return tuple(data.features[i] for i in data.own)
 
 
 def _places(data: Dataset) -> dict[str, np.ndarray]:

@@ -56,6 +56,7 @@ class Witness:
         self.layout = contest.entrants[0].info.layout
         self.random = np.random.default_rng(1)
         self.truth: dict[Key, dict[str, float]] = {}
+        self.options: dict[Key, dict[str, str]] = {}
         self.drank: dict[Key, bool] = {}
         self.log: dict[Key, list[dict[str, int]]] = {}
         self.deaths: set[Key] = set()
@@ -95,6 +96,7 @@ class Witness:
             agent = realm.players[slot + 1]
             past = self.past[slot + 1]
             remember(past, agent, realm)
+            self.options[self.episode, self.step, slot + 1] = {**sides(agent, realm), "moved": moved(past)}
             self.truth[self.episode, self.step, slot + 1] = {
                 **others(agent, realm), **ground(agent, realm), **body(agent, realm), **belongings(agent),
                 **over_time(past),
@@ -110,6 +112,7 @@ class Witness:
             agent = game.dead_this_tick.get(slot + 1) or game.realm.players[slot + 1]
             key = (self.episode, self.step, slot + 1)
             self.truth[key].update(accepted(agent, agent.history.actions))
+            self.options[key].update(chosen(agent.history.actions))
             mine = now[now[:, column["ent_id"]] == slot + 1]
             self.log[key] = [{name: int(row[place]) for name, place in column.items()} for row in mine]
             self.drank[key] = EventCode.DRINK_WATER in mine[:, column["event"]]
@@ -204,6 +207,51 @@ def others(agent: Any, realm: Any) -> dict[str, float]:
     }
 
 
+def side(here: tuple[int, int], there: tuple[int, int]) -> str:
+    """The side on which a place lies: the larger difference decides, the row of equal ones."""
+    south, east = int(there[0]) - int(here[0]), int(there[1]) - int(here[1])
+    if south == east == 0:
+        return "here"
+    if abs(south) >= abs(east):
+        return "south" if south > 0 else "north"
+    return "east" if east > 0 else "west"
+
+
+def moved(past: Past) -> str:
+    before = past.position[-2] if len(past.position) > 1 else past.position[-1]
+    return side(before, past.position[-1]).replace("here", "nowhere")
+
+
+def sides(agent: Any, realm: Any) -> dict[str, str]:
+    """The side of the nearest of some things: nearest in tiles, then in steps, then the first side."""
+
+    def nearest(places: list[tuple[int, int]]) -> str:
+        def rank(place: tuple[int, int]) -> tuple[int, int, int]:
+            steps = abs(int(place[0]) - int(agent.pos[0])) + abs(int(place[1]) - int(agent.pos[1]))
+            return (
+                apart(agent.pos, place),
+                steps,
+                ("north", "south", "east", "west", "here").index(side(agent.pos, place)),
+            )
+
+        seen = [place for place in places if apart(agent.pos, place) <= RADIUS]
+        return side(agent.pos, min(seen, key=rank)) if seen else "nowhere"
+
+    def tiles(kind: Any) -> list[tuple[int, int]]:
+        row, col = agent.pos
+        around = [(r, c) for r in range(row - RADIUS, row + RADIUS + 1) for c in range(col - RADIUS, col + RADIUS + 1)]
+        return [place for place in around if realm.map.tiles[place].state.index == kind.index]
+
+    npcs = list(realm.npcs.values())
+    return {
+        "nearest_water": nearest(tiles(material.Water)),
+        "nearest_foilage": nearest(tiles(material.Foilage)),
+        "nearest_player": nearest([player.pos for player in realm.players.values() if player is not agent]),
+        "nearest_npc": nearest([npc.pos for npc in npcs]),
+        "nearest_enemy": nearest([npc.pos for npc in npcs if npc.npc_type.val > NPC_TYPES["passive"]]),
+    }
+
+
 def ground(agent: Any, realm: Any) -> dict[str, float]:
     """Materials of the map's tiles around and under the agent."""
     row, col = agent.pos
@@ -295,6 +343,25 @@ def belongings(agent: Any) -> dict[str, float]:
         "n_consumables": rations + potions,
         "n_listed_items": sum(each.listed_price.val > 0 for each in carried),
         "inventory_fullness": len(carried) / agent.inventory.capacity,
+    }
+
+
+def chosen(actions: dict) -> dict[str, str]:
+    """The options of the agent's actions as accepted by the engine."""
+    move = actions.get(game_action.Move, {}).get(game_action.Direction)
+    target = actions.get(game_action.Attack, {}).get(game_action.Target)
+    used = actions.get(game_action.Use, {}).get(game_action.InventoryItem)
+    kinds = {
+        "armour": item.Armor, "weapon": item.Weapon, "tool": item.Tool, "ammunition": item.Ammunition,
+        "ration": item.Ration, "potion": item.Potion,
+    }  # fmt: skip
+    npcs = {number: f"{kind}_npc" for kind, number in NPC_TYPES.items()}
+    whom = "nobody" if target is None else "player" if target.is_player else npcs[target.npc_type.val]
+    return {
+        "move": "stay" if move is None else move.__name__.lower(),
+        "attack_target": whom,
+        "use": "nothing" if used is None else next(name for name, kind in kinds.items() if isinstance(used, kind)),
+        "buy": "offer" if game_action.Buy in actions else "nothing",
     }
 
 

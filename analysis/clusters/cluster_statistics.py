@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.clusters.dataset import Dataset
+from analysis.statistics.association import Association, associations
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.cluster_validity import ClusterValidity, cluster_validity
 from analysis.statistics.confounds import Confounds, confounds, variables_of
@@ -24,6 +25,7 @@ class ClusterStatistics:
         persistence: overall, and of each cluster.
         validity: overall and of each cluster.
         stability: over bootstraps of lives.
+        choices: each categorical feature, over all clusters.
     """
 
     differences: Differences
@@ -31,6 +33,7 @@ class ClusterStatistics:
     persistence: tuple[Persistence, tuple[Persistence, ...]]
     validity: ClusterValidity
     stability: BootstrapStability
+    choices: tuple[Association, ...]
 
 
 def cluster_statistics(
@@ -51,4 +54,5 @@ def cluster_statistics(
         persistence=persistence(labels, lives, tick),
         validity=cluster_validity(points, labels, seed),
         stability=bootstrap_stability(points, labels, lives, method, seed),
+        choices=associations(data.codes, labels, lives, tick, episode, settings),
     )

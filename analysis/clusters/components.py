@@ -9,6 +9,7 @@ from analysis.clusters.component_r2 import FeatureR2, pca_feature_r2
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.summary import format_number
 from analysis.lives import Lives
+from analysis.statistics.association import EtaSquares, eta_squares
 from analysis.statistics.inference import Inference
 
 BINS = 20
@@ -128,11 +129,15 @@ class ComponentReport:
         features: their names, (F,).
         explained: each component's share of the activations' variance, (K,).
         r: Pearson's r, (K, F); NaN if a feature never changes.
+        own: which of the features are not options of a categorical feature, (O,) int64.
+        choices: how categorical features go with each component.
         r2: cross-validated by life, of all K components together, with its interval; (F,) each.
         lives: number of lives in the cross-validation.
     """
 
     features: tuple[str, ...]
+    own: np.ndarray
+    choices: tuple[EtaSquares, ...]
     explained: np.ndarray
     r: np.ndarray
     r2: FeatureR2
@@ -147,20 +152,34 @@ class ComponentReport:
             "r2": [_plain(value) for value in self.r2.value],
             "r2_low": [_plain(value) for value in self.r2.low],
             "r2_high": [_plain(value) for value in self.r2.high],
+            "choices": [choice.to_json() for choice in self.choices],
             "lives": self.lives,
         }
 
     def as_text(self) -> str:
         """Return the report as plain text, best predicted features first."""
-        width = max(map(len, self.features))
+        width = max((len(self.features[i]) for i in self.own), default=0)
         lines = [
             f"Principal components: {len(self.explained)} explain {self.explained.sum():.1%} of the variance.",
             f"R2 of all of them together, least squares, cross-validated over {self.lives} whole lives (0 is no better",
             "than the mean) with its interval by a bootstrap over lives, and the components with largest Pearson r.",
         ]
-        for i in np.argsort(-np.nan_to_num(self.r2.value, nan=-np.inf), kind="stable"):
+        for i in self.own[np.argsort(-np.nan_to_num(self.r2.value[self.own], nan=-np.inf), kind="stable")]:
             lines.append(f"  {self.features[i]:<{width}} R2 = {self._r2(i)}   {self._strongest(i)}".rstrip())
-        return "\n".join([*lines, ""])
+        return "\n".join([*lines, *self._choices(), ""])
+
+    def _choices(self) -> list[str]:
+        """Return a line for each categorical feature: the components that differ most between its options."""
+        lines = [
+            "Choices and sides: eta-square, the share of a component's variance between options, where it survives",
+            "given tick and age, corrected for all components and categorical features; in brackets: shifted options.",
+        ]
+        width = max((len(choice.name) for choice in self.choices), default=0)
+        for choice in self.choices:
+            certain = choice.surviving[:_TOLD]
+            named = [f"PC {i + 1} {choice.value[i]:.2f} ({choice.shifted_mean[i]:.2f})" for i in certain]
+            lines.append(f"  {choice.name:<{width}} {', '.join(named) or 'none'}")
+        return lines if self.choices else []
 
     def strongest(self, feature: int, count: int = _TOLD) -> list[int]:
         """Return the components with the largest |r| with a feature, largest first; none if it never changes."""
@@ -182,6 +201,8 @@ def report_components(
     """Compare the scores of the first components, (B, K), with the features of the same records."""
     return ComponentReport(
         features=tuple(feature.name for feature in data.features),
+        own=data.own,
+        choices=eta_squares(scores, data.codes, data.lives, data.records.tick, data.records.episode, settings),
         explained=components.explained[: scores.shape[1]],
         r=pearson_r(scores, data.values),
         r2=pca_feature_r2(scores, data.values, data.lives, settings=settings),

@@ -13,6 +13,7 @@ from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
 from analysis.clusters.settings import AnalysisSettings
 from analysis.features import Feature, feature_matrix, needs_history, read_history
 from analysis.features.observed import own_truth_columns
+from analysis.features.registry import CATEGORIES
 from analysis.lives import Lives, lives_of, rolling_mean
 from analysis.position import POSITION_COLUMNS, has_position
 from user_error import UserError
@@ -55,6 +56,21 @@ class Dataset:
     def heading(self) -> str:
         """The heading of every figure."""
         return f"{self.metadata.policy}, {self.layer}"
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """The features that are not options of a categorical feature, columns of `values`, (O,) int64."""
+        return np.array([i for i, feature in enumerate(self.features) if not feature.choice], np.int64)
+
+    @cached_property
+    def codes(self) -> dict[str, np.ndarray]:
+        """The option of each record, (B,) int64, of each categorical feature of which no option is missing."""
+        columns = {feature: i for i, feature in enumerate(self.features)}
+        return {
+            name: self.values[:, [columns[feature] for feature in category.features]].argmax(axis=1)
+            for name, category in CATEGORIES.items()
+            if columns.keys() >= set(category.features)
+        }
 
     @cached_property
     def rolled(self) -> np.ndarray:

@@ -22,6 +22,10 @@ ProjectionKind = Literal["umap", "tsne", "pca"]
 
 PROJECTION_NAMES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 
+FEATURES_COMPARED = "default,choices,ways"
+"""Features that behaviours are named by unless others are chosen: the set of the original tools, every option that an
+agent can choose, and on which side things are."""
+
 _FEWEST_FOR_UMAP = 4
 _LONGEST_NAMES = 80
 _FEWEST_DRAWS, _MOST_DRAWS = 99, 100_000
@@ -41,8 +45,9 @@ class AnalysisSettings:
     more than the spawn position."""
     layer: str = ACTION_DECODER
     """Recorded layer of the network to analyse."""
-    features: str = "default"
-    """Comma-separated features to compare clusters by: default (14), extended (all), or names from docs/features.md."""
+    features: str = FEATURES_COMPARED
+    """Comma-separated features to compare clusters by: sets (default: the 14 of the original tools; choices: every
+    option of every action head; ways: on which side things are; extended: all) or names from docs/features.md."""
     projection: ProjectionKind = "umap"
     """Projection to two dimensions: umap, tsne, or pca (the first two principal components)."""
     umap_neighbors: int = 15
@@ -122,7 +127,7 @@ class AnalysisSettings:
         for name, prefix in _IN_NAME.items():
             if (value := getattr(self, name)) != _DEFAULTS[name]:
                 yield prefix if value is True else f"{prefix}{value}"
-        if self.feature_names != ("default",):
+        if self.features != FEATURES_COMPARED:
             yield _joined(self.feature_names, "features")
         if self.residual_names:
             yield f"without_{_joined(self.residual_names, 'variables')}"
@@ -180,8 +185,12 @@ class AnalysisSettings:
         from analysis.features import features_named
 
         features = features_named(self.feature_names)
-        if self.feature_scatter and len(features) < 2:
-            raise UserError(f"--feature-scatter needs two features or more: --features names {features[0].name} only")
+        own = [feature.name for feature in features if not feature.choice]
+        if self.feature_scatter and len(own) < 2:
+            raise UserError(
+                f"--feature-scatter needs two features or more that are no options of a choice: --features names "
+                f"{own[0] if own else 'none'}{' only' * bool(own)}"
+            )
         if self.residual_names:
             from analysis.clusters.residuals import check_residual_names
 

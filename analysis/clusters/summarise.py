@@ -1,6 +1,5 @@
 """Turn statistics into a summary."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,6 @@ from analysis.clusters.cluster_statistics import ClusterStatistics
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.summary import ClusterSummary, CodeUse, FeatureEffect, Method, Residualized, Stability, Summary
 from analysis.clusters.verdict import describe, verdict
-from analysis.features import Feature
 from analysis.labels import NOISE
 from analysis.lives import Lives
 from analysis.statistics.differences import Differences
@@ -60,6 +58,7 @@ def summarise(
         validity=found.validity.overall,
         persistence=found.persistence[0],
         clusters=clusters,
+        choices=found.choices,
         residualized=residualized,
         codes=codes,
     )
@@ -92,7 +91,7 @@ def cluster_summaries(data: Dataset, labels: np.ndarray, found: ClusterStatistic
 
 
 def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: ClusterStatistics) -> ClusterSummary:
-    effects = _effects(number, data.features, found.differences)
+    effects = _effects(number, data, found.differences)
     detectable = found.differences.detectable[number]
     return ClusterSummary(
         label=number,
@@ -111,15 +110,17 @@ def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: Clus
     )
 
 
-def _effects(number: int, features: Sequence[Feature], found: Differences) -> tuple[FeatureEffect, ...]:
+def _effects(number: int, data: Dataset, found: Differences) -> tuple[FeatureEffect, ...]:
     sources = (
         (found.effects, ("mean", "baseline_mean", "d_baseline", "complement_mean", "d_complement")),
         (found.intervals, ("baseline_low", "baseline_high", "complement_low", "complement_high", "agreeing")),
+        (found.intervals, ("difference_low", "difference_high")),
         (found.test, ("p", "q", "informative_lives")),
     )
     again = {name: getattr(found.given_time, name)[number].tolist() for name in ("p", "q")}
     values = {name: getattr(source, name)[number].tolist() for source, names in sources for name in names}
     survives, given_time = found.survives[number].tolist(), found.survives_given_time[number].tolist()
+    overall = data.values.mean(axis=0).tolist()
     return tuple(
         FeatureEffect(
             name=feature.name,
@@ -128,7 +129,10 @@ def _effects(number: int, features: Sequence[Feature], found: Differences) -> tu
             d_baseline=values["d_baseline"][i],
             d_baseline_low=values["baseline_low"][i],
             d_baseline_high=values["baseline_high"][i],
+            overall_mean=overall[i],
             complement_mean=values["complement_mean"][i],
+            difference_low=values["difference_low"][i],
+            difference_high=values["difference_high"][i],
             d_complement=values["d_complement"][i],
             d_complement_low=values["complement_low"][i],
             d_complement_high=values["complement_high"][i],
@@ -142,8 +146,10 @@ def _effects(number: int, features: Sequence[Feature], found: Differences) -> tu
             p_given_time=again["p"][i],
             q_given_time=again["q"][i],
             survives_given_time=given_time[i],
+            choice=feature.choice,
+            phrase=feature.phrase,
         )
-        for i, feature in enumerate(features)
+        for i, feature in enumerate(data.features)
     )
 
 

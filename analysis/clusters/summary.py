@@ -7,6 +7,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from analysis.share_text import share_text
+from analysis.statistics.association import Association
 from analysis.statistics.cluster_validity import Validity
 from analysis.statistics.confounds import Confound
 from analysis.statistics.persistence import Persistence
@@ -28,7 +30,10 @@ class FeatureEffect:
         mean: of the cluster's records.
         baseline_mean: of random windows of lives.
         d_baseline: against those windows, with its interval.
+        overall_mean: of all records kept.
         complement_mean: of all records outside the cluster.
+        difference_low: end of the interval of the difference of both means, in the feature's unit.
+        difference_high: likewise.
         d_complement: against those, with its interval.
         p: of the test by circular shifts within lives, two-sided; NaN if it cannot be tested.
         q: p corrected for all clusters and features (false discovery rate).
@@ -41,6 +46,8 @@ class FeatureEffect:
             leave too little to test.
         q_given_time: the larger of both p-values, corrected for all clusters and features.
         survives_given_time: whether it survives both tests, with the same sign.
+        choice: the categorical feature that it is an option of; "" for a feature of its own.
+        phrase: what holds in records with this option, such as "moves west"; "" for a feature of its own.
     """
 
     name: str
@@ -49,7 +56,10 @@ class FeatureEffect:
     d_baseline: float
     d_baseline_low: float
     d_baseline_high: float
+    overall_mean: float
     complement_mean: float
+    difference_low: float
+    difference_high: float
     d_complement: float
     d_complement_low: float
     d_complement_high: float
@@ -63,6 +73,15 @@ class FeatureEffect:
     p_given_time: float
     q_given_time: float
     survives_given_time: bool
+    choice: str = ""
+    phrase: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """What holds for an option of a choice, such as "moves west in 67% (22% overall)"; else the feature's name."""
+        if not self.choice:
+            return self.name
+        return f"{self.phrase} in {share_text(self.mean)} ({share_text(self.overall_mean)} overall)"
 
 
 @dataclass(frozen=True)
@@ -255,6 +274,7 @@ class Summary:
         surviving_given_time: effects that also survive with tick and age held constant.
         confounds: of all clusters together.
         persistence: of all clusters together.
+        choices: how each categorical feature goes with all clusters together.
         residualized: None unless requested.
         codes: of a semantic run; None if clusters were found by density.
     """
@@ -286,6 +306,7 @@ class Summary:
     persistence: Persistence
     features: tuple[dict[str, str], ...]
     clusters: tuple[ClusterSummary, ...]
+    choices: tuple[Association, ...] = ()
     residualized: Residualized | None = None
     codes: CodeUse | None = None
 

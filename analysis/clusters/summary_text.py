@@ -17,6 +17,7 @@ from analysis.clusters.summary import (
     format_number,
 )
 from analysis.share_text import share_text
+from analysis.statistics.association import Association
 from analysis.statistics.confounds import LARGE_EXCESS, Confound
 from analysis.statistics.persistence import Persistence
 from analysis.statistics.power import POWER
@@ -78,6 +79,7 @@ def _overview(summary: Summary) -> list[str]:
         f"on {validity.records:,} records",
         f"Persistence: {_persistence(summary.persistence)}",
         *_confounds("Confounds: all clusters", summary.confounds),
+        *_choices(summary.choices),
     ]
 
 
@@ -117,6 +119,22 @@ def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
     return [*lines, f"  n/a: {', '.join(reason)}"] if reason else lines
 
 
+def _choices(choices: Sequence[Association]) -> list[str]:
+    """Return a line for each categorical feature that could be tested, strongest first."""
+    tested = sorted((choice for choice in choices if math.isfinite(choice.p)), key=lambda choice: -choice.v)
+    width = max((len(choice.name) for choice in tested), default=0)
+    heading = "Choices and sides with all clusters: Cramer's V, and chi-square against shifted labels"
+    return [heading, *(f"  {_choice(choice, width)}" for choice in tested)] if tested else []
+
+
+def _choice(choice: Association, width: int) -> str:
+    return (
+        f"{choice.name:<{width}} V {choice.v:.2f}  chi-square {choice.chi_square:,.0f}, shifted "
+        f"{choice.shifted_mean:,.0f} (largest {choice.shifted_largest:,.0f}), q {format_p(choice.q)}, "
+        f"given tick and age {format_p(choice.q_given_time)}"
+    )
+
+
 def _confound(confound: Confound) -> str:
     test = f", q {format_p(confound.q)}" if math.isfinite(confound.q) else ""
     flag = ", FLAGGED" if confound.flagged else ""
@@ -140,11 +158,23 @@ def _cluster(cluster: ClusterSummary) -> list[str]:
 
 
 def _effect(effect: FeatureEffect, width: int) -> str:
+    if effect.choice:
+        return _option(effect)
     d = format_number(effect.d_complement, sign=True)
     interval = format_interval(effect.d_complement_low, effect.d_complement_high)
     return (
         f"{effect.name:<{width}} d {d:>6} {interval:<16} q {format_p(effect.q):<6} mean {effect.mean:.2f}, elsewhere "
         f"{format_number(effect.complement_mean)}; against windows {format_number(effect.d_baseline, sign=True)}; "
+        f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {_survival(effect)}"
+    )
+
+
+def _option(effect: FeatureEffect) -> str:
+    difference = f"{100 * (effect.mean - effect.complement_mean):+.0f}"
+    interval = f" [{100 * effect.difference_low:+.0f}, {100 * effect.difference_high:+.0f}]"
+    known = interval if math.isfinite(effect.difference_low) else ""
+    return (
+        f"{effect.in_words}: {difference} points from the rest{known}, q {format_p(effect.q)}; "
         f"{effect.episodes_agreeing} of {effect.episodes} episodes agree; {_survival(effect)}"
     )
 
@@ -198,6 +228,10 @@ def _explanation(summary: Summary) -> list[str]:
         f"leaves the cluster. {_both_shifts(method)}A difference survives if q is at most {method.level:g}, the "
         "interval excludes 0, and both have the same sign. It survives given tick and age if the same test still "
         "finds it once the trends over the episode's ticks and over the life's age are removed from the feature.",
+        "Choices and sides are categorical features, such as the direction of a move. Cramer's V is 0 where they say "
+        "nothing about the cluster and 1 where they determine it, less what shifted labels give. An option is shown as "
+        "its share of the cluster's records, the share in all records, and the difference from the rest in percentage "
+        "points with its interval.",
         "Confounds: the mutual information of clusters and a variable, divided by its maximum; chance is the mean over "
         f"permutations. FLAGGED: significant, and at least {LARGE_EXCESS:.0%} of the way from chance to the maximum.",
         "All this describes how clusters differ, not why. Settings chosen for their effects bias those effects.",

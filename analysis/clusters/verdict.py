@@ -31,7 +31,7 @@ _CLUSTERS_TOLD = 12
 def describe(effects: Sequence[FeatureEffect], features: Sequence[Feature]) -> str:
     """Describe a cluster by the strongest of its effects that survive given tick and age and are not small.
 
-    For example "is_attacking more often (95% against 12%), self_food lower (34 against 61)".
+    For example "is_attacking more often (95% against 12%), moves west in 67% (22% overall)".
     """
     surviving = [(effect, feature) for effect, feature in zip(effects, features, strict=True) if effect.survives]
     if not surviving:
@@ -54,6 +54,8 @@ def _order(effect: FeatureEffect) -> float:
 
 
 def _difference(effect: FeatureEffect, feature: Feature) -> str:
+    if effect.choice:
+        return effect.in_words
     higher = effect.mean > effect.complement_mean
     if feature.unit == YES_OR_NO:
         how = "more often" if higher else "less often"
@@ -77,6 +79,7 @@ def verdict(summary: Summary) -> tuple[str, ...]:
         _stability(summary),
         *_about(summary.clusters),
         _claims(summary),
+        _choices(summary),
         _power(summary),
         _scope(summary),
         _confounded(summary),
@@ -183,6 +186,23 @@ def _claims(summary: Summary) -> str:
         f"Of {summary.tested:,} differences between a cluster and the rest that could be tested, "
         f"{summary.surviving_given_time:,} survive correction given tick and age, {summary.surviving:,} without "
         f"(false discovery rate {summary.method.level:.0%}, interval without 0){untested}."
+    )
+
+
+def _choices(summary: Summary) -> str:
+    """Name the choices that go with the clusters, strongest first; "" if none were compared."""
+    if not summary.choices:
+        return ""
+    going = sorted((choice for choice in summary.choices if choice.survives), key=lambda choice: -choice.v)
+    if not going:
+        return (
+            f"None of {len(summary.choices)} categorical features, such as the direction of a move, was found to go "
+            "with the clusters given tick and age."
+        )
+    named = ", ".join(f"{choice.name} {choice.v:.2f}" for choice in going[:_CLUSTERS_TOLD])
+    return (
+        f"{len(going)} of {len(summary.choices)} categorical features go with the clusters given tick and age "
+        f"(Cramer's V, 0 to 1): {named}."
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.codes.content import CodedDump
 from analysis.features.actions import STYLES
-from analysis.life.action_words import DIRECTIONS
+from analysis.features.choices import DIRECTIONS
 from analysis.life.endings import endings
 from analysis.life_phase.label_sequences import LabelSequences, label_sequences
 from analysis.life_phase.transitions import Dwelling, Transitions, dwelling, transitions

@@ -24,6 +24,8 @@ class Feature:
         compute: function from records to (B,) values.
         over_time: whether it uses earlier ticks of the life; `compute` then gets every tick of each life.
         of_tiles: whether it needs the tiles in view, the largest part of an observation.
+        choice: the categorical feature of which it is one option, such as "move"; "" for a feature of its own.
+        phrase: what agents do or see where an option is 1, such as "moves west"; "" for a feature of its own.
     """
 
     name: str
@@ -32,3 +34,5 @@ class Feature:
     compute: Compute
     over_time: bool = False
     of_tiles: bool = False
+    choice: str = ""
+    phrase: str = ""

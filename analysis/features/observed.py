@@ -1,6 +1,7 @@
 """Records as features read them: columns and action heads by name, with derived arrays cached."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -22,9 +23,16 @@ class Observed:
 
     records: Records
     metadata: DumpMetadata
+    _computed: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def remembered(self, name: str, compute: Callable[["Observed"], np.ndarray]) -> np.ndarray:
+        """Return what a function computes from these records, which is computed once for each name."""
+        if name not in self._computed:
+            self._computed[name] = compute(self)
+        return self._computed[name]
 
     def entity(self, name: str) -> np.ndarray:
         """Return a column of every visible entity, (E,) int16.

@@ -10,12 +10,20 @@ from analysis.features.actions import ACTIONS
 from analysis.features.basics import BASICS
 from analysis.features.belongings import BELONGINGS
 from analysis.features.body import BODY
+from analysis.features.categories import Category
+from analysis.features.choices import CHOICES
 from analysis.features.feature import Feature
 from analysis.features.over_time import OVER_TIME
 from analysis.features.place import PLACE
 from analysis.features.surroundings import SURROUNDINGS
 from analysis.features.view import VIEW
+from analysis.features.ways import MOVED, WAYS
 from user_error import UserError
+
+
+def _options(categories: Iterable[Category]) -> tuple[Feature, ...]:
+    return tuple(feature for category in categories for feature in category.features)
+
 
 THEMES = {
     "Default": BASICS,
@@ -25,15 +33,26 @@ THEMES = {
     "Body and skills": BODY,
     "Belongings": BELONGINGS,
     "Actions": ACTIONS,
-    "Over time": OVER_TIME,
+    "Over time": (*OVER_TIME, *MOVED.features),
+    "Choices": _options(CHOICES),
+    "Which way things are": _options(WAYS),
 }
 
 FEATURES = BASICS
 FEATURE_NAMES = tuple(feature.name for feature in FEATURES)
 EXTENDED_FEATURES = tuple(feature for theme in THEMES.values() for feature in theme)
 
-FEATURE_SETS = {"default": FEATURES, "extended": EXTENDED_FEATURES}
-"""Sets of features that can be selected by one name."""
+CATEGORIES = {category.name: category for category in (*CHOICES, *WAYS, MOVED)}
+"""The categorical features, whose options are features."""
+
+FEATURE_SETS = {
+    "default": FEATURES,
+    "choices": THEMES["Choices"],
+    "ways": THEMES["Which way things are"],
+    **{name: category.features for name, category in CATEGORIES.items()},
+    "extended": EXTENDED_FEATURES,
+}
+"""Sets of features that can be selected by one name: each categorical feature is one."""
 
 
 def features_named(names: Iterable[str]) -> tuple[Feature, ...]:
@@ -62,6 +81,15 @@ def as_markdown() -> str:
     return "\n".join(_section(title, features) for title, features in THEMES.items())
 
 
+def _row(category: Category) -> str:
+    """Return the row of a categorical feature, with all its options."""
+    options = ", ".join(f"`_{option}`" for option in category.options)
+    return f"| `{category.name}` and {options} | 0 or 1 | {category.definition} |"
+
+
 def _section(title: str, features: tuple[Feature, ...]) -> str:
-    rows = [f"| `{feature.name}` | {feature.unit} | {feature.definition} |" for feature in features]
+    rows = [
+        f"| `{feature.name}` | {feature.unit} | {feature.definition} |" for feature in features if not feature.choice
+    ]
+    rows += [_row(CATEGORIES[name]) for name in dict.fromkeys(f.choice for f in features if f.choice)]
     return "\n".join([f"## {title}", "", "| feature | unit | definition |", "|---|---|---|", *rows, ""])

@@ -19,6 +19,8 @@ _DARK_CELL = 0.6
 def cluster_features(clusters: tuple[ClusterSummary, ...], heading: str) -> Figure:
     """Draw Cohen's d of each cluster and feature against random windows, with its value in each cell.
 
+    Options of categorical features are left out: `cluster_choices` draws them.
+
     Row labels give each cluster's size and flagged confounds, if any. If there are too many clusters to read, only the
     largest are drawn; many features are split into bands, one below the other.
 
@@ -32,8 +34,8 @@ def cluster_features(clusters: tuple[ClusterSummary, ...], heading: str) -> Figu
     with style():
         if not shown:
             return _nothing_found(text)
-        names = [effect.name for effect in shown[0].effects]
-        effects = np.array([[effect.d_baseline for effect in cluster.effects] for cluster in shown])
+        names = [effect.name for effect in shown[0].effects if not effect.choice]
+        effects = np.array([[e.d_baseline for e in cluster.effects if not e.choice] for cluster in shown])
         limit = float(np.clip(np.abs(effects).max(), _LARGE_EFFECT, _COLOUR_LIMIT))
         bands = np.array_split(np.arange(len(names)), -(-len(names) // _FEATURES_IN_A_BAND))
         width = max(11.0, 3 + _INCHES_A_FEATURE * len(bands[0]))

@@ -23,24 +23,24 @@ def pca_feature_correlations(report: ComponentReport, heading: str) -> Figure:
         heading: what the figure shows, for its title.
     """
     shown = min(_COMPONENTS_AT_MOST, len(report.explained))
-    features = len(report.features)
+    r, features = report.r[:shown, report.own].T, len(report.own)
     cut = f"; the first {shown} of {len(report.explained)} components" if shown < len(report.explained) else ""
     text = f"Pearson's r over records; R2 of {len(report.explained)} components, on lives left out of the fit{cut}"
     with style():
         wide = max(_CELL_WIDTH * shown, 3.0)
         figure = new_figure(wide + _BAR_INCHES + 3.0, _CELL_HEIGHT * features + 2.0)
         cells, bars = figure.subplots(1, 2, sharey=True, width_ratios=(wide, _BAR_INCHES))
-        image = cells.imshow(report.r[:shown].T, cmap=EFFECT_MAP, vmin=-1, vmax=1, aspect="auto")
+        image = cells.imshow(r, cmap=EFFECT_MAP, vmin=-1, vmax=1, aspect="auto")
         cells.set_facecolor("#eeeeee")
-        _write_values(cells, report.r[:shown].T)
+        _write_values(cells, r)
         shares = [f"PC {i + 1}\n{share:.1%}" for i, share in enumerate(report.explained[:shown])]
         cells.set_xticks(range(shown), shares, fontsize=7)
         cells.set_xlabel("principal component, and its share of the activations' variance")
-        cells.set_yticks(range(features), report.features)
+        cells.set_yticks(range(features), [report.features[i] for i in report.own])
         for axes in (cells, bars):
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
-        _draw_bars(bars, report.r2.value)
+        _draw_bars(bars, report.r2.value[report.own])
         figure.colorbar(image, ax=cells, label="Pearson's r", fraction=0.03, pad=0.01, aspect=25)
         figure.suptitle(title(heading, text, int(9 * (wide + _BAR_INCHES + 2))))
     return figure

@@ -28,10 +28,10 @@ def pca_feature_profiles(report: ComponentReport, scores: np.ndarray, data: Data
         scores: (B, components).
         data: with the features.
     """
-    best = np.argsort(-np.nan_to_num(np.abs(report.r)).max(axis=0), kind="stable")[:_FEATURES_AT_MOST]
-    shown = np.sort(best)
+    strength = np.nan_to_num(np.abs(report.r[:, report.own])).max(axis=0)
+    shown = report.own[np.sort(np.argsort(-strength, kind="stable")[:_FEATURES_AT_MOST])]
     rows = -(-len(shown) // _FEATURES_ACROSS)
-    left_out = len(data.features) - len(shown)
+    left_out = len(report.own) - len(shown)
     cut = f"; {left_out} features with smaller |r| are left out" if left_out else ""
     text = f"records, and means of 20 equal shares of them, with 95% intervals over {len(data.lives)} lives{cut}"
     with style():

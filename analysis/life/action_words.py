@@ -6,11 +6,9 @@ import numpy as np
 
 from activation_store.records import RaggedRows
 from analysis.features.actions import STYLES
+from analysis.features.choices import DIRECTIONS
 from analysis.features.observed import Observed
 from analysis.features.surroundings import NPC_TYPES
-
-DIRECTIONS = ("north", "south", "east", "west")
-"""The options of `Move.Direction`, in order; the no-op follows."""
 
 ITEMS = {
     2: "hat", 3: "top", 4: "bottom", 5: "spear", 6: "bow", 7: "wand", 8: "rod", 9: "gloves", 10: "pickaxe", 11: "axe",

@@ -10,8 +10,8 @@ import numpy as np
 from activation_store.schema import TILES_IN_VIEW
 from analysis.explorer_page.views import SIDE
 from analysis.features.actions import STYLES
+from analysis.features.choices import DIRECTIONS
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
-from analysis.life.action_words import DIRECTIONS
 from analysis.materials import MATERIALS
 from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
 from analysis.page_parts.pages import Scripts, environment

@@ -6,9 +6,9 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from activation_store.schema import TILE_COLUMNS
+from analysis.features.choices import DIRECTIONS
 from analysis.features.observed import Observed
 from analysis.features.surroundings import NPC_TYPES
-from analysis.life.action_words import DIRECTIONS
 from analysis.materials import PALETTE
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.frames import ATTACK, DIM, GROUND, RING, TEXT, VITALS, font, shortened

@@ -23,6 +23,7 @@ class EffectIntervals:
     Attributes:
         baseline_low, baseline_high: of Cohen's d against random windows of lives.
         complement_low, complement_high: of Cohen's d against all other records.
+        difference_low, difference_high: of the difference of means from all other records, in the feature's unit.
         effective: how many units of equal size would hold each cluster, or the rest where that is in fewer (Kish 1965),
             (K,).
         episodes: episodes that hold records of the cluster and others, (K,) int64.
@@ -35,6 +36,8 @@ class EffectIntervals:
     baseline_high: np.ndarray
     complement_low: np.ndarray
     complement_high: np.ndarray
+    difference_low: np.ndarray
+    difference_high: np.ndarray
     effective: np.ndarray
     episodes: np.ndarray
     agreeing: np.ndarray
@@ -105,25 +108,29 @@ def effect_intervals(
         theirs = scaled[records]
         cluster = _sums(theirs, unit_index[records], len(whole.count))
         by_episodes = _sums(theirs, episode_index[records], len(episodes.count))
-        ends = _both_intervals(cluster, whole, weights, resampled, settings)
+        ends = _intervals(cluster, whole, weights, resampled, settings)
         fewest = min(cluster.effective_units, (whole - cluster).effective_units)
         rows.append((*ends, fewest, *_agreement(by_episodes, episodes)))
-    low, high, low_rest, high_rest, effective, told, agreeing = (
+    low, high, low_rest, high_rest, low_difference, high_difference, effective, told, agreeing = (
         [np.array(column) for column in zip(*rows, strict=True)] if rows else _no_cluster(features.shape[1])
     )
     unit = "episode" if by_episode else "life"
-    return EffectIntervals(low, high, low_rest, high_rest, effective, told, agreeing, unit, len(whole.count))
+    difference = low_difference * spread, high_difference * spread  # back to the features' units
+    return EffectIntervals(
+        low, high, low_rest, high_rest, *difference, effective, told, agreeing, unit, len(whole.count)
+    )  # fmt: skip
 
 
 def _no_cluster(features: int) -> list[np.ndarray]:
-    effects = [np.empty((0, features)) for _ in range(4)]
+    effects = [np.empty((0, features)) for _ in range(6)]
     return [*effects, np.empty(0), np.empty(0, np.int64), np.empty((0, features), np.int64)]
 
 
-def _both_intervals(
+def _intervals(
     cluster: _Sums, whole: _Sums, weights: np.ndarray, resampled: _Sums, settings: Inference
 ) -> tuple[np.ndarray, ...]:
-    """Return the ends of the intervals against random windows and against all other records, (F,) each.
+    """Return the ends of the intervals of d against random windows and against all other records, and of the difference
+    of means from the latter, (F,) each.
 
     Args:
         weights: how often each resample draws each unit, (R, U).
@@ -131,12 +138,16 @@ def _both_intervals(
     """
     once = np.ones((1, len(whole.count)))
     drawn, estimate = (cluster.weighted(weights), resampled), (cluster.weighted(once), whole.weighted(once))
+    # The side that fewer units hold decides how sure a difference is.
+    of_whole, of_rest = (min(cluster.effective_units, side.effective_units) for side in (whole, whole - cluster))
+    measures = (
+        (of_whole, lambda inside, everyone: _d(inside, everyone, alike=True)),
+        (of_rest, lambda inside, everyone: _d(inside, everyone - inside, alike=False)),
+        (of_rest, lambda inside, everyone: _difference(inside, everyone - inside)),
+    )
     ends: list[np.ndarray] = []
-    for alike in (True, False):
-        values = [_d(inside, everyone if alike else everyone - inside, alike) for inside, everyone in (drawn, estimate)]
-        # The side that fewer units hold decides how sure a difference is.
-        effective = min(cluster.effective_units, (whole if alike else whole - cluster).effective_units)
-        ends += _interval(values[0], values[1][0], effective, settings)
+    for effective, measure in measures:
+        ends += _interval(measure(*drawn), measure(*estimate)[0], effective, settings)
     return tuple(ends)
 
 
@@ -164,6 +175,12 @@ def _d(group: _Sums, reference: _Sums, alike: bool) -> np.ndarray:
         weight = 0.5 if alike else ((group.count - 1) / (group.count + reference.count - 2))[:, None]
         pooled = weight * variances[0] + (1 - weight) * variances[1]
         return (group.mean - reference.mean) / np.sqrt(pooled)
+
+
+def _difference(group: _Sums, reference: _Sums) -> np.ndarray:
+    """Return the difference of means for each resample, (R, F); NaN where a side is empty."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return group.mean - reference.mean
 
 
 def _interval(

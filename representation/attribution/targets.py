@@ -12,7 +12,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.distribution import ILLEGAL, ActionDistribution
 from agent_zoo.observation import ObservationLayout
 from analysis.features.actions import STYLES
-from analysis.life.action_words import DIRECTIONS
+from analysis.features.choices import DIRECTIONS
 from argument_checks import did_you_mean
 from user_error import UserError
 

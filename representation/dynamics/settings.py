@@ -7,6 +7,7 @@ import tyro
 
 from activation_store.layers import BOTTLENECK, LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import DumpMetadata
+from analysis.clusters.settings import FEATURES_COMPARED
 from argument_checks import at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
 
@@ -44,9 +45,9 @@ class DynamicsSettings:
     """Decompositions and clusters use one in this many records of each life, at least 1 (all)."""
     skip_first: int = 1
     """Number of ticks to skip at the start of each life in decompositions and clusters, at least 0."""
-    features: str = "default"
-    """Comma-separated features to compare components and clusters with: default (14), extended (all), or names from
-    docs/features.md."""
+    features: str = FEATURES_COMPARED
+    """Comma-separated features to compare components and clusters with: sets (default, choices, ways, extended) or
+    names from docs/features.md."""
     lives: int = 100
     """Whole lives, drawn by lot, for everything that follows ticks, at least 8. Lives are the units of its tests."""
     lags: int = 10

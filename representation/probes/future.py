@@ -9,10 +9,10 @@ from collections.abc import Callable
 import numpy as np
 
 from activation_store.planned_displacement import Axis, PlannedDisplacement
+from analysis.features.choices import DIRECTIONS
 from analysis.features.feature import YES_OR_NO
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier, was_replenished
-from analysis.life.action_words import DIRECTIONS
 from analysis.life.endings import died
 from representation.probes.following import at, last_places, next_record, record_in
 from representation.probes.target import Horizon, Target

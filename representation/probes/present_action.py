@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.features.actions import ACTIONS
+from analysis.features.choices import DIRECTIONS
 from analysis.features.feature import YES_OR_NO
 from analysis.features.observed import Observed
-from analysis.life.action_words import DIRECTIONS
 from representation.probes.target import Target
 
 _SUMS_UP_OTHERS = ("is_idle",)

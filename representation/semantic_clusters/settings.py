@@ -11,7 +11,7 @@ from activation_store.layers import LSTM_HIDDEN, SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.schema import DumpMetadata
 from activation_store.subsample import Subsample
 from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT
-from analysis.clusters.settings import AnalysisSettings
+from analysis.clusters.settings import FEATURES_COMPARED, AnalysisSettings
 from argument_checks import at_least, between, check, did_you_mean, seed_value
 from user_error import UserError
 
@@ -46,8 +46,9 @@ class FitSettings:
     """Weight of the pairwise loss relative to the quantisation loss, at least 0."""
     beta: float = BETA
     """Weight of moving places to their codes relative to moving codes to places, at least 0."""
-    features: str = "default"
-    """Comma-separated features to compare codes by: default (14), extended (all), or names from docs/features.md."""
+    features: str = FEATURES_COMPARED
+    """Comma-separated features to compare codes by: sets (default, choices, ways, extended) or names from
+    docs/features.md."""
     permutations: int = 999
     """Circular shifts per test, 99 to 100000."""
     bootstraps: int = 999

@@ -9,10 +9,17 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
 from activation_store.subsample import Subsample
 from analysis.features import EXTENDED_FEATURES, feature_matrix, features_named, read_history
+from analysis.features.registry import CATEGORIES
 from tests.witness import Key, Witness
 from user_error import UserError
 
 NAMES = [feature.name for feature in EXTENDED_FEATURES]
+OF_THEIR_OWN = [feature.name for feature in EXTENDED_FEATURES if not feature.choice]
+WITNESSED = {
+    "move": 5, "moved": 5, "attack_target": 3, "use": 4, "buy": 2, "nearest_water": 4, "nearest_foilage": 6,
+    "nearest_player": 5, "nearest_npc": 5, "nearest_enemy": 5,
+}  # fmt: skip
+"""Categorical features that the engine's own state tells, and how many of their options must occur."""
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +42,30 @@ def keys(records: Records) -> list[Key]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OF_THEIR_OWN)
 def test_feature_equals_the_engines_own_value_at_every_tick(
     name: str, computed: np.ndarray, records: Records, witnessed: tuple[Path, Witness]
 ) -> None:
     truth = np.array([witnessed[1].truth[key][name] for key in keys(records)], dtype=float)
     np.testing.assert_allclose(computed[:, NAMES.index(name)], truth, rtol=1e-12)
     assert len(np.unique(truth)) > 1, f"{name} never changed: equality proves little"
+
+
+@pytest.mark.parametrize("name", WITNESSED)
+def test_option_is_what_the_engine_saw_at_every_tick(
+    name: str, computed: np.ndarray, records: Records, witnessed: tuple[Path, Witness]
+) -> None:
+    truth = [witnessed[1].options[key][name] for key in keys(records)]
+    for option in CATEGORIES[name].options:
+        column = computed[:, NAMES.index(f"{name}_{option}")]
+        np.testing.assert_array_equal(column, [is_it == option for is_it in truth], err_msg=option)
+    assert len(set(truth)) >= WITNESSED[name], f"only {set(truth)} occurred: equality proves little"
+
+
+def test_every_record_has_one_option_of_each_choice(computed: np.ndarray) -> None:
+    for name, category in CATEGORIES.items():
+        columns = [NAMES.index(f"{name}_{option}") for option in category.options]
+        np.testing.assert_array_equal(computed[:, columns].sum(axis=1), 1, err_msg=name)
 
 
 def test_agents_drink_where_they_are_beside_water_and_fish_quench_no_thirst(

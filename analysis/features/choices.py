@@ -1,0 +1,150 @@
+"""What the agent chose in each action head, and towards what. The game carries it out after the record is made."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from activation_store.records import RaggedRows
+from analysis.features.actions import STYLES
+from analysis.features.belongings import AMMUNITION, POTION, RATION, TOOLS, WEAPONS
+from analysis.features.categories import Category
+from analysis.features.observed import Observed
+from analysis.features.surroundings import NPC_TYPES
+
+DIRECTIONS = ("north", "south", "east", "west")
+"""The options of `Move.Direction`, in order; the no-op follows."""
+
+_PRICES = (25, 50, 75)
+"""Highest prices of the groups of prices but the last, in gold; prices start at 1."""
+
+_ITEM_KINDS = {
+    "armour": (2, 3, 4),
+    "weapon": WEAPONS,
+    "tool": TOOLS,
+    "ammunition": AMMUNITION,
+    "ration": (RATION,),
+    "potion": (POTION,),
+}
+"""Kinds of items, and the game's `type_id` values of each."""
+
+Codes = Callable[[Observed], np.ndarray]
+
+
+def _moves(seen: Observed) -> np.ndarray:
+    return np.minimum(seen.option("Move.Direction"), len(DIRECTIONS))
+
+
+def _pointed_at(seen: Observed, head: str, rows: RaggedRows, kinds: np.ndarray, unknown: int) -> np.ndarray:
+    """Return the kind of the row that a head's option points to, (B,) int64: 0 for the no-op.
+
+    Args:
+        head: its options are the rows of the record, one after the other.
+        rows: of each record.
+        kinds: of each row, (R,).
+        unknown: kind of an option that points to no row.
+    """
+    option = seen.option(head)
+    inside = option < rows.counts
+    kind = np.full(len(seen), unknown, np.int64)
+    kind[inside] = kinds[rows.offsets[:-1][inside] + option[inside]]
+    return np.where(seen.chose(head), kind, 0)
+
+
+def _person(head: str) -> Codes:
+    """Return the function that tells what kind of entity a head points to: 1 a player, from 2 on a type of NPC."""
+
+    def compute(seen: Observed) -> np.ndarray:
+        kinds = 1 + np.maximum(seen.entity("npc_type"), 0)
+        return _pointed_at(seen, head, seen.records.entity, kinds, unknown=len(_people("")))
+
+    return compute
+
+
+def _people(verb: str) -> dict[str, str]:
+    npcs = {f"{kind}_npc": f"{verb} {_a(kind)} NPC" for kind in NPC_TYPES}
+    return {"nobody": f"{verb} nobody", "player": f"{verb} a player", **npcs}
+
+
+def _a(word: str) -> str:
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
+
+
+def _item(head: str) -> Codes:
+    """Return the function that tells what kind of item a head points to, from 1 on."""
+
+    def compute(seen: Observed) -> np.ndarray:
+        kinds = np.zeros(len(seen.item_owner), np.int64)
+        for number, types in enumerate(_ITEM_KINDS.values(), start=1):
+            kinds[np.isin(seen.item("type_id"), types)] = number
+        return _pointed_at(seen, head, seen.records.inventory, kinds, unknown=0)
+
+    return compute
+
+
+def _items(verb: str) -> dict[str, str]:
+    kinds = {kind: f"{verb} {kind if kind in ('armour', 'ammunition') else _a(kind)}" for kind in _ITEM_KINDS}
+    return {"nothing": f"{verb} nothing", **kinds}
+
+
+def _price(head: str) -> Codes:
+    return lambda seen: np.searchsorted(_PRICES, seen.option(head) + 1)
+
+
+def _prices(verb: str) -> dict[str, str]:
+    ends = zip((1, *(price + 1 for price in _PRICES)), (*_PRICES, 99), strict=True)
+    return {f"{low}_to_{high}": f"{verb} {low} to {high} gold" for low, high in ends}
+
+
+def _kind(what: str) -> str:
+    return f"What the agent chose to {what}, by kind."
+
+
+CHOICES = (
+    Category(
+        "move",
+        "The direction that the agent chose to move in.",
+        {**{way: f"moves {way}" for way in DIRECTIONS}, "stay": "stays"},
+        _moves,
+    ),
+    Category(
+        "attack_style",
+        "The option of the attack's style, which counts only if the agent attacks.",
+        {style: f"would attack with {style}" for style in STYLES},
+        lambda seen: seen.option("Attack.Style"),
+    ),
+    Category("attack_target", "Whom the agent chose to attack.", _people("attacks"), _person("Attack.Target")),
+    Category("use", _kind("use, wear or take off"), _items("uses"), _item("Use.InventoryItem")),
+    Category("destroy", _kind("destroy"), _items("destroys"), _item("Destroy.InventoryItem")),
+    Category("sell", _kind("put up for sale"), _items("offers"), _item("Sell.InventoryItem")),
+    Category(
+        "sell_price",
+        "The option of the price, which counts only if the agent puts an item up for sale.",
+        _prices("would ask"),
+        _price("Sell.Price"),
+    ),
+    Category(
+        "buy",
+        "Whether the agent chose an offer of the market to buy.",
+        {"nothing": "buys nothing", "offer": "buys an offer"},
+        lambda seen: seen.chose("Buy.MarketItem").astype(np.int64),
+    ),
+    Category(
+        "give", "The item to give, which counts only with somebody to give it to, by kind.",
+        _items("would give"),
+        _item("Give.InventoryItem"),
+    ),
+    Category(
+        "give_target", "Whom to give an item to, which counts only with an item.", _people("gives to"),
+        _person("Give.Target"),
+    ),
+    Category(
+        "gold_target", "Whom the agent chose to give gold to.", _people("gives gold to"), _person("GiveGold.Target")
+    ),
+    Category(
+        "gold_amount",
+        "The option of the amount of gold, which counts only if the agent gives gold.",
+        _prices("would give"),
+        _price("GiveGold.Price"),
+    ),
+)  # fmt: skip
+"""What each head chose. A direction that leads nowhere and an attack out of reach are choices too."""
