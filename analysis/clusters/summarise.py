@@ -81,7 +81,9 @@ def _about(data: Dataset, labels: np.ndarray) -> dict[str, Any]:
         "coverage": 1 - noise / count,
         "noise_records": noise,
         "noise_share": noise / count,
-        "features": tuple({"name": f.name, "unit": f.unit, "definition": f.definition} for f in data.features),
+        "features": tuple(
+            {"name": f.name, "unit": f.unit, "definition": f.definition, "choice": f.choice} for f in data.features
+        ),
     }
 
 

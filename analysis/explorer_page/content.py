@@ -65,6 +65,14 @@ class Explored:
         return lives_of(self.seen.records.take(self.place))
 
     @property
+    def by_choice(self) -> dict[str, list[int]]:
+        """The columns of `values` of each categorical feature; those of no such feature first, under ""."""
+        groups: dict[str, list[int]] = {"": []}
+        for i, feature in enumerate(self.features):
+            groups.setdefault(feature.choice, []).append(i)
+        return {choice: places for choice, places in groups.items() if places}
+
+    @property
     def whole(self) -> bool:
         """Whether all lives of the run are included."""
         return len(self.lives) == self.lives_of_run

@@ -26,11 +26,19 @@ class PointerPanel {
       element("p", { class: "dim" }, `agent ${agent}, episode ${episode}; row ${row}, column ${col}; record ${data.tables["point.row"][hovered]} of the run`),
       element("details", { class: "features", ...(this.open ? { open: "" } : {}), ontoggle: (event) => { this.open = event.target.open; } },
         element("summary", {}, "features"),
-        element("dl", {}, ...data.features.flatMap(({ name, values }) => [element("dt", {}, name), element("dd", {}, shortNumber(values[hovered]))])),
+        element("dl", {}, ...data.facts.byChoice.flatMap(({ choice, places }) => this.values(choice, places, hovered))),
       ),
     );
   }
 }
+
+/** Names and values of features at a point; of a categorical feature, the option that holds there. */
+PointerPanel.prototype.values = function values(choice, places, point) {
+  const rows = places.map((place) => this.state.data.features[place]);
+  const shown = choice ? rows.filter((feature) => feature.values[point]).map(({ name }) => [choice, name.slice(choice.length + 1)])
+    : rows.map((feature) => [feature.name, shortNumber(feature.values[point])]);
+  return shown.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]);
+};
 
 /** The ticks around one of a life as a row of small views, each with the colour of its cluster; a click opens the life. */
 PointerPanel.prototype.strip = function strip(tick) {

@@ -123,6 +123,7 @@ def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
         "axes": _AXES.get(_plane_of(run.clusters.arguments), "dimension"),
         "side": SIDE,
         "features": run.summary["features"],
+        "byChoice": [{"choice": choice, "places": places} for choice, places in content.by_choice.items()],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
         "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
         "materials": [{"name": m.name, "colour": m.colour} for m in MATERIALS],

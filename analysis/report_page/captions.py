@@ -55,6 +55,13 @@ CAPTIONS = {
         "Blue is lower and red is higher than in random windows of lives, in standard deviations of records. Size is "
         "not certainty: the tables below show which differences survive correction.",
     ),
+    "cluster_choices.png": Caption(
+        "What agents choose, and where things are",
+        "Heat map of the share of each option, one row per cluster and one column per option of a categorical feature.",
+        "Numbers are percentages of a cluster's records; colours are differences from the first row, all records. "
+        "Frames mark what survives correction given tick and age: without one, a large difference of a small cluster "
+        "may be chance.",
+    ),
     "pca_pairs.png": Caption(
         "Principal components",
         "Scatters of the first principal components of the activations, in pairs, coloured by cluster.",
@@ -70,6 +77,11 @@ CAPTIONS = {
         "Features along components",
         "Scatter and binned means of each feature along the three components that it correlates with most.",
         "A line that rises and falls again is a relation that r misses.",
+    ),
+    "pca_choices.png": Caption(
+        "Components and choices",
+        "Heat map of eta-square, the share of each principal component's variance that lies between the options.",
+        "A dot marks what survives correction given tick and age.",
     ),
     "feature_scatter.png": Caption(
         "Features in pairs",

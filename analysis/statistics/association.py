@@ -163,6 +163,8 @@ def eta_squares(
         tick: (B,).
         episode: (B,).
     """
+    if not codes:
+        return ()
     spread = scores.std(axis=0)
     scaled = (scores - scores.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     rows = []

@@ -210,7 +210,13 @@ def test_pca_feature_correlations() -> None:
 def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
     rng = np.random.default_rng(0)
     report = ComponentReport(
-        FEATURE_NAMES, np.full(200, 0.005), rng.uniform(-1, 1, (200, 14)), FeatureR2(*[np.full(14, np.nan)] * 3), 1
+        FEATURE_NAMES,
+        np.arange(14),
+        (),
+        np.full(200, 0.005),
+        rng.uniform(-1, 1, (200, 14)),
+        FeatureR2(*[np.full(14, np.nan)] * 3),
+        1,
     )
     written = texts(pca_feature_correlations(report, HEADING))
     assert written.count("n/a") == 14 and any("the first 30 of 200 components" in text for text in written)

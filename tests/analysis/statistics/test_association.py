@@ -1,0 +1,109 @@
+"""Categorical features against clusters and components: right numbers, few false findings, and planted ones found."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+from scipy.stats.contingency import association
+
+from analysis.lives import Lives
+from analysis.statistics.association import Association, associations, eta_squares
+from analysis.statistics.inference import Inference
+from tests.planted_lives import make_lives
+
+LIVES, LENGTH, OPTIONS, CLUSTERS = 40, 30, 5, 4
+SETTINGS = Inference(199, 199)
+TICK = np.tile(np.arange(LENGTH), LIVES)
+
+
+def lasting(rng: np.random.Generator, options: int, change: float = 0.3) -> np.ndarray:
+    """Options that last a few ticks, independent in each life, (B,)."""
+    values = rng.integers(options, size=LIVES * LENGTH)
+    stays = rng.random(LIVES * LENGTH) >= change
+    stays[::LENGTH] = False
+    latest = np.maximum.accumulate(np.where(stays, 0, np.arange(LIVES * LENGTH)))
+    return values[latest]
+
+
+def measured(code: np.ndarray, labels: np.ndarray, episodes: int = 2) -> Association:
+    lives, episode = lives_of_same_length(), np.repeat(np.arange(LIVES) % episodes, LENGTH)
+    (found,) = associations({"move": code}, labels, lives, TICK, episode, SETTINGS)
+    return found
+
+
+def lives_of_same_length() -> Lives:
+    return make_lives([LENGTH] * LIVES)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_chi_square_is_that_of_the_table(noise: float) -> None:
+    rng = np.random.default_rng(1)
+    code, labels = lasting(rng, OPTIONS), lasting(rng, CLUSTERS)
+    labels[rng.random(len(labels)) < noise] = -1
+    table = np.array([np.bincount(code[labels == i], minlength=OPTIONS) for i in range(CLUSTERS)])
+    assert measured(code, labels).chi_square == pytest.approx(chi2_contingency(table, correction=False)[0], rel=1e-4)
+
+
+def test_v_is_that_of_the_table_where_records_are_many_and_independent() -> None:
+    rng = np.random.default_rng(2)
+    code = rng.integers(OPTIONS, size=LIVES * LENGTH)
+    labels = np.where(rng.random(len(code)) < 0.5, code % CLUSTERS, rng.integers(CLUSTERS, size=len(code)))
+    table = np.array([np.bincount(code[labels == i], minlength=OPTIONS) for i in range(CLUSTERS)])
+    found = measured(code, labels)
+    assert found.v == pytest.approx(association(table, method="cramer"), abs=0.02)
+    assert found.survives and found.chi_square > found.shifted_largest
+
+
+def test_options_that_have_nothing_to_do_with_clusters_are_seldom_called_associated() -> None:
+    """Bouts of both last several ticks, so that the chi-square of independent records would reject nearly always."""
+    rng = np.random.default_rng(3)
+    runs = [(lasting(rng, OPTIONS), lasting(rng, CLUSTERS)) for _ in range(60)]
+    found = [measured(code, labels) for code, labels in runs]
+    assert sum(each.survives for each in found) <= 7  # 60 runs at 5%: more than 7 in 1 of 100
+    assert np.mean([each.v for each in found]) < 0.06
+    naive = [chi2_contingency(np.histogram2d(code, labels, (OPTIONS, CLUSTERS))[0])[1] < 0.05 for code, labels in runs]
+    assert np.mean(naive) > 0.5
+
+
+def test_what_only_time_explains_does_not_survive_given_time() -> None:
+    """Both drift through a life: the option says when, and so does the cluster."""
+    rng = np.random.default_rng(4)
+    code = np.clip(TICK * OPTIONS // LENGTH + (rng.random(len(TICK)) < 0.3), 0, OPTIONS - 1)
+    labels = np.clip(TICK * CLUSTERS // LENGTH + (rng.random(len(TICK)) < 0.3), 0, CLUSTERS - 1)
+    found = measured(code, labels)
+    assert found.p < 0.01 and found.p_given_time > 0.01 and not found.survives
+
+
+def test_with_enough_episodes_what_happens_to_a_whole_world_is_no_association() -> None:
+    """All lives of an episode share one course of options and one of clusters, independent of each other."""
+    rng = np.random.default_rng(5)
+    rejected = 0
+    for _ in range(20):
+        code, labels = (lasting(rng, 3)[: 8 * LENGTH].reshape(8, LENGTH) for _ in range(2))
+        episode = np.arange(LIVES) % 8
+        rejected += measured(code[episode].ravel(), labels[episode].ravel(), episodes=8).survives
+    assert rejected <= 4
+
+
+def test_too_few_lives_and_too_few_options_are_not_tested() -> None:
+    rng = np.random.default_rng(6)
+    labels = lasting(rng, CLUSTERS)
+    always = measured(np.zeros(len(labels), np.int64), labels)
+    assert np.isnan(always.v) and np.isnan(always.p) and not always.survives
+    code = np.zeros(len(labels), np.int64)
+    code[: 3 * LENGTH] = lasting(rng, OPTIONS)[: 3 * LENGTH]
+    assert np.isnan(measured(code, labels).p)
+    assert associations({}, labels, lives_of_same_length(), TICK, TICK, SETTINGS) == ()
+
+
+def test_components_that_a_choice_divides_are_found() -> None:
+    rng = np.random.default_rng(7)
+    code = lasting(rng, OPTIONS)
+    scores = rng.normal(size=(len(code), 3))
+    scores[:, 1] += code
+    episode = np.repeat(np.arange(LIVES) % 2, LENGTH)
+    (found,) = eta_squares(scores, {"move": code}, lives_of_same_length(), TICK, episode, SETTINGS)
+    groups = [scores[code == option, 1] for option in range(OPTIONS)]
+    between = sum(len(group) * (group.mean() - scores[:, 1].mean()) ** 2 for group in groups)
+    assert found.value[1] == pytest.approx(between / (scores[:, 1].var() * len(code)), rel=1e-4)
+    assert found.surviving == [1]
+    assert found.to_json()["name"] == "move" and len(found.to_json()["value"]) == 3
