@@ -13,6 +13,7 @@ from analysis.life_phase.label_sequences import LabelSequences, label_sequences
 from analysis.life_phase.transitions import Dwelling, Transitions, dwelling, transitions
 from analysis.life_phase.visits import visits
 from analysis.position import positions
+from analysis.share_text import share_text
 from analysis.statistics.resampling import Bootstrap
 
 NEXT_SHOWN = 3
@@ -158,6 +159,8 @@ def _survivors(cluster: dict) -> list[dict]:
 
 
 def _apart(effect: dict) -> str:
+    if effect.get("choice"):
+        return f"{effect['phrase']} in {share_text(effect['mean'])} ({share_text(effect['overall_mean'])} overall)"
     low, high = effect["d_complement_low"], effect["d_complement_high"]
     interval = "" if low is None or high is None else f" [{low:+.2f}, {high:+.2f}]"
     return f"{effect['name']} d {effect['d_complement']:+.2f}{interval}"
