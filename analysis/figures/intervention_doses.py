@@ -84,6 +84,6 @@ def _about(study: "Study", left_out: int) -> str:
     confidence = f"{100 * study.settings.confidence:g}%"
     return (
         f"Means over {study.episodes} episodes with {confidence} intervals. KL and change of the value compare with "
-        "the same agents if nobody had ever edited them, after the same observations; distance is that of the edited state; all "
-        f"others are differences from the unedited twin.{more}"
+        "the same agents if nobody had ever edited them, after the same observations; distance is that of the edited "
+        f"state; all others are differences from the unedited twin.{more}"
     )

@@ -36,13 +36,13 @@ def ranking_figure(study: "Study") -> Figure | None:
     ranked = ranking(study)
     if not ranked:
         return None
-    order = "the one that moves the distribution over actions furthest at once, in total, is on top"
+    top = "the one that moves the distribution over actions furthest at once, in total, is on top"
     about = (
-        f"Each direction was edited by itself; {order if KL in ranked[0].at_once else 'they are not ranked'}. In total: "
-        "compared with the same agents if nobody had ever edited them; in play: without the edit of the same tick alone. "
-        "On behaviour: mean difference of edited agents from themselves in the unedited twin, in standard deviations "
-        f"over lives of the twin, with {intervals(study)}; filled if q is at most {LEVEL:g}, and the effect exceeds "
-        "every kind of control. Right of each panel: the effect in the outcome's own unit."
+        f"Each direction was edited by itself; {top if KL in ranked[0].at_once else 'they are not ranked'}. In total: "
+        "compared with the same agents if nobody had ever edited them; in play: without the edit of the same tick "
+        "alone. On behaviour: mean difference of edited agents from themselves in the unedited twin, in standard "
+        f"deviations over lives of the twin, with {intervals(study)}; filled if q is at most {LEVEL:g}, and the effect "
+        "exceeds every kind of control. Right of each panel: the effect in the outcome's own unit."
     )
     panels = [*_at_once(ranked), *_on_behaviour(ranked)]
     return forest(panels, ("Directions, one by one", about), about_counting(), _COLUMNS)

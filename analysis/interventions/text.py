@@ -170,7 +170,8 @@ def _follows(options: list[Follows]) -> Iterator[str]:
     for feature in dict.fromkeys(each.feature for each in options):
         ranked = sorted((each for each in options if each.feature == feature), key=lambda each: -each.effect.value)
         for most, each in (("most", ranked[0]), *((("least", ranked[-1]),) if len(ranked) > 1 else ())):
-            name = f"at once, in play: follows {feature} {most}: {each.option.replace('/', ' ')}, share of ticks above one half"
+            option = f"follows {feature} {most}: {each.option.replace('/', ' ')}"
+            name = f"at once, in play: {option}, share of ticks above one half"
             controls = _controls(each.against, sign=True)
             yield f"  {with_interval(name, each.effect, f'q {p_text(each.q)}', *controls, each.verdict)}"
 

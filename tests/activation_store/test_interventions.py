@@ -25,7 +25,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 
 def test_changes_of_earlier_versions_are_named_as_what_they_are(tmp_path: Path) -> None:
     """They compared with the memory that earlier edits had left: in play."""
-    old = {name: 1.0 for name in ("kl", "kl/Move", "value_change", "gain/Move/North", "moved/tick", "planned/x")}
+    old = dict.fromkeys(("kl", "kl/Move", "value_change", "gain/Move/North", "moved/tick", "planned/x"), 1.0)
     row = {"arm": "edit", "episode": 0, "agent": 1, "edited": True, "ticks": 12, "off_manifold": 1.0}
     write_lives(tmp_path / "lives.parquet", LivesTable.of_rows([{**row, **old}]))
     assert set(read_lives(tmp_path / "lives.parquet").outcomes) == {

@@ -56,7 +56,14 @@ def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: P
     figure = ranking_figure(study_effects(table, arms, Inference(permutations=99, bootstraps=99)))
     assert figure is not None
     shown = texts(figure)
-    assert {"at once: KL, all heads, in total", "at once: KL, all heads, in play", "ticks lived", "strong", "weak", "random directions"} <= set(shown)
+    assert {
+        "at once: KL, all heads, in total",
+        "at once: KL, all heads, in play",
+        "ticks lived",
+        "strong",
+        "weak",
+        "random directions",
+    } <= set(shown)
     assert shown.index("strong") < shown.index("weak")
     plain = study_effects(*plant(Planted(agents=4, edited=2)), Inference(permutations=99, bootstraps=99))
     assert ranking_figure(plain) is None
@@ -67,7 +74,9 @@ def test_directions_of_a_run_without_totals_are_not_ranked(tmp_path: Path) -> No
     old = {name: values for name, values in table.outcomes.items() if "_total" not in name}
     lines = write_effects(tmp_path, replace(table, outcomes=old), arms, draws=99, seed=1)
     assert "Directions, not ranked:" in lines and lines.index("  1. weak") < lines.index("  2. strong")
-    assert any(line.startswith("- This run was played before changes at once were measured in total.") for line in lines)
+    assert any(
+        line.startswith("- This run was played before changes at once were measured in total.") for line in lines
+    )
     assert (tmp_path / "ranking.png").exists()
 
 

@@ -161,7 +161,15 @@ def test_pairs_without_a_value_are_left_out_and_counted() -> None:
 def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
     found = study(LARGE)
     at_once = {each.outcome: each for each in found.at_once}
-    assert {"kl_total", "kl_in_play", "kl_total/Move", "value_change_total", "gain_total/Move/North", "off_manifold", "edited_ticks"} <= set(at_once)
+    assert {
+        "kl_total",
+        "kl_in_play",
+        "kl_total/Move",
+        "value_change_total",
+        "gain_total/Move/North",
+        "off_manifold",
+        "edited_ticks",
+    } <= set(at_once)
     assert set(at_once).isdisjoint(each.outcome for each in found.effects)
     value = at_once["value_change_total"]
     assert value.level.low < -0.4 < value.level.high and value.lives == 128
@@ -224,7 +232,8 @@ def test_dose_response_has_the_planted_slope() -> None:
     assert [name for name, each in slopes.items() if each.found and not each.at_once] == ["ticks"]
     assert slopes["value_change_total"].slope.value == pytest.approx(-0.4, abs=0.03)
     assert (
-        slopes["kl_total"].shape == "rises with every dose" or slopes["kl_total"].effects[0].value > slopes["kl_total"].effects[1].value
+        slopes["kl_total"].shape == "rises with every dose"
+        or slopes["kl_total"].effects[0].value > slopes["kl_total"].effects[1].value
     )
 
 

@@ -86,7 +86,9 @@ def test_a_call_without_an_edit_leaves_every_life_as_it_was(pool: PolicyPool, tw
         found = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, **plan)).rows).of_arm("edit")
         for name, values in twin.outcomes.items():
             np.testing.assert_array_equal(found.outcomes[name], values, err_msg=name)
-        assert max(np.nanmax(np.abs(found.outcomes[name])) for name in ("kl_in_play", "value_change_in_play")) < ROUNDING
+        assert (
+            max(np.nanmax(np.abs(found.outcomes[name])) for name in ("kl_in_play", "value_change_in_play")) < ROUNDING
+        )
         changes = [values[found.edited] for name, values in found.outcomes.items() if "_total" in name]
         assert len(changes) > 10 and not np.any(changes), "in total, exactly nothing"
 

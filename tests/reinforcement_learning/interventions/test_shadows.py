@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.interventions import Arm, LivesTable
+from activation_store.checked_json import with_checksum
+from activation_store.files import write_json
+from activation_store.interventions import RUN_FILE, Arm, LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.interchange import interchange
@@ -23,6 +25,7 @@ from analysis.statistics.inference import Inference
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
 from reinforcement_learning.interventions.shadows import Shadows
+from reinforcement_learning.interventions.start import _claim
 from reinforcement_learning.interventions.when import Condition, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -31,13 +34,14 @@ from reinforcement_learning.play.recorder import Batch
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.driven import DRIVER, UNITS, driven_contest
 from tests.reinforcement_learning.interventions.directions import unit
+from user_error import UserError
 
 GROUP = Group(4, (0,))
 HUNGRY = When(condition=Condition("self_food", "<", 80))
 BY_COLUMN = DonorRule("self_col")
 
 Played = tuple[LivesTable, list[tuple[EntrantActions, np.ndarray]]]
-"""The lives of an arm, and of every tick what the agents chose and the slots that were edited."""
+"""The lives of an arm, and of each tick what the agents chose and which slots were edited."""
 
 
 def played(pool: PolicyPool, **given: Any) -> Played:
@@ -84,7 +88,7 @@ def pool_of(
         entrant = untrained_entrant(agent, Settings(env=env, task=task, policy=settings), maps, 0)
         with torch.no_grad():
             for weights in entrant.policy.policy.action_decoder.parameters():
-                weights.mul_(30)  # untrained heads hardly choose
+                weights.mul_(100)  # untrained heads hardly choose
         return Contest((entrant,), env, task, maps, torch.device("cpu")).pool(1)
 
     return make
@@ -124,6 +128,15 @@ def test_the_shadow_is_a_memory_that_reads_all_observations_without_an_edit(name
     in_play = lives.outcomes["kl_in_play"]
     one_tick = name in ("after the memory", "no memory")  # nothing of an edit lasts
     assert np.allclose(found[:, 0], in_play, atol=1e-6, equal_nan=True) == one_tick
+
+
+def test_a_run_that_was_begun_before_totals_were_measured_is_not_continued(tmp_path: Path) -> None:
+    now = {"seed": 3, "at_once": ["total", "in play"]}
+    write_json(tmp_path / RUN_FILE, with_checksum({"seed": 3}))
+    with pytest.raises(UserError, match=r"started with other settings \(at_once\)"):
+        _claim(tmp_path, now, resume=True)
+    write_json(tmp_path / RUN_FILE, with_checksum(now))
+    _claim(tmp_path, now, resume=True)
 
 
 SLOW, FAST = 5, 7
