@@ -27,7 +27,7 @@ OUTPUTS = (
 """Names of all files that may be written."""
 PAGE_FILE = "intervention.html"
 _CAPTIONS = {
-    RANKING_FIGURE: "Directions, edited one by one, beside random ones; the one that moves actions most, in total, first.",
+    RANKING_FIGURE: "Directions, edited one by one, beside random ones, ranked by how far they move actions in total.",
     EFFECTS_FIGURE: "Effects of the edit on edited agents, with intervals, beside those of the controls.",
     DOSES_FIGURE: "Outcomes against the dose of the edit, beside random directions at the same doses.",
     LASTING_FIGURE: "What is left of an edit made in a single tick, in the ticks after it.",
