@@ -11,8 +11,8 @@ from analysis.statistics.inference import Inference
 from tests.planted_interventions import Planted, plant
 
 TOTAL = {"slow": 0.022, "fast": 0.016}
-"""KL in total, in nats, of the edits of two units, of which the memory keeps one for longer; measured by hand. Planted is
-the ratio; lives differ by a third."""
+"""KL in total, in nats, of the edits of two units, of which the memory keeps one for longer; measured by hand. Their
+ratio is planted; lives differ by a third."""
 IN_PLAY = {"slow": 0.0063, "fast": 0.0073}
 """The same in play."""
 
