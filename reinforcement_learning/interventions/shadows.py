@@ -71,13 +71,13 @@ class Shadows:
         Returns:
             As `at_once`; exactly 0 for agents that nothing has changed so far.
         """
-        numbers = at_once(edited, edited, directions)
         mine = np.flatnonzero(self._begun[slots])
+        numbers = at_once(edited, edited, directions) if len(mine) < len(slots) else {}
         if len(mine):
             shadows = self._outputs.take(torch.from_numpy(np.searchsorted(self._slots, slots[mine])))
             rows = torch.from_numpy(mine)
-            for name, values in at_once(shadows, edited.take(rows), directions).items():
-                numbers[name][rows] = values
+            found = at_once(shadows, edited.take(rows), directions)
+            numbers = {name: values.index_copy(0, rows, found[name]) for name, values in numbers.items()} or found
         return numbers
 
 
