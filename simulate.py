@@ -179,7 +179,7 @@ def validate(options: SimulationOptions, model: "WorldModel", origin: "Origin", 
     agreement, folder = sign_agreement(rows), path.parent / "validation"
     settings = {"runs": [str(each) for each in options.validate], "lives": options.wanted, "ticks": options.ticks}
     save_validation(folder, rows, agreement, path, {**settings, "seed": options.seed, "dump": origin.dump})
-    print("\nchanges at once, with 95% intervals: over recorded lives; in the game over episodes")
+    print("\nchanges at once, in play, with 95% intervals: over recorded lives; in the game over episodes")
     command_line.print_table(HEADS, [shown(row) for row in rows])
     print(f"table: {folder / TABLE_FILE}")
     show_table("sign agreement with the game, of changes that it shows", agreement, folder / AGREEMENT_FILE)

@@ -41,7 +41,17 @@ LASTING = "lasting/"
 """How outcomes begin that say what is left of an edit: `lasting/cell/3`, three ticks after it, in the cell state."""
 
 PLANNED = "planned/"
-"""How outcomes begin that say by how many tiles an edit moved the read-out of a planned displacement."""
+"""How outcomes begin that say by how many tiles an edit moved the read-out of a planned displacement; a comparison is
+added to the first part (`compared`)."""
+
+TOTAL, IN_PLAY = "_total", "_in_play"
+"""What a change at once is compared with, at the end of its first part: `kl_total/Move.Direction`, `kl_in_play`.
+
+total: what the agent would do in this tick if nobody had ever edited it, after the same observations. in play: what it
+would do without the edit of this tick; what earlier edits have left in its memory counts on both sides."""
+
+_CHANGES = ("kl", "value_change", "gain", "moved", "planned")
+"""First parts of changes at once; in files of versions that compared only in play, they stand by themselves."""
 
 KEYS = ("arm", "episode", "agent", "edited")
 """Columns of every file of lives; all others are outcomes."""
@@ -100,6 +110,12 @@ class Readability:
     after: float
     unedited: float | None
     in_play: float | None
+
+
+def compared(outcome: str, comparison: str) -> str:
+    """Return the name of a change at once in a comparison, `TOTAL` or `IN_PLAY`: kl/HEAD -> kl_total/HEAD."""
+    first, slash, rest = outcome.partition("/")
+    return f"{first}{comparison}{slash}{rest}"
 
 
 def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
@@ -167,7 +183,7 @@ def write_lives(path: Path, table: LivesTable) -> None:
 
 
 def read_lives(path: Path) -> LivesTable:
-    """Read a table of lives.
+    """Read a table of lives; changes at once of earlier versions get the names of those in play, which they are.
 
     Raises:
         UserError: the file is missing, damaged, or lacks a column.
@@ -185,7 +201,11 @@ def read_lives(path: Path) -> LivesTable:
             episode=columns["episode"].astype(np.int64),
             agent=columns["agent"].astype(np.int64),
             edited=columns["edited"].astype(bool),
-            outcomes={name: column.astype(np.float64) for name, column in columns.items() if name not in KEYS},
+            outcomes={_name(name): column.astype(np.float64) for name, column in columns.items() if name not in KEYS},
         )
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is no table of lives: {error}") from None
+
+
+def _name(column: str) -> str:
+    return compared(column, IN_PLAY) if column.partition("/")[0] in _CHANGES else column

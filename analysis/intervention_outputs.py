@@ -27,11 +27,11 @@ OUTPUTS = (
 """Names of all files that may be written."""
 PAGE_FILE = "intervention.html"
 _CAPTIONS = {
-    RANKING_FIGURE: "Directions, edited one by one, beside random ones; the one that changes most at once on top.",
+    RANKING_FIGURE: "Directions, edited one by one, beside random ones, ranked by how far they move actions in total.",
     EFFECTS_FIGURE: "Effects of the edit on edited agents, with intervals, beside those of the controls.",
     DOSES_FIGURE: "Outcomes against the dose of the edit, beside random directions at the same doses.",
     LASTING_FIGURE: "What is left of an edit made in a single tick, in the ticks after it.",
-    KL_FIGURE: "How far the edit moves the distribution of each action head at once, beside the controls.",
+    KL_FIGURE: "How far the edit moves the distribution of each action head at once, in total, beside the controls.",
 }
 DRAWS = 9_999
 """Permutations of each test, and resamples of each interval."""

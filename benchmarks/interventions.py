@@ -3,9 +3,9 @@
     python -m benchmarks.interventions policies/start_kit_3M.safetensors
     python -m benchmarks.interventions policies/start_kit_3M.safetensors --output interventions.json
 
-The edits keep their input, so that the same game is played in both ways; everything else is done as in a run of
-intervene.py: hooks, the outputs without the edit in every tick, and the outcomes of each life. Times are processor time
-of one process.
+The edits keep their input, or move it by a millionth, so that nearly the same game is played in all ways; everything
+else is done as in a run of intervene.py: hooks, the outputs without the edit in every tick, and the outcomes of each
+life. Agents that are moved have shadows, whose outputs are computed as well. Times are processor time of one process.
 """
 
 import statistics
@@ -23,7 +23,7 @@ from rich.table import Table
 import command_line
 from activation_store.files import write_json
 from agent_zoo.memory_edits import KeptMemory
-from agent_zoo.state_edits import Untouched
+from agent_zoo.state_edits import StateEdit, Untouched
 from benchmarks.measure import spread
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.interventions.arm_plan import ArmPlan
@@ -35,6 +35,17 @@ from reinforcement_learning.versions import versions
 from user_error import UserError
 
 _WORLDS = 4
+_MOVE = 1e-6
+
+
+class Moved(StateEdit):
+    """Moves states so little that agents act as before, but enough that they have shadows."""
+
+    layer, of = "lstm_hidden", "state"
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        return activations + _MOVE
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,7 @@ def measure(arguments: Arguments) -> dict[str, list[float]]:
     drawn = contest.env.num_agents // 8
     plans = {
         "edit of a state": ArmPlan("edit", drawn, states=(Untouched("lstm_hidden"),)),
+        "edit of a state, with shadows": ArmPlan("edit", drawn, states=(Moved(),)),
         "edit of the memory": ArmPlan("edit", drawn, memories=(KeptMemory(),)),
     }
     pool = contest.pool(_WORLDS)

@@ -31,6 +31,7 @@ from analysis.life_phase.visits import visits
 from analysis.lives import Lives
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
+from benchmarks.null_rates_at_once import ranked_pairs
 from benchmarks.power import planted
 from tests.planted_labels import FREQUENCIES, favoured_pair, labels_at_random, lasting_labels, memory_of_two_steps
 from tests.planted_lives import (
@@ -143,7 +144,8 @@ def measured(case: Case, arguments: Arguments) -> list[Row]:
 
 def all_cases() -> list[Case]:
     """Return all cases."""
-    return [*null_orders(), *null_differences(), *planted_orders(), *planted_differences()]
+    pairs = [Case(NULL, *pair) for pair in ranked_pairs()]
+    return [*null_orders(), *null_differences(), *pairs, *planted_orders(), *planted_differences()]
 
 
 def null_orders() -> Iterator[Case]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from activation_store.interventions import LASTING, Arm, LivesTable
+from activation_store.interventions import IN_PLAY, LASTING, TOTAL, Arm, LivesTable, compared
 
 EDIT, RANDOM, SAME, UNTRAINED, NO_EDIT = "edit", "random direction", "same variance", "untrained", "no edit"
 
@@ -35,6 +35,7 @@ class Planted:
         disturbed: spread of what any edit does to edited and to unedited lives, in spreads of the outcome.
         shared: spread of what an edit does to all edited lives of an episode alike, in spreads of the outcome.
         directions: how strong the edit of each is, if they are edited one by one; the doses are multiplied by it.
+        in_play: changes at once in play as a share of those in total, by direction; half where it is not given.
     """
 
     per_dose: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -48,6 +49,7 @@ class Planted:
     disturbed: tuple[float, float] = (0.6, 0.15)
     shared: float = 0.0
     directions: Mapping[str | None, float] = field(default_factory=lambda: {None: 1.0})
+    in_play: Mapping[str | None, float] = field(default_factory=dict)
 
     def arms(self) -> list[Arm]:
         arms = [TWIN]
@@ -147,12 +149,17 @@ def _at_once(arm: Arm, planted: Planted, drawn: np.ndarray, rng: np.random.Gener
 
     heads = {f"kl/{head}": np.abs(about(kl * dose**2, kl / 3)) for head, kl in _HEADS.items()}
     gains = {f"gain/Move/{option}": about((place - 2) * 0.03 * dose, 0.02) for place, option in enumerate(_OPTIONS)}
-    return {
+    total = {
         **heads,
         "kl": np.asarray(sum(heads.values())),
         "value_change": about(-0.4 * dose, 0.1),
         **gains,
         "moved/is_in_combat": about(0.3 * dose, 0.1),
+    }
+    kept = planted.in_play.get(arm.direction, 0.5)
+    return {
+        **{compared(name, TOTAL): values for name, values in total.items()},
+        **{compared(name, IN_PLAY): kept * values for name, values in total.items()},
         "off_manifold": 1 + np.abs(about(0.3 * abs(dose), 0.1)),
         "edited_ticks": np.where(drawn & (arm.kind != "unedited"), 50.0, np.nan),
     }

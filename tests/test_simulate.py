@@ -73,7 +73,8 @@ def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened,
     played = {(float(row["dose"]), row["outcome"]): row for row in told_rows}
     for dose, name in ((-2, "steer-ic_1-dose-2"), (3, "steer-ic_1-dose+3")):
         mine = {row["quantity"]: row for row in rows if row["edit"] == name and row["made"] == "in every tick"}
-        for quantity, outcome in (("value", "value_change"), ("probability of north", "gain/Move.Direction/North")):
+        north = "gain_in_play/Move.Direction/North"
+        for quantity, outcome in (("value", "value_change_in_play"), ("probability of north", north)):
             told = played[dose, outcome]
             for end, column in (("", "value"), ("_low", "low"), ("_high", "high")):
                 assert float(mine[quantity][f"real{end}"]) == pytest.approx(

@@ -83,6 +83,7 @@ def _about(study: "Study", left_out: int) -> str:
     more = f" {left_out} outcomes with larger p-values are not drawn; see effects.tsv." if left_out else ""
     confidence = f"{100 * study.settings.confidence:g}%"
     return (
-        f"Means over {study.episodes} episodes with {confidence} intervals. KL, change of the value and distance are "
-        f"those of the edited state; all others are differences from the unedited twin.{more}"
+        f"Means over {study.episodes} episodes with {confidence} intervals. KL and change of the value compare with "
+        "the same agents if nobody had ever edited them, after the same observations; distance is that of the edited "
+        f"state; all others are differences from the unedited twin.{more}"
     )

@@ -51,10 +51,11 @@ def kl_by_head(study: "Study") -> Figure | None:
     ordered = sorted(heads, key=lambda each: -size[each.outcome])
     panels = {arm: [level_row(each) for each in [*total, *ordered] if each.arm == arm] for arm in _arms(heads)}
     about = (
-        "KL divergence of the edited from the unedited distribution in the same state, in nats; mean over edited "
-        f"ticks, with {intervals(study)}. Right of each panel: the edit's own."
+        "KL divergence of the edited distribution from that of the same agents if nobody had ever edited them, after "
+        f"the same observations, in nats; mean over edited ticks, with {intervals(study)}. Right of each panel: the "
+        "edit's own."
     )
-    return forest(_panels(panels, "KL, nats", not_negative=True), ("What an edit changes at once", about))
+    return forest(_panels(panels, "KL, nats", not_negative=True), ("What an edit changes at once, in total", about))
 
 
 def _panels(rows_by_arm: Mapping[str, Sequence[Row]], unit: str, not_negative: bool = False) -> list[Panel]:

@@ -20,7 +20,7 @@ from analysis.figures.intervention_forest import (
 )
 from analysis.figures.intervention_looks import EDIT
 from analysis.interventions.controls import RANDOM
-from analysis.interventions.outcomes import KL, VALUE_CHANGE, title
+from analysis.interventions.outcomes import KL, KL_IN_PLAY, VALUE_CHANGE, title
 from analysis.interventions.ranking import Ranked, ranking
 from analysis.statistics.inference import LEVEL
 
@@ -36,9 +36,11 @@ def ranking_figure(study: "Study") -> Figure | None:
     ranked = ranking(study)
     if not ranked:
         return None
+    top = "the one that moves the distribution over actions furthest at once, in total, is on top"
     about = (
-        "Each direction was edited by itself; the one that moves the distribution over actions furthest at once is on "
-        "top. On behaviour: mean difference of edited agents from themselves in the unedited twin, in standard "
+        f"Each direction was edited by itself; {top if KL in ranked[0].at_once else 'they are not ranked'}. In total: "
+        "compared with the same agents if nobody had ever edited them; in play: without the edit of the same tick "
+        "alone. On behaviour: mean difference of edited agents from themselves in the unedited twin, in standard "
         f"deviations over lives of the twin, with {intervals(study)}; filled if q is at most {LEVEL:g}, and the effect "
         "exceeds every kind of control. Right of each panel: the effect in the outcome's own unit."
     )
@@ -48,11 +50,11 @@ def ranking_figure(study: "Study") -> Figure | None:
 
 def _at_once(ranked: Sequence[Ranked]) -> list[Panel]:
     panels = []
-    for name, words, unit in ((KL, "at once: KL, all heads", "nats"), (VALUE_CHANGE, "at once: value", "change")):
+    for name, unit in ((KL, "nats"), (KL_IN_PLAY, "nats"), (VALUE_CHANGE, "change")):
         if all(name in each.at_once for each in ranked):
             signed = name == VALUE_CHANGE
             rows = [_row(level_row(each.at_once[name], signed), each.direction) for each in ranked]
-            panels.append(Panel(words, unit, rows, ends_of(rows, not_negative=not signed)))
+            panels.append(Panel(f"at once: {title(name)}", unit, rows, ends_of(rows, not_negative=not signed)))
     return panels
 
 

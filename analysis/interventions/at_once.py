@@ -1,4 +1,8 @@
-"""What an edit does at once, in the state in which it is made: no twin is needed, and chance plays no part."""
+"""What an edit does at once, in the tick in which it is made: no twin is needed, and chance plays no part.
+
+Changes are compared with what the agent would do if nobody had ever edited it (in total), and with what it would do
+without the edit of this tick alone (in play).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

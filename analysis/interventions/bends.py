@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.interventions import PLANNED, LivesTable
+from activation_store.interventions import LivesTable
 from activation_store.planned_displacement import Axis, PlannedDisplacement, planned_displacement
 from analysis.interventions.controls import Judged, PerEpisode, compare, controls_of, edits, judged, verdict
-from analysis.interventions.outcomes import EAST, SOUTH
+from analysis.interventions.outcomes import EAST, PLANNED_TOTAL, SOUTH
 from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.resampling import Estimate
@@ -25,7 +25,7 @@ class Bend(Judged):
         arm, dose: which edit.
         plan: name of the two directions without their axis, such as masked_3M/lstm_cell.
         ticks: ahead, of the planned displacement.
-        predicted: by how many tiles the edit moves the planned displacement, south and east together.
+        predicted: by how many tiles the edit moves the planned displacement in total, south and east together.
         along: how much further agents get in so many ticks than in the twin, in tiles, in the predicted direction.
         across: the same at right angles to it, clockwise on the map.
         angle: between the predicted and the realised change of displacement, in degrees from -180 to 180; its
@@ -67,9 +67,9 @@ def _plans(table: LivesTable) -> list[tuple[str, int]]:
     """Return the plans whose read-outs along rows and along columns were both recorded, with their horizons."""
     axes: dict[tuple[str, int], set[str]] = {}
     for outcome in table.outcomes:
-        read = planned_displacement(outcome) if outcome.startswith(PLANNED) else None
+        read = planned_displacement(outcome) if outcome.startswith(PLANNED_TOTAL) else None
         if read:
-            plan = outcome.removeprefix(PLANNED).removesuffix(read.name).rstrip("/")
+            plan = outcome.removeprefix(PLANNED_TOTAL).removesuffix(read.name).rstrip("/")
             axes.setdefault((plan, read.ticks), set()).add(read.axis)
     return sorted(each for each, found in axes.items() if found == {"row", "col"})
 
@@ -78,7 +78,7 @@ def _bend(edit: Pairs, everything: Sequence[Pairs], plan: str, ticks: int, over:
     axes: tuple[Axis, ...] = ("row", "col")
     names = ["/".join(filter(None, (plan, PlannedDisplacement(axis, ticks).name))) for axis in axes]
     planned = np.stack(
-        [edit.episode_means(edit.values[PLANNED + name], edit.edited) for name in names], axis=1
+        [edit.episode_means(edit.values[PLANNED_TOTAL + name], edit.edited) for name in names], axis=1
     )  # (E, 2)
     known = np.isfinite(planned).all(axis=1)
     mean = planned[known].mean(axis=0) if known.any() else np.zeros(2)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.interventions.outcomes import GAIN, KL, KL_OF_HEAD, MOVED, VALUE_CHANGE
+from activation_store.interventions import IN_PLAY, TOTAL
 from analysis.interventions.pairs import Pairs
 
 _ROUNDING = 1e-4
@@ -30,4 +30,4 @@ def broken_pairing(everything: Sequence[Pairs], in_behaviour: Sequence[str], at_
 
 
 def _is_change(outcome: str) -> bool:
-    return outcome in (KL, VALUE_CHANGE) or outcome.startswith((KL_OF_HEAD, GAIN, MOVED))
+    return outcome.partition("/")[0].endswith((TOTAL, IN_PLAY))

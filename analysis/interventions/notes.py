@@ -10,7 +10,7 @@ from analysis.interventions.controls import controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect, Spillover
 from analysis.interventions.follows import Follows
-from analysis.interventions.outcomes import EDITED_TICKS, OFF_MANIFOLD, WITHIN_DATA, title
+from analysis.interventions.outcomes import EDITED_TICKS, KL, KL_IN_PLAY, OFF_MANIFOLD, WITHIN_DATA, title
 from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.inference import LEVEL
@@ -40,6 +40,7 @@ def notes_on(
         *_on_sign_flips(everything, effects, spilled, followed, responses),
         *_on_controls(everything),
         *_on_edits_never_made(everything),
+        *_on_missing_totals(levels),
         *_on_missing_values(effects),
         *_on_unusual_states(levels),
         *_on_changes_outside_data(levels),
@@ -120,6 +121,16 @@ def _on_edits_never_made(everything: Sequence[Pairs]) -> list[str]:
         f"Nobody was edited in any tick ({name}): no agent lived to the first edited tick, --while never held, or no "
         "donor had another value."
         for name in never
+    ]
+
+
+def _on_missing_totals(levels: Sequence[AtOnce]) -> list[str]:
+    outcomes = {each.outcome for each in levels}
+    if KL in outcomes or KL_IN_PLAY not in outcomes:
+        return []
+    return [
+        "This run was played before changes at once were measured in total. Those in play, from a memory that was "
+        "edited before, can rank edits in another order: play the run again to compare edits with each other."
     ]
 
 

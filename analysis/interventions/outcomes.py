@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from activation_store.interventions import LASTING, PLANNED, Arm, LivesTable
+from activation_store.interventions import IN_PLAY, LASTING, PLANNED, TOTAL, Arm, LivesTable, compared
 
-KL_OF_HEAD = "kl/"
-GAIN = "gain/"
+KL_OF_HEAD, GAIN, MOVED = (compared(name, TOTAL) for name in ("kl/", "gain/", "moved/"))
 DEATH = "died_of/"
-MOVED = "moved/"
-KL, VALUE_CHANGE, OFF_MANIFOLD, EDITED_TICKS = "kl", "value_change", "off_manifold", "edited_ticks"
+KL, VALUE_CHANGE = compared("kl", TOTAL), compared("value_change", TOTAL)
+KL_IN_PLAY = compared("kl", IN_PLAY)
+OFF_MANIFOLD, EDITED_TICKS = "off_manifold", "edited_ticks"
+PLANNED_TOTAL = compared(PLANNED, TOTAL)
 WITHIN_DATA = "within_data"
 SOUTH, EAST = "south", "east"
 """Where an agent was at the end of its life from where it was at the start, in tiles per 100 ticks."""
@@ -31,8 +32,8 @@ _WORDS = {
     EAST: ("way east", _TILES),
     "damage_dealt": ("damage dealt", _PER_100_TICKS),
     "damage_taken": ("damage taken", _PER_100_TICKS),
-    KL: ("KL, all heads", _NATS),
-    VALUE_CHANGE: ("change of the value", ""),
+    "kl": ("KL, all heads", _NATS),
+    "value_change": ("change of the value", ""),
     OFF_MANIFOLD: ("distance from recorded states", "unedited = 1"),
     WITHIN_DATA: ("change within the span of recorded states", _SHARE),
     EDITED_TICKS: ("edited ticks", ""),
@@ -79,7 +80,7 @@ def split_outcomes(table: LivesTable, arms: Sequence[Arm]) -> tuple[list[str], l
     left of edits, which are studied by themselves.
     """
     unedited = np.isin(table.arm, [arm.name for arm in arms if arm.kind == "unedited"]) | ~table.edited
-    elsewhere = (*FOLLOWS_SIDES, LASTING, PLANNED)
+    elsewhere = (*FOLLOWS_SIDES, LASTING, PLANNED_TOTAL, compared(PLANNED, IN_PLAY))
     known = {name: np.isfinite(values) for name, values in table.outcomes.items() if not name.startswith(elsewhere)}
     in_behaviour = [name for name, finite in known.items() if finite[unedited].any()]
     at_once = [name for name, finite in known.items() if finite.any() and name not in in_behaviour]
@@ -88,13 +89,17 @@ def split_outcomes(table: LivesTable, arms: Sequence[Arm]) -> tuple[list[str], l
 
 def _words(outcome: str) -> tuple[str, str]:
     """Return an outcome's title and unit."""
-    _, _, rest = outcome.partition("/")
+    first, _, rest = outcome.partition("/")
+    for comparison, said in ((TOTAL, "in total"), (IN_PLAY, "in play")):
+        if first.endswith(comparison):
+            name, unit = _words(outcome.replace(comparison, "", 1))
+            return f"{name}, {said}", unit
     if outcome.startswith(DEATH):
         return f"died: {rest.replace('_', ' ')}", _SHARE
-    if outcome.startswith(KL_OF_HEAD):
+    if outcome.startswith("kl/"):
         return f"KL of {rest}", _NATS
-    if outcome.startswith(GAIN):
+    if outcome.startswith("gain/"):
         return f"probability of {rest.replace('/', ' ')}", "change"
-    if outcome.startswith(MOVED):
+    if outcome.startswith("moved/"):
         return f"change along {rest}", _SPREADS
     return _WORDS.get(outcome, (outcome, ""))

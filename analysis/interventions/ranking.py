@@ -1,4 +1,8 @@
-"""Directions that were edited one by one, ranked by how far each edit moves the distribution over actions at once."""
+"""Directions that were edited one by one, ranked by how far each edit moves the distribution over actions at once.
+
+The ranking is by the change in total. In play, an edit of a state that the memory keeps moves it little, since it finds
+it where it put it a tick ago.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +37,10 @@ class Ranked:
 
 
 def ranking(study: "Study") -> list[Ranked]:
-    """Return the directions of a run that edited them one by one, the largest KL first; empty for other runs."""
+    """Return the directions of a run that edited them one by one, the largest KL in total first; empty for other runs.
+
+    Those of runs that were played before totals were measured stay in their order.
+    """
     found = [_ranked(arm, study) for arm in _edits(study.arms)]
     return sorted(found, key=lambda each: -each.at_once[KL].level.value if KL in each.at_once else np.inf)
 

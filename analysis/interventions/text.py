@@ -13,6 +13,7 @@ from analysis.interventions.outcomes import (
     EDITED_TICKS,
     GAIN,
     KL,
+    KL_IN_PLAY,
     KL_OF_HEAD,
     MOVED,
     OFF_MANIFOLD,
@@ -38,7 +39,8 @@ def summary_lines(study: Study) -> list[str]:
     lines = [*_about(study), *_on_pairing(study)]
     ranked = ranking(study)
     if ranked:
-        lines += ["", "Directions, the one whose edit moves the distribution over actions furthest at once first:"]
+        order = "the one whose edit moves the distribution over actions furthest at once, in total, first"
+        lines += ["", f"Directions, {order if KL in ranked[0].at_once else 'not ranked'}:"]
         lines += _ranking(ranked, study)
     for arm in [] if ranked else dict.fromkeys(effect.arm for effect in study.effects):
         lines += ["", f"{arm}", *_at_once([each for each in study.at_once if each.arm == arm])]
@@ -83,6 +85,8 @@ def _about(study: Study) -> list[str]:
         "Effects are differences of edited agents from themselves in the unedited twin, with "
         f"{100 * study.settings.confidence:g}% intervals over episodes. They count if q is at most {LEVEL:g} and they "
         "exceed every kind of control.",
+        "At once, in total: against what the same agents would do if nobody had ever edited them, after the same "
+        "observations. In play: against what they would do without the edit of the same tick alone.",
     ]
 
 
@@ -100,7 +104,7 @@ def _ranking(ranked: list[Ranked], study: Study) -> Iterator[str]:
     """Yield what each direction does at once, and below it the effects on behaviour that were found."""
     for place, each in enumerate(ranked, start=1):
         yield f"  {place}. {each.direction}"
-        for outcome in (KL, VALUE_CHANGE):
+        for outcome in (KL, KL_IN_PLAY, VALUE_CHANGE):
             if level := each.at_once.get(outcome):
                 sign = outcome == VALUE_CHANGE
                 told = with_interval(title_with_unit(outcome), level.level, *_controls(level.against, sign), sign=sign)
@@ -138,7 +142,7 @@ def _controls(against: Iterable[Against], sign: bool) -> list[str]:
 
 def _at_once(levels: list[AtOnce]) -> Iterator[str]:
     named = {each.outcome: each for each in levels}
-    for outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS):
+    for outcome in (KL, KL_IN_PLAY, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS):
         if each := named.get(outcome):
             sign = outcome == VALUE_CHANGE
             told = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
@@ -146,7 +150,7 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
     heads = sorted((each for each in levels if each.outcome.startswith(KL_OF_HEAD)), key=_size)[:_HEADS_SHOWN]
     if heads:
         parts = (f"{each.outcome.removeprefix(KL_OF_HEAD)} {number(each.level.value, False)}" for each in heads)
-        yield f"  at once: largest KL by head, nats: {', '.join(parts)}"
+        yield f"  at once: largest KL by head, in total, nats: {', '.join(parts)}"
     options = sorted((each for each in levels if each.outcome.startswith(GAIN)), key=_size)
     for verb, direction in (("more", 1), ("less", -1)):
         chosen = [each for each in options if direction * each.level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]
@@ -154,11 +158,11 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
             parts = (
                 f"{each.outcome.removeprefix(GAIN).replace('/', ' ')} {number(each.level.value)}" for each in chosen
             )
-            yield f"  at once: {verb} probable: {', '.join(parts)}"
+            yield f"  at once: {verb} probable, in total: {', '.join(parts)}"
     moved = sorted((each for each in levels if each.outcome.startswith(MOVED)), key=_size)[:_OPTIONS_SHOWN]
     if moved:
         parts = (f"{each.outcome.removeprefix(MOVED)} {number(each.level.value)}" for each in moved)
-        yield f"  at once: largest changes along other directions, in spreads: {', '.join(parts)}"
+        yield f"  at once: largest changes along other directions, in total, in spreads: {', '.join(parts)}"
 
 
 def _follows(options: list[Follows]) -> Iterator[str]:
@@ -166,7 +170,8 @@ def _follows(options: list[Follows]) -> Iterator[str]:
     for feature in dict.fromkeys(each.feature for each in options):
         ranked = sorted((each for each in options if each.feature == feature), key=lambda each: -each.effect.value)
         for most, each in (("most", ranked[0]), *((("least", ranked[-1]),) if len(ranked) > 1 else ())):
-            name = f"at once: follows {feature} {most}: {each.option.replace('/', ' ')}, share of ticks above one half"
+            option = f"follows {feature} {most}: {each.option.replace('/', ' ')}"
+            name = f"at once, in play: {option}, share of ticks above one half"
             controls = _controls(each.against, sign=True)
             yield f"  {with_interval(name, each.effect, f'q {p_text(each.q)}', *controls, each.verdict)}"
 

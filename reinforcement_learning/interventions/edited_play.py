@@ -1,7 +1,7 @@
 """Play episodes in which drawn agents are edited, and measure what that does at once and over their lives."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from activation_store.directions import Direction
-from activation_store.interventions import PLANNED
+from activation_store.interventions import IN_PLAY, TOTAL, compared
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
-from activation_store.planned_displacement import planned_displacement
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.donor_rule import DonorRule
@@ -31,6 +29,7 @@ from reinforcement_learning.interventions.drawn_agents import drawn_agents
 from reinforcement_learning.interventions.followed_edits import FollowedEdits
 from reinforcement_learning.interventions.kept_replay import KeptReplay
 from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
+from reinforcement_learning.interventions.shadows import Shadows, differ
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
@@ -68,6 +67,7 @@ class _EditedGame:
         lots = [drawn_agents(group.seed, number, pool.agents, plan.drawn) for number in group.numbers]
         self.drawn = np.concatenate(lots)  # (slots,)
         self.age = np.zeros(pool.slots, dtype=np.int64)  # ticks in which each slot was edited so far
+        self.shadows = Shadows(self.policy, pool.slots, plan.reported)
         self.outcomes = LifeOutcomes(pool)
         self.lots = DonorLots(self.plan.donors, self.drawn, group.seed, group.numbers)
         self.donor_outcomes = DonorOutcomes(pool.slots)
@@ -114,12 +114,15 @@ class _EditedGame:
                 begun = each.begin(begun, torch.from_numpy(self.age[edited.numpy()]), edited)
             if self.plan.memories:
                 memory.put(edited.to(device), begun)
-            tick.begun = begun
+            tick.begun, tick.changed = begun, differ(begun, unedited)
         tick.before = memory.take(torch.from_numpy(slots).to(device))
         with self.policy.hooked(tick.hooks()), self.recorder.capturing() if self.recorder else nullcontext():
             (choice,) = self.pool.decide()
         if self.followed:
             self.followed.follow(choice.decision)
+        if len(rows):
+            self.shadows.begin(edited.numpy(), unedited, tick.changed)
+        self.shadows.read(choice.decision)
         if len(rows) and self.plan.edits:
             self._measure(choice, rows, edited.numpy(), unedited, tick)
         for layer, states in tick.watched.items():
@@ -159,25 +162,32 @@ class _EditedGame:
     def _measure(
         self, choice: EntrantActions, rows: torch.Tensor, slots: np.ndarray, unedited: MemoryState, tick: "_Tick"
     ) -> None:
-        """Compare with what the same agents would do in this tick without the edit."""
-        seen = choice.decision.observation.take(rows).to(unedited.hidden.device)
+        """Compare with what the same agents would do without this tick's edit, and if nobody had ever edited them."""
+        decision = choice.decision
+        seen = decision.observation.take(rows).to(unedited.hidden.device)
         with capture(self.policy, self.plan.reported) as states:
             distribution, value, without = self.policy(seen, unedited)
-        decision = choice.decision
-        edited = Outputs(decision.distribution.take(rows.to(value.device)), torch.from_numpy(decision.value)[rows])
-        numbers = at_once(Outputs(distribution, value.cpu()), edited)
-        numbers |= _read_outs_moved(self.plan.directions, states, tick.edited)
+        edited = Outputs(
+            decision.distribution.take(rows.to(value.device)), torch.from_numpy(decision.value)[rows], tick.edited
+        )
+        in_play = at_once(Outputs(distribution, value.cpu(), states), edited, self.plan.directions)
+        total = self.shadows.compare(slots, edited, self.plan.directions)
+        numbers = {
+            compared(name, comparison): values
+            for comparison, changes in ((TOTAL, total), (IN_PLAY, in_play))
+            for name, values in changes.items()
+        }
         far = [self.plan.distances[layer].measure(tick.edited[layer].cpu().numpy()) for layer in self.plan.distances]
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
         self.outcomes.add(slots, numbers)
         if self.followed:
             with_edit = decision.next_state.take(rows.to(value.device))
-            self.followed.begin(slots, with_edit, without, numbers["kl"].cpu().numpy())
+            self.followed.begin(slots, with_edit, without, in_play["kl"].cpu().numpy())
         else:
             self.age[slots] += 1
         if tick.donors:
-            self.donor_outcomes.add(slots, numbers, tick.donors)
+            self.donor_outcomes.add(slots, in_play, tick.donors)
             self.donor_outcomes.add_within(slots, self._shares_within(unedited, states, tick))
 
     def _shares_within(
@@ -195,28 +205,13 @@ class _EditedGame:
         ]
 
 
-def _read_outs_moved(
-    directions: Sequence[Direction], before: Mapping[str, torch.Tensor], after: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
-    """How far the edit moved the read-out of each direction, in its standard deviations, (B,) each.
-
-    Planned displacements, the read-outs of `train_probes.py --targets future`, are reported in tiles as well.
-    """
-    moved = {}
-    for each in directions:
-        change = (after[each.layer] - before[each.layer]).double() @ torch.from_numpy(each.weight.astype(np.float64))
-        moved[f"moved/{each.name}"] = change / (each.spread or 1.0)
-        if planned_displacement(each.name):
-            moved[f"{PLANNED}{each.name}"] = change
-    return moved
-
-
 class _Tick:
     """The hooks of one tick.
 
     Attributes:
         donors: of the edited agents.
         begun: memory with which the edited agents begin the tick; to be set before the policy runs, if there are any.
+        changed: whether the edit has changed anything of each edited agent, (E,) bool; to be set likewise.
         before: memory of the acting agents before the tick; to be set before the policy runs.
         watched: states of the watched layers, (acting agents, units) each.
         edited: states of the edited agents after the edit, by layer, (E, units) each.
@@ -226,6 +221,7 @@ class _Tick:
         """Edit the given rows of the acting agents, (E,) int64."""
         self.plan, self.rows, self.donors = plan, rows, donors
         self.begun: MemoryState
+        self.changed: torch.Tensor
         self.before: MemoryState
         self.watched: dict[str, np.ndarray] = {}
         self.edited: dict[str, torch.Tensor] = {}
@@ -248,6 +244,7 @@ class _Tick:
                 return None
             rows = self.rows.to(states.device)
             self.edited[layer] = self._edited(layer, states, rows)
+            self.changed = self.changed | (self.edited[layer] != states[rows]).any(dim=1)
             is_edited = any(each.layer == layer for each in self.plan.states)
             return states.index_copy(0, rows, self.edited[layer]) if is_edited else None
 

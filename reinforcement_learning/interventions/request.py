@@ -28,8 +28,9 @@ class RunOptions(EditOptions):
     controls: int = 2
     """Arms of each kind of random control, for every dose and every direction of --one-by-one, 0 or more."""
     one_by_one: bool = False
-    """Edit each of --direction in arms of its own, and rank them by what they change at once; for one --edit collapse
-    or interchange. All directions share the unedited arms, and q is corrected over all of them."""
+    """Edit each of --direction in arms of its own, and rank them by how far they move the actions at once, in total;
+    for one --edit collapse or interchange. All directions share the unedited arms, and q is corrected over all of
+    them."""
     from_tick: int = 0
     """First tick of the episode in which agents are edited."""
     until_tick: int | None = None

@@ -226,6 +226,7 @@ def _described(options: RunOptions, experiment: Experiment, contest: Contest) ->
         "policy": contest.entrants[0].name,
         "drawn": experiment.drawn,
         "agents": contest.env.num_agents,
+        "at_once": ["total", "in play"],  # so that runs of versions that compared in one way are not continued
         "arms": [asdict(arm) for arm in experiment.arms()],
         "input": {
             "policy": contest.entrants[0].sha256,

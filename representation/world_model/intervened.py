@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from activation_store.directions import Directions
-from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
+from activation_store.interventions import IN_PLAY, LIVES_FILE, RUN_FILE, Arm, LivesTable, compared, read_lives
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.edit_options import EditOptions, needs_directions
 from analysis.interventions.over_episodes import OverEpisodes
@@ -23,11 +23,12 @@ from user_error import UserError
 Made = Literal["in every tick", "once"]
 STYLES = ("melee", "range", "mage")
 QUANTITIES = {
-    "value": "value_change",
-    **{f"probability of {name}": f"gain/Move.Direction/{name.title()}" for name in DIRECTIONS},
-    **{f"probability of {name}": f"gain/Attack.Style/{name.title()}" for name in STYLES},
+    "value": compared("value_change", IN_PLAY),
+    **{f"probability of {name}": compared(f"gain/Move.Direction/{name.title()}", IN_PLAY) for name in DIRECTIONS},
+    **{f"probability of {name}": compared(f"gain/Attack.Style/{name.title()}", IN_PLAY) for name in STYLES},
 }
-"""What is compared, by the names of the outcomes of intervene.py that say how much it changed at once."""
+"""What is compared, by the names of the outcomes of intervene.py that say how much it changed at once, in play: what a
+gradient predicts is what this tick's edit does in the state that it finds."""
 _KINDS: dict[str, Made] = {"edit": "in every tick", "edited once": "once"}
 _EDITS = ("collapse", "steer", "swap", "erase", "clear", "splice")
 _DRAWS = 9_999

@@ -62,8 +62,8 @@ class SimulationOptions:
     dump."""
     validate: tuple[Path, ...] = ()
     """Folders of finished runs of intervene.py on this policy: make the same edits on recorded and in simulated ticks,
-    and compare what they do at once with what the gradient predicts and with what they did in the game. Writes a
-    table, and no dump."""
+    and compare what they do at once, in play, with what the gradient predicts and with what they did in the game.
+    Writes a table, and no dump."""
     saliency: str | None = None
     """Differentiate a number of the last tick of simulated lives by the memory's --components and by the own row, up to
     --lags ticks before, with and without passing through the world: value, Move.Direction:north or

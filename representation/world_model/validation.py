@@ -1,7 +1,7 @@
 """Validation by control: what an edit does at once as the gradient predicts it, in simulations, and in the game.
 
 All edits are made from the same recorded starts, on maps that the model was not trained on. In each tick, two outputs
-of the policy in the same state are compared, without and with the edit, as intervene.py compares them in the game.
+of the policy are compared, without and with the edit of this tick, as intervene.py compares them in play.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

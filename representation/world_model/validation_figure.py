@@ -37,7 +37,7 @@ def draw_validation(rows: Sequence[Validated], target: Path) -> None:
             axes.set_yticks(range(len(edits)), labels, fontsize=7)
             axes.set_ylim(len(edits) - 0.5, -0.5)
         for axes in grid[-1]:
-            axes.set_xlabel("change at once")
+            axes.set_xlabel("change at once, in play")
         handles, names = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(_SERIES))
         with atomic_path(target) as temporary:

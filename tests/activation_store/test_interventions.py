@@ -9,7 +9,7 @@ from activation_store.interventions import LivesTable, read_lives, write_lives
 from user_error import UserError
 
 ROWS = [
-    {"arm": "edit", "episode": 1, "agent": 7, "edited": True, "ticks": 12, "kl/Move": 0.5},
+    {"arm": "edit", "episode": 1, "agent": 7, "edited": True, "ticks": 12, "kl_total/Move": 0.5},
     {"arm": "edit", "episode": 0, "agent": 9, "edited": False, "ticks": 30},
     {"arm": "twin", "episode": 0, "agent": 9, "edited": False, "ticks": 31},
 ]
@@ -20,7 +20,18 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     table = read_lives(tmp_path / "lives.parquet")
     assert table.arm.tolist() == ["edit", "edit", "twin"]
     assert table.edited.tolist() == [True, False, False]
-    np.testing.assert_array_equal(table.outcomes["kl/Move"], [0.5, np.nan, np.nan])
+    np.testing.assert_array_equal(table.outcomes["kl_total/Move"], [0.5, np.nan, np.nan])
+
+
+def test_changes_of_earlier_versions_are_named_as_what_they_are(tmp_path: Path) -> None:
+    """They compared with the memory that earlier edits had left: in play."""
+    old = dict.fromkeys(("kl", "kl/Move", "value_change", "gain/Move/North", "moved/tick", "planned/x"), 1.0)
+    row = {"arm": "edit", "episode": 0, "agent": 1, "edited": True, "ticks": 12, "off_manifold": 1.0}
+    write_lives(tmp_path / "lives.parquet", LivesTable.of_rows([{**row, **old}]))
+    assert set(read_lives(tmp_path / "lives.parquet").outcomes) == {
+        "ticks", "off_manifold", "kl_in_play", "kl_in_play/Move", "value_change_in_play", "gain_in_play/Move/North",
+        "moved_in_play/tick", "planned_in_play/x",
+    }  # fmt: skip
 
 
 def test_an_arms_lives_are_ordered() -> None:

@@ -31,7 +31,7 @@ def with_paths(
     more = {}
     for axis, side, place in (("row", "south", 0), ("col", "east", 1)):
         planned = doses * SOUTH_EAST[place] + 0.05 * random.normal(size=len(table))
-        more[f"planned/p/lstm_cell/{axis}s_in_10_ticks"] = np.where(edited, planned, np.nan)
+        more[f"planned_total/p/lstm_cell/{axis}s_in_10_ticks"] = np.where(edited, planned, np.nan)
         moves = np.where(edited & (doses != 0), noise * random.normal(size=len(table)), 0.0)
         more[side] = 3.0 + moves + np.where(bends, np.sign(doses) * way[place], 0.0)
     return replace(table, outcomes={**table.outcomes, **more})

@@ -112,7 +112,7 @@ def test_only_transplants_are_expected_to_have_random_donors(study: Study) -> No
 
 def test_changes_outside_the_data_are_noted() -> None:
     table, arms = plant(PLANTED)
-    part = np.where(table.edited & np.isfinite(table.outcomes["kl"]), 0.2, np.nan)
+    part = np.where(table.edited & np.isfinite(table.outcomes["kl_total"]), 0.2, np.nan)
     found = study_effects(replace(table, outcomes={**table.outcomes, "within_data": part}), arms, SETTINGS)
     assert any(note.startswith("Only part of the squared change lies where") for note in found.notes)
     assert any("change within the span of recorded states (share) 0.2" in line for line in summary_lines(found))

@@ -44,8 +44,9 @@ def test_everything_is_written_and_nothing_else(run: tuple[Path, list[str]]) -> 
 
 def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: Path) -> None:
     planted = Planted(
-        {EDIT: {"ticks": -25.0}}, doses=(None,), agents=32, edited=16, directions={"weak": 0.0, "strong": 2.0}
-    )
+        {EDIT: {"ticks": -25.0}}, doses=(None,), agents=32, edited=16, directions={"weak": 0.1, "strong": 2.0},
+        in_play={"weak": 1.0, "strong": 1e-4},
+    )  # fmt: skip
     table, arms = plant(planted)
     lines = write_effects(tmp_path, table, arms, draws=999, seed=1)
     assert {path.name for path in tmp_path.iterdir()} == {"effects.json", "effects.tsv", "ranking.png"}
@@ -55,10 +56,28 @@ def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: P
     figure = ranking_figure(study_effects(table, arms, Inference(permutations=99, bootstraps=99)))
     assert figure is not None
     shown = texts(figure)
-    assert {"at once: KL, all heads", "ticks lived", "strong", "weak", "random directions"} <= set(shown)
+    assert {
+        "at once: KL, all heads, in total",
+        "at once: KL, all heads, in play",
+        "ticks lived",
+        "strong",
+        "weak",
+        "random directions",
+    } <= set(shown)
     assert shown.index("strong") < shown.index("weak")
     plain = study_effects(*plant(Planted(agents=4, edited=2)), Inference(permutations=99, bootstraps=99))
     assert ranking_figure(plain) is None
+
+
+def test_directions_of_a_run_without_totals_are_not_ranked(tmp_path: Path) -> None:
+    table, arms = plant(Planted(agents=4, edited=2, doses=(None,), directions={"weak": 0.1, "strong": 2.0}))
+    old = {name: values for name, values in table.outcomes.items() if "_total" not in name}
+    lines = write_effects(tmp_path, replace(table, outcomes=old), arms, draws=99, seed=1)
+    assert "Directions, not ranked:" in lines and lines.index("  1. weak") < lines.index("  2. strong")
+    assert any(
+        line.startswith("- This run was played before changes at once were measured in total.") for line in lines
+    )
+    assert (tmp_path / "ranking.png").exists()
 
 
 def test_what_was_erased_is_a_table(run: tuple[Path, list[str]]) -> None:
@@ -103,7 +122,7 @@ def test_summary_says_what_counts(run: tuple[Path, list[str]]) -> None:
     assert "; q 0.0" in line and "; random directions " in line and "; untrained policy " in line
     assert "not found: reward; task progress; meals" in text
     assert "ticks lived, per unit of dose -2" in text and "falls with every dose" in text
-    assert "more probable: Move Stay +0.0" in text and "largest KL by head, nats: Move 0.0" in text
+    assert "more probable, in total: Move Stay +0.0" in text and "largest KL by head, in total, nats: Move 0.0" in text
 
 
 def test_summary_shouts_when_pairing_is_broken() -> None:
@@ -221,6 +240,6 @@ def test_numbers_have_about_three_digits(value: float, text: str) -> None:
 
 def test_titles() -> None:
     assert title_with_unit("died_of/killed_by_player") == "died: killed by player (share)"
-    assert title_with_unit("kl/Attack style") == "KL of Attack style (nats)"
-    assert title("gain/Move/North") == "probability of Move North"
+    assert title_with_unit("kl_total/Attack style") == "KL of Attack style, in total (nats)"
+    assert title("gain_in_play/Move/North") == "probability of Move North, in play"
     assert title("something_new") == title_with_unit("something_new") == "something_new"

@@ -134,7 +134,7 @@ def test_at_most_one_run_in_twenty_finds_something_where_nothing_is_planted(plan
 
 def test_broken_pairing_takes_all_verdicts() -> None:
     table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}))
-    for outcome, difference in (("meals", 1e-6), ("kl", 1e-3)):
+    for outcome, difference in (("meals", 1e-6), ("kl_total", 1e-3), ("value_change_in_play", 1e-3)):
         values = table.outcomes[outcome].copy()
         values[np.flatnonzero((table.arm == "no edit") & table.edited)[5]] += difference
         found = study_effects(changed(table, outcome, values), arms, SETTINGS)
@@ -161,9 +161,17 @@ def test_pairs_without_a_value_are_left_out_and_counted() -> None:
 def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
     found = study(LARGE)
     at_once = {each.outcome: each for each in found.at_once}
-    assert {"kl", "kl/Move", "value_change", "gain/Move/North", "off_manifold", "edited_ticks"} <= set(at_once)
+    assert {
+        "kl_total",
+        "kl_in_play",
+        "kl_total/Move",
+        "value_change_total",
+        "gain_total/Move/North",
+        "off_manifold",
+        "edited_ticks",
+    } <= set(at_once)
     assert set(at_once).isdisjoint(each.outcome for each in found.effects)
-    value = at_once["value_change"]
+    value = at_once["value_change_total"]
     assert value.level.low < -0.4 < value.level.high and value.lives == 128
     random = next(each for each in value.against if each.control == "random directions")
     assert random.effect.value == pytest.approx(-0.06, abs=0.02) and random.difference.high < -0.3
@@ -172,7 +180,7 @@ def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
 
 def test_unknown_outcomes_are_studied_too() -> None:
     table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}))
-    more = {**table.outcomes, "gold_held": table.outcomes["ticks"] * 2, "entropy_change": table.outcomes["kl"]}
+    more = {**table.outcomes, "gold_held": table.outcomes["ticks"] * 2, "entropy_change": table.outcomes["kl_total"]}
     found = study_effects(replace(table, outcomes={**more, "never": np.full(len(table), np.nan)}), arms, SETTINGS)
     assert verdicts(found)["gold_held"] == "effect"
     assert "entropy_change" in {each.outcome for each in found.at_once}
@@ -222,15 +230,16 @@ def test_dose_response_has_the_planted_slope() -> None:
     assert ticks.slope_difference.low < -10 < ticks.slope_difference.high < 0
     assert abs(ticks.random_slope.value) < 2 and len(ticks.random) == 4
     assert [name for name, each in slopes.items() if each.found and not each.at_once] == ["ticks"]
-    assert slopes["value_change"].slope.value == pytest.approx(-0.4, abs=0.03)
+    assert slopes["value_change_total"].slope.value == pytest.approx(-0.4, abs=0.03)
     assert (
-        slopes["kl"].shape == "rises with every dose" or slopes["kl"].effects[0].value > slopes["kl"].effects[1].value
+        slopes["kl_total"].shape == "rises with every dose"
+        or slopes["kl_total"].effects[0].value > slopes["kl_total"].effects[1].value
     )
 
 
 def test_a_curved_dose_response_is_not_called_monotone() -> None:
     found = study(replace(LARGE, doses=(-3.0, -1.0, 1.0, 3.0), kinds=()))
-    kl = next(each for each in found.dose_responses if each.outcome == "kl")
+    kl = next(each for each in found.dose_responses if each.outcome == "kl_total")
     assert kl.shape == "rises and falls" and kl.random == () and np.isnan(kl.random_slope.value)
 
 

@@ -102,7 +102,7 @@ def test_actions_do_not_follow_a_variable_that_the_edited_direction_does_not_hol
 
 def test_a_direction_that_drives_nothing_has_no_share(pool: PolicyPool) -> None:
     found = outcomes(pool, states=along(IDLE), when=When(4, 6))
-    assert not any("follows" in name for name in found) and np.nanmax(found["kl"]) < 1e-6
+    assert not any("follows" in name for name in found) and np.nanmax(found["kl_total"]) < 1e-6
 
 
 def test_the_memory_of_another_agent_moves_actions_as_planted(pool: PolicyPool) -> None:
@@ -119,7 +119,7 @@ def test_a_memory_moved_in_a_random_direction_moves_actions_to_one_side(pool: Po
 
 def test_a_memory_transplanted_once_fades(pool: PolicyPool) -> None:
     often, rarely = (
-        np.nanmean(outcomes(pool, memories=(Transplant(BY_ROW, every),), when=When(4))["kl"]) for every in (1, 4)
+        np.nanmean(outcomes(pool, memories=(Transplant(BY_ROW, every),), when=When(4))["kl_total"]) for every in (1, 4)
     )
     assert 0 < rarely < often
 
@@ -155,7 +155,7 @@ def test_donors_are_never_edited(pool: PolicyPool, monkeypatch: pytest.MonkeyPat
 def test_without_anyone_who_differs_nobody_is_edited(pool: PolicyPool) -> None:
     """All agents have full health at first."""
     found = outcomes(pool, memories=(Transplant(DonorRule("self_health"), 1),), when=When(0, 1))
-    assert "kl" not in found and "edited_ticks" not in found
+    assert "kl_total" not in found and "edited_ticks" not in found
 
 
 def test_the_same_plan_gives_the_same_lives(pool: PolicyPool) -> None:

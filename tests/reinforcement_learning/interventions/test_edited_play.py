@@ -23,7 +23,7 @@ from tests.reinforcement_learning.interventions.directions import unit
 IDLE = 5
 GROUP = Group(4, (0, 1))
 ROUNDING = 1e-6
-NORTH = "gain/Move.Direction/North"
+NORTH = "gain_total/Move.Direction/North"
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +71,13 @@ def test_a_planted_cause_moves_its_action_more_with_every_dose(pool: PolicyPool)
 def test_a_planted_cause_moves_nothing_else(pool: PolicyPool) -> None:
     edited = lives(pool, steer(unit(DRIVER, UNITS), 0.9))
     moved = {name for name, values in edited.outcomes.items() if name.startswith("kl") and np.nanmax(values) > ROUNDING}
-    assert moved == {"kl", "kl/Move.Direction"}
+    assert moved == {f"kl{of}{head}" for of in ("_total", "_in_play") for head in ("", "/Move.Direction")}
 
 
 def test_an_idle_direction_moves_nothing_at_once(pool: PolicyPool) -> None:
     """Within the tick; a later one may differ, since hidden states feed the next."""
     edited = lives(pool, steer(unit(IDLE, UNITS), 0.9), when=When(3, 4))
-    assert np.nanmax(edited.outcomes["kl"]) < ROUNDING
+    assert np.nanmax(edited.outcomes["kl_total"]) < ROUNDING
     assert set(edited.outcomes["edited_ticks"][edited.edited]) == {1.0}
 
 
@@ -86,7 +86,11 @@ def test_a_call_without_an_edit_leaves_every_life_as_it_was(pool: PolicyPool, tw
         found = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, **plan)).rows).of_arm("edit")
         for name, values in twin.outcomes.items():
             np.testing.assert_array_equal(found.outcomes[name], values, err_msg=name)
-        assert max(np.nanmax(np.abs(found.outcomes[name])) for name in ("kl", "value_change")) < ROUNDING
+        assert (
+            max(np.nanmax(np.abs(found.outcomes[name])) for name in ("kl_in_play", "value_change_in_play")) < ROUNDING
+        )
+        changes = [values[found.edited] for name, values in found.outcomes.items() if "_total" in name]
+        assert len(changes) > 10 and not np.any(changes), "in total, exactly nothing"
 
 
 def test_only_edited_agents_are_measured_and_only_edited_ticks_count(pool: PolicyPool) -> None:
@@ -108,8 +112,8 @@ def test_other_read_outs_and_distances_are_reported(pool: PolicyPool) -> None:
     driver, idle = unit(DRIVER, UNITS, "driver"), unit(IDLE, UNITS, "idle")
     given = {"distances": {"lstm_hidden": Distances.of(moments)}, "directions": (driver, idle), "when": When(0, 1)}
     near, far = (lives(pool, steer(driver, dose), **given) for dose in (0.0, 0.9))
-    assert np.nanmax(np.abs(far.outcomes["moved/idle"])) < 1e-6
-    assert np.nanmin(far.outcomes["moved/driver"]) > np.nanmax(near.outcomes["moved/driver"])
+    assert np.nanmax(np.abs(far.outcomes["moved_total/idle"])) < 1e-6
+    assert np.nanmin(far.outcomes["moved_total/driver"]) > np.nanmax(near.outcomes["moved_total/driver"])
     assert np.nanmean(far.outcomes["off_manifold"]) > np.nanmean(near.outcomes["off_manifold"])
 
 
@@ -118,7 +122,7 @@ def test_a_random_direction_has_no_effect_at_once_unless_it_points_at_the_cause(
     along = np.zeros((1, UNITS))
     along[0, IDLE] = 1
     edited = lives(pool, AsFarAs(original, along), when=When(3, 4))
-    assert np.nanmax(edited.outcomes["kl"]) < ROUNDING
+    assert np.nanmax(edited.outcomes["kl_total"]) < ROUNDING
 
 
 def test_an_emptied_memory_begins_every_tick_like_the_first(pool: PolicyPool) -> None:
@@ -127,14 +131,14 @@ def test_an_emptied_memory_begins_every_tick_like_the_first(pool: PolicyPool) ->
         LivesTable.of_rows(played(pool, ArmPlan("edit", 4, memories=(each,))).rows) for each in (Clear(1), Freeze())
     )
     for name, values in cleared.outcomes.items():
-        if not name.startswith("kl") and name != "value_change" and not name.startswith("gain"):
+        if "_total" not in name and "_in_play" not in name:
             np.testing.assert_array_equal(values, frozen.outcomes[name], err_msg=name)
 
 
 def test_a_memory_cleared_once_recovers(pool: PolicyPool) -> None:
     rarely = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, memories=(Clear(10),))).rows)
     often = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, memories=(Clear(1),))).rows)
-    assert 0 < np.nanmean(rarely.outcomes["kl"]) < np.nanmean(often.outcomes["kl"])
+    assert 0 < np.nanmean(rarely.outcomes["kl_total"]) < np.nanmean(often.outcomes["kl_total"])
 
 
 def random_memories(contest: Contest) -> MemoryState:

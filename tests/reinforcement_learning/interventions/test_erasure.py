@@ -25,7 +25,7 @@ CLOCK, PENDULUM = 3, 5
 STEP = 0.05  # of the clock in a tick
 GROUP = Group(4, (0, 1))
 READING = Reading("lstm_cell", ("tick",))
-NORTH = "gain/Move.Direction/North"
+NORTH = "gain_total/Move.Direction/North"
 IN, FORGET, CANDIDATE, OUT = range(4)
 
 
@@ -120,5 +120,5 @@ def north(cell: float, others: np.ndarray) -> np.ndarray:
 def test_other_read_outs_move_only_as_they_vary_with_the_erased_one(pool: PolicyPool, eraser: Eraser) -> None:
     clock, pendulum = (unit(place, UNITS, name, "lstm_cell") for place, name in ((CLOCK, "clock"), (PENDULUM, "swing")))
     lives = LivesTable.of_rows(played(pool, states=(eraser,), directions=(clock, pendulum), when=When(1, 2)).rows)
-    assert np.nanmin(np.abs(lives.outcomes["moved/clock"])) > 0.1
-    assert np.nanmax(np.abs(lives.outcomes["moved/swing"])) < 0.1
+    assert np.nanmin(np.abs(lives.outcomes["moved_total/clock"])) > 0.1
+    assert np.nanmax(np.abs(lives.outcomes["moved_total/swing"])) < 0.1

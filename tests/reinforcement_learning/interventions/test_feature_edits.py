@@ -29,7 +29,7 @@ from tests.driven import DRIVER, UNITS, driven_contest
 from tests.planted_dictionary import axes
 from user_error import UserError
 
-NORTH = "gain/Move.Direction/North"
+NORTH = "gain_total/Move.Direction/North"
 
 
 def test_features_get_exact_strengths_and_the_rest_stays() -> None:
@@ -97,7 +97,7 @@ def test_only_while_a_feature_is_strong(pool: PolicyPool) -> None:
     def edits(comparison: str, number: float) -> np.ndarray:
         condition = FeatureCondition(dictionary, DRIVER, comparison, number)
         found = lives(pool, ArmPlan("edit", 4, states=(edit,), feature=condition))
-        return np.isfinite(found.outcomes.get("kl", np.full(len(found), np.nan)))
+        return np.isfinite(found.outcomes.get("kl_total", np.full(len(found), np.nan)))
 
     assert edits(">=", 0).sum() == 8 and edits(">", 1e6).sum() == 0
     # An edit that begins with the empty memory of a new life sets what the condition looks for in every later tick.
@@ -164,15 +164,15 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
     assert set(found.arm.tolist()) == {
         "unedited", "untrained, unedited", "no edit", "edit", "untrained, edit", "random direction 1"
     }  # fmt: skip
-    assert np.nanmean(found.of_arm("edit").outcomes["kl"]) > 0
-    assert np.nanmax(found.of_arm("no edit").outcomes["kl"]) < 1e-6
+    assert np.nanmean(found.of_arm("edit").outcomes["kl_total"]) > 0
+    assert np.nanmax(found.of_arm("no edit").outcomes["kl_total"]) < 1e-6
     assert report_run(spliced.folder)
     steered = RunOptions(
         edit="steer", direction="feature_3", dose="0,2", condition="feature_3 >= 0", output=tmp_path / "steer", **shared
     )  # type: ignore[arg-type]
     play(steered, Workers(1))
     found = read_lives(steered.folder / LIVES_FILE)
-    kl = [np.nanmean(found.of_arm(f"edit, dose {dose}").outcomes["kl"]) for dose in ("+0", "+2")]
+    kl = [np.nanmean(found.of_arm(f"edit, dose {dose}").outcomes["kl_total"]) for dose in ("+0", "+2")]
     assert 0 <= kl[0] < kl[1]
     wrong = replace(steered, direction="feature_64", output=tmp_path / "wrong")
     with pytest.raises(UserError, match="it has feature_0 to feature_63"):

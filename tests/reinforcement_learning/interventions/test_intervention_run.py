@@ -80,9 +80,10 @@ def test_every_arm_plays_the_same_episodes(lives: LivesTable) -> None:
 
 
 def test_doses_differ_from_each_other_and_from_their_controls(lives: LivesTable) -> None:
-    moved = {arm: np.nanmean(lives.of_arm(arm).outcomes["moved/first"]) for arm in ("edit, dose -2", "edit, dose +2")}
+    arms = ("edit, dose -2", "edit, dose +2")
+    moved = {arm: np.nanmean(lives.of_arm(arm).outcomes["moved_total/first"]) for arm in arms}
     assert moved["edit, dose -2"] < moved["edit, dose +2"]
-    assert np.nanmean(lives.of_arm("edit, dose +2").outcomes["kl"]) > 0
+    assert np.nanmean(lives.of_arm("edit, dose +2").outcomes["kl_total"]) > 0
 
 
 def test_edits_with_donors_leave_shares(lives: LivesTable) -> None:
@@ -263,9 +264,9 @@ def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOption
         own, shared = read_lives(alone.folder / LIVES_FILE).of_arm("edit"), found.of_arm(f"edit, {name}")
         for outcome, values in own.outcomes.items():
             np.testing.assert_array_equal(shared.outcomes[outcome], values, err_msg=outcome)
-        moved[name] = np.nanmean(found.of_arm(f"random direction 1, {name}").outcomes["kl"])
+        moved[name] = np.nanmean(found.of_arm(f"random direction 1, {name}").outcomes["kl_total"])
     assert moved["unit_0"] != moved["unit_1"], "each has random directions of its own"
-    assert sum(line.startswith("    at once: KL") for line in report_run(both.folder, draws=99)) == 2
+    assert sum(line.startswith("    at once: KL") for line in report_run(both.folder, draws=99)) == 4
     assert (both.folder / "ranking.png").exists() and not (both.folder / "effects.png").exists()
 
 
