@@ -9,6 +9,7 @@ from analysis.interventions.bends import Bend, bends_of_edits
 from analysis.interventions.controls import edits
 from analysis.interventions.dose_response import DoseResponse, dose_responses
 from analysis.interventions.effects import Effect, Spillover, effects_of_edits, spillovers
+from analysis.interventions.equivalence import Margins
 from analysis.interventions.follows import Follows, options_that_follow
 from analysis.interventions.no_edit import broken_pairing
 from analysis.interventions.notes import notes_on
@@ -59,8 +60,14 @@ class Study:
     notes: tuple[str, ...]
 
 
-def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -> Study:
+def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, margins: Margins | None = None) -> Study:
     """Measure the effects of all edits of the trained policy, against their twins and against controls.
+
+    Args:
+        table: of the lives.
+        arms: of the run.
+        settings: of all intervals and tests.
+        margins: effects smaller than these do not matter; None for none.
 
     Raises:
         UserError: lives cannot be paired (see `paired`), or nothing was edited.
@@ -71,12 +78,12 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -
     in_behaviour, at_once = split_outcomes(table, arms)
     if not in_behaviour:
         raise UserError("no outcome has a value in an unedited arm, so there is nothing to compare with")
-    over = OverEpisodes(settings)
+    over, margins = OverEpisodes(settings), margins or Margins()
     broken = broken_pairing(everything, in_behaviour, at_once)
-    effects = effects_of_edits(everything, in_behaviour, over, not broken)
+    effects = effects_of_edits(everything, in_behaviour, over, margins, not broken)
     spilled = spillovers(everything, in_behaviour, over)
     levels = outcomes_at_once(everything, at_once, over)
-    followed = options_that_follow(table, everything, over, not broken)
+    followed = options_that_follow(table, everything, over, margins, not broken)
     responses = dose_responses(everything, in_behaviour, at_once, over)
     return Study(
         arms=tuple(arms),
@@ -87,7 +94,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -
         effects=tuple(effects),
         at_once=tuple(levels),
         follows=tuple(followed),
-        bends=tuple(bends_of_edits(table, everything, over, not broken)),
+        bends=tuple(bends_of_edits(table, everything, over, margins, not broken)),
         spillovers=tuple(spilled),
         dose_responses=tuple(responses),
         persistences=tuple(persistence_of_edits(everything, over)),
