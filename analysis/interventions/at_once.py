@@ -38,9 +38,8 @@ class AtOnce:
 def outcomes_at_once(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[AtOnce]:
     """Measure every edit of the trained policy in every outcome at once."""
     return [
-        _at_once(edit, outcome, controls, over)
+        _at_once(edit, outcome, controls_of(edit, everything, at_once=outcome), over)
         for edit in edits(everything)
-        for controls in [controls_of(edit, everything, at_once=True)]
         for outcome in outcomes
     ]
 

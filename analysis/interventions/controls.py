@@ -58,7 +58,7 @@ def edits(everything: Sequence[Pairs]) -> list[Pairs]:
     return [pairs for pairs in everything if pairs.arm.kind == "edit" and pairs.arm.policy == "trained"]
 
 
-def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: bool = False) -> dict[str, list[Pairs]]:
+def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = None) -> dict[str, list[Pairs]]:
     """Return the control arms of an edit by kind: those with the same dose and direction.
 
     A kind that was not played is empty; random donors, which only transplants can have, are then no kind at all.
@@ -66,15 +66,17 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: bool = False)
     Args:
         edit: the edit.
         everything: all arms.
-        at_once: whether controls that were measured only at once take the place of those of their kind that were
-            played: there are more of them, and they edit the very states of the edit's arm.
+        at_once: name of an outcome, if controls that were measured only at once and have it are to take the place of
+            those of their kind that were played: there are more of them, and they edit the states of the edit's arm.
     """
     matching = [pairs for pairs in everything if pairs.arm.matches(edit.arm)]
     trained = [pairs for pairs in matching if pairs.arm.policy == "trained"]
 
     def of_kind(kind: ArmKind) -> list[Pairs]:
         measured = [pairs for pairs in trained if at_once and pairs.arm.kind == kind + AT_ONCE]
-        return measured or [pairs for pairs in trained if pairs.arm.kind == kind]
+        if at_once and any(np.isfinite(pairs.values[at_once]).any() for pairs in measured):
+            return measured
+        return [pairs for pairs in trained if pairs.arm.kind == kind]
 
     found = {
         RANDOM: of_kind("random direction"),

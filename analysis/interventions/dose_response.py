@@ -115,7 +115,8 @@ def _response(
 ) -> DoseResponse:
     doses = np.array([edit.arm.dose for edit in series], dtype=np.float64)  # (D,)
     values = np.stack([on_episodes_of(series[0], edit, per_episode(edit)) for edit in series], axis=1)  # (E, D)
-    random = _of_directions(series, everything, per_episode, at_once)  # (K, E, D)
+    arms = [controls_of(edit, everything, outcome if at_once else None)[RANDOM] for edit in series]
+    random = _of_directions(series, arms, per_episode)  # (K, E, D)
     slopes = _slopes(doses, values)
     test: Test = "randomisation over who was edited"
     smallest_p = 1 / (1 + over.settings.permutations)
@@ -142,11 +143,8 @@ def _response(
     )
 
 
-def _of_directions(
-    series: Sequence[Pairs], everything: Sequence[Pairs], per_episode: PerEpisode, at_once: bool
-) -> np.ndarray:
-    """Return what each of K random directions does at each dose, (K, E, D); NaN where it was not played."""
-    arms = [controls_of(edit, everything, at_once)[RANDOM] for edit in series]
+def _of_directions(series: Sequence[Pairs], arms: Sequence[Sequence[Pairs]], per_episode: PerEpisode) -> np.ndarray:
+    """Return what each of K random directions, the arms of each dose, does there, (K, E, D); NaN where not played."""
     found = np.full((max(map(len, arms)), len(series[0].episodes), len(series)), np.nan)
     for dose, of_dose in enumerate(arms):
         for place, arm in enumerate(of_dose):

@@ -105,7 +105,7 @@ def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpis
         error=error,
         freedom=freedom,
         smallest_p=over.smallest_p(values),
-        against=compare(edit, controls_of(edit, everything, at_once=True), per_episode, over),
+        against=compare(edit, controls_of(edit, everything, FOLLOWS_SIDES[0] + name), per_episode, over),
         margin=margins.of(FOLLOWS),
     )
 
@@ -138,7 +138,7 @@ def _shares(options: Sequence[tuple[Pairs, str]], kind: str, everything: Sequenc
     columns = []
     for edit, name in options:
         per_episode = _above_half(name)
-        arms = [edit, *controls_of(edit, everything, at_once=True)[kind]]
+        arms = [edit, *controls_of(edit, everything, FOLLOWS_SIDES[0] + name)[kind]]
         columns.append([_mean(on_episodes_of(edit, arm, per_episode(arm))) for arm in arms])
     fewest = min(map(len, columns))
     return np.array([column[:fewest] for column in columns]).T

@@ -83,7 +83,8 @@ def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
     folder = options.folder
     described = _described(options, experiment, contest)
     _claim(folder, described, resume=options.resume)
-    print("\n".join(announce(experiment.arms(), experiment.drawn, contest.env.num_agents)), flush=True)
+    for line in announce(experiment.arms(), experiment.drawn, contest.env.num_agents):
+        print(line, flush=True)
     make_maps(contest, plan)
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
@@ -239,7 +240,7 @@ def _described(options: RunOptions, experiment: Experiment, contest: Contest) ->
         "policy": contest.entrants[0].name,
         "drawn": experiment.drawn,
         "agents": contest.env.num_agents,
-        "arms": [asdict(arm) for arm in experiment.arms()],
+        "arms": [asdict(arm) for arm in experiment.all_arms()],
         "input": {
             "policy": contest.entrants[0].sha256,
             **({"directions": sha256(options.directions)} if options.directions else {}),
