@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from activation_store.interventions import Arm, LivesTable
+import numpy as np
+
+from activation_store.interventions import AT_ONCE, Arm, LivesTable
 from analysis.interventions.at_once import AtOnce, outcomes_at_once
 from analysis.interventions.bends import Bend, bends_of_edits
 from analysis.interventions.controls import edits
@@ -28,8 +30,8 @@ class Study:
     Attributes:
         arms: of the run.
         episodes: of the edits of the trained policy.
-        lives: number of rows.
-        edited: share of lives that were drawn to be edited, 0 to 1.
+        lives: that were played in all arms.
+        edited: share of them that were drawn to be edited, 0 to 1.
         settings: of all intervals and tests.
         effects: on edited agents' behaviour.
         at_once: in the edited state.
@@ -78,6 +80,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
     in_behaviour, at_once = split_outcomes(table, arms)
     if not in_behaviour:
         raise UserError("no outcome has a value in an unedited arm, so there is nothing to compare with")
+    played = np.isin(table.arm, [arm.name for arm in arms if not arm.kind.endswith(AT_ONCE)])
     over, margins = OverEpisodes(settings), margins or Margins()
     broken = broken_pairing(everything, in_behaviour, at_once)
     effects = effects_of_edits(everything, in_behaviour, over, margins, not broken)
@@ -88,8 +91,8 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
     return Study(
         arms=tuple(arms),
         episodes=len(edits(everything)[0].episodes),
-        lives=len(table),
-        edited=float(table.edited.mean()),
+        lives=int(played.sum()),
+        edited=float(table.edited[played].mean()),
         settings=settings,
         effects=tuple(effects),
         at_once=tuple(levels),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 
+from activation_store.interventions import AT_ONCE
 from analysis.interventions.at_once import AtOnce
 from analysis.interventions.bends import Bend
 from analysis.interventions.controls import RANDOM, Against
@@ -79,8 +80,9 @@ def p_text(p: float) -> str:
 
 def _about(study: Study) -> list[str]:
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
+    played = [arm for arm in study.arms if not arm.kind.endswith(AT_ONCE)]
     return [
-        f"{episodes} in each arm, {len(study.arms)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
+        f"{episodes} in each arm, {len(played)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
         "Effects are differences of edited agents from themselves in the unedited twin, with "
         f"{100 * study.settings.confidence:g}% intervals over episodes. They count if they are beyond chance and "
         f"beyond every kind of control, both corrected for all tests (q at most {LEVEL:g}). Random directions differ "
