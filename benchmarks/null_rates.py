@@ -5,8 +5,9 @@
 
 Each case draws synthetic lives anew in every run and passes them to the functions that cluster_life_phase.py and
 analyze_activations.py use; cases called "verdicts" pass lives of planted edits to those of intervene.py. A run has a
-finding if any of its tests has q <= 0.05 and whatever else the scripts ask for. Intervals of the shares are exact (Clopper and Pearson 1934), 95%. Planted cases run on the same kind of lives, with
-something to find. Progress goes to standard error.
+finding if any of its tests has q <= 0.05 and whatever else the scripts ask for. Intervals of the shares are exact
+(Clopper and Pearson 1934), 95%. Planted cases run on the same kind of lives, with something to find. Progress goes to
+standard error.
 """
 
 import functools

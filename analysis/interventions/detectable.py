@@ -53,18 +53,13 @@ def detectable(conditions: Sequence[Condition], tests: int, smallest_p: float = 
     freedom = np.array([each.freedom for each in known], dtype=np.float64)
     error = np.array([each.error for each in known]) / np.sqrt(stats.chi2.median(freedom) / freedom)
     quantile = stats.t.isf(level / 2, freedom)
-    reach = float((quantile * error).max())
-    high = reach
-    while passed(high / error, freedom, quantile) < power:
+    high = float((quantile * error).max())
+    # Over a grid of each error's own distribution, which stays accurate at one degree of freedom and in far tails.
+    bar = quantile * np.sqrt(stats.chi2.ppf(_GRID[:, None], freedom) / freedom)  # (grid, conditions)
+
+    def beyond_wanted(size: float) -> float:
+        return float(np.prod(special.ndtr(size / error - bar).mean(axis=0))) - power
+
+    while beyond_wanted(high) < 0:
         high *= 2
-    found = optimize.brentq(lambda size: passed(size / error, freedom, quantile) - power, 0, high, rtol=1e-4)
-    return float(found)
-
-
-def passed(noncentrality: np.ndarray, freedom: np.ndarray, quantile: np.ndarray) -> float:
-    """Return the chance that noncentral t variables all exceed their quantiles, (C,) each.
-
-    Over a grid of the error's own distribution, which stays accurate at one degree of freedom and far tails.
-    """
-    scale = np.sqrt(stats.chi2.ppf(_GRID[:, None], freedom) / freedom)  # (grid, C)
-    return float(np.prod(special.ndtr(noncentrality - quantile * scale).mean(axis=0)))
+    return float(optimize.brentq(beyond_wanted, 0, high, rtol=1e-4))
