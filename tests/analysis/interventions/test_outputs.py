@@ -98,7 +98,7 @@ def test_table_has_a_row_for_everything(run: tuple[Path, list[str]]) -> None:
 
 def test_summary_says_what_counts(run: tuple[Path, list[str]]) -> None:
     text = "\n".join(run[1])
-    assert "8 episodes in each arm, 27 arms, 6,912 lives; 50% of agents edited." in text
+    assert "8 episodes in each arm, 28 arms, 7,168 lives; 50% of agents edited." in text
     assert "Check passed: no edit equals its twin exactly." in text
     (line,) = [line for line in run[1] if line.startswith("  ticks lived -2")]
     assert "; q 0.0" in line and "; random directions " in line and "; untrained policy " in line
