@@ -34,6 +34,7 @@ from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
 from agent_zoo.edit_options import EditOptions, check_features, check_together, needs_directions, separate_edits
+from analysis.interventions.equivalence import margins
 from argument_checks import at_least, regrowth_value, seed_value, split
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.play.workers import chosen_workers
@@ -46,19 +47,23 @@ class ReportArguments:
 
     folder: Annotated[Path, tyro.conf.Positional]
     """Folder of a finished run."""
+    equivalent_within: str | None = None
+    """Other margins of equivalence than those that the run was played with."""
 
 
 def main() -> None:
     """Parse, and play a run or report one."""
     if sys.argv[1:2] == ["report"]:
-        report(command_line.parse(ReportArguments, __doc__, args=sys.argv[2:]).folder)
+        asked = command_line.parse(ReportArguments, __doc__, args=sys.argv[2:])
+        report(asked.folder, asked.equivalent_within)
         return
     options = parse(sys.argv[1:])
     workers = chosen_workers(options.vectorization, options.ray_address, options.workers)
 
+    from analysis.interventions.planned import planned_lines
     from reinforcement_learning.interventions.start import play
 
-    play(options, workers)
+    play(options, workers, lambda arms, drawn, agents: planned_lines(arms, options.episodes, drawn, agents))
     report(options.folder)
 
 
@@ -84,6 +89,7 @@ def parse(arguments: list[str]) -> RunOptions:
         map_seed=seed_value(0 if options.map_seed is None else options.map_seed),
         food_regrowth=regrowth_value(options.food_regrowth),
     )
+    margins(options.equivalent_within)
     if split(options.record) not in ((), ("all",)):
         check_layers(split(options.record))
     check_together(options.edits, "run")
@@ -112,13 +118,13 @@ def _check_one_by_one(options: RunOptions) -> None:
             raise UserError(f"{option} is of one edit: play the direction that you want in a run without --one-by-one")
 
 
-def report(folder: Path) -> None:
+def report(folder: Path, equivalent_within: str | None = None) -> None:
     """Compute effects from what a run played, draw them, and print them."""
     from analysis.intervention_outputs import PAGE_FILE, report_run
     from progress_view import progress
 
     with progress("reporting") as show:
-        lines = report_run(folder, progress=show)
+        lines = report_run(folder, progress=show, equivalent_within=equivalent_within)
     print("\n".join(lines))
     print(f"effects, tables and figures: {folder}")
     print(f"all on one page: {folder / PAGE_FILE}")

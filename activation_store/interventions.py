@@ -30,12 +30,19 @@ REPLAYED_EPISODE = 0
 UNEDITED_REPLAY, EDITED_REPLAY = "unedited.replay.lzma", "edited.replay.lzma"
 """Names of the two replays in an intervention run's folder."""
 
-ArmKind = Literal["unedited", "edit", "no edit", "random direction", "same variance", "random donor", "edited once"]
+ArmKind = Literal[
+    "unedited", "edit", "no edit", "random direction", "same variance", "random donor", "edited once",
+    "random direction at once", "same variance at once",
+]  # fmt: skip
 """unedited: the twin of the other arms. edit: what is studied. The others are controls: `no edit` calls the edit but
 keeps its input; `random direction` changes the state as far as the edit does, in a random direction; `same variance`
 is the same edit along a direction in which recorded states vary as much; `random donor` takes from agents that are
 drawn whatever the variable that other donors are chosen by. `edited once` makes the edit in single ticks, and follows
-what is left of it."""
+what is left of it. The last two are not played: in the states of the edit's own arm, they only measure what such a
+control would do at once, so their lives are those of the agents that were drawn to be edited."""
+
+AT_ONCE = " at once"
+"""How the kinds of controls end that are only measured at once."""
 
 LASTING = "lasting/"
 """How outcomes begin that say what is left of an edit: `lasting/cell/3`, three ticks after it, in the cell state."""
@@ -168,7 +175,10 @@ class LivesTable:
     def of_arm(self, name: str) -> "LivesTable":
         """Return the lives of one arm, ordered by episode and agent."""
         rows = np.flatnonzero(self.arm == name)
-        rows = rows[np.lexsort((self.agent[rows], self.episode[rows]))]
+        return self.rows(rows[np.lexsort((self.agent[rows], self.episode[rows]))])
+
+    def rows(self, rows: np.ndarray) -> "LivesTable":
+        """Return some of the lives, by their places or by a mask."""
         return LivesTable(
             self.arm[rows], self.episode[rows], self.agent[rows], self.edited[rows],
             {name: values[rows] for name, values in self.outcomes.items()},

@@ -7,6 +7,7 @@ from activation_store.files import sha256, write_json, write_text
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
 from analysis.intervention_page.page import intervention_page
 from analysis.intervention_page.shown_replays import REPLAYS, ShownReplays, read_shown_replays
+from analysis.interventions.equivalence import Margins, margins
 from analysis.interventions.erased import erased_table, readability_lines
 from analysis.interventions.ranking import edited_one_by_one
 from analysis.interventions.run_file import read_run_file
@@ -37,13 +38,19 @@ DRAWS = 9_999
 """Permutations of each test, and resamples of each interval."""
 
 
-def report_run(folder: Path, draws: int = DRAWS, progress: Callable[[float], None] | None = None) -> list[str]:
+def report_run(
+    folder: Path,
+    draws: int = DRAWS,
+    progress: Callable[[float], None] | None = None,
+    equivalent_within: str | None = None,
+) -> list[str]:
     """Measure the effects of a run that has been played, write them with their figures and page, and mark it as done.
 
     Args:
         folder: of the run.
         draws: as in `write_effects`.
         progress: called with the share of the replays that has been read, from 0 to 1.
+        equivalent_within: as `margins` reads it; None for what the run was played with.
 
     Returns:
         The summary's lines, and one on why the page shows no replays, if it does not.
@@ -57,7 +64,8 @@ def report_run(folder: Path, draws: int = DRAWS, progress: Callable[[float], Non
     if (folder / DONE_FILE).exists():
         open_finished(folder).read(LIVES_FILE)  # refuses one that was changed
     run, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
-    lines = write_effects(folder, lives, run.arms, draws, run.seed, run.erased)
+    within = margins(run.equivalent_within if equivalent_within is None else equivalent_within)
+    lines = write_effects(folder, lives, run.arms, draws, run.seed, run.erased, within)
     shown: ShownReplays | str
     try:
         shown = read_shown_replays(folder, lives, run.arms, progress or (lambda share: None))
@@ -85,8 +93,9 @@ def write_page(folder: Path, lines: Sequence[str], replays: ShownReplays | str) 
 
 
 def write_effects(
-    folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int, erased: Sequence[Readability] = ()
-) -> list[str]:
+    folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int, erased: Sequence[Readability] = (),
+    within: Margins | None = None,
+) -> list[str]:  # fmt: skip
     """Measure effects, write effects.json, effects.tsv and figures, and return the summary's lines.
 
     dose_response.png is written with at least two doses, kl_by_head.png if the KL of heads was recorded, and
@@ -101,6 +110,7 @@ def write_effects(
         draws: permutations of each test, and resamples of each interval; 9,999 allow for about 500 tests.
         seed: of these draws.
         erased: how well erased variables could be read.
+        within: effects smaller than these do not matter; None for none.
 
     Raises:
         UserError: as `study_effects`, or a file cannot be written.
@@ -110,7 +120,7 @@ def write_effects(
     from analysis.figures.intervention_persistence import persistence_figure
     from analysis.figures.intervention_ranking import ranking_figure
 
-    study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed))
+    study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed), within)
     ranked = edited_one_by_one(arms)
     figures = {
         RANKING_FIGURE: ranking_figure(study),

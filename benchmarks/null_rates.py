@@ -4,9 +4,10 @@
     python -m benchmarks.null_rates --runs 400 --only "six states" --orders 999 -o null_rates.json
 
 Each case draws synthetic lives anew in every run and passes them to the functions that cluster_life_phase.py and
-analyze_activations.py use. A run has a finding if any of its tests has q <= 0.05 and whatever else the scripts ask for.
-Intervals of the shares are exact (Clopper and Pearson 1934), 95%. Planted cases run on the same kind of lives, with
-something to find. Progress goes to standard error.
+analyze_activations.py use; cases called "verdicts" pass lives of planted edits to those of intervene.py. A run has a
+finding if any of its tests has q <= 0.05 and whatever else the scripts ask for. Intervals of the shares are exact
+(Clopper and Pearson 1934), 95%. Planted cases run on the same kind of lives, with something to find. Progress goes to
+standard error.
 """
 
 import functools
@@ -32,6 +33,7 @@ from analysis.lives import Lives
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
 from benchmarks.null_rates_at_once import ranked_pairs
+from benchmarks.null_rates_controls import verdict_cases
 from benchmarks.power import planted
 from tests.planted_labels import FREQUENCIES, favoured_pair, labels_at_random, lasting_labels, memory_of_two_steps
 from tests.planted_lives import (
@@ -145,7 +147,8 @@ def measured(case: Case, arguments: Arguments) -> list[Row]:
 def all_cases() -> list[Case]:
     """Return all cases."""
     pairs = [Case(NULL, *pair) for pair in ranked_pairs()]
-    return [*null_orders(), *null_differences(), *pairs, *planted_orders(), *planted_differences()]
+    verdicts = [Case(POWER if something else NULL, name, run) for something, name, run in verdict_cases()]
+    return [*null_orders(), *null_differences(), *pairs, *planted_orders(), *planted_differences(), *verdicts]
 
 
 def null_orders() -> Iterator[Case]:

@@ -31,7 +31,9 @@ class Planted:
         spilled: shift of an outcome's mean in unedited lives of edit arms, per unit of dose.
         doses: of the edit and its controls.
         kinds: which controls are played.
-        randoms: number of random directions at each dose.
+        randoms: number of random directions of each kind, at each dose.
+        spread: standard deviation, between edited and random directions alike, of what each does to every outcome in
+            edited lives, in spreads of the outcome.
         disturbed: spread of what any edit does to edited and to unedited lives, in spreads of the outcome.
         shared: spread of what an edit does to all edited lives of an episode alike, in spreads of the outcome.
         directions: how strong the edit of each is, if they are edited one by one; the doses are multiplied by it.
@@ -42,7 +44,8 @@ class Planted:
     spilled: Mapping[str, float] = field(default_factory=dict)
     doses: tuple[float | None, ...] = (1.0,)
     kinds: tuple[str, ...] = (RANDOM, SAME, UNTRAINED, NO_EDIT)
-    randoms: int = 2
+    randoms: int = 5
+    spread: float = 0.0
     episodes: int = 8
     agents: int = 16
     edited: int = 8
@@ -68,7 +71,10 @@ class Planted:
                     for place in range(self.randoms)
                 ]
             if SAME in self.kinds:
-                arms.append(Arm(f"same variance{told}", "same variance", "trained", dose, TWIN.name, direction))
+                arms += [
+                    Arm(f"same variance {place + 1}{told}", "same variance", "trained", dose, TWIN.name, direction)
+                    for place in range(self.randoms)
+                ]
             if UNTRAINED in self.kinds:
                 arms.append(Arm(f"untrained, steer{told}", "edit", "untrained", dose, UNTRAINED_TWIN.name, direction))
         return arms
@@ -134,8 +140,9 @@ def _changed(
         else:
             spread = _MEAN_AND_SPREAD[name][1]
             noise = rng.normal(0, np.where(drawn, *planted.disturbed) * spread)
+            own = drawn * rng.normal(0, planted.spread * spread) if arm.policy == "trained" else 0.0
             together = np.repeat(rng.normal(0, planted.shared * spread, planted.episodes), planted.agents)
-            changed[name] = values + shift + noise + drawn * together
+            changed[name] = values + shift + noise + own + drawn * together
     return changed
 
 

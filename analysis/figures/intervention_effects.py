@@ -35,7 +35,7 @@ def effects_figure(study: "Study") -> Figure:
     same = f" Not drawn, since the same in all lives of the twin: {', '.join(hidden)}." if hidden else ""
     about = (
         "Mean difference of edited agents from themselves in the unedited twin, in standard deviations over lives of "
-        f"the twin, with {intervals(study)}. Filled: q is at most {LEVEL:g}, and the effect exceeds every kind of "
+        f"the twin, with {intervals(study)}. Filled: q is at most {LEVEL:g}, and the effect lies beyond every kind of "
         f"control. Right of each panel: the edit's effect in the outcome's own unit.{same}"
     )
     return forest(_panels(panels, SPREADS), ("Effects on behaviour", about), about_counting())

@@ -42,7 +42,7 @@ def ranking_figure(study: "Study") -> Figure | None:
         "compared with the same agents if nobody had ever edited them; in play: without the edit of the same tick "
         "alone. On behaviour: mean difference of edited agents from themselves in the unedited twin, in standard "
         f"deviations over lives of the twin, with {intervals(study)}; filled if q is at most {LEVEL:g}, and the effect "
-        "exceeds every kind of control. Right of each panel: the effect in the outcome's own unit."
+        "lies beyond every kind of control. Right of each panel: the effect in the outcome's own unit."
     )
     panels = [*_at_once(ranked), *_on_behaviour(ranked)]
     return forest(panels, ("Directions, one by one", about), about_counting(), _COLUMNS)

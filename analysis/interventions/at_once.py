@@ -25,7 +25,8 @@ class AtOnce:
         episodes: with a value.
         lives: edited lives with a value.
         left_out: edited lives without one.
-        against: each kind of control.
+        against: each kind of control. With K random directions, its rank among them is a test of its own:
+            p = (1 + as_large) / (1 + K), exact if the direction is drawn like them (Phipson and Smyth 2010).
     """
 
     arm: str
@@ -41,9 +42,8 @@ class AtOnce:
 def outcomes_at_once(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[AtOnce]:
     """Measure every edit of the trained policy in every outcome at once."""
     return [
-        _at_once(edit, outcome, controls, over)
+        _at_once(edit, outcome, controls_of(edit, everything, at_once=outcome), over)
         for edit in edits(everything)
-        for controls in [controls_of(edit, everything)]
         for outcome in outcomes
     ]
 

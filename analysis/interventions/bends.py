@@ -7,10 +7,12 @@ import numpy as np
 
 from activation_store.interventions import LivesTable
 from activation_store.planned_displacement import Axis, PlannedDisplacement, planned_displacement
-from analysis.interventions.controls import Judged, PerEpisode, compare, controls_of, edits, judged, verdict
+from analysis.interventions.controls import PerEpisode, compare, controls_of, edits
+from analysis.interventions.equivalence import BEND, Margins
 from analysis.interventions.outcomes import EAST, PLANNED_TOTAL, SOUTH
 from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import Pairs
+from analysis.interventions.verdicts import Judged, judged
 from analysis.statistics.resampling import Estimate
 
 _PER_TICKS = 100  # of the outcomes south and east
@@ -32,10 +34,9 @@ class Bend(Judged):
             interval is over resampled episodes, around the estimate. Without an effect it is anything.
         episodes: with a value.
         lives: edited lives with a value.
-        p: two-sided, of no way along the predicted direction, by flipping the signs of episodes.
-        q: corrected for all plans, horizons and edits of the run (Benjamini and Hochberg 1995).
-        against: each kind of control: its way along the same direction.
-        verdict: see `controls.verdict`.
+
+    All others are as in `Judged`: of the way along the predicted direction, tested by flipping the signs of episodes,
+    beside those of controls along the same direction.
     """
 
     arm: str
@@ -49,18 +50,23 @@ class Bend(Judged):
     episodes: int
     lives: int
 
+    @property
+    def measured(self) -> Estimate:
+        """See `Judged.measured`."""
+        return self.along
+
 
 def bends_of_edits(
-    table: LivesTable, everything: Sequence[Pairs], over: OverEpisodes, pairing_works: bool
+    table: LivesTable, everything: Sequence[Pairs], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Bend]:
     """Measure and test every edit of the trained policy that moves both read-outs of a planned displacement."""
     found = [
         bend
         for edit in edits(everything)
         for plan, ticks in _plans(table)
-        if (bend := _bend(edit, everything, plan, ticks, over)) is not None
+        if (bend := _bend(edit, everything, plan, ticks, over, margins)) is not None
     ]
-    return judged(found, lambda each: verdict(each.q, each.along, each.against), pairing_works)
+    return judged(found, pairing_works)
 
 
 def _plans(table: LivesTable) -> list[tuple[str, int]]:
@@ -74,7 +80,9 @@ def _plans(table: LivesTable) -> list[tuple[str, int]]:
     return sorted(each for each, found in axes.items() if found == {"row", "col"})
 
 
-def _bend(edit: Pairs, everything: Sequence[Pairs], plan: str, ticks: int, over: OverEpisodes) -> Bend | None:
+def _bend(
+    edit: Pairs, everything: Sequence[Pairs], plan: str, ticks: int, over: OverEpisodes, margins: Margins
+) -> Bend | None:
     axes: tuple[Axis, ...] = ("row", "col")
     names = ["/".join(filter(None, (plan, PlannedDisplacement(axis, ticks).name))) for axis in axes]
     planned = np.stack(
@@ -90,6 +98,7 @@ def _bend(edit: Pairs, everything: Sequence[Pairs], plan: str, ticks: int, over:
     # The map's rows grow southwards, so a quarter turn clockwise takes south to west.
     along, across = realised @ [south, east], realised @ [east, -south]
     per_episode = _along(south, east, ticks)
+    error, freedom = over.error(along)
     moved = np.isfinite(edit.difference(SOUTH) + edit.difference(EAST)) & edit.edited
     return Bend(
         arm=edit.arm.name,
@@ -103,9 +112,11 @@ def _bend(edit: Pairs, everything: Sequence[Pairs], plan: str, ticks: int, over:
         episodes=int(np.isfinite(along).sum()),
         lives=int(moved.sum()),
         p=over.sign_flip_p(along),
-        q=np.nan,
+        error=error,
+        freedom=freedom,
+        smallest_p=over.smallest_p(along),
         against=compare(edit, controls_of(edit, everything), per_episode, over),
-        verdict="not found",
+        margin=margins.of(BEND),
     )
 
 

@@ -1,21 +1,23 @@
 """Controls: the same edit in random directions, along ones of the same variance, from any donor, or untrained."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
+from activation_store.interventions import AT_ONCE, ArmKind
+from analysis.interventions.exchangeable import at_least_as_large, from_one_more
+from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import Pairs
-from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
 RANDOM, SAME_VARIANCE, UNTRAINED = "random directions", "same variance", "untrained policy"
 RANDOM_DONOR = "random donors"
 CONTROLS = (RANDOM, SAME_VARIANCE, RANDOM_DONOR, UNTRAINED)
+DRAWN_DIRECTIONS = (RANDOM, SAME_VARIANCE)
+"""Kinds of which each arm is a draw from a distribution of directions. Arms with random donors draw anew in every tick,
+so the episodes vary between them, not the arms; and there is one untrained policy, which says nothing of others."""
 
-Verdict = Literal["effect", "no more than controls", "no controls", "not found", "pairing is broken"]
 PerEpisode = Callable[[Pairs], np.ndarray]
 """Returns a number for each episode of an arm, (E,); NaN where there is none."""
 
@@ -27,9 +29,13 @@ class Against:
     Attributes:
         control: one of `CONTROLS`.
         arms: names of the control arms; their mean is the control.
-        effect: of the control itself.
-        difference: effect of the edit minus that of the control, paired by episode.
-        p: of that difference, by flipping the signs of episodes.
+        effect: of the control itself, the mean of all arms.
+        difference: effect of the edit minus that of the control. Of random directions its interval, and all below,
+            hold the variance between directions (`from_one_more`); of others, that over episodes.
+        p: of no difference, two-sided, by Student's t; NaN if the variance is unknown, as with a single direction.
+        error: standard error of the difference.
+        freedom: its degrees of freedom.
+        as_large: of random directions: how many have at least as large an effect, whatever its sign; else None.
     """
 
     control: str
@@ -37,43 +43,14 @@ class Against:
     effect: Estimate
     difference: Estimate
     p: float
+    error: float
+    freedom: int
+    as_large: int | None
 
-    def agrees(self, sign: float) -> bool:
-        """Return whether the edit differs from the control for sure, in the direction of `sign`."""
-        return excludes_zero(self.difference) and np.sign(self.difference.value) == sign
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """What every result that is tested and judged beside its controls has; subclasses say of what.
-
-    Attributes:
-        p: two-sided, of no effect.
-        q: corrected for all results of this kind in the run (Benjamini and Hochberg 1995).
-        against: each kind of control.
-        verdict: see `verdict`.
-    """
-
-    p: float
-    q: float
-    against: tuple[Against, ...]
-    verdict: Verdict
-
-
-Result = TypeVar("Result", bound=Judged)
-
-
-def judged(found: Sequence[Result], judge: Callable[[Result], Verdict], pairing_works: bool) -> list[Result]:
-    """Correct the p-values of all results of a kind together, and judge each.
-
-    Args:
-        found: the results, whose q and verdict are replaced.
-        judge: gives the verdict of one whose q is known.
-        pairing_works: whether arms that edit nothing equal their twins; otherwise no result can be trusted.
-    """
-    corrected = false_discovery(np.array([each.p for each in found]))
-    with_q = [replace(each, q=float(q)) for each, q in zip(found, corrected, strict=True)]
-    return [replace(each, verdict=judge(each) if pairing_works else "pairing is broken") for each in with_q]
+    @property
+    def drawn(self) -> bool:
+        """Whether the arms are draws from a distribution of directions."""
+        return self.control in DRAWN_DIRECTIONS
 
 
 def edits(everything: Sequence[Pairs]) -> list[Pairs]:
@@ -81,17 +58,30 @@ def edits(everything: Sequence[Pairs]) -> list[Pairs]:
     return [pairs for pairs in everything if pairs.arm.kind == "edit" and pairs.arm.policy == "trained"]
 
 
-def controls_of(edit: Pairs, everything: Sequence[Pairs]) -> dict[str, list[Pairs]]:
+def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = None) -> dict[str, list[Pairs]]:
     """Return the control arms of an edit by kind: those with the same dose and direction.
 
     A kind that was not played is empty; random donors, which only transplants can have, are then no kind at all.
+
+    Args:
+        edit: the edit.
+        everything: all arms.
+        at_once: name of an outcome, if controls that were measured only at once and have it are to take the place of
+            those of their kind that were played: there are more of them, and they edit the states of the edit's arm.
     """
     matching = [pairs for pairs in everything if pairs.arm.matches(edit.arm)]
     trained = [pairs for pairs in matching if pairs.arm.policy == "trained"]
+
+    def of_kind(kind: ArmKind) -> list[Pairs]:
+        measured = [pairs for pairs in trained if at_once and pairs.arm.kind == kind + AT_ONCE]
+        if at_once and any(np.isfinite(pairs.values[at_once]).any() for pairs in measured):
+            return measured
+        return [pairs for pairs in trained if pairs.arm.kind == kind]
+
     found = {
-        RANDOM: [pairs for pairs in trained if pairs.arm.kind == "random direction"],
-        SAME_VARIANCE: [pairs for pairs in trained if pairs.arm.kind == "same variance"],
-        RANDOM_DONOR: [pairs for pairs in trained if pairs.arm.kind == "random donor"],
+        RANDOM: of_kind("random direction"),
+        SAME_VARIANCE: of_kind("same variance"),
+        RANDOM_DONOR: of_kind("random donor"),
         UNTRAINED: [pairs for pairs in matching if pairs.arm.policy == "untrained" and pairs.arm.kind == "edit"],
     }
     return {kind: arms for kind, arms in found.items() if arms or kind != RANDOM_DONOR}
@@ -104,37 +94,40 @@ def compare(
     effect = per_episode(edit)
     found = []
     for control, arms in controls.items():
-        theirs = mean_over_arms([on_episodes_of(edit, arm, per_episode(arm)) for arm in arms])
-        if theirs is None or not np.isfinite(effect - theirs).any():
+        if not arms:
             continue
-        difference = effect - theirs
-        names = tuple(arm.arm.name for arm in arms)
-        found.append(
-            Against(control, names, over.estimate(theirs), over.estimate(difference), over.sign_flip_p(difference))
-        )
+        theirs = np.stack([on_episodes_of(edit, arm, per_episode(arm)) for arm in arms])  # (arms, E)
+        if np.isfinite(effect + theirs.sum(axis=0)).any():
+            found.append(against(control, [arm.arm.name for arm in arms], effect, theirs, over))
     return tuple(found)
 
 
-def verdict(q: float, effect: Estimate, against: Sequence[Against]) -> Verdict:
-    """Judge an effect: it counts only beyond chance, and only beyond every kind of control that was played.
+def against(control: str, names: Sequence[str], effect: np.ndarray, theirs: np.ndarray, over: OverEpisodes) -> Against:
+    """Compare an edit with the arms of one kind of control.
 
-    not found: q is above `LEVEL`, or the interval of the effect includes 0. no controls: it would be found, but nothing
-    was played to compare it with. no more than controls: the interval of the difference to some kind of control
-    includes 0 or lies on the other side of it.
+    Args:
+        control: the kind.
+        names: of the arms.
+        effect: of the edit in each episode, (E,).
+        theirs: of the arms, (arms, E); episodes that are NaN anywhere are left out of the difference.
+        over: estimates over episodes.
     """
-    if not q <= LEVEL or not excludes_zero(effect):
-        return "not found"
-    if not against:
-        return "no controls"
-    return "effect" if all(each.agrees(np.sign(effect.value)) for each in against) else "no more than controls"
+    mean = theirs.mean(axis=0)
+    known = np.isfinite(effect + mean)
+    draws = theirs[:, known].mean(axis=1)  # (arms,)
+    if control in DRAWN_DIRECTIONS:
+        edit = float(effect[known].mean())
+        difference = from_one_more(edit, draws, over.settings.confidence)
+        as_large = at_least_as_large(edit, draws)
+    else:
+        difference, as_large = over.difference(effect - mean), None
+    return Against(
+        control, tuple(names), over.estimate(mean), difference.estimate, difference.p, difference.error,
+        difference.freedom, as_large,
+    )  # fmt: skip
 
 
 def on_episodes_of(edit: Pairs, arm: Pairs, values: np.ndarray) -> np.ndarray:
     """Return an arm's numbers, (its episodes,), in the episodes of an edit, (E,); NaN where it did not play one."""
     places = np.searchsorted(arm.episodes, edit.episodes).clip(max=len(arm.episodes) - 1)
     return np.where(arm.episodes[places] == edit.episodes, values[places], np.nan)
-
-
-def mean_over_arms(values: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Return the mean over control arms in each episode, (E,) each; NaN where one has no number. None without arms."""
-    return np.mean(values, axis=0) if values else None

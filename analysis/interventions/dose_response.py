@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 
 from analysis.interventions.at_once import level_per_episode
-from analysis.interventions.controls import RANDOM, PerEpisode, controls_of, edits, mean_over_arms, on_episodes_of
+from analysis.interventions.controls import RANDOM, Against, PerEpisode, against, controls_of, edits, on_episodes_of
+from analysis.interventions.detectable import Condition, detectable
 from analysis.interventions.effects import effect_per_episode
 from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
 from analysis.interventions.pairs import Pairs
@@ -33,8 +34,10 @@ class DoseResponse:
         test: how `p` was found.
         p: two-sided, of no slope; NaN if nothing changes with the dose.
         q: corrected for all slopes of the run, separately at once and in behaviour.
-        random_slope: the same slope of random directions, over the same doses; NaN unless they were played at all.
-        slope_difference: slope of the edit minus that of random directions, paired by episode.
+        against: the same slope of random directions, over the same doses; None unless they were played at all.
+        beyond_q: of no slope, or no more than that of random directions, corrected likewise; NaN without them.
+        error, freedom, smallest_p: of the slope, as in `Judged`.
+        detectable: size of slope that would be found in 80% of runs like this; infinite if none could be.
         shape: whether the effects are monotone in the dose; see `_shape`.
     """
 
@@ -46,10 +49,14 @@ class DoseResponse:
     slope: Estimate
     test: Test
     p: float
-    q: float
-    random_slope: Estimate
-    slope_difference: Estimate
+    against: Against | None
+    error: float
+    freedom: int
+    smallest_p: float
     shape: Shape
+    q: float = np.nan
+    beyond_q: float = np.nan
+    detectable: float = np.nan
 
     @property
     def found(self) -> bool:
@@ -58,9 +65,11 @@ class DoseResponse:
 
     @property
     def beyond_random(self) -> bool:
-        """Whether the slope exceeds that of random directions for sure; True if they were not played."""
-        same_way = np.sign(self.slope_difference.value) == np.sign(self.slope.value)
-        return not self.random or bool(excludes_zero(self.slope_difference) and same_way)
+        """Whether the slope exceeds that of random directions; True if they were not played."""
+        if self.against is None:
+            return True
+        same_way = np.sign(self.against.difference.value) == np.sign(self.slope.value)
+        return self.beyond_q <= LEVEL and bool(same_way)
 
 
 def dose_responses(
@@ -79,9 +88,20 @@ def dose_responses(
             _response(series, everything, name, per_episode(name), flag, float(p), over)
             for name, p in zip(names, p_values, strict=True)
         ]
-        corrected = false_discovery(np.array([each.p for each in family]))
-        found += [replace(each, q=float(q)) for each, q in zip(family, corrected, strict=True)]
+        found += _corrected(family)
     return found
+
+
+def _corrected(family: Sequence[DoseResponse]) -> list[DoseResponse]:
+    p_values = np.array([each.p for each in family])
+    beyond = np.array([np.maximum(each.p, each.against.p) if each.against else np.nan for each in family])
+    tests = int(np.isfinite(p_values).sum())
+    done = []
+    for each, q, beyond_q in zip(family, false_discovery(p_values), false_discovery(beyond), strict=True):
+        conditions = [Condition(of.error, of.freedom) for of in (each, each.against) if of]
+        size = detectable(conditions, tests, each.smallest_p) if conditions[0].known else np.nan
+        done.append(replace(each, q=float(q), beyond_q=float(beyond_q), detectable=size))
+    return done
 
 
 def _response(
@@ -95,30 +115,41 @@ def _response(
 ) -> DoseResponse:
     doses = np.array([edit.arm.dose for edit in series], dtype=np.float64)  # (D,)
     values = np.stack([on_episodes_of(series[0], edit, per_episode(edit)) for edit in series], axis=1)  # (E, D)
-    random = np.full(values.shape, np.nan)
-    for place, edit in enumerate(series):
-        arms = controls_of(edit, everything)[RANDOM]
-        theirs = mean_over_arms([on_episodes_of(series[0], arm, per_episode(arm)) for arm in arms])
-        if theirs is not None:
-            random[:, place] = theirs
-    slopes, random_slopes = _slopes(doses, values), _slopes(doses, random)
+    arms = [controls_of(edit, everything, outcome if at_once else None)[RANDOM] for edit in series]
+    random = _of_directions(series, arms, per_episode)  # (K, E, D)
+    slopes = _slopes(doses, values)
     test: Test = "randomisation over who was edited"
+    smallest_p = 1 / (1 + over.settings.permutations)
     if not np.isfinite(p):
-        test, p = "sign flips over episodes", over.sign_flip_p(slopes)
+        test, p, smallest_p = "sign flips over episodes", over.sign_flip_p(slopes), over.smallest_p(slopes)
+    error, freedom = over.error(slopes)
+    theirs = _slopes(doses, random)  # (K, E)
+    names = [f"{RANDOM} {place + 1}" for place in range(len(random))]
+    compared = np.isfinite(slopes + theirs.sum(axis=0)).any() and len(random)
     return DoseResponse(
         outcome=outcome,
         at_once=at_once,
         doses=tuple(doses.tolist()),
         effects=tuple(over.estimate(column) for column in values.T),
-        random=tuple(over.estimate(column) for column in random.T) if np.isfinite(random).any() else (),
+        random=tuple(over.estimate(column) for column in random.mean(axis=0).T) if np.isfinite(random).any() else (),
         slope=over.estimate(slopes),
         test=test if np.isfinite(p) else "none",
         p=p,
-        q=np.nan,
-        random_slope=over.estimate(random_slopes),
-        slope_difference=over.estimate(slopes - random_slopes),
+        against=against(RANDOM, names, slopes, theirs, over) if compared else None,
+        error=error,
+        freedom=freedom,
+        smallest_p=smallest_p,
         shape=_shape(values, over),
     )
+
+
+def _of_directions(series: Sequence[Pairs], arms: Sequence[Sequence[Pairs]], per_episode: PerEpisode) -> np.ndarray:
+    """Return what each of K random directions, the arms of each dose, does there, (K, E, D); NaN where not played."""
+    found = np.full((max(map(len, arms)), len(series[0].episodes), len(series)), np.nan)
+    for dose, of_dose in enumerate(arms):
+        for place, arm in enumerate(of_dose):
+            found[place, :, dose] = on_episodes_of(series[0], arm, per_episode(arm))
+    return found
 
 
 def _randomisation_p(series: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> np.ndarray:

@@ -5,19 +5,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.interventions.controls import (
-    Judged,
-    PerEpisode,
-    Verdict,
-    compare,
-    controls_of,
-    edits,
-    judged,
-    verdict,
-)
+from analysis.interventions.controls import PerEpisode, compare, controls_of, edits
+from analysis.interventions.detectable import Condition, detectable
+from analysis.interventions.equivalence import Margins
 from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
 from analysis.interventions.pairs import Pairs
 from analysis.interventions.randomisation import Test, randomisation_test
+from analysis.interventions.verdicts import Judged, judged
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
@@ -36,11 +30,10 @@ class Effect(Judged):
         pairs: edited lives with a value in both arms.
         left_out: edited lives without a value in one of them.
         test: how `p` was found.
-        p: two-sided, of no effect; NaN if nothing differs from the twin.
-        q: corrected for all edits and outcomes of the run (Benjamini and Hochberg 1995).
-        against: each kind of control.
         without: kinds of control that were not played at this dose, or have no value.
-        verdict: see `_verdict`.
+        error: the larger one of those of `effect` and of `contrast`.
+
+    All others are as in `Judged`; p is NaN if nothing differs from the twin.
     """
 
     arm: str
@@ -56,6 +49,16 @@ class Effect(Judged):
     test: Test
     without: tuple[str, ...]
 
+    @property
+    def measured(self) -> Estimate:
+        """See `Judged.measured`."""
+        return self.effect
+
+    @property
+    def opposed(self) -> bool:
+        """Whether unedited agents changed so much that the contrast points the other way."""
+        return bool(np.isfinite(self.contrast)) and np.sign(self.contrast) != np.sign(self.effect.value)
+
 
 @dataclass(frozen=True)
 class Spillover:
@@ -68,7 +71,10 @@ class Spillover:
         pairs: unedited lives with a value in both arms.
         left_out: unedited lives without a value in one of them.
         p: two-sided, by flipping the signs of episodes.
+        condition: standard error of the effect over episodes.
+        smallest_p: that the test could have.
         q: corrected for all edits and outcomes of the run.
+        detectable: size of effect that would be found in 80% of runs like this; infinite if none could be.
     """
 
     arm: str
@@ -79,7 +85,10 @@ class Spillover:
     pairs: int
     left_out: int
     p: float
-    q: float
+    condition: Condition
+    smallest_p: float
+    q: float = np.nan
+    detectable: float = np.nan
 
     @property
     def found(self) -> bool:
@@ -88,11 +97,11 @@ class Spillover:
 
 
 def effects_of_edits(
-    everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes, pairing_works: bool
+    everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Effect]:
     """Measure, test and judge every edit of the trained policy in every outcome in behaviour."""
-    found = [effect for edit in edits(everything) for effect in _effects(edit, everything, outcomes, over)]
-    return judged(found, _verdict, pairing_works)
+    found = [effect for edit in edits(everything) for effect in _effects(edit, everything, outcomes, over, margins)]
+    return judged(found, pairing_works)
 
 
 def spillovers(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[Spillover]:
@@ -103,8 +112,12 @@ def spillovers(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverE
         if not edit.everyone_edited
         for outcome in outcomes
     ]
-    corrected = false_discovery(np.array([each.p for each in found]))
-    return [replace(each, q=float(q)) for each, q in zip(found, corrected, strict=True)]
+    p_values = np.array([each.p for each in found])
+    tests = int(np.isfinite(p_values).sum())
+    return [
+        replace(each, q=float(q), detectable=detectable([each.condition], tests, each.smallest_p))
+        for each, q in zip(found, false_discovery(p_values), strict=True)
+    ]
 
 
 def effect_per_episode(outcome: str) -> PerEpisode:
@@ -112,23 +125,32 @@ def effect_per_episode(outcome: str) -> PerEpisode:
     return lambda pairs: pairs.episode_means(pairs.difference(outcome), pairs.edited)
 
 
-def _effects(edit: Pairs, everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[Effect]:
+def _effects(
+    edit: Pairs, everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes, margins: Margins
+) -> list[Effect]:
     controls = controls_of(edit, everything)
     contrasts, p_values = randomisation_test(edit, edit.differences(outcomes), over.settings)
     return [
-        _effect(edit, outcome, float(contrast), float(p), controls, over)
+        _effect(edit, outcome, float(contrast), float(p), controls, over, margins)
         for outcome, contrast, p in zip(outcomes, contrasts, p_values, strict=True)
     ]
 
 
 def _effect(
-    edit: Pairs, outcome: str, contrast: float, p: float, controls: dict[str, list[Pairs]], over: OverEpisodes
-) -> Effect:
+    edit: Pairs, outcome: str, contrast: float, p: float, controls: dict[str, list[Pairs]], over: OverEpisodes,
+    margins: Margins,
+) -> Effect:  # fmt: skip
     per_episode = effect_per_episode(outcome)
-    values, lives = per_episode(edit), np.isfinite(edit.difference(outcome)[edit.edited])
+    difference = edit.difference(outcome)
+    values, lives = per_episode(edit), np.isfinite(difference[edit.edited])
     test: Test = "randomisation over who was edited"
-    if not np.isfinite(contrast):
-        test, p = "sign flips over episodes", over.sign_flip_p(values)
+    smallest_p = 1 / (1 + over.settings.permutations)
+    errors = [over.error(values)]
+    if np.isfinite(contrast):
+        errors.append(over.error(values - edit.episode_means(difference, ~edit.edited)))
+    else:
+        test, p, smallest_p = "sign flips over episodes", over.sign_flip_p(values), over.smallest_p(values)
+    error, freedom = max((each for each in errors if each[1]), default=(np.nan, 0))
     against = compare(edit, controls, per_episode, over)
     spread = _spread(edit.twin[outcome])
     return Effect(
@@ -144,19 +166,13 @@ def _effect(
         left_out=int((~lives).sum()),
         test=test if np.isfinite(p) else "none",
         p=p,
-        q=np.nan,
+        error=error,
+        freedom=freedom,
+        smallest_p=smallest_p,
         against=against,
         without=tuple(kind for kind in controls if kind not in {each.control for each in against}),
-        verdict="not found",
+        margin=margins.of(outcome, spread),
     )
-
-
-def _verdict(effect: Effect) -> Verdict:
-    """Judge an effect as `verdict` does; one of which edited and unedited agents changed in such a way that their
-    contrast points the other way is not found either."""
-    sign = np.sign(effect.effect.value)
-    opposed = np.isfinite(effect.contrast) and np.sign(effect.contrast) != sign
-    return "not found" if opposed else verdict(effect.q, effect.effect, effect.against)
 
 
 def _spillover(edit: Pairs, outcome: str, over: OverEpisodes) -> Spillover:
@@ -171,7 +187,8 @@ def _spillover(edit: Pairs, outcome: str, over: OverEpisodes) -> Spillover:
         pairs=int(lives.sum()),
         left_out=int((~lives).sum()),
         p=over.sign_flip_p(values),
-        q=np.nan,
+        condition=Condition(*over.error(values)),
+        smallest_p=over.smallest_p(values),
     )
 
 

@@ -1,23 +1,28 @@
 """Interchange accuracy: how often the probability of an option moves to the side on which a donor's value lies."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import stats
 
 from activation_store.interventions import LivesTable
 from analysis.interventions.controls import (
-    Judged,
+    DRAWN_DIRECTIONS,
     PerEpisode,
     compare,
     controls_of,
     edits,
-    judged,
-    verdict,
+    on_episodes_of,
 )
+from analysis.interventions.equivalence import FOLLOWS, Margins
+from analysis.interventions.exchangeable import FEWEST_FOR_RANK, rank_threshold, ranks_among
 from analysis.interventions.outcomes import FOLLOWS_SIDES
 from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import Pairs
+from analysis.interventions.verdicts import Judged, concluded, detectable_effect, tests_of
+from analysis.statistics.inference import false_discovery
+from analysis.statistics.power import POWER
 from analysis.statistics.resampling import Estimate
 
 _HALF = 0.5
@@ -35,10 +40,11 @@ class Follows(Judged):
             expected if the variable does not matter. Ticks with higher and with lower donors count half each.
         episodes: with a value; it takes lives with higher and lives with lower donors.
         lives: edited lives with a share.
-        p: two-sided, of no effect, by flipping the signs of episodes.
-        q: corrected for all options, variables and edits of the run (Benjamini and Hochberg 1995).
-        against: each kind of control.
-        verdict: see `controls.verdict`.
+
+    All others are as in `Judged`, p by flipping the signs of episodes. But a random direction may well move an option
+    always in the same way, so that shares are far from normal, near both ends. So beyond_q takes the rank among random
+    directions, corrected for all options, variables and doses of a direction (`ranks_among`) and multiplied by the
+    number of directions that are edited one by one.
     """
 
     arm: str
@@ -49,23 +55,42 @@ class Follows(Judged):
     episodes: int
     lives: int
 
+    @property
+    def measured(self) -> Estimate:
+        """See `Judged.measured`."""
+        return self.effect
+
 
 def options_that_follow(
-    table: LivesTable, everything: Sequence[Pairs], over: OverEpisodes, pairing_works: bool
+    table: LivesTable, everything: Sequence[Pairs], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Follows]:
     """Measure and test every option that has shares on both sides, of every edit of the trained policy."""
     low, high = (
         {name.removeprefix(side) for name in table.outcomes if name.startswith(side)} for side in FOLLOWS_SIDES
     )
-    found = [_follows(edit, everything, name, over) for edit in edits(everything) for name in sorted(low & high)]
-    found = [each for each in found if each.episodes]
-    return judged(found, lambda each: verdict(each.q, each.effect, each.against), pairing_works)
+    measured = [
+        (edit, name, each)
+        for edit in edits(everything)
+        for name in sorted(low & high)
+        if (each := _follows(edit, everything, name, over, margins)).episodes
+    ]
+    found = [each for _, _, each in measured]
+    plain = [replace(each, against=tuple(of for of in each.against if not of.drawn)) for each in found]
+    ranks, thresholds = _among_directions(measured, everything)
+    p = np.array([max([each.p, *(of.p for of in each.against)]) for each in plain])
+    beyond = np.maximum(false_discovery(p), ranks)
+    beyond[[not each.can_be_compared for each in found]] = np.nan
+    sizes = [detectable_effect(each, tests_of(found)) for each in plain]
+    noise = [each.error * stats.t.isf(1 - POWER, max(1, each.freedom)) for each in found]
+    sizes = np.fmax(sizes, thresholds + noise)
+    q = false_discovery(np.array([each.p for each in found]))
+    return concluded(found, q, beyond, np.where(sizes > _HALF, np.inf, sizes).tolist(), pairing_works)
 
 
-def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpisodes) -> Follows:
+def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpisodes, margins: Margins) -> Follows:
     per_episode = _above_half(name)
     values = per_episode(edit)
-    controls = controls_of(edit, everything)
+    error, freedom = over.error(values)
     feature, _, option = name.partition("/")
     with_share = np.any([np.isfinite(edit.values[side + name]) for side in FOLLOWS_SIDES], axis=0)
     return Follows(
@@ -77,10 +102,51 @@ def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpis
         episodes=int(np.isfinite(values).sum()),
         lives=int((with_share & edit.edited).sum()),
         p=over.sign_flip_p(values),
-        q=np.nan,
-        against=compare(edit, controls, per_episode, over),
-        verdict="not found",
+        error=error,
+        freedom=freedom,
+        smallest_p=over.smallest_p(values),
+        against=compare(edit, controls_of(edit, everything, FOLLOWS_SIDES[0] + name), per_episode, over),
+        margin=margins.of(FOLLOWS),
     )
+
+
+def _among_directions(
+    measured: Sequence[tuple[Pairs, str, Follows]], everything: Sequence[Pairs]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return p of the rank of each option's share among those of random directions, and how large it had to be, (N,).
+
+    Options of all doses of a direction are corrected together; the p-values are 0, and nothing is asked for, where no
+    random directions were measured.
+    """
+    ranks, thresholds = np.zeros((2, len(measured)))
+    directions = list(dict.fromkeys(edit.arm.direction for edit, _, _ in measured))
+    for direction in directions:
+        rows = [row for row, (edit, _, _) in enumerate(measured) if edit.arm.direction == direction]
+        for kind in DRAWN_DIRECTIONS:
+            shares = _shares([measured[row][:2] for row in rows], kind, everything)  # (1 + K, rows)
+            if len(shares) < 2:
+                continue
+            ranks[rows] = np.maximum(ranks[rows], np.minimum(1, len(directions) * ranks_among(shares)))
+            most = len(directions) * (1 + FEWEST_FOR_RANK)
+            size = rank_threshold(shares) if len(shares) >= most else np.full(len(rows), np.inf)
+            thresholds[rows] = np.maximum(thresholds[rows], size)
+    return ranks, thresholds
+
+
+def _shares(options: Sequence[tuple[Pairs, str]], kind: str, everything: Sequence[Pairs]) -> np.ndarray:
+    """Return mean shares above one half of edits and of K random directions, the same over doses, (1 + K, options)."""
+    columns = []
+    for edit, name in options:
+        per_episode = _above_half(name)
+        arms = [edit, *controls_of(edit, everything, FOLLOWS_SIDES[0] + name)[kind]]
+        columns.append([_mean(on_episodes_of(edit, arm, per_episode(arm))) for arm in arms])
+    fewest = min(map(len, columns))
+    return np.array([column[:fewest] for column in columns]).T
+
+
+def _mean(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else np.nan
 
 
 def _above_half(name: str) -> PerEpisode:

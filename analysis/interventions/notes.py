@@ -6,7 +6,7 @@ from math import ceil
 import numpy as np
 
 from analysis.interventions.at_once import AtOnce
-from analysis.interventions.controls import controls_of, edits
+from analysis.interventions.controls import DRAWN_DIRECTIONS, UNTRAINED, controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect, Spillover
 from analysis.interventions.follows import Follows
@@ -106,6 +106,14 @@ def _on_controls(everything: Sequence[Pairs]) -> list[str]:
             notes.append(f"No control: {kind}. Effects could not be compared with it.")
         elif without:
             notes.append(f"No control of the same dose: {kind} (for {', '.join(without)}).")
+        fewest = min((len(controls[kind]) for controls in played.values() if controls.get(kind)), default=0)
+        if kind in DRAWN_DIRECTIONS and fewest == 1:
+            notes.append(
+                f"One draw is no control: of {kind} a single arm was played, which does not tell how they differ, so "
+                "nothing can count as an effect. Play several, with --controls."
+            )
+    if any(UNTRAINED in controls and controls[UNTRAINED] for controls in played.values()):
+        notes.append("The untrained policy is one network: it does not tell how others would differ from it.")
     if not any(pairs.arm.kind == "no edit" for pairs in everything):
         notes.append("No arm without an edit was played, so it was not checked that such an arm equals its twin.")
     return notes

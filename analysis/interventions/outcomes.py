@@ -58,6 +58,11 @@ def title_with_unit(outcome: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
+def is_known_outcome(outcome: str) -> bool:
+    """Tell whether this is the name of an outcome in behaviour that every run measures."""
+    return outcome in _GROUP_OF or outcome.startswith(DEATH)
+
+
 def group(outcome: str) -> str:
     """Return the group that an outcome in behaviour is drawn in."""
     return "death" if outcome.startswith(DEATH) else _GROUP_OF.get(outcome, "other")

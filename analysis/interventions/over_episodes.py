@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import stats
 
+from analysis.interventions.exchangeable import Difference
 from analysis.statistics.inference import Inference, student_stretch
 from analysis.statistics.permutation_p import ratio_p
 from analysis.statistics.resampling import Estimate
@@ -44,6 +46,28 @@ class OverEpisodes:
         ends = np.quantile(self._weights(len(known)) @ known, [tail, 1 - tail])
         low, high = mean + student_stretch(len(known), self.settings.confidence) * (ends - mean)
         return Estimate(mean, float(low), float(high))
+
+    def error(self, values: np.ndarray) -> tuple[float, int]:
+        """Return the standard error of the mean over episodes, (E,), and its degrees of freedom; NaN and 0 if unknown.
+
+        Episodes that are NaN are left out.
+        """
+        known = values[np.isfinite(values)]
+        if len(known) < 2 or np.ptp(known) <= _ROUNDING * np.abs(known).max():
+            return np.nan, 0
+        return float(known.std(ddof=1) / np.sqrt(len(known))), len(known) - 1
+
+    def difference(self, values: np.ndarray) -> Difference:
+        """Return the mean over episodes of a difference, (E,), tested by Student's t; NaN are left out."""
+        error, freedom = self.error(values)
+        estimate = self.estimate(values)
+        p = 2 * float(stats.t.sf(abs(estimate.value) / error, freedom)) if freedom else np.nan
+        return Difference(estimate, error, freedom, p)
+
+    def smallest_p(self, values: np.ndarray) -> float:
+        """Return the smallest p-value that `sign_flip_p` can give over these episodes, (E,), whatever their values."""
+        known = int(np.isfinite(values).sum())
+        return 2.0 ** (1 - known) if known <= COUNTED_UP_TO else 0.0
 
     def resampled_means(self, values: np.ndarray) -> np.ndarray:
         """Return the means of resampled episodes, (E, ...) -> (resamples, ...); none may be NaN."""

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from activation_store.interventions import Arm, LivesTable
+from activation_store.interventions import AT_ONCE, Arm, LivesTable
 from user_error import UserError
 
 
@@ -90,7 +90,13 @@ def paired(table: LivesTable, arms: Sequence[Arm]) -> list[Pairs]:
     if unknown := set(table.arm.tolist()) - {arm.name for arm in arms}:
         raise UserError(f"there are lives of an arm {sorted(unknown)[0]!r} that the run does not list")
     lives = {arm.name: _lives_of(table, arm.name) for arm in arms}
-    return [_pairs(arm, lives[arm.name], lives[arm.twin]) for arm in arms if arm.kind != "unedited"]
+    found = []
+    for arm in arms:
+        if arm.kind == "unedited":
+            continue
+        twin = lives[arm.twin]
+        found.append(_pairs(arm, lives[arm.name], twin.rows(twin.edited) if arm.kind.endswith(AT_ONCE) else twin))
+    return found
 
 
 def _lives_of(table: LivesTable, name: str) -> LivesTable:

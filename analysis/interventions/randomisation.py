@@ -1,7 +1,7 @@
 """The randomisation test over who was edited: did the agents drawn by lot change more than others?"""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from analysis.statistics.permutation_p import counted_p
 
 _FLOOR = 1e-12
 
+FLIPS: Final = "sign flips over episodes"
 Test = Literal["randomisation over who was edited", "sign flips over episodes", "none"]
 """Ways to find a p-value: the first where both edited and unedited lives are known, the second elsewhere."""
 

@@ -1,6 +1,6 @@
 """Read which arms an intervention run played, from its run.json."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import orjson
@@ -14,13 +14,21 @@ from user_error import UserError
 
 @dataclass(frozen=True)
 class PlayedRun:
-    """What the analysis needs of run.json: the seed of the run, from 0, its arms, and what its edits erased."""
+    """What the analysis needs of run.json.
+
+    Attributes:
+        seed: of the run, from 0.
+        arms: of the run.
+        erased: how well what its edits erased can be read.
+        equivalent_within: margins that were given before it was played, as the user wrote them.
+    """
 
     __pydantic_config__ = ConfigDict(strict=True)
 
     seed: int
     arms: tuple[Arm, ...]
     erased: tuple[Readability, ...] = ()
+    equivalent_within: str = ""
 
 
 def read_run_file(path: Path) -> PlayedRun:
@@ -34,7 +42,8 @@ def read_run_file(path: Path) -> PlayedRun:
         raise UserError(f"{path} is not the run.json of an intervention run: it lists no arms")
     checked = without_checksum(content, str(path))
     try:
-        needed = orjson.dumps({name: checked[name] for name in ("seed", "arms", "erased") if name in checked})
+        names = [each.name for each in fields(PlayedRun)]
+        needed = orjson.dumps({name: checked[name] for name in names if name in checked})
         run = TypeAdapter(PlayedRun).validate_json(needed)
     except ValidationError as error:
         first = error.errors()[0]

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from activation_store.interventions import Arm, LivesTable
+import numpy as np
+
+from activation_store.interventions import AT_ONCE, Arm, LivesTable
 from analysis.interventions.at_once import AtOnce, outcomes_at_once
 from analysis.interventions.bends import Bend, bends_of_edits
 from analysis.interventions.controls import edits
 from analysis.interventions.dose_response import DoseResponse, dose_responses
 from analysis.interventions.effects import Effect, Spillover, effects_of_edits, spillovers
+from analysis.interventions.equivalence import Margins
 from analysis.interventions.follows import Follows, options_that_follow
 from analysis.interventions.no_edit import broken_pairing
 from analysis.interventions.notes import notes_on
@@ -27,8 +30,8 @@ class Study:
     Attributes:
         arms: of the run.
         episodes: of the edits of the trained policy.
-        lives: number of rows.
-        edited: share of lives that were drawn to be edited, 0 to 1.
+        lives: that were played in all arms.
+        edited: share of them that were drawn to be edited, 0 to 1.
         settings: of all intervals and tests.
         effects: on edited agents' behaviour.
         at_once: in the edited state.
@@ -59,8 +62,14 @@ class Study:
     notes: tuple[str, ...]
 
 
-def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -> Study:
+def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, margins: Margins | None = None) -> Study:
     """Measure the effects of all edits of the trained policy, against their twins and against controls.
+
+    Args:
+        table: of the lives.
+        arms: of the run.
+        settings: of all intervals and tests.
+        margins: effects smaller than these do not matter; None for none.
 
     Raises:
         UserError: lives cannot be paired (see `paired`), or nothing was edited.
@@ -71,23 +80,24 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference) -
     in_behaviour, at_once = split_outcomes(table, arms)
     if not in_behaviour:
         raise UserError("no outcome has a value in an unedited arm, so there is nothing to compare with")
-    over = OverEpisodes(settings)
+    played = np.isin(table.arm, [arm.name for arm in arms if not arm.kind.endswith(AT_ONCE)])
+    over, margins = OverEpisodes(settings), margins or Margins()
     broken = broken_pairing(everything, in_behaviour, at_once)
-    effects = effects_of_edits(everything, in_behaviour, over, not broken)
+    effects = effects_of_edits(everything, in_behaviour, over, margins, not broken)
     spilled = spillovers(everything, in_behaviour, over)
     levels = outcomes_at_once(everything, at_once, over)
-    followed = options_that_follow(table, everything, over, not broken)
+    followed = options_that_follow(table, everything, over, margins, not broken)
     responses = dose_responses(everything, in_behaviour, at_once, over)
     return Study(
         arms=tuple(arms),
         episodes=len(edits(everything)[0].episodes),
-        lives=len(table),
-        edited=float(table.edited.mean()),
+        lives=int(played.sum()),
+        edited=float(table.edited[played].mean()),
         settings=settings,
         effects=tuple(effects),
         at_once=tuple(levels),
         follows=tuple(followed),
-        bends=tuple(bends_of_edits(table, everything, over, not broken)),
+        bends=tuple(bends_of_edits(table, everything, over, margins, not broken)),
         spillovers=tuple(spilled),
         dose_responses=tuple(responses),
         persistences=tuple(persistence_of_edits(everything, over)),

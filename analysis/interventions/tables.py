@@ -2,16 +2,20 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from analysis.evaluation.tables import Cell, Table
 from analysis.interventions.controls import CONTROLS, Against
+from analysis.interventions.randomisation import FLIPS
 from analysis.interventions.study import Study
+from analysis.interventions.verdicts import Judged
 from analysis.statistics.resampling import Estimate
 
 _HEADS = (
     "measure", "arm", "dose", "outcome", "value", "low", "high", "twin", "spread", "episodes", "lives", "left_out",
-    "test", "p", "q", "verdict",
+    "test", "p", "q", "beyond_q", "detectable", "equivalence_q", "verdict",
 )  # fmt: skip
-_OF_CONTROL = ("value", "difference", "low", "high", "p")
+_OF_CONTROL = ("value", "difference", "low", "high", "p", "arms", "as_large")
 
 
 def effects_table(study: Study) -> Table:
@@ -20,7 +24,10 @@ def effects_table(study: Study) -> Table:
     The measure says what `value` is: `effect` on edited agents, `at once` in the edited state, `follows`, the share of
     ticks in which an option follows the donor's variable minus 0.5, `bend`, the tiles that agents get further along a
     planned displacement within its horizon, `spillover` on unedited agents, or `slope` over doses, per unit of dose.
-    Columns of a control hold its own value, and the difference of the edit to it with its interval and p-value.
+    `q` is of no effect, `beyond_q` of no more than some kind of control, `equivalence_q` of one at least as large as
+    the margin; `detectable` is the size that would be found in 80% of such runs, "inf" if none could be. Columns of a
+    control hold its own value, the difference of the edit to it with its interval and p-value, how many arms it has,
+    and of directions how many of them have at least as large a value.
     """
     heads = tuple(f"{control.replace(' ', '_')}_{column}" for control in CONTROLS for column in _OF_CONTROL)
     return Table("effects", (*_HEADS, *heads), tuple(_rows(study)))
@@ -31,38 +38,38 @@ def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
     for effect in study.effects:
         lives = effect.episodes, effect.pairs, effect.left_out
         row = effect.arm, effect.dose, effect.outcome, *_cells(effect.effect), effect.twin, effect.spread, *lives
-        yield "effect", *row, effect.test, effect.p, effect.q, effect.verdict, *_controls(effect.against)
+        yield "effect", *row, effect.test, *_judged(effect)
     for level in study.at_once:
         lives = level.episodes, level.lives, level.left_out
         row_at_once = level.arm, level.dose, level.outcome, *_cells(level.level), None, None, *lives
-        yield "at once", *row_at_once, None, None, None, None, *_controls(level.against)
+        yield "at once", *row_at_once, *[None] * 7, *_controls(level.against)
     for each in study.follows:
         name = f"follows/{each.feature}/{each.option}"
         row_follows = each.arm, each.dose, name, *_cells(each.effect), None, None, each.episodes, each.lives, None
-        yield (
-            "follows",
-            *row_follows,
-            "sign flips over episodes",
-            each.p,
-            each.q,
-            each.verdict,
-            *_controls(each.against),
-        )
+        yield "follows", *row_follows, FLIPS, *_judged(each)
     for bend in study.bends:
         name = f"bend/{bend.plan}/{bend.ticks}"
         row_bend = bend.arm, bend.dose, name, *_cells(bend.along), None, None, bend.episodes, bend.lives, None
-        against = _controls(bend.against)
-        yield "bend", *row_bend, "sign flips over episodes", bend.p, bend.q, bend.verdict, *against
+        yield "bend", *row_bend, FLIPS, *_judged(bend)
     for spilled in study.spillovers:
         lives = spilled.episodes, spilled.pairs, spilled.left_out
         row_spilled = spilled.arm, spilled.dose, spilled.outcome, *_cells(spilled.effect), None, None, *lives
-        verdict = "effect" if spilled.found else "not found"
-        yield "spillover", *row_spilled, "sign flips over episodes", spilled.p, spilled.q, verdict, *nothing
+        tested = spilled.p, spilled.q, None, _size(spilled.detectable), None, "effect" if spilled.found else "undecided"
+        yield "spillover", *row_spilled, FLIPS, *tested, *nothing
     for slope in study.dose_responses:
         row_slope = None, None, slope.outcome, *_cells(slope.slope), None, None, None, None, None
-        random = slope.random_slope.value, *_cells(slope.slope_difference), None
-        others = nothing[len(random) :]
-        yield "slope", *row_slope, slope.test, slope.p, slope.q, slope.shape, *random, *others
+        sizes = slope.beyond_q, _size(slope.detectable), None
+        random = (slope.against,) if slope.against else ()
+        yield "slope", *row_slope, slope.test, slope.p, slope.q, *sizes, slope.shape, *_controls(random)
+
+
+def _judged(each: Judged) -> tuple[Cell, ...]:
+    tested = each.p, each.q, each.beyond_q, _size(each.detectable), each.equivalence_q, each.words
+    return *tested, *_controls(each.against)
+
+
+def _size(detectable: float) -> Cell:
+    return "inf" if np.isinf(detectable) else detectable
 
 
 def _controls(against: tuple[Against, ...]) -> tuple[Cell, ...]:
@@ -70,7 +77,10 @@ def _controls(against: tuple[Against, ...]) -> tuple[Cell, ...]:
     cells: list[Cell] = []
     for control in CONTROLS:
         each = by_kind.get(control)
-        cells += (each.effect.value, *_cells(each.difference), each.p) if each else [None] * len(_OF_CONTROL)
+        if each:
+            cells += (each.effect.value, *_cells(each.difference), each.p, len(each.arms), each.as_large)
+        else:
+            cells += [None] * len(_OF_CONTROL)
     return tuple(cells)
 
 

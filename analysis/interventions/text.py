@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 
+from activation_store.interventions import AT_ONCE
 from analysis.interventions.at_once import AtOnce
 from analysis.interventions.bends import Bend
 from analysis.interventions.controls import RANDOM, Against
@@ -25,6 +26,7 @@ from analysis.interventions.outcomes import (
 from analysis.interventions.persistence import TITLES, Persistence
 from analysis.interventions.ranking import Ranked, ranking
 from analysis.interventions.study import Study
+from analysis.interventions.verdicts import Judged
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 
@@ -80,11 +82,14 @@ def p_text(p: float) -> str:
 
 def _about(study: Study) -> list[str]:
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
+    played = [arm for arm in study.arms if not arm.kind.endswith(AT_ONCE)]
     return [
-        f"{episodes} in each arm, {len(study.arms)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
+        f"{episodes} in each arm, {len(played)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
         "Effects are differences of edited agents from themselves in the unedited twin, with "
-        f"{100 * study.settings.confidence:g}% intervals over episodes. They count if q is at most {LEVEL:g} and they "
-        "exceed every kind of control.",
+        f"{100 * study.settings.confidence:g}% intervals over episodes. They count if they are beyond chance and "
+        f"beyond every kind of control, both corrected for all tests (q at most {LEVEL:g}). Random directions differ "
+        "among each other, so an edit must lie beyond what one more of them may do. In brackets where a result is "
+        "undecided: the effect that 80% of such runs would find.",
         "At once, in total: against what the same agents would do if nobody had ever edited them, after the same "
         "observations. In play: against what they would do without the edit of the same tick alone.",
     ]
@@ -101,7 +106,7 @@ def _on_pairing(study: Study) -> list[str]:
 
 
 def _ranking(ranked: list[Ranked], study: Study) -> Iterator[str]:
-    """Yield what each direction does at once, and below it the effects on behaviour that were found."""
+    """Yield what each direction does at once, and below it what it does to behaviour."""
     for place, each in enumerate(ranked, start=1):
         yield f"  {place}. {each.direction}"
         for outcome in (KL, KL_IN_PLAY, VALUE_CHANGE):
@@ -110,11 +115,7 @@ def _ranking(ranked: list[Ranked], study: Study) -> Iterator[str]:
                 told = with_interval(title_with_unit(outcome), level.level, *_controls(level.against, sign), sign=sign)
                 yield f"    at once: {told}"
         yield from (f"  {line}" for line in _follows([option for option in study.follows if option.arm == each.arm]))
-        found = [effect for effect in each.effects.values() if effect.verdict != "not found"]
-        yield from (f"  {line}" for line in _effects(found))
-    nothing = [each.direction for each in ranked if all(e.verdict == "not found" for e in each.effects.values())]
-    if nothing:
-        yield f"  no effect on behaviour found: {', '.join(nothing)}"
+        yield from (f"  {line}" for line in _effects(list(each.effects.values())))
 
 
 def _effects(effects: list[Effect]) -> Iterator[str]:
@@ -126,18 +127,43 @@ def _effects(effects: list[Effect]) -> Iterator[str]:
     for verdict in ("no more than controls", "no controls"):
         for effect in by_verdict.pop(verdict, []):
             yield f"  {verdict}: {_found(effect)}"
-    for verdict, others in by_verdict.items():
-        yield f"  {verdict}: {'; '.join(title(effect.outcome) for effect in others)}"
+    for others in by_verdict.values():
+        yield f"  {others[0].verdict}: {'; '.join(map(_not_found, others))}"
 
 
 def _found(effect: Effect) -> str:
-    return with_interval(
-        title_with_unit(effect.outcome), effect.effect, f"q {p_text(effect.q)}", *_controls(effect.against, sign=True)
-    )
+    beyond = [f"beyond controls q {p_text(effect.beyond_q)}"] if effect.can_be_compared else []
+    size = [_size_of(effect.detectable)] if effect.verdict == "no more than controls" else []
+    told = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
+    return with_interval(title_with_unit(effect.outcome), effect.effect, *told)
+
+
+def _not_found(effect: Effect) -> str:
+    """Name an outcome, with the effect that would have been found, or the margin within which there is none."""
+    if effect.verdict == "equivalent to none":
+        return with_interval(
+            title_with_unit(effect.outcome),
+            effect.effect,
+            f"within {effect.margin:.3g}, q {p_text(effect.equivalence_q)}",
+        )
+    return title(effect.outcome) + (f" ({_size_of(effect.detectable)})" if effect.verdict == "undecided" else "")
+
+
+def _size_of(detectable: float) -> str:
+    """Say how large an effect would probably have been found."""
+    if math.isinf(detectable):
+        return "none could be found"
+    return f"{number(detectable, sign=False)} would be found" if math.isfinite(detectable) else "nothing differs"
 
 
 def _controls(against: Iterable[Against], sign: bool) -> list[str]:
-    return [f"{each.control} {number(each.effect.value, sign)}" for each in against]
+    return [f"{each.control} {number(each.effect.value, sign)}{_rank(each)}" for each in against]
+
+
+def _rank(against: Against) -> str:
+    """Say how many random directions do as much, unless there is only one."""
+    many = len(against.arms)
+    return f" ({against.as_large} of {many} as large)" if against.as_large is not None and many > 1 else ""
 
 
 def _at_once(levels: list[AtOnce]) -> Iterator[str]:
@@ -172,16 +198,23 @@ def _follows(options: list[Follows]) -> Iterator[str]:
         for most, each in (("most", ranked[0]), *((("least", ranked[-1]),) if len(ranked) > 1 else ())):
             option = f"follows {feature} {most}: {each.option.replace('/', ' ')}"
             name = f"at once, in play: {option}, share of ticks above one half"
-            controls = _controls(each.against, sign=True)
-            yield f"  {with_interval(name, each.effect, f'q {p_text(each.q)}', *controls, each.verdict)}"
+            more = [f"q {p_text(each.q)}", *_controls(each.against, sign=True), *_conclusion(each)]
+            yield f"  {with_interval(name, each.effect, *more)}"
 
 
 def _bends(bends: list[Bend]) -> Iterator[str]:
     for each in bends:
         name = f"path, tiles in {each.ticks} ticks along {number(each.predicted, False)} predicted by {each.plan}"
-        more = [f"q {p_text(each.q)}", *_controls(each.against, sign=True), each.verdict]
+        more = [f"q {p_text(each.q)}", *_controls(each.against, sign=True), *_conclusion(each)]
         yield f"  {with_interval(name, each.along, *more)}"
         yield f"  {with_interval('path, degrees from the predicted side', each.angle)}"
+
+
+def _conclusion(each: Judged) -> list[str]:
+    """Return what to say last of a result: the verdict, and what could have been found where it is negative."""
+    beyond = [f"beyond controls q {p_text(each.beyond_q)}"] if each.can_be_compared else []
+    negative = each.verdict in ("undecided", "no more than controls")
+    return [*beyond, each.words, *([_size_of(each.detectable)] if negative else [])]
 
 
 def _size(level: AtOnce) -> float:
@@ -197,7 +230,8 @@ def _spillovers(study: Study, arm: str) -> Iterator[str]:
         told = with_interval(title_with_unit(each.outcome), each.effect, f"q {p_text(each.q)}")
         yield f"  unedited neighbours: {told}"
     if not found:
-        yield f"  unedited neighbours: no effect found in {len(own)} outcomes"
+        sizes = "; ".join(f"{title(each.outcome)} ({_size_of(each.detectable)})" for each in own)
+        yield f"  unedited neighbours, undecided: {sizes}"
 
 
 def _slopes(responses: Iterable[DoseResponse]) -> Iterator[str]:
@@ -205,12 +239,20 @@ def _slopes(responses: Iterable[DoseResponse]) -> Iterator[str]:
     shown = [each for each in responses if not each.at_once or each.outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD)]
     for each in shown:
         if each.found:
-            random = [f"{RANDOM} {number(each.random_slope.value)}"] if each.random else []
+            random = _controls([each.against], sign=True) if each.against else []
+            beyond = [f"beyond controls q {p_text(each.beyond_q)}"] if math.isfinite(each.beyond_q) else []
             name = f"{title_with_unit(each.outcome)}, per unit of dose"
-            verdict = "" if each.beyond_random else f"no more than {RANDOM}: "
-            yield f"  {verdict}{with_interval(name, each.slope, f'q {p_text(each.q)}', *random)}; {each.shape}"
-    if rest := [title(each.outcome) for each in shown if not each.found]:
-        yield f"  no slope found: {'; '.join(rest)}"
+            told = with_interval(name, each.slope, f"q {p_text(each.q)}", *random, *beyond)
+            yield f"  {_before(each)}{told}; {each.shape}"
+    if rest := [f"{title(each.outcome)} ({_size_of(each.detectable)})" for each in shown if not each.found]:
+        yield f"  undecided: {'; '.join(rest)}"
+
+
+def _before(slope: DoseResponse) -> str:
+    """Return what to say before a slope that does not exceed those of random directions for sure."""
+    if slope.beyond_random:
+        return ""
+    return f"no more than {RANDOM}: " if math.isfinite(slope.beyond_q) else "no controls: "
 
 
 def _lasting(persistences: Iterable[Persistence]) -> Iterator[str]:

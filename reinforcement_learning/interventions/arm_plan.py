@@ -36,6 +36,7 @@ class ArmPlan:
         replayed: number of the episode whose replay is kept; None for none.
         follow: number of ticks for which agents are followed after each edit, which is then made in a single tick; 0 if
             they are edited in all ticks.
+        controls: plans of random edits that are not played, but compared with the edit in its own states, at once.
         recorded: layers whose activations are recorded in every tick; none if the arm is not recorded.
     """
 
@@ -53,6 +54,7 @@ class ArmPlan:
     recorded: tuple[str, ...] = ()
     follow: int = 0
     feature: FeatureCondition | None = None
+    controls: "tuple[ArmPlan, ...]" = ()
 
     @property
     def donors(self) -> tuple[DonorRule, ...]:

@@ -23,6 +23,7 @@ from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.arm_recorder import ArmRecorder
 from reinforcement_learning.interventions.at_once import Outputs, at_once
+from reinforcement_learning.interventions.controls_at_once import ControlAtOnce, donors_behind
 from reinforcement_learning.interventions.donor_outcomes import DonorOutcomes
 from reinforcement_learning.interventions.donors import DonorLots, Donors
 from reinforcement_learning.interventions.drawn_agents import drawn_agents
@@ -71,6 +72,7 @@ class _EditedGame:
         self.outcomes = LifeOutcomes(pool)
         self.lots = DonorLots(self.plan.donors, self.drawn, group.seed, group.numbers)
         self.donor_outcomes = DonorOutcomes(pool.slots)
+        self.controls = [ControlAtOnce(each.name, pool.slots) for each in plan.controls]
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
         self.moments |= {each.name: each.empty(self.policy.layer_units[each.layer]) for each in plan.readings}
         kept = [world for world, number in enumerate(group.numbers) if number == plan.replayed]
@@ -83,17 +85,21 @@ class _EditedGame:
         while not self.pool.is_over:
             yield from self._tick()
         rows = [
-            self._row(world, number, life)
+            row
             for world, (number, episode) in enumerate(zip(self.group.numbers, self.pool.finished(), strict=True))
             for life in episode.lives[0]
+            for row in self._rows(world, number, life)
         ]
         yield PlayedGroup(rows, self.moments, *(replay.finish() for replay in self.replays))
 
-    def _row(self, world: int, number: int, life: Any) -> dict[str, Any]:
+    def _rows(self, world: int, number: int, life: Any) -> Iterator[dict[str, Any]]:
+        """Yield the row of a life, and of an agent that was drawn to be edited one for each control at once."""
         slot = world * self.pool.agents + self.pool.shared[world].agents.index(life.agent_id)
         keys = {"arm": self.plan.name, "episode": number, "agent": life.agent_id, "edited": bool(self.drawn[slot])}
         lasting = self.followed.row(slot) if self.followed else {}
-        return {**keys, **self.outcomes.row(slot, life), **self.donor_outcomes.row(slot), **lasting}
+        yield {**keys, **self.outcomes.row(slot, life), **self.donor_outcomes.row(slot), **lasting}
+        if self.drawn[slot]:
+            yield from ({**keys, "arm": each.name, **each.row(slot)} for each in self.controls)
 
     def _tick(self) -> Iterator[Batch | Finished]:
         slots = np.flatnonzero(self.pool.arrival.acting)
@@ -181,6 +187,7 @@ class _EditedGame:
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
         self.outcomes.add(slots, numbers)
+        self._measure_controls(choice, rows, slots, unedited, Outputs(distribution, value.cpu()), tick)
         if self.followed:
             with_edit = decision.next_state.take(rows.to(value.device))
             self.followed.begin(slots, with_edit, without, in_play["kl"].cpu().numpy())
@@ -189,6 +196,32 @@ class _EditedGame:
         if tick.donors:
             self.donor_outcomes.add(slots, in_play, tick.donors)
             self.donor_outcomes.add_within(slots, self._shares_within(unedited, states, tick))
+
+    def _measure_controls(
+        self, choice: EntrantActions, rows: torch.Tensor, slots: np.ndarray, unedited: MemoryState, without: Outputs,
+        tick: "_Tick",
+    ) -> None:  # fmt: skip
+        """Measure what the controls would do in the states in which these agents, (E,), were edited in this tick."""
+        if not self.controls:
+            return
+        device, count = unedited.hidden.device, len(rows)
+        lined_up, donors = donors_behind(count, tick.donors)
+        seen = choice.decision.observation.take(torch.cat([rows, lined_up])).to(device)
+        others = tick.before.take(lined_up.to(device))  # nobody edits donors
+        age, edited = torch.from_numpy(self.age[slots]), torch.from_numpy(slots)
+        for plan, control in zip(self.plan.controls, self.controls, strict=True):
+            begun = unedited
+            for each in plan.memories:
+                if isinstance(each, Transplant):
+                    each = each.taking(others.take(donors[each.donor].rows.to(device) - count))
+                begun = each.begin(begun, age, edited)
+            own = _Tick(self.policy, plan, torch.arange(count), donors)
+            own.before, own.changed = MemoryState.concatenate([begun, others]), torch.zeros(count, dtype=torch.bool)
+            with self.policy.hooked(own.hooks()):
+                distribution, value, _ = self.policy(seen, own.before)
+            mine = torch.arange(count, device=value.device)
+            numbers = at_once(without, Outputs(distribution.take(mine), value[:count].cpu()))
+            control.add(slots, numbers, tick.donors)
 
     def _shares_within(
         self, unedited: MemoryState, states: Mapping[str, torch.Tensor], tick: "_Tick"

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
 from activation_store.directions import Direction
-from activation_store.interventions import Arm, ArmKind
+from activation_store.interventions import AT_ONCE, Arm, ArmKind
 from activation_store.layers import LSTM_CELL
 from activation_store.sparse_dictionary import feature_name
 from agent_zoo.donor_rule import DonorRule
@@ -41,6 +41,9 @@ from reinforcement_learning.interventions.when import When
 
 StateEditKind = Literal["collapse", "steer", "swap", "erase", "interchange", "splice"]
 MemoryEditKind = Literal["clear", "freeze", "transplant"]
+AT_ONCE_CONTROLS = 20
+"""Arms of each kind of random direction that are measured at once, if any are played: with 19 or more, the rank of an
+edit among them can have a p-value of 5%."""
 UNEDITED = "unedited"
 UNTRAINED_UNEDITED = "untrained, unedited"
 
@@ -150,8 +153,13 @@ class Experiment:
         """Whether all edits are along directions, so that other directions can take their place."""
         return all(edit.layers for edit in self.edits)
 
+    @property
+    def has_same_variance(self) -> bool:
+        """Whether there are controls of the same variance: for edits along directions of layers."""
+        return self.moves_states and not any(edit.features for edit in self.edits)
+
     def arms(self) -> list[Arm]:
-        """Return all arms; the unedited ones come first."""
+        """Return all arms that are played; the unedited ones come first."""
         arms = [
             Arm(UNEDITED, "unedited", "trained", None, UNEDITED),
             Arm(UNTRAINED_UNEDITED, "unedited", "untrained", None, UNTRAINED_UNEDITED),
@@ -161,6 +169,23 @@ class Experiment:
             for direction in self.edits[0].names if self.one_by_one else (None,):
                 arms += self._arms_of(dose, direction)
         return [*arms, *self._followed_arms()] if self.follow else arms
+
+    def measured_at_once(self, edit: Arm) -> list[Arm]:
+        """Return the controls that are measured at once in an arm, in the states in which it edits agents."""
+        if edit.kind != "edit" or edit.policy != "trained" or not self.controls:
+            return []
+        said = edit.name.removeprefix("edit")
+        kinds = ("random direction", *(["same variance"] if self.has_same_variance else []))
+        return [
+            replace(edit, name=f"{kind} {number}{AT_ONCE}{said}", kind=cast(ArmKind, kind + AT_ONCE))
+            for kind in kinds
+            for number in range(1, AT_ONCE_CONTROLS + 1)
+        ]
+
+    def all_arms(self) -> list[Arm]:
+        """Return the arms that are played, and behind them those that are measured in others at once."""
+        played = self.arms()
+        return [*played, *(control for arm in played for control in self.measured_at_once(arm))]
 
     def _arms_of(self, dose: float | None, direction: str | None) -> list[Arm]:
         """Return the arms of an edit and of its controls."""
@@ -173,7 +198,7 @@ class Experiment:
         arms.append(Arm(f"untrained, edit{said}", "edit", "untrained", dose, UNTRAINED_UNEDITED, direction))
         for number in range(1, self.controls + 1):
             arms.append(arm(f"random direction {number}", "random direction"))
-            if self.moves_states and not any(edit.features for edit in self.edits):
+            if self.has_same_variance:
                 arms.append(arm(f"same variance {number}", "same variance"))
             if self.transplants:
                 arms.append(arm(f"random donor {number}", "random donor"))
@@ -201,15 +226,14 @@ class Experiment:
         """
         if arm.kind == "unedited":
             return ArmPlan(arm.name, self.drawn, watched=self.watched, readings=self.readings)
-        states: list[StateEdit | Interchange] = []
-        memories: list[MemoryEdit | Transplant] = []
-        random = np.random.default_rng([self.seed, _number(arm), *self._place(arm)])
-        for edit in self.edits if arm.direction is None else [self.edits[0].only(arm.direction)]:
-            made = self._made(edit, arm, moments, random)
-            (states if isinstance(made, StateEdit | Interchange) else memories).append(made)  # type: ignore[arg-type]
+        states, memories = self._all_made(arm, moments)
         has_donors = any(edit.donor for edit in self.edits)
         return ArmPlan(
-            arm.name, self.drawn, self.when, tuple(states), tuple(memories),
+            arm.name, self.drawn, self.when, states, memories,
+            controls=tuple(
+                ArmPlan(each.name, self.drawn, self.when, *self._all_made(_as_played(each), moments))
+                for each in self.measured_at_once(arm)
+            ),
             distances={layer: Distances.of(moments[layer]) for layer in self.layers},
             directions=tuple(_measured(each, moments) for each in self.reported),
             spans={layer: DataSpan.of(moments[layer]) for layer in self.watched} if has_donors else {},
@@ -217,6 +241,18 @@ class Experiment:
             follow=self.follow if arm.kind == "edited once" else 0,
             feature=self.feature,
         )  # fmt: skip
+
+    def _all_made(
+        self, arm: Arm, moments: Mapping[str, StateMoments]
+    ) -> tuple[tuple[StateEdit | Interchange, ...], tuple[MemoryEdit | Transplant, ...]]:
+        """Return the edits of layers and of the memory as they are done in an arm."""
+        states: list[StateEdit | Interchange] = []
+        memories: list[MemoryEdit | Transplant] = []
+        random = np.random.default_rng([self.seed, _number(arm), *self._place(arm)])
+        for edit in self.edits if arm.direction is None else [self.edits[0].only(arm.direction)]:
+            made = self._made(edit, arm, moments, random)
+            (states if isinstance(made, StateEdit | Interchange) else memories).append(made)  # type: ignore[arg-type]
+        return tuple(states), tuple(memories)
 
     def _place(self, arm: Arm) -> list[int]:
         """Return the place of an arm's direction among those that are edited one by one; nothing for other arms."""
@@ -247,6 +283,11 @@ class Experiment:
         assert edit.kind in ("collapse", "steer", "swap")
         made = edit_along(edit.kind, directions, edit.of, arm.dose or 0.0, lambda layer: moments[layer].covariance)
         return _as_far_as(made, moments, random, self.kept) if arm.kind == "random direction" else made
+
+
+def _as_played(control: Arm) -> Arm:
+    """Return the arm that a control at once would be if it were played."""
+    return replace(control, kind=cast(ArmKind, control.kind.removesuffix(AT_ONCE)))
 
 
 def _number(arm: Arm) -> int:

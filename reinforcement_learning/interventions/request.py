@@ -25,8 +25,15 @@ class RunOptions(EditOptions):
     """Seed of the episodes, of who is edited, and of the random controls."""
     share: float = 0.125
     """Share of the agents of each world that are edited, above 0 and at most 1; drawn by lot for each episode."""
-    controls: int = 2
-    """Arms of each kind of random control, for every dose and every direction of --one-by-one, 0 or more."""
+    controls: int = 8
+    """Arms of each kind of random control, for every dose and every direction of --one-by-one, 0 or more. Directions
+    differ, so an edit must lie beyond what one more of them may do: 2.5 of their standard deviations from their mean
+    with 8 arms, 3.0 with 5, 5.0 with 3, 15.6 with 2, before the correction for many tests. One is no control. What is
+    measured at once is compared with 20 random directions of each kind, unless this is 0."""
+    equivalent_within: str = ""
+    """Effects smaller than this do not matter: outcomes whose effect is shown to be smaller are called equivalent to
+    none. A number is in standard deviations over lives in the twin; OUTCOME=X in the outcome's own unit, such as
+    `0.1,ticks=10`; `follows=0.05` and `bend=0.2` are for shares that follow a variable and tiles of bent paths."""
     one_by_one: bool = False
     """Edit each of --direction in arms of its own, and rank them by how far they move the actions at once, in total;
     for one --edit collapse or interchange. All directions share the unedited arms, and q is corrected over all of

@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from activation_store.interventions import (
     LIVES_FILE,
     RUN_FILE,
     UNEDITED_REPLAY,
+    Arm,
     LivesTable,
     write_lives,
 )
@@ -55,12 +56,22 @@ _NOT_SETTINGS = (
     "policies_dir",
     "maps_dir",
     "embeddings_dir",
+    "equivalent_within",
 )
 """Options that do not change the results."""
 
 
-def play(options: RunOptions, workers: Workers) -> None:
+Announce = Callable[[Sequence[Arm], int, int], Sequence[str]]
+"""Says what a run will be able to find, given its arms, and how many agents are edited and live in each world."""
+
+
+def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
     """Play what is missing of a run, and write its lives.
+
+    Args:
+        options: of the run.
+        workers: where to play.
+        announce: its lines are printed before anything is played.
 
     Raises:
         UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
@@ -72,6 +83,8 @@ def play(options: RunOptions, workers: Workers) -> None:
     folder = options.folder
     described = _described(options, experiment, contest)
     _claim(folder, described, resume=options.resume)
+    for line in announce(experiment.arms(), experiment.drawn, contest.env.num_agents):
+        print(line, flush=True)
     make_maps(contest, plan)
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
@@ -222,12 +235,13 @@ def _described(options: RunOptions, experiment: Experiment, contest: Contest) ->
     }
     return {
         "arguments": told,
+        "equivalent_within": options.equivalent_within,
         "seed": options.seed,
         "policy": contest.entrants[0].name,
         "drawn": experiment.drawn,
         "agents": contest.env.num_agents,
         "at_once": ["total", "in play"],  # so that runs of versions that compared in one way are not continued
-        "arms": [asdict(arm) for arm in experiment.arms()],
+        "arms": [asdict(arm) for arm in experiment.all_arms()],
         "input": {
             "policy": contest.entrants[0].sha256,
             **({"directions": sha256(options.directions)} if options.directions else {}),

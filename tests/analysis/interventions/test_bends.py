@@ -73,8 +73,8 @@ def test_path_that_bends_in_controls_too_is_no_effect() -> None:
     assert {each.verdict for each in bends(8 * SOUTH_EAST, (EDIT, RANDOM)).values()} == {"no more than controls"}
 
 
-def test_straight_path_is_not_found() -> None:
-    assert {each.verdict for each in bends(np.zeros(2)).values()} == {"not found"}
+def test_a_straight_path_is_undecided() -> None:
+    assert {each.verdict for each in bends(np.zeros(2)).values()} == {"undecided"}
 
 
 def test_plan_along_one_axis_alone_is_no_plan() -> None:

@@ -14,7 +14,7 @@ from analysis.statistics.inference import Inference
 from tests.planted_interventions import NO_EDIT, RANDOM, SAME, UNTRAINED, Planted, kind_of, plant
 
 SETTINGS = Inference(permutations=499, bootstraps=499)
-PLANTED = Planted(doses=(None,), kinds=(RANDOM, UNTRAINED, NO_EDIT), episodes=10)
+PLANTED = Planted(doses=(None,), kinds=(RANDOM, UNTRAINED, NO_EDIT), randoms=20, episodes=10)
 
 
 def shares(table: LivesTable, option: str, mean: dict[str, tuple[float, float]], both: float = 1.0) -> LivesTable:
@@ -57,7 +57,7 @@ def test_planted_options_follow_beyond_controls(study: Study) -> None:
     found = {each.option: each for each in study.follows}
     verdicts = {name: each.verdict for name, each in found.items()}
     assert verdicts == {
-        "Move/North": "effect", "Move/South": "effect", "Move/East": "not found", "Move/West": "no more than controls",
+        "Move/North": "effect", "Move/South": "effect", "Move/East": "undecided", "Move/West": "no more than controls",
     }  # fmt: skip
     north = found["Move/North"]
     assert north.effect.low < 0.3 < north.effect.high and north.effect.low > 0.2
@@ -79,7 +79,7 @@ def test_shares_of_one_side_are_no_outcomes_of_their_own(study: Study) -> None:
 def test_summary_names_the_options_that_follow_most_and_least(study: Study) -> None:
     lines = [line for line in summary_lines(study) if "follows self_food" in line]
     assert len(lines) == 2
-    assert "most: Move North, share of ticks above one half +0.3" in lines[0] and lines[0].endswith("; effect)")
+    assert "most: Move North, share of ticks above one half +0." in lines[0] and lines[0].endswith("; effect)")
     assert "least: Move South" in lines[1]
 
 

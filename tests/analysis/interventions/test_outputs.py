@@ -52,7 +52,8 @@ def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: P
     assert {path.name for path in tmp_path.iterdir()} == {"effects.json", "effects.tsv", "ranking.png"}
     assert lines.index("  1. strong") < lines.index("  2. weak")
     assert sum("ticks lived -" in line for line in lines) == 1
-    assert "  no effect on behaviour found: weak" in lines
+    weak = lines[lines.index("  2. weak") :]
+    assert any(line.startswith("    undecided: ticks lived (") for line in weak)
     figure = ranking_figure(study_effects(table, arms, Inference(permutations=99, bootstraps=99)))
     assert figure is not None
     shown = texts(figure)
@@ -116,11 +117,11 @@ def test_table_has_a_row_for_everything(run: tuple[Path, list[str]]) -> None:
 
 def test_summary_says_what_counts(run: tuple[Path, list[str]]) -> None:
     text = "\n".join(run[1])
-    assert "8 episodes in each arm, 14 arms, 3,584 lives; 50% of agents edited." in text
+    assert "8 episodes in each arm, 28 arms, 7,168 lives; 50% of agents edited." in text
     assert "Check passed: no edit equals its twin exactly." in text
     (line,) = [line for line in run[1] if line.startswith("  ticks lived -2")]
     assert "; q 0.0" in line and "; random directions " in line and "; untrained policy " in line
-    assert "not found: reward; task progress; meals" in text
+    assert "undecided: reward (" in text and " would be found); task progress (" in text
     assert "ticks lived, per unit of dose -2" in text and "falls with every dose" in text
     assert "more probable, in total: Move Stay +0.0" in text and "largest KL by head, in total, nats: Move 0.0" in text
 

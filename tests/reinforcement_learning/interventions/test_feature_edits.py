@@ -159,7 +159,7 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
         "policies_dir": three_policies, "maps_dir": small_world.maps_dir,
     }  # fmt: skip
     spliced = RunOptions(edit="splice", output=tmp_path / "splice", **shared)  # type: ignore[arg-type]
-    play(spliced, Workers(1))
+    play(spliced, Workers(1), lambda *planned: ())
     found = read_lives(spliced.folder / LIVES_FILE)
     assert set(found.arm.tolist()) == {
         "unedited", "untrained, unedited", "no edit", "edit", "untrained, edit", "random direction 1"
@@ -170,11 +170,11 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
     steered = RunOptions(
         edit="steer", direction="feature_3", dose="0,2", condition="feature_3 >= 0", output=tmp_path / "steer", **shared
     )  # type: ignore[arg-type]
-    play(steered, Workers(1))
+    play(steered, Workers(1), lambda *planned: ())
     found = read_lives(steered.folder / LIVES_FILE)
     kl = [np.nanmean(found.of_arm(f"edit, dose {dose}").outcomes["kl_total"]) for dose in ("+0", "+2")]
     assert 0 <= kl[0] < kl[1]
     wrong = replace(steered, direction="feature_64", output=tmp_path / "wrong")
     with pytest.raises(UserError, match="it has feature_0 to feature_63"):
-        play(wrong, Workers(1))
+        play(wrong, Workers(1), lambda *planned: ())
     assert not wrong.folder.exists()

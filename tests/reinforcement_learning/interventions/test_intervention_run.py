@@ -22,6 +22,7 @@ from user_error import UserError
 pytestmark = pytest.mark.slow
 
 UNITS = 32
+QUIET = lambda *planned: ()  # noqa: E731
 EPISODES = 5  # two groups of parallel episodes
 
 
@@ -53,7 +54,7 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
 
 @pytest.fixture(scope="module")
 def lives(options: RunOptions) -> LivesTable:
-    play(options, Workers(2))
+    play(options, Workers(2), QUIET)
     return read_lives(options.folder / LIVES_FILE)
 
 
@@ -206,7 +207,7 @@ def test_a_run_without_its_end_is_not_reported(options: RunOptions, lives: Lives
 )
 def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesTable, changed, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        play(again(options, options.folder, **changed), Workers(1))
+        play(again(options, options.folder, **changed), Workers(1), QUIET)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +243,11 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(
     options: RunOptions, tmp_path: Path, changed: dict, said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        play(again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed}), Workers(1))
+        play(
+            again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed}),
+            Workers(1),
+            QUIET,
+        )
     assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 
@@ -255,12 +260,12 @@ def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOption
         "record": "", "follow": 0,
     }  # fmt: skip
     both = again(options, tmp_path / "both", direction="unit_0,unit_1", one_by_one=True, **base)
-    play(both, Workers(2))
+    play(both, Workers(2), QUIET)
     found = read_lives(both.folder / LIVES_FILE)
     moved = {}
     for name in ("unit_0", "unit_1"):
         alone = again(options, tmp_path / name, direction=name, **base)
-        play(alone, Workers(2))
+        play(alone, Workers(2), QUIET)
         own, shared = read_lives(alone.folder / LIVES_FILE).of_arm("edit"), found.of_arm(f"edit, {name}")
         for outcome, values in own.outcomes.items():
             np.testing.assert_array_equal(shared.outcomes[outcome], values, err_msg=outcome)
@@ -273,11 +278,11 @@ def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOption
 def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: RunOptions, tmp_path: Path) -> None:
     erase = {"edit": "erase", "direction": None, "dose": None, "further": (), "directions": None, "episodes": 2}
     with pytest.raises(UserError, match="self_npc_type: it has the same value in all") as refused:
-        play(again(options, tmp_path / "run", variable="self_npc_type", **erase), Workers(1))
+        play(again(options, tmp_path / "run", variable="self_npc_type", **erase), Workers(1), QUIET)
     assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
 
 
 def test_directions_of_another_size_are_refused(options: RunOptions, tmp_path: Path) -> None:
     write_directions(tmp_path / "small.safetensors", (unit(0, 8, "first"), unit(1, 8, "second"), unit(2, 8, "third")))
     with pytest.raises(UserError, match="8 weights"):
-        play(again(options, tmp_path / "run", directions=tmp_path / "small.safetensors"), Workers(1))
+        play(again(options, tmp_path / "run", directions=tmp_path / "small.safetensors"), Workers(1), QUIET)

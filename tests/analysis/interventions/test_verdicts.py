@@ -1,0 +1,141 @@
+"""Random directions that do something are no effect, and a negative says what could have been found."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from activation_store.interventions import KEYS, Arm, LivesTable
+from analysis.interventions.detectable import Condition, detectable
+from analysis.interventions.effects import Effect
+from analysis.interventions.equivalence import equivalence_p, margins
+from analysis.interventions.planned import episodes_needed, planned_lines
+from analysis.interventions.study import Study, study_effects
+from analysis.interventions.text import summary_lines
+from analysis.statistics.inference import Inference
+from benchmarks.null_rates_controls import all_random, shares_at_random
+from tests.planted_interventions import EDIT, RANDOM, Planted, plant
+from user_error import UserError
+
+SETTINGS = Inference(permutations=999, bootstraps=199)
+LARGE = Planted({EDIT: {"ticks": -25.0}}, kinds=(RANDOM,), randoms=8, agents=32, edited=16)
+
+
+def study(planted: Planted, said: str = "", seed: int = 0) -> Study:
+    return study_effects(*plant(planted, seed), SETTINGS, margins(said))
+
+
+def named(found: Study) -> dict[str, Effect]:
+    return {each.outcome: each for each in found.effects}
+
+
+def test_directions_that_all_do_something_are_no_effect() -> None:
+    """Each is as large as an effect would be; the difference to their mean leaves 0 out in two runs of three."""
+    runs = [all_random(np.random.default_rng(run), replace(SETTINGS, seed=run), 3, 1) for run in range(20)]
+    assert sum(each["effect"] for each in runs) <= 3  # more than 3 of 20 at 5% in 1.6% of such tests
+
+
+def test_shares_of_random_directions_are_no_effect() -> None:
+    runs = [shares_at_random(np.random.default_rng(run), SETTINGS) for run in range(8)]
+    assert sum(each["effect"] for each in runs) <= 2
+
+
+def test_a_single_random_direction_is_no_control() -> None:
+    one = study(replace(LARGE, randoms=1))
+    ticks = named(one)["ticks"]
+    assert ticks.verdict == "no controls" and np.isnan(ticks.against[0].difference.low)
+    assert any(note.startswith("One draw is no control: of random directions") for note in one.notes)
+    several = study(LARGE)
+    assert named(several)["ticks"].verdict == "effect" and not any("One draw" in note for note in several.notes)
+    assert named(several)["ticks"].against[0].as_large == 0
+
+
+def test_a_negative_says_what_could_have_been_found() -> None:
+    found = study(LARGE)
+    reward = named(found)["reward"]
+    assert reward.verdict == "undecided" and 0 < reward.detectable < 3
+    text = "\n".join(summary_lines(found))
+    assert f"undecided: reward ({reward.detectable:.3f} would be found)" in text
+    assert "not found" not in text and "unedited neighbours, undecided: ticks lived (" in text
+    fewer = named(study(replace(LARGE, episodes=3)))["reward"]
+    assert fewer.detectable > 2 * reward.detectable
+
+
+def test_a_smaller_effect_than_the_margin_is_equivalent_to_none() -> None:
+    found = study(LARGE, "0.5,ticks=10")
+    of = named(found)
+    assert of["ticks"].verdict == "effect" and of["ticks"].margin == 10
+    assert of["meals"].verdict == "equivalent to none" and of["meals"].margin == pytest.approx(0.5 * of["meals"].spread)
+    assert of["meals"].words.startswith("equivalent to none within 0.4")
+    assert any(line.startswith("  equivalent to none: reward (total) ") for line in summary_lines(found))
+    narrow = named(study(LARGE, "meals=0.0001"))
+    assert narrow["meals"].verdict == "undecided" and np.isnan(narrow["reward"].margin)
+
+
+def test_two_one_sided_tests_by_hand() -> None:
+    assert equivalence_p(-2.0, 1.0, 10, 5.0) == pytest.approx(0.00667, abs=1e-4)  # t = 3
+    assert equivalence_p(5.0, 1.0, 10, 5.0) == 0.5
+    assert np.isnan(equivalence_p(1.0, np.nan, 0, 5.0)) and np.isnan(equivalence_p(1.0, 1.0, 9, np.nan))
+
+
+def test_margins_are_read_and_wrong_ones_refused() -> None:
+    read = margins("0.1, ticks=10,died_of/starved=0.05")
+    assert read.of("ticks", 200) == 10 and read.of("meals", 8) == pytest.approx(0.8)
+    assert np.isnan(margins("").of("ticks", 200)) and np.isnan(margins("ticks=3").of("meals", 8))
+    for said in ("0", "ticks", "ticks=-1", "tics=3", "ticks=nan", "0.1,0.2", "ticks=1,ticks=2", "=3"):
+        with pytest.raises(UserError, match="--equivalent-within"):
+            margins(said)
+
+
+def test_detectable_effect_is_found_in_four_of_five() -> None:
+    size = detectable([Condition(1.0, 23)], tests=1)
+    assert size == pytest.approx(2.93, abs=0.05)  # (2.07 + 0.86) standard errors
+    random = np.random.default_rng(0)
+    samples = random.normal(size / 1.0 / np.sqrt(24), 1.0, (4000, 24))
+    t = samples.mean(axis=1) / samples.std(axis=1, ddof=1) * np.sqrt(24)
+    assert np.mean(np.abs(t) > 2.0687) == pytest.approx(0.8, abs=0.03)
+    assert detectable([Condition(1.0, 23), Condition(1.0, 2)], 1) > 1.5 * size
+    assert detectable([Condition(1.0, 23)], 16) > size
+    assert np.isinf(detectable([Condition(1.0, 3)], 16, smallest_p=0.125))
+    assert np.isnan(detectable([Condition(np.nan, 0)], 1))
+
+
+def test_what_a_run_can_find_is_said_before_it_is_played() -> None:
+    def lines(episodes: int, drawn: int = 64, randoms: int = 8) -> str:
+        return "\n".join(planned_lines(Planted(kinds=(RANDOM,), randoms=randoms).arms(), episodes, drawn, 128))
+
+    assert "CAN ONLY BE UNDECIDED" not in lines(24)
+    assert "CAN ONLY BE UNDECIDED on the ticks lived" in lines(4, drawn=8)
+    assert "CAN ONLY BE UNDECIDED: with every agent edited, 4 episodes" in lines(4, drawn=128)
+    assert "CAN ONLY BE UNDECIDED: one random arm is no control" in lines(24, randoms=1)
+    needed = episodes_needed(50, 64, [8], 16)
+    assert f"50 ticks take about {needed} episodes" in lines(4) and 5 < needed < 30
+    assert episodes_needed(25, 64, [8], 16) > 3 * needed
+
+
+def test_controls_at_once_are_compared_with_at_once_alone() -> None:
+    table, arms = plant(replace(LARGE, randoms=2, doses=(None,)))
+    edit = next(arm for arm in arms if arm.kind == "edit")
+    more = [replace(edit, name=f"random {n} at once", kind="random direction at once") for n in range(20)]
+    lives = table.of_arm(edit.name)
+    lives = lives.rows(lives.edited)
+    rows = [_at_once(lives, arm, 0.01 * (1 + place)) for place, arm in enumerate(more)]
+    whole = LivesTable(
+        *(np.concatenate([getattr(part, key) for part in (table, *rows)]) for key in KEYS),
+        {name: np.concatenate([part.outcomes[name] for part in (table, *rows)]) for name in table.outcomes},
+    )
+    found = study_effects(whole, [*arms, *more], SETTINGS)
+    kl = next(each for each in found.at_once if each.outcome == "kl")
+    assert len(kl.against[0].arms) == 20 and kl.against[0].as_large == sum(
+        0.01 * (1 + place) >= kl.level.value for place in range(20)
+    )
+    assert len(named(found)["ticks"].against[0].arms) == 2
+    off = next(each for each in found.at_once if each.outcome == "off_manifold")
+    assert len(off.against[0].arms) == 2, "what was not measured at once is compared with arms that were played"
+    assert found.lives == len(table) and "4 arms, " in summary_lines(found)[0]
+
+
+def _at_once(lives: LivesTable, arm: Arm, kl: float) -> LivesTable:
+    outcomes = {name: np.full(len(lives), np.nan) for name in lives.outcomes}
+    outcomes["kl"] = np.full(len(lives), kl) + 1e-4 * lives.episode
+    return replace(lives, arm=np.full(len(lives), arm.name), outcomes=outcomes)

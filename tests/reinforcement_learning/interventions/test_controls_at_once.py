@@ -1,0 +1,81 @@
+"""Controls at once, in the states of the edit's own arm: they do what they say, and change nothing by it."""
+
+import numpy as np
+import pytest
+
+from activation_store.interventions import LivesTable
+from agent_zoo.donor_rule import DonorRule
+from agent_zoo.interchange import interchange
+from agent_zoo.memory_edits import Clear
+from agent_zoo.state_edits import steer
+from agent_zoo.state_moments import StateMoments
+from agent_zoo.transplant import Transplant
+from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
+from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, Experiment, RequestedEdit
+from reinforcement_learning.interventions.when import When
+from reinforcement_learning.play.contest import Group
+from reinforcement_learning.play.policy_pool import PolicyPool
+from tests.driven import DRIVER, UNITS, driven_contest
+from tests.reinforcement_learning.interventions.directions import unit
+
+IDLE = 5
+GROUP = Group(4, (0, 1))
+BY_ROW = DonorRule("self_row")
+NORTH = steer(unit(DRIVER, UNITS), 0.9)
+
+
+@pytest.fixture(scope="module")
+def pool(small_world, task, maps) -> PolicyPool:
+    return driven_contest(small_world, task, maps).pool(len(GROUP.numbers))
+
+
+def lives(pool: PolicyPool, plan: ArmPlan) -> LivesTable:
+    (group,) = play_arm(pool, GROUP, plan)
+    assert isinstance(group, PlayedGroup)
+    return LivesTable.of_rows(group.rows)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"states": (NORTH,), "memories": (Clear(3),)},
+        {"states": (interchange([unit(DRIVER, UNITS)], BY_ROW),), "memories": (Transplant(BY_ROW, 2),)},
+    ],
+    ids=["state and memory", "donors"],
+)
+def test_the_edit_as_its_own_control_does_the_same(pool: PolicyPool, made: dict[str, tuple[object, ...]]) -> None:
+    idle = ArmPlan("idle", 4, states=(steer(unit(IDLE, UNITS), 0.0),))
+    same = ArmPlan("same", 4, **made)  # type: ignore[arg-type]
+    alone = lives(pool, ArmPlan("edit", 4, **made)).of_arm("edit")  # type: ignore[arg-type]
+    table = lives(pool, ArmPlan("edit", 4, controls=(same, idle), **made))  # type: ignore[arg-type]
+    edit, control, other = (table.of_arm(name) for name in ("edit", "same", "idle"))
+    assert control.edited.all() and len(control) == 8 == edit.edited.sum()
+    measured = [name for name in edit.outcomes if name.startswith(("kl", "gain", "value", "follows"))]
+    assert len(measured) > 5 and np.nanmax(edit.outcomes["kl"]) > 1e-5
+    for name in measured:
+        np.testing.assert_allclose(control.outcomes[name], edit.outcomes[name][edit.edited], 1e-2, 1e-6, err_msg=name)
+    assert np.isnan(control.outcomes["ticks"]).all()
+    assert np.nanmax(np.abs(other.outcomes["kl"] - control.outcomes["kl"])) > 1e-6
+    for name, values in alone.outcomes.items():
+        np.testing.assert_array_equal(edit.outcomes[name], values, err_msg=f"measuring controls changed {name}")
+
+
+def test_edits_have_twenty_controls_at_once_of_each_kind_of_direction() -> None:
+    def experiment(controls: int) -> Experiment:
+        edit = RequestedEdit("steer", (unit(2, 6),))
+        return Experiment((edit,), (-1.0, 2.0), When(), 4, controls=controls, seed=0, memory=("lstm_cell",))
+
+    assert experiment(0).all_arms() == experiment(0).arms()
+    found = experiment(3)
+    more = found.all_arms()[len(found.arms()) :]
+    assert len(more) == 2 * 2 * AT_ONCE_CONTROLS >= 2 * 2 * 19 and len({arm.name for arm in found.all_arms()}) > 80
+    arm = next(arm for arm in found.arms() if arm.name == "edit, dose +2")
+    states = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    moments = {"lstm_hidden": StateMoments.of(states)}
+    plan = found.plan(arm, moments)
+    assert [each.name for each in plan.controls] == [each.name for each in more if each.dose == 2]
+    played = found.plan(next(arm for arm in found.arms() if arm.name == "random direction 2, dose +2"), moments)
+    twin = next(each for each in plan.controls if each.name == "random direction 2 at once, dose +2")
+    np.testing.assert_array_equal(twin.states[0].directions, played.states[0].directions)  # type: ignore[union-attr]
+    assert not played.controls
