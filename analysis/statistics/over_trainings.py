@@ -1,6 +1,6 @@
 """Means over trainings, and differences of two kinds of them, whether they played worlds of their own or the same."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from user_error import UserError
 
-ByWorld = Mapping[Hashable, float]
-"""What one training reached in each world that it played; NaN where a world has no value."""
+ByWorld = Mapping[str, float]
+"""What one training reached in each world that it played, by the world's name; NaN where a world has no value."""
 
 Worlds = Literal["own", "of a kind", "shared"]
 """Each training played worlds of its own, all of a kind played the same, or all of all kinds did."""
@@ -129,13 +129,13 @@ def _interval(
     return OverTrainings(value, float(value - reach), float(value + reach), p)
 
 
-def _known(trainings: Sequence[ByWorld]) -> list[Hashable]:
+def _known(trainings: Sequence[ByWorld]) -> list[str]:
     """Return the worlds in which all trainings have a value, in an order."""
     worlds = [world for world in trainings[0] if all(np.isfinite(each[world]) for each in trainings)]
-    return sorted(worlds, key=repr)
+    return sorted(worlds)
 
 
-def _table(trainings: Sequence[ByWorld], worlds: Sequence[Hashable]) -> np.ndarray:
+def _table(trainings: Sequence[ByWorld], worlds: Sequence[str]) -> np.ndarray:
     """Return the values of trainings in worlds, (T, W)."""
     return np.array([[each[world] for world in worlds] for each in trainings]).reshape(len(trainings), len(worlds))
 

@@ -58,13 +58,13 @@ def test_no_interval_without_two_trainings_two_worlds_or_anything_that_varies() 
 
 
 def test_worlds_are_the_same_or_others_and_nothing_between() -> None:
-    first, second = {(0, 0): 1.0, (0, 1): 2.0, (0, 2): np.nan}, {(0, 2): 5.0, (0, 1): 4.0, (0, 0): 3.0}
+    first, second = {"a": 1.0, "b": 2.0, "c": np.nan}, {"c": 5.0, "b": 4.0, "a": 3.0}
     (shared,), worlds = in_worlds([[first, second]])
     assert worlds == "shared" and shared.tolist() == [[1.0, 2.0], [3.0, 4.0]]  # the third lacks one value
-    (own,), worlds = in_worlds([[first, {(1, place): value for (_, place), value in second.items()}]])
+    (own,), worlds = in_worlds([[first, {f"other {world}": value for world, value in second.items()}]])
     assert worlds == "own" and own.tolist() == [[1.5], [4.0]]
     with pytest.raises(UserError, match="share some of the worlds"):
-        in_worlds([[first], [{(0, 0): 1.0, (9, 9): 1.0}]])
+        in_worlds([[first], [{"a": 1.0, "z": 1.0}]])
 
 
 @pytest.mark.parametrize(("trainings", "worlds"), [(3, 24), (4, 4), (8, 4)])
@@ -99,4 +99,4 @@ def test_pairs_and_kinds_in_other_worlds() -> None:
         [first, first + np.array([[5.0], [7.0]])], "shared", 0.95, paired=True
     )  # the same in both worlds
     assert [pairs.value, pairs.high] == pytest.approx([-6, -6 + stats.t.ppf(0.975, 1)])
-    assert in_worlds([[{1: 1.0}, {1: 2.0}], [{2: 3.0}, {2: 5.0}]])[1] == "of a kind"
+    assert in_worlds([[{"a": 1.0}, {"a": 2.0}], [{"b": 3.0}, {"b": 5.0}]])[1] == "of a kind"
