@@ -148,6 +148,7 @@ def all_cases() -> list[Case]:
         *null_orders(),
         *null_differences(),
         *(Case(NULL, *case) for case in null_rates_over_trainings.null_cases()),
+        *(Case(LIMIT, *case) for case in null_rates_over_trainings.limit_cases()),
         *planted_orders(),
         *planted_differences(),
         *(Case(POWER, *case) for case in null_rates_over_trainings.planted_cases()),

@@ -39,7 +39,7 @@ def test_claims_are_those_of_the_pages(tmp_path: Path) -> None:
     played = [Played(name, f"intervene.py --seed {place} -o x/{name}", 6.0, {}) for place, name in enumerate(values)]
     write_page(study, tmp_path / "results", History(played), tmp_path / "pages" / "p.md")
     (claim,) = claims_of([tmp_path / "pages" / "p.md"])
-    assert claim.says.startswith("It takes -58.5 of") "over 2 trainings" in claim.says
+    assert claim.says.startswith("It takes -58.5 of") and "over 2 trainings" in claim.says
     assert claim.p == pytest.approx({"one": 0.04, "all": stats.ttest_1samp([-58.5, -60.25], 0).pvalue})
     file = tmp_path / "findings.md"
     file.write_text(f"before\n{START}\nold\n{END}\nafter\n")
