@@ -169,7 +169,7 @@ def _curve(
     confidence: float,
 ) -> EvaluationCurve:
     """Return a curve whose intervals allow for the worlds that runs share."""
-    rows = np.array([[mean_of(each) for each in runs] for runs in by_world]).T  # (S, P)
+    rows = np.array([[mean_of(each) for each in runs] for runs in by_world]).T.copy()  # (S, P)
     known = [tuple(each for each in runs if np.isfinite(mean_of(each))) for runs in by_world]
     over = [mean_over_runs(runs, confidence) for runs in known]
     seeds = np.array([len(runs) for runs in known])
@@ -208,7 +208,7 @@ def _gap(training: EvaluationCurve, held_out: EvaluationCurve, confidence: float
 
 def _ends(over: Sequence[OverTrainings]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return means, and lower and upper ends of their intervals."""
-    value, low, high = np.array([(each.value, each.low, each.high) for each in over]).T
+    value, low, high = (np.array([getattr(each, end) for each in over]) for end in ("value", "low", "high"))
     return value, low, high
 
 
