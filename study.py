@@ -3,6 +3,8 @@
     python study.py studies/memory.yaml                     # run what is missing, and write docs/findings/memory.md
     python study.py studies/memory.yaml --plan              # only say what would be run, and how long it would take
     python study.py verify docs/findings/memory.md          # find every number of a page in the results beside it
+    python study.py verify docs/findings/memory.md --rewrite    # write it again from these results
+    python study.py claims                                  # the table of all claims of all pages in docs/findings.md
 
 Stages are commands of the other scripts. Finished ones are skipped as long as their commands and all that they read are
 unchanged; after an interruption, the same command goes on. See docs/findings.md.
@@ -40,12 +42,27 @@ class VerifyArguments:
 
     page: Annotated[Path, tyro.conf.Positional]
     """Page of a study."""
+    rewrite: bool = False
+    """Write the page again from the results beside it, after a change of how pages or their statistics are made."""
+
+
+@dataclass(frozen=True)
+class ClaimsArguments:
+    """Arguments of `study.py claims`."""
+
+    pages_dir: Path = Path("docs/findings")
+    """Folder of the pages."""
+    file: Path = Path("docs/findings.md")
+    """File that holds the table, between two lines that mark its place."""
 
 
 def main() -> None:
-    """Run a study, or verify a page."""
+    """Run a study, verify a page, or list all claims."""
     if sys.argv[1:2] == ["verify"]:
-        verify(command_line.parse(VerifyArguments, __doc__, args=sys.argv[2:]).page)
+        verify(command_line.parse(VerifyArguments, __doc__, args=sys.argv[2:]))
+        return
+    if sys.argv[1:2] == ["claims"]:
+        list_claims(command_line.parse(ClaimsArguments, __doc__, args=sys.argv[2:]))
         return
     arguments = command_line.parse(Arguments, __doc__)
 
@@ -61,17 +78,28 @@ def main() -> None:
     if arguments.plan:
         return
     with overview(plans) as report:
-        played = run.run(plans, report)
+        history = run.run(plans, report)
     page = arguments.pages_dir / f"{arguments.study.stem}.md"
-    numbers = write_page(arguments.study, run.folder, played, page)
+    numbers = write_page(arguments.study, run.folder, history, page)
     print(f"{len(study.claims)} claims with {numbers} numbers: {page}")
 
 
-def verify(page: Path) -> None:
-    """Check every number of a page."""
-    from analysis.findings.page import verify_page
+def verify(arguments: VerifyArguments) -> None:
+    """Check every number of a page, or write it again."""
+    from analysis.findings.page import rewrite_page, verify_page
 
-    print(f"{page}: all {verify_page(page)} numbers are those of the results beside it")
+    page = arguments.page
+    if arguments.rewrite:
+        print(f"{page}: written again, with {rewrite_page(page)} numbers")
+    else:
+        print(f"{page}: all {verify_page(page)} numbers are those of the results beside it")
+
+
+def list_claims(arguments: ClaimsArguments) -> None:
+    """Write the table of all claims."""
+    from analysis.findings.all_claims import write_claims
+
+    print(f"{write_claims(arguments.file, arguments.pages_dir)} claims: {arguments.file}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from activation_store.files import sha256, write_json, write_text
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
 from analysis.intervention_page.page import intervention_page
 from analysis.intervention_page.shown_replays import REPLAYS, ShownReplays, read_shown_replays
+from analysis.interventions.by_episode import by_episode_table
 from analysis.interventions.equivalence import Margins, margins
 from analysis.interventions.erased import erased_table, readability_lines
 from analysis.interventions.ranking import edited_one_by_one
@@ -20,10 +21,12 @@ from analysis.statistics.inference import Inference
 from user_error import UserError
 
 EFFECTS_FILE, TABLE_FILE, ERASED_FILE = "effects.json", "effects.tsv", "erased.tsv"
+BY_EPISODE_FILE = "effects_by_episode.tsv"
 EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
 LASTING_FIGURE, RANKING_FIGURE = "persistence.png", "ranking.png"
 OUTPUTS = (
-    EFFECTS_FILE, TABLE_FILE, ERASED_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE, LASTING_FIGURE, RANKING_FIGURE,
+    EFFECTS_FILE, TABLE_FILE, BY_EPISODE_FILE, ERASED_FILE, EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE, LASTING_FIGURE,
+    RANKING_FIGURE,
 )  # fmt: skip
 """Names of all files that may be written."""
 PAGE_FILE = "intervention.html"
@@ -96,7 +99,7 @@ def write_effects(
     folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int, erased: Sequence[Readability] = (),
     within: Margins | None = None,
 ) -> list[str]:  # fmt: skip
-    """Measure effects, write effects.json, effects.tsv and figures, and return the summary's lines.
+    """Measure effects, write effects.json, effects.tsv, effects_by_episode.tsv and figures; return the summary's lines.
 
     dose_response.png is written with at least two doses, kl_by_head.png if the KL of heads was recorded, and
     persistence.png if edits were followed. Of directions that were edited one by one, ranking.png takes the place of
@@ -108,7 +111,7 @@ def write_effects(
         table: of its lives.
         arms: of the run.
         draws: permutations of each test, and resamples of each interval; 9,999 allow for about 500 tests.
-        seed: of these draws.
+        seed: of the episodes, and of these draws.
         erased: how well erased variables could be read.
         within: effects smaller than these do not matter; None for none.
 
@@ -132,6 +135,7 @@ def write_effects(
     lines = [*summary_lines(study), *readability_lines(erased)]
     write_json(folder / EFFECTS_FILE, {"summary": lines, **vars(study), "erased": [vars(each) for each in erased]})
     write_text(folder / TABLE_FILE, effects_table(study).as_text())
+    write_text(folder / BY_EPISODE_FILE, by_episode_table(table, arms, seed).as_text())
     (folder / ERASED_FILE).unlink(missing_ok=True)
     if erased:
         write_text(folder / ERASED_FILE, erased_table(erased))

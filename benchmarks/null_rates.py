@@ -32,6 +32,7 @@ from analysis.life_phase.visits import visits
 from analysis.lives import Lives
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
+from benchmarks import null_rates_over_trainings
 from benchmarks.null_rates_at_once import ranked_pairs
 from benchmarks.null_rates_controls import verdict_cases
 from benchmarks.power import planted
@@ -146,9 +147,18 @@ def measured(case: Case, arguments: Arguments) -> list[Row]:
 
 def all_cases() -> list[Case]:
     """Return all cases."""
-    pairs = [Case(NULL, *pair) for pair in ranked_pairs()]
     verdicts = [Case(POWER if something else NULL, name, run) for something, name, run in verdict_cases()]
-    return [*null_orders(), *null_differences(), *pairs, *planted_orders(), *planted_differences(), *verdicts]
+    return [
+        *null_orders(),
+        *null_differences(),
+        *(Case(NULL, *case) for case in ranked_pairs()),
+        *(Case(NULL, *case) for case in null_rates_over_trainings.null_cases()),
+        *(Case(LIMIT, *case) for case in null_rates_over_trainings.limit_cases()),
+        *planted_orders(),
+        *planted_differences(),
+        *(Case(POWER, *case) for case in null_rates_over_trainings.planted_cases()),
+        *verdicts,
+    ]
 
 
 def null_orders() -> Iterator[Case]:

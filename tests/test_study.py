@@ -1,6 +1,7 @@
 """study.py on tiny policies and the real game: run, skip, continue, verify."""
 
 import copy
+import re
 import shutil
 import signal
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from analysis.findings.all_claims import claims_of, claims_table
 from analysis.findings.page import verify_page
 from analysis.findings.study_file import read_study
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -82,6 +84,7 @@ def test_page_says_what_the_results_say(folder: Path) -> None:
     rows = [line.split("\t") for line in (folder / "results/tiny/clear_kit/effects.tsv").read_text().splitlines()]
     ticks = next(dict(zip(rows[0], row, strict=True)) for row in rows if row[0] == "effect" and row[3] == "ticks")
     assert f"`kit` lives {float(ticks['value']):+.1f} ticks longer ({ticks['verdict']})" in page
+    assert "intervene.py -p kit" in page and len(set(re.findall(r"--seed \d+", page))) == 2  # worlds of their own
     assert "over 2." in page and "](tiny/clear_kit/effects.png)" in page
     assert "python intervene.py -p second --edit clear" in page and "kit.safetensors` | `" in page
     checked = run_here("study.py", "verify", folder / "pages" / "tiny.md")
@@ -94,7 +97,7 @@ def test_changed_page_or_result_is_found(folder: Path, tmp_path: Path) -> None:
     page, table = tmp_path / "pages" / "tiny.md", tmp_path / "pages/tiny/clear_kit/effects.tsv"
     text, results = page.read_text(), table.read_text()
     page.write_text(text.replace("over 2.", "over 3."))
-    with pytest.raises(UserError, match=r"line 7 says .*over 3\."):
+    with pytest.raises(UserError, match=r"line 9 says .*over 3\."):
         verify_page(page)
     page.write_text(text)
     lines = results.splitlines()
@@ -178,3 +181,9 @@ def test_shipped_studies_can_be_read(path: Path) -> None:
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "findings").glob("*.md")), ids=lambda path: path.stem)
 def test_shipped_pages_say_what_their_results_say(page: Path) -> None:
     assert verify_page(page) > 0
+
+
+def test_table_of_all_claims_is_up_to_date() -> None:
+    """`study.py claims` writes it."""
+    claims = claims_of(sorted((ROOT / "docs" / "findings").glob("*.md")))
+    assert len(claims) > 10 and claims_table(claims) in (ROOT / "docs" / "findings.md").read_text()

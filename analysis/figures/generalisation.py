@@ -109,5 +109,5 @@ def _about(compared: "ComparedRuns") -> str:
     beside = " Points are shifted a little to the side." if True in single and len(compared.groups) > 1 else ""
     return (
         f"Checkpoints play {_WORLDS[compared.mode]} on the 63 held-out tasks. {means}: means over seeds of the "
-        f"training; {spans}: {100 * compared.confidence:g}% Student's t intervals over these seeds{where}.{beside}"
+        f"training; {spans}: {100 * compared.confidence:g}% intervals over these seeds and the worlds{where}.{beside}"
     )

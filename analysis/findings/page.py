@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.files import make_folder, read_bytes, read_json, write_json, write_text
+from analysis.findings.families import rows_of_claims
 from analysis.findings.results import Results, formatted, number
-from analysis.findings.study_file import Claim, Forest, ResultTable, Study, places, read_study
-from analysis.statistics.inference import false_discovery
+from analysis.findings.study_file import Claim, Forest, ResultTable, Study, read_study
 from user_error import UserError
 
 STUDY_FILE = "study.yaml"
@@ -38,13 +37,50 @@ class Played:
     read: dict[str, str]
 
 
-def write_page(study_path: Path, results: Path, played: Sequence[Played], page: Path) -> int:
+@dataclass(frozen=True)
+class Named:
+    """When a study's primary outcomes were named.
+
+    Attributes:
+        since: the day, as in 2026-11-26.
+        begun: how many stages had been begun by then.
+        outcomes: each in words.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
+    since: str
+    begun: int
+    outcomes: list[str]
+
+
+@dataclass(frozen=True)
+class History:
+    """How a page's results came about.
+
+    Attributes:
+        stages: as they were run.
+        primary: when the primary outcomes were named; None if there are none, or nobody wrote down when.
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
+    stages: list[Played]
+    primary: Named | None = None
+
+    @property
+    def commands(self) -> dict[str, str]:
+        """The command of each stage."""
+        return {each.name: each.command for each in self.stages}
+
+
+def write_page(study_path: Path, results: Path, history: History, page: Path) -> int:
     """Write a study's page, and beside it what it needs to be checked: the study, its tables, figures and stages.
 
     Args:
         study_path: the study file.
         results: folder of the stages' folders.
-        played: the stages as they were run.
+        history: of the results.
         page: Markdown file to write; the folder beside it, of the same name, is replaced.
 
     Returns:
@@ -57,7 +93,8 @@ def write_page(study_path: Path, results: Path, played: Sequence[Played], page: 
     from analysis.runs.run_folder import write_figure
 
     study = read_study(study_path)
-    page_text(study, Results(study, results), played, page.stem)
+    found = Results(study, results, history.commands)
+    page_text(study, found, history, page.stem)
     make_folder(page.parent)
     beside = page.with_suffix("")
     fresh = beside.with_name(f".{beside.name}.new")
@@ -66,12 +103,18 @@ def write_page(study_path: Path, results: Path, played: Sequence[Played], page: 
     shutil.copyfile(study_path, fresh / STUDY_FILE)
     for stage, file in study.shown_files:
         (fresh / stage).mkdir(exist_ok=True)
-        shutil.copyfile(results / stage / file, fresh / stage / file)
+        if (results / stage / file).exists():  # the table of episodes is one of a newer run
+            shutil.copyfile(results / stage / file, fresh / stage / file)
     for place, forest in enumerate(study.forests, start=1):
-        write_figure(fresh / _forest_file(place), draw_forest(forest, study, Results(study, results)))
-    write_json(fresh / PLAYED_FILE, {"stages": [asdict(each) for each in played]})
+        write_figure(fresh / _forest_file(place), draw_forest(forest, study, found))
+    write_json(fresh / PLAYED_FILE, asdict(history))
     shutil.rmtree(beside, ignore_errors=True)
     fresh.rename(beside)
+    return rewrite_page(page)
+
+
+def rewrite_page(page: Path) -> int:
+    """Write a page again from the results beside it, and return how many numbers it holds."""
     text, numbers = _from_beside(page)
     write_text(page, text)
     return numbers
@@ -98,19 +141,21 @@ def verify_page(page: Path) -> int:
     return numbers
 
 
-def page_text(study: Study, results: Results, played: Sequence[Played], name: str) -> tuple[str, int]:
+def page_text(study: Study, results: Results, history: History, name: str) -> tuple[str, int]:
     """Return the page as Markdown, and how many numbers its claims and tables hold.
 
     Args:
         study: what is claimed.
         results: where the numbers are.
-        played: the stages as they were run.
+        history: of the results.
         name: of the folder beside the page.
     """
-    rows = _rows(study, results)
-    said = [_claim(claim, values) for claim, values in zip(study.claims, rows, strict=True)]
+    said = said_of(study, results)
     tables = [_table(table, study, results) for table in study.tables]
-    lines = [f"# {study.title}", "", study.question, "", "## Findings", ""]
+    lines = [f"# {study.title}", "", study.question]
+    if study.withdrawn:
+        lines += ["", "## Withdrawn", "", *(f"- {each}" for each in study.withdrawn)]
+    lines += ["", *_primary(study, history), "", "## Findings", ""]
     for text, control, _ in said:
         lines += [f"- {text} *Control:* {control}"]
     for table_lines, _ in tables:
@@ -120,38 +165,55 @@ def page_text(study: Study, results: Results, played: Sequence[Played], name: st
     for figure in study.figures:
         lines += ["", f"![{figure.caption}]({name}/{figure.stage}/{figure.file})", "", figure.caption]
     lines += ["", "## What this does not show", "", *(f"- {limit}" for limit in study.limits)]
-    lines += ["", *_how(played, name)]
+    lines += ["", *_how(history.stages, name)]
     return "\n".join(lines) + "\n", sum(count for *_, count in said) + sum(count for _, count in tables)
 
 
-def _from_beside(page: Path) -> tuple[str, int]:
+def read_beside(page: Path) -> tuple[Study, Results, History]:
+    """Return what lies beside a page: its study, results and history.
+
+    Raises:
+        UserError: there is nothing beside it, or it is damaged.
+    """
     beside = page.with_suffix("")
     if not beside.is_dir():
         raise UserError(f"{page} has no folder {beside} of results beside it: give a page that study.py wrote")
     study = read_study(beside / STUDY_FILE)
     content = read_json(beside / PLAYED_FILE)
     try:
-        played = TypeAdapter(dict[str, list[Played]]).validate_python(content, strict=False)["stages"]
-    except (ValidationError, KeyError):
+        history = TypeAdapter(History).validate_python(content, strict=False)
+    except ValidationError:
         raise UserError(f"{beside / PLAYED_FILE} is damaged: run the study again") from None
-    return page_text(study, Results(study, beside), played, beside.name)
+    return study, Results(study, beside, history.commands), history
 
 
-def _rows(study: Study, results: Results) -> list[dict[str, dict[str, str]]]:
-    """Return the rows of each claim by name. Means over trainings whose q a page says are corrected together."""
-    claims = study.claims
-    rows = [{name: results.values(row, claim.columns(name)) for name, row in claim.rows.items()} for claim in claims]
-    tested = [
-        (values[name], column)
-        for claim, values in zip(claims, rows, strict=True)
-        for name, row in claim.rows.items()
-        for column in claim.columns(name)
-        if row.several and f"{name}.{column}.q" in places(claim.says) + places(claim.control)
-    ]
-    q = false_discovery(np.array([float(values[f"{column}.p"]) for values, column in tested]))
-    for (values, column), corrected in zip(tested, q, strict=True):
-        values[f"{column}.q"] = repr(float(corrected))
-    return rows
+def _from_beside(page: Path) -> tuple[str, int]:
+    study, results, history = read_beside(page)
+    return page_text(study, results, history, page.stem)
+
+
+def said_of(study: Study, results: Results) -> list[tuple[str, str, int]]:
+    """Return the sentence and the control of each claim, and how many numbers they hold."""
+    rows = rows_of_claims(study, results)
+    return [_claim(claim, values) for claim, values in zip(study.claims, rows, strict=True)]
+
+
+def _primary(study: Study, history: History) -> Iterator[str]:
+    """Say which outcomes the study was made to test, and since when they have been named."""
+    named = history.primary
+    if not study.primary:
+        yield "No outcome was named as primary before this was played."
+        return
+    outcomes = [str(each) for each in study.primary]
+    if named is None or named.outcomes != outcomes:
+        since = "nobody wrote down since when"
+    elif named.begun:
+        since = f"named on {named.since}, after {named.begun} of {len(study.stages)} stages had been begun"
+    else:
+        since = f"named on {named.since}, before any stage was begun"
+    yield f"Primary outcomes ({since}):"
+    yield ""
+    yield from (f"- {each}" for each in outcomes)
 
 
 def _claim(claim: Claim, rows: Mapping[str, Mapping[str, str]]) -> tuple[str, str, int]:

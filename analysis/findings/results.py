@@ -4,26 +4,37 @@ import csv
 import io
 import math
 import re
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from activation_store.files import read_bytes
-from analysis.findings.study_file import Row, Study
+from analysis.findings.study_file import BY_EPISODE, Row, Study
+from analysis.statistics.over_trainings import ByWorld, in_worlds, over_trainings
 from user_error import UserError
 
 CONFIDENCE = 0.95
+
+OUTCOME = "outcome"
+"""Column by which rows of one table differ that are of one family."""
 
 
 class Results:
     """The tables of a study's stages, each read once."""
 
-    def __init__(self, study: Study, folder: Path):
-        """Look up in a folder that holds a folder for each stage."""
+    def __init__(self, study: Study, folder: Path, commands: Mapping[str, str] | None = None):
+        """Look up in a folder that holds a folder for each stage.
+
+        Args:
+            study: whose stages they are.
+            folder: of their folders.
+            commands: of stages as they were played; by default those of the study.
+        """
         self._study = study
         self._folder = folder
+        self._seeds = study.seeds(commands or {})
         self._tables: dict[Path, list[dict[str, str]]] = {}
 
     def rows(self, stage: str, file: str, where: Mapping[str, str]) -> list[dict[str, str]]:
@@ -55,17 +66,38 @@ class Results:
             return dict(self._only(row.stage, row))
         found: dict[str, str] = {}
         for column in columns:
-            others = self._numbers(row.minus, row, column) if row.minus else None
-            over = mean_over_trainings(self._numbers(row.stage, row, column), others)
+            kinds = [self._trainings(pattern, row, column) for pattern in row.patterns]
+            try:
+                over = mean_over_trainings(kinds)
+            except UserError as error:
+                raise UserError(f"{row.file} of {' and '.join(row.patterns)}: {error}") from None
             found |= {f"{column}.{name}": value for name, value in over.items()}
         return found
 
-    def _numbers(self, pattern: str, row: Row, column: str) -> list[float]:
-        """Return a row's column in each stage of a pattern."""
-        return [
-            _number(self._only(stage.name, row), column, self._folder / stage.name / row.file)
-            for stage in self._study.named(pattern)
-        ]
+    def family(self, row: Row) -> list[Row]:
+        """Return a row of several stages with every outcome that its tables hold, in the order of the first's."""
+        first = self._study.named(row.stage)[0].name
+        where = {name: value for name, value in row.where.items() if name != OUTCOME}
+        rows = self.rows(first, row.file, where) if OUTCOME in row.where else []
+        return [replace(row, where={**where, OUTCOME: each[OUTCOME]}) for each in rows] or [row]
+
+    def _trainings(self, pattern: str, row: Row, column: str) -> list[ByWorld]:
+        """Return a row's column in each stage of a pattern, world by world.
+
+        Without a table of episodes, a stage has one value for all worlds of its seeds.
+        """
+        stages = [stage.name for stage in self._study.named(pattern)]
+        by_episode = BY_EPISODE.get(row.file, "")
+        if by_episode and all((self._folder / name / by_episode).exists() for name in stages):
+            return [dict(self._episodes(name, by_episode, row, column)) for name in stages]
+        values = [_number(self._only(name, row), column, self._folder / name / row.file) for name in stages]
+        return [dict.fromkeys(self._seeds[name], value) for name, value in zip(stages, values, strict=True)]
+
+    def _episodes(self, stage: str, file: str, row: Row, column: str) -> Iterator[tuple[str, float]]:
+        path = self._folder / stage / file
+        for each in self.rows(stage, file, row.where):
+            empty = not each.get(column, "-")
+            yield each["world"], math.nan if empty else _number(each, column, path)
 
     def _only(self, stage: str, row: Row) -> dict[str, str]:
         found = self.rows(stage, row.file, row.where)
@@ -80,38 +112,33 @@ def _fits(text: str, wanted: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, wanted.split("*"))), text) is not None
 
 
-def mean_over_trainings(numbers: Sequence[float], others: Sequence[float] | None = None) -> dict[str, str]:
+def mean_over_trainings(kinds: Sequence[Sequence[ByWorld]]) -> dict[str, str]:
     """Return a mean over trainings, or the difference of two, as text with all digits.
 
     Args:
-        numbers: one of each training.
-        others: of trainings of another kind, whose mean is subtracted.
+        kinds: trainings of one kind, or of two, of which the second's mean is subtracted.
 
     Returns:
-        `mean`; `low` and `high`, the ends of its 95% interval, and `p`, two-sided for a mean of 0, both by Student's t
-        or, of a difference, Welch's; and `n`, the number of trainings, of both kinds together.
+        `mean`; `low` and `high`, the ends of its 95% interval, and `p`, two-sided for a mean of 0, as `over_trainings`
+        has them; and `n`, the number of trainings, of both kinds together.
 
     Raises:
-        UserError: fewer than two trainings of a kind, or all have the same number: they are not separate then.
+        UserError: fewer than two trainings of a kind, or all have the same number: they are not separate then. Or they
+            played the same worlds, and nothing tells what came of each.
     """
-    if len(set(numbers)) == 1 and len(numbers) > 1 and numbers[0]:
-        raise UserError(f"{numbers[0]} is the number of all stages: they are not separate trainings, so it has no mean")
-    if fewest := [each for each in (numbers, others) if each is not None and len(each) < 2]:
+    if fewest := [kind for kind in kinds if len(kind) < 2]:
         raise UserError(f"a mean over {len(fewest[0])} training has no interval: name a stage instead of a pattern")
-    from scipy import stats
-
-    with (
-        warnings.catch_warnings(),
-        np.errstate(all="ignore"),
-    ):  # of equal numbers
-        warnings.simplefilter("ignore", RuntimeWarning)
-        if others is None:
-            mean, test = np.mean(numbers), stats.ttest_1samp(numbers, 0)
-        else:
-            mean, test = np.mean(numbers) - np.mean(others), stats.ttest_ind(numbers, others, equal_var=False)
-        low, high = test.confidence_interval(CONFIDENCE)
-    found = {"mean": mean, "low": low, "high": high, "p": test.pvalue}
-    return {name: repr(float(each)) for name, each in found.items()} | {"n": str(len(numbers) + len(others or ()))}
+    values, worlds = in_worlds(kinds)
+    if worlds != "own" and any(kind.shape[1] < 2 for kind in values):
+        raise UserError(
+            "these trainings played the same worlds, and nothing says what came of each of them: no interval over "
+            "trainings holds. Give each a --seed of its own"
+        )
+    if len(kinds) == 1 and np.ptp(values[0]) == 0 and values[0].flat[0]:
+        raise UserError(f"{values[0].flat[0]} is the number of all stages: they are not separate trainings")
+    over = over_trainings(values, worlds, CONFIDENCE)
+    found = {"mean": over.value, "low": over.low, "high": over.high, "p": over.p}
+    return {name: repr(each) for name, each in found.items()} | {"n": str(sum(map(len, kinds)))}
 
 
 def formatted(values: Mapping[str, str], column: str, form: str) -> str:

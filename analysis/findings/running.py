@@ -13,19 +13,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.files import make_folder, read_json, sha256, write_json
-from analysis.findings.page import Played
+from analysis.findings.page import History, Named, Played
 from analysis.findings.study_file import HERE, Stage, Study, places
 from user_error import UserError, one_line
 
 DEFAULT_RESULTS = Path("study_results")
 STATE_FILE = "study.json"
 LOCK_FILE = "study.lock"
+PRIMARY_FILE = "primary.json"
 Action = Literal["skip", "run", "continue"]
 _LAST_LINES = 40
 
@@ -110,8 +112,8 @@ class StudyRun:
             plans.append(Plan(stage, action, minutes, key, read))
         return plans
 
-    def run(self, plans: Sequence[Plan], report: Callable[[Plan, str, float], None]) -> list[Played]:
-        """Do what is left, and return all stages as they were run.
+    def run(self, plans: Sequence[Plan], report: Callable[[Plan, str, float], None]) -> History:
+        """Do what is left, and return all stages as they were run, and since when the primary outcomes were named.
 
         Args:
             plans: from `plan`.
@@ -125,11 +127,30 @@ class StudyRun:
         """
         make_folder(self.folder)
         with _ends_by_sigterm(), _only_call(self.folder) as lock:
+            primary = self._named()
             for plan in plans:
                 if plan.action != "skip":
                     self._run(plan, report, lock)
         states = [(stage.name, self.states[stage.name]) for stage in self.study.stages]
-        return [Played(name, self._portable(state.command), state.seconds, state.read) for name, state in states]
+        played = [Played(name, self._portable(state.command), state.seconds, state.read) for name, state in states]
+        return History(played, primary)
+
+    def _named(self) -> Named | None:
+        """Return when the primary outcomes were named: today, if they are others than before in this folder."""
+        path, outcomes = self.folder / PRIMARY_FILE, [str(each) for each in self.study.primary]
+        if not outcomes:
+            path.unlink(missing_ok=True)
+            return None
+        if path.exists():
+            try:
+                before = TypeAdapter(Named).validate_json(json.dumps(read_json(path)))
+            except (ValidationError, ValueError):
+                raise UserError(f"{path} is damaged: delete it, and the outcomes count as named today") from None
+            if before.outcomes == outcomes:
+                return before
+        named = Named(datetime.now(UTC).date().isoformat(), len(self.states), outcomes)
+        write_json(path, asdict(named))
+        return named
 
     def command(self, stage: Stage) -> str:
         """Return a stage's script and options."""

@@ -3,7 +3,7 @@
 import json
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.yaml_file import one_line, read_yaml, shown
+from analysis.findings.worlds import seeds_of, with_own_seed
 from user_error import UserError
 
 HERE = "here"
@@ -18,8 +19,12 @@ HERE = "here"
 EACH = "each"
 """Stands for one of the values that a stage is run for."""
 
-OVER_TRAININGS = ("mean", "low", "high", "p", "q", "n")
+OVER_TRAININGS = ("mean", "low", "high", "p", "q", "q_primary", "n")
 """What can be said of a column over several stages; see `analysis.findings.results.mean_over_trainings`."""
+Q_PRIMARY = "q_primary"
+"""What can be said of a primary outcome only: p corrected for the primary outcomes, and nothing else."""
+BY_EPISODE = {"effects.tsv": "effects_by_episode.tsv"}
+"""Tables whose numbers are means over episodes, and the table beside each that holds the episodes."""
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
@@ -40,7 +45,8 @@ class Stage:
         resume: option with which the script continues an interrupted run; empty if the same command does so; None if
             an interrupted run must begin again.
         each: values for each of which the stage is run, as a stage of its own; {each} stands for the value in its name,
-            command and files.
+            command and files. A command that plays episodes and says no --seed gets one of its own for each, so that
+            trainings do not share their worlds.
     """
 
     __pydantic_config__ = _STRICT
@@ -80,6 +86,34 @@ class Row:
         """Whether the stage is a pattern."""
         return any(sign in self.stage for sign in "*?")
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The stages' names or patterns, those of `minus` too."""
+        return (self.stage, self.minus) if self.minus else (self.stage,)
+
+
+@dataclass(frozen=True)
+class Primary:
+    """An outcome that the study is made to test, named before it is played; as in `Row`, and the column."""
+
+    __pydantic_config__ = _STRICT
+
+    stage: str
+    file: str
+    where: dict[str, str] = field(default_factory=dict)
+    minus: str | None = None
+    column: str = "value"
+
+    @property
+    def row(self) -> Row:
+        """Where it is."""
+        return Row(self.stage, self.file, self.where, self.minus)
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{name} {value}" for name, value in self.where.items())
+        minus = f" minus `{self.minus}`" if self.minus else ""
+        return f"`{self.column}` of `{where or self.file}`, `{self.stage}`{minus}"
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -87,7 +121,7 @@ class Claim:
 
     Attributes:
         says: the sentence; numbers are {ROW.COLUMN:FORMAT}, and of a row of several stages
-            {ROW.COLUMN.mean:FORMAT}, .low, .high, .p, .q or .n.
+            {ROW.COLUMN.mean:FORMAT}, .low, .high, .p, .q, .q_primary or .n.
         control: what could have refuted it, in the same way.
         rows: by name.
     """
@@ -100,8 +134,19 @@ class Claim:
 
     def columns(self, name: str) -> list[str]:
         """Return the columns that are said of a row, without what is said of them over several stages."""
-        said = [place.split(".") for text in (self.says, self.control) for place in places(text)]
-        return list(dict.fromkeys(column for row, column, *_ in said if row == name))
+        return list(dict.fromkeys(column for row, column, _ in self._said((self.says, self.control)) if row == name))
+
+    def tested(self, name: str) -> list[str]:
+        """Return those that the sentence says, not only its control, and those of which a q is said."""
+        sentence = [(row, column) for row, column, _ in self._said((self.says,))]
+        with_q = [(row, column) for row, column, what in self._said((self.control,)) if what.startswith("q")]
+        return list(dict.fromkeys(column for row, column in sentence + with_q if row == name))
+
+    def _said(self, texts: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+        """Yield rows, columns and what is said of them over several stages, if anything is."""
+        for place in (place for text in texts for place in places(text)):
+            row, column, *what = place.split(".")
+            yield row, column, "".join(what)
 
 
 @dataclass(frozen=True)
@@ -188,6 +233,8 @@ class Study:
         claims: in the order of the page.
         limits: what the study does not show.
         tables, forests, figures: after the claims.
+        primary: the outcomes that it is made to test. The page says since when they have been named.
+        withdrawn: sentences that the page said and that no longer stand, and why.
     """
 
     __pydantic_config__ = _STRICT
@@ -200,6 +247,8 @@ class Study:
     tables: tuple[ResultTable, ...] = ()
     forests: tuple[Forest, ...] = ()
     figures: tuple[ResultFigure, ...] = ()
+    primary: tuple[Primary, ...] = ()
+    withdrawn: tuple[str, ...] = ()
 
     def named(self, pattern: str) -> list[Stage]:
         """Return the stages of that name, or those that fit a pattern with * and ?."""
@@ -212,7 +261,18 @@ class Study:
         rows += [row for forest in self.forests for row in forest.rows]
         sources: list[Row | ResultTable | ResultFigure] = [*rows, *self.tables, *self.figures]
         found = {(stage.name, each.file) for each in sources for stage in self.named(each.stage)}
-        return sorted(found | {(stage.name, row.file) for row in rows if row.minus for stage in self.named(row.minus)})
+        for row in rows:
+            stages = [stage.name for pattern in row.patterns for stage in self.named(pattern)]
+            found |= {(stage, row.file) for stage in stages}
+            if row.several and row.file in BY_EPISODE:
+                found |= {(stage, BY_EPISODE[row.file]) for stage in stages}
+        return sorted(found)
+
+    def seeds(self, commands: Mapping[str, str]) -> dict[str, frozenset[str]]:
+        """Return the seeds of the worlds of each stage, given the stages' commands."""
+        names = {stage.name for stage in self.stages}
+        needs = {stage.name: stage.needs(names) for stage in self.stages}
+        return seeds_of({stage.name: commands.get(stage.name, stage.run) for stage in self.stages}, needs)
 
 
 def read_study(path: Path) -> Study:
@@ -266,8 +326,9 @@ def _one_for_each(stages: tuple[Stage, ...]) -> Iterator[Stage]:
             def given(text: str, value: str | None = value) -> str:
                 return text if value is None else text.replace(f"{{{EACH}}}", value)
 
-            reads = tuple(given(each) for each in stage.reads)
-            yield Stage(given(stage.name), given(stage.run), stage.minutes, reads, stage.resume)
+            reads, name, run = tuple(given(each) for each in stage.reads), given(stage.name), given(stage.run)
+            run = run if value is None else with_own_seed(run, name)
+            yield Stage(name, run, stage.minutes, reads, stage.resume)
 
 
 def _check(study: Study) -> None:
@@ -300,8 +361,11 @@ def _check(study: Study) -> None:
     if alone := [row.stage for forest in study.forests for row in forest.rows if not row.several]:
         raise UserError(f"{shown(alone[0])} is one stage: the groups of a forest plot are patterns of several")
     for claim in study.claims:
-        _check_claim(claim)
-    for text in (study.title, study.question, *study.limits, *(each.title for each in study.tables)):
+        _check_claim(claim, study.primary)
+    for primary in study.primary:
+        _check_primary(primary, study)
+    _check_worlds(study, rows)
+    for text in (study.title, study.question, *study.limits, *study.withdrawn, *(each.title for each in study.tables)):
         _check_free_text(text)
     for text in (each for forest in study.forests for each in (forest.title, forest.axis)):
         _check_free_text(text)
@@ -309,7 +373,33 @@ def _check(study: Study) -> None:
         _check_free_text(figure.caption)
 
 
-def _check_claim(claim: Claim) -> None:
+def _check_primary(primary: Primary, study: Study) -> None:
+    """Refuse a primary outcome that no claim says anything of: what was to be tested must be told."""
+    if not any(
+        primary.column in claim.columns(name)
+        for claim in study.claims
+        for name, row in claim.rows.items()
+        if row == primary.row
+    ):
+        raise UserError(f"the primary outcome {primary} is in no claim: say what was found, whatever it is")
+
+
+def _check_worlds(study: Study, rows: list[Row]) -> None:
+    """Refuse means over trainings of the same worlds where their tables do not tell one world from another."""
+    seeds = study.seeds({})
+    for row in rows:
+        if not row.several or row.file in BY_EPISODE:
+            continue
+        stages = [stage.name for pattern in row.patterns for stage in study.named(pattern)]
+        for place, name in enumerate(stages):
+            if other := next((each for each in stages[:place] if seeds[each] & seeds[name]), None):
+                raise UserError(
+                    f"{other} and {name} play the same worlds (seed {min(seeds[other] & seeds[name])}), and {row.file} "
+                    "does not say what came of each: no interval over trainings holds. Give each a --seed of its own"
+                )
+
+
+def _check_claim(claim: Claim, primary: tuple[Primary, ...]) -> None:
     for name, row in claim.rows.items():
         if row.minus and not row.several:
             raise UserError(f"the row {name} is of one stage, so it has no mean to subtract from: leave out minus")
@@ -324,6 +414,13 @@ def _check_claim(claim: Claim) -> None:
                 raise UserError(f"{{{place}}} is over several stages: must be a row, a column and one of {known}")
             if not _FORMAT.fullmatch(form):
                 raise UserError(f"{{{place}:{form}}}: a format is such as +.1f, .3f or d")
+            _check_q(place, claim.rows[name], column, primary)
+
+
+def _check_q(place: str, row: Row, column: str, primary: tuple[Primary, ...]) -> None:
+    of, _, what = column.rpartition(".")
+    if what == Q_PRIMARY and not any(each.row == row and each.column == (of or "value") for each in primary):
+        raise UserError(f"{{{place}}} is no primary outcome: name it under `primary`, or say q")
 
 
 def _check_table(table: ResultTable) -> None:

@@ -13,10 +13,10 @@ from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
 from analysis.evaluation.provenance import Provenance
 from analysis.evaluation.results import Mode, PolicyRun, find_result_files, read_results
 from analysis.evaluation.scores import PolicyResults
+from analysis.statistics.over_trainings import ByWorld, OverTrainings, in_worlds, over_trainings
 from analysis.training_runs.curves import SeedCurve
 from analysis.training_runs.groups import Group
-from analysis.training_runs.intervals import mean_over_seeds
-from analysis.training_runs.last_stretch import Level, level_of
+from analysis.training_runs.last_stretch import Level, level_of, mean_of, mean_over_runs
 from analysis.training_runs.run import CHECKPOINTS_FOLDER, TrainingRun
 from user_error import UserError
 
@@ -49,6 +49,7 @@ class Evaluated:
         maps: whether the maps are those of its training.
         scores: means over the evaluation's seeds in the order of `MEASURES`, (3,); the last two are NaN if no life had
             one of the tasks.
+        by_world: what each world adds to each of these, whose mean over worlds it is; see `_by_world`.
         other_rules: settings of the world, other than those of maps, that differ from the training's.
         files: that hold the results.
     """
@@ -57,16 +58,22 @@ class Evaluated:
     steps: int
     maps: Maps
     scores: np.ndarray
+    by_world: tuple[ByWorld, ...]
     other_rules: tuple[str, ...]
     files: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
 class EvaluationCurve(SeedCurve):
-    """One measure of a group's checkpoints on one kind of maps; agent-steps are means over seeds."""
+    """One measure of a group's checkpoints on one kind of maps; agent-steps are means over seeds.
+
+    Attributes:
+        by_world: at each point, what each run reached in each world, (P,) of (S,); empty for a run without a value.
+    """
 
     measure: str
     maps: Maps
+    by_world: tuple[tuple[ByWorld, ...], ...]
 
 
 def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode) -> list[Evaluated]:
@@ -123,14 +130,13 @@ def evaluation_curves(
             if not checkpoints:
                 continue
             steps = np.array([np.mean([each.steps for each in column]) for column in checkpoints])
-            table = np.full((len(MEASURES), len(group.runs), len(checkpoints)), np.nan)
-            for place, column in enumerate(checkpoints):
-                for each in column:
-                    table[:, group.runs.index(each.run), place] = each.scores
-            curves += [
-                EvaluationCurve(group.name, steps, rows, *mean_over_seeds(rows, confidence), measure=measure, maps=maps)
-                for measure, rows in zip(MEASURES, table, strict=True)
-            ]
+            found = [{each.run.folder: each for each in column} for column in checkpoints]
+            for place, measure in enumerate(MEASURES):
+                by_world = tuple(
+                    tuple(column[run.folder].by_world[place] if run.folder in column else {} for run in group.runs)
+                    for column in found
+                )
+                curves.append(_curve(group.name, steps, by_world, measure, maps, confidence))
     return curves
 
 
@@ -150,8 +156,24 @@ def final_scores(curves: Sequence[EvaluationCurve], groups: Sequence[Group], con
             for group, curve in zip(groups, own if shared else (), strict=bool(shared)):
                 place = int(np.abs(curve.steps - shared[-1]).argmin())
                 name = f"{measure} on {maps} maps"
-                levels.append(level_of(group, name, float(curve.steps[place]), curve.runs[:, place], confidence))
+                levels.append(level_of(group, name, float(curve.steps[place]), curve.by_world[place], confidence))
     return levels
+
+
+def _curve(
+    group: str,
+    steps: np.ndarray,
+    by_world: tuple[tuple[ByWorld, ...], ...],
+    measure: str,
+    maps: Maps,
+    confidence: float,
+) -> EvaluationCurve:
+    """Return a curve whose intervals allow for the worlds that runs share."""
+    rows = np.array([[mean_of(each) for each in runs] for runs in by_world]).T.copy()  # (S, P)
+    known = [tuple(each for each in runs if np.isfinite(mean_of(each))) for runs in by_world]
+    over = [mean_over_runs(runs, confidence) for runs in known]
+    seeds = np.array([len(runs) for runs in known])
+    return EvaluationCurve(group, steps, rows, *_ends(over), seeds, measure=measure, maps=maps, by_world=by_world)
 
 
 def generalisation_gaps(curves: Sequence[EvaluationCurve], confidence: float) -> list[EvaluationCurve]:
@@ -164,13 +186,30 @@ def generalisation_gaps(curves: Sequence[EvaluationCurve], confidence: float) ->
         and (training.group, training.measure) == (held_out.group, held_out.measure)
         and np.array_equal(training.steps, held_out.steps)
     ]
-    return [
-        EvaluationCurve(
-            training.group, training.steps, training.runs - held_out.runs,
-            *mean_over_seeds(training.runs - held_out.runs, confidence), measure=training.measure, maps="training",
-        )
-        for training, held_out in pairs
-    ]  # fmt: skip
+    return [_gap(training, held_out, confidence) for training, held_out in pairs]
+
+
+def _gap(training: EvaluationCurve, held_out: EvaluationCurve, confidence: float) -> EvaluationCurve:
+    """Return the first curve minus the second, run by run; the maps differ, so each has worlds of its own kind."""
+    over, seeds = [], []
+    for first, second in zip(training.by_world, held_out.by_world, strict=True):
+        both = [(one, two) for one, two in zip(first, second, strict=True) if np.isfinite(mean_of(one) - mean_of(two))]
+        seeds.append(len(both))
+        if not both:
+            over.append(mean_over_runs((), confidence))
+            continue
+        kinds, worlds = in_worlds([[one for one, _ in both], [two for _, two in both]])
+        over.append(over_trainings(kinds, worlds, confidence, paired=True))
+    return EvaluationCurve(
+        training.group, training.steps, training.runs - held_out.runs, *_ends(over), np.array(seeds),
+        measure=training.measure, maps="training", by_world=(),
+    )  # fmt: skip
+
+
+def _ends(over: Sequence[OverTrainings]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return means, and lower and upper ends of their intervals."""
+    value, low, high = (np.array([getattr(each, end) for each in over]) for end in ("value", "low", "high"))
+    return value, low, high
 
 
 def _checkpoints(run: TrainingRun) -> Path:
@@ -260,7 +299,43 @@ def _evaluated(run: TrainingRun, maps: Maps, played: Sequence[tuple[PolicyRun, P
         for name, value in sorted(_rules(provenance.environment, _MAP_SETTINGS).items())
         if f"env.{name}" in run.settings and value != run.settings[f"env.{name}"]
     )
-    return Evaluated(run, _steps(run, provenance), maps, np.array(scores), differing, tuple(each.file for each in runs))
+    worlds = _by_world(runs, progress, int(provenance.environment.get("map_seed", 0)))
+    return Evaluated(
+        run, _steps(run, provenance), maps, np.array(scores), worlds, differing, tuple(each.file for each in runs)
+    )
+
+
+def _by_world(runs: Sequence[PolicyRun], progress: np.ndarray, map_seed: int) -> tuple[ByWorld, ...]:
+    """Return what each world adds to each measure, whose mean over worlds is the score.
+
+    Scores are ratios: sums over the lives of a seed, by the number of these. A world's number is the score, plus what
+    its seed differs by, plus how far its sum is from that expected of its lives, over the mean number of these (the
+    linearised ratio of Cochran 1977, "Sampling techniques", section 6.4).
+
+    Args:
+        runs: of one checkpoint, one for each seed.
+        progress: at each task over all of them, (T,).
+        map_seed: of the maps, which belongs to a world's name as seed and number of the episode do.
+    """
+    found: tuple[dict[str, float], ...] = tuple({} for _ in MEASURES)
+    with_task = np.sum([run.has_task for run in runs], axis=0)  # (T,)
+    for run in runs:
+        numbers = run.episodes or (0,)
+        lives = np.bincount(run.ticks_episode, minlength=len(numbers))
+        ticks = np.bincount(run.ticks_episode, run.ticks, minlength=len(numbers))
+        mean = run.ticks.mean()
+        of_ticks = mean + (ticks - mean * lives) / lives.mean()  # (E,)
+        own, share = np.where(run.has_task, run.task_progress, 0.0), run.progress_lives.mean(axis=0)  # (T,)
+        left = run.progress_sum - own * run.progress_lives  # (E, T)
+        moved = own - progress + np.divide(left, share, out=np.zeros_like(left), where=share > 0)
+        weight = np.divide(len(runs), with_task, out=np.zeros(len(with_task)), where=with_task > 0)
+        at_tasks = progress + np.where(run.has_task, weight * moved, 0.0)  # (E, T)
+        rows = zip(numbers, of_ticks, at_tasks.mean(axis=1), at_tasks @ TASK_WEIGHTS, strict=True)
+        for number, *values in rows:
+            world = f"maps {map_seed}, seed {run.seed}, episode {number}"
+            for measure, value in zip(found, values, strict=True):
+                measure[world] = float(value)
+    return found
 
 
 def _steps(run: TrainingRun, provenance: Provenance) -> int:

@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 
 from analysis.statistics.inference import false_discovery
+from analysis.statistics.over_trainings import ByWorld, OverTrainings, Worlds, in_worlds, over_trainings
 from analysis.training_runs.curves import stretch_means
 from analysis.training_runs.groups import Group
-from analysis.training_runs.intervals import Difference, difference, mean_over_seeds
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class Level:
     Attributes:
         training_seeds: of these runs, (S,), ascending.
         values: mean of each run over the stretch, (S,).
+        by_world: what each of these runs reached in each world that its checkpoint played; of a metric of training,
+            each run is a world of its own.
         mean, low, high: over these runs; the ends are NaN with fewer than two.
         agent_steps: at which it was reached.
     """
@@ -28,6 +30,7 @@ class Level:
     agent_steps: float
     training_seeds: tuple[int, ...]
     values: np.ndarray
+    by_world: tuple[ByWorld, ...]
     mean: float
     low: float
     high: float
@@ -39,6 +42,7 @@ class Comparison:
 
     Attributes:
         paired: whether runs with the same seed were compared with each other.
+        worlds: which runs played the same.
         corrected_p: allows for all metrics and pairs of groups compared.
     """
 
@@ -46,7 +50,8 @@ class Comparison:
     group: str
     other: str
     paired: bool
-    difference: Difference
+    worlds: Worlds
+    difference: OverTrainings
     corrected_p: float
 
 
@@ -62,19 +67,33 @@ def levels_of(
     """Return the mean over a stretch of each metric and group, metric by metric."""
     edges = np.array(stretch)
     return [
-        level_of(group, metric, stretch[1], values, confidence)
+        level_of(group, metric, stretch[1], by_run, confidence)
         for metric in metrics
         for group in groups
-        for values in [np.concatenate([stretch_means(run, metric, edges) for run in group.runs])]  # (S,)
+        for by_run in [[{str(run.folder): float(stretch_means(run, metric, edges)[0])} for run in group.runs]]
     ]
 
 
-def level_of(group: Group, metric: str, agent_steps: float, values: np.ndarray, confidence: float) -> Level:
-    """Return a group's level from a value for each run, (S,), NaN for a run without one."""
-    known = np.isfinite(values)
-    seeds = tuple(run.seed for run, is_known in zip(group.runs, known, strict=True) if is_known)
-    mean, low, high, _ = (float(each[0]) for each in mean_over_seeds(values[:, None], confidence))
-    return Level(group.name, metric, agent_steps, seeds, values[known], mean, low, high)
+def level_of(group: Group, metric: str, agent_steps: float, by_world: Sequence[ByWorld], confidence: float) -> Level:
+    """Return a group's level from what each run reached in each world; a run without any number is left out."""
+    known = [(run.seed, each) for run, each in zip(group.runs, by_world, strict=True) if np.isfinite(mean_of(each))]
+    worlds = tuple(each for _, each in known)
+    over = mean_over_runs(worlds, confidence)
+    values = np.array([mean_of(each) for each in worlds])
+    seeds = tuple(seed for seed, _ in known)
+    return Level(group.name, metric, agent_steps, seeds, values, worlds, over.value, over.low, over.high)
+
+
+def mean_of(by_world: ByWorld) -> float:
+    """Return the mean over the worlds of one run; NaN without any, or where one has none."""
+    return float(np.mean(list(by_world.values()))) if by_world else np.nan
+
+
+def mean_over_runs(by_world: Sequence[ByWorld], confidence: float) -> OverTrainings:
+    """Return the mean over runs with its interval, which allows for the worlds that they share."""
+    if not by_world:
+        return OverTrainings(np.nan, np.nan, np.nan, np.nan)
+    return over_trainings(*in_worlds([by_world]), confidence)
 
 
 def comparisons_of(levels: Sequence[Level], confidence: float, against: str | None = None) -> list[Comparison]:
@@ -89,13 +108,18 @@ def comparisons_of(levels: Sequence[Level], confidence: float, against: str | No
     pairs = [
         (one, two) for one, two in combinations(order, 2) if one.metric == two.metric and against in (None, two.group)
     ]
-    paired = [one.training_seeds == two.training_seeds for one, two in pairs]
-    differences = [
-        difference(one.values, two.values, together, confidence)
-        for (one, two), together in zip(pairs, paired, strict=True)
-    ]
-    corrected = false_discovery(np.array([each.p for each in differences]))
+    found = [difference(one, two, confidence) for one, two in pairs]
+    corrected = false_discovery(np.array([over.p for *_, over in found]))
     return [
-        Comparison(one.metric, one.group, two.group, together, found, float(p))
-        for (one, two), together, found, p in zip(pairs, paired, differences, corrected, strict=True)
+        Comparison(one.metric, one.group, two.group, paired, worlds, over, float(p))
+        for (one, two), (paired, worlds, over), p in zip(pairs, found, corrected, strict=True)
     ]
+
+
+def difference(one: Level, two: Level, confidence: float) -> tuple[bool, Worlds, OverTrainings]:
+    """Return whether two groups are paired by seed, which runs played the same worlds, and the difference of means."""
+    paired = one.training_seeds == two.training_seeds
+    if not one.by_world or not two.by_world:
+        return paired, "own", OverTrainings(np.nan, np.nan, np.nan, np.nan)
+    kinds, worlds = in_worlds([one.by_world, two.by_world])
+    return paired, worlds, over_trainings(kinds, worlds, confidence, paired)

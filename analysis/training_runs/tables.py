@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from analysis.evaluation.tables import Cell, Table
+from analysis.statistics.over_trainings import OverTrainings
 from analysis.training_runs.curves import Curve
 from analysis.training_runs.held_out import EvaluationCurve
-from analysis.training_runs.intervals import Difference
 from analysis.training_runs.last_stretch import Comparison, Level
 
 _MISSING = "n/a"
@@ -72,14 +72,17 @@ def comparisons_for_terminal(comparisons: Sequence[Comparison]) -> Table:
     return Table("differences", ("metric", "groups", "difference (interval)", "test", "corrected p"), tuple(rows))
 
 
-def _numbers(difference: Difference) -> tuple[float, float, float]:
+def _numbers(difference: OverTrainings) -> tuple[float, float, float]:
     return difference.value, difference.low, difference.high
 
 
 def _test(comparison: Comparison) -> str:
     if not math.isfinite(comparison.difference.p):
         return "none"
-    return "paired t" if comparison.paired else "Welch t"
+    test = "paired t" if comparison.paired else "Welch t"
+    return (
+        test if comparison.worlds == "own" else f"{'paired' if comparison.paired else 'unpaired'}, crossed with worlds"
+    )
 
 
 def _readable(value: float, low: float, high: float) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.findings.page import Played, verify_page, write_page
+from analysis.findings.page import History, Played, verify_page, write_page
 from analysis.findings.running import STATE_FILE, StageState, StudyRun
 from analysis.findings.study_file import Study, read_study
 from tests.analysis.findings.test_study_file import STUDY, written
@@ -25,9 +25,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "results" / stage).mkdir(parents=True)
         (folder / "results" / stage / "effects.tsv").write_text(TABLE.replace("-58.3", f"-{58 - place}.3"))
         (folder / "results" / stage / "effects.png").write_bytes(b"")
-    played = [Played("clear_a", "intervene.py -p a -o x/clear_a", 60.0, {"policies/a": "0" * 64})]
+    commands = {
+        "clear_a": "intervene.py -p a --seed 1 -o x/clear_a",
+        "clear_b": "intervene.py -p b --seed 2 -o x/clear_b",
+    }
+    played = [Played(name, command, 60.0, {"policies/a": "0" * 64}) for name, command in commands.items()]
     shown = {name: part for name, part in STUDY.items() if name != "forests"}  # a drawing cannot be verified
-    write_page(written(folder, shown), folder / "results", played, folder / "study.md")
+    write_page(written(folder, shown), folder / "results", History(played), folder / "study.md")
     return folder / "study.md"
 
 

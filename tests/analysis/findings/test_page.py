@@ -7,11 +7,12 @@ import pytest
 from scipy import stats
 
 from analysis.findings.forest import draw_forest
-from analysis.findings.page import page_text
+from analysis.findings.page import History, Named, page_text
 from analysis.findings.results import Results
-from analysis.findings.study_file import Claim, Forest, ResultTable, Row, Stage, Study
+from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Row, Stage, Study
 
 VALUES = {"x_1": (1.0, 5.0), "x_2": (1.4, 5.5), "x_3": (0.8, 5.1), "y": (2.0, -1.0)}
+HISTORY = History([])
 SCORES = "method\tmeasure\tvalue\tlow\thigh\nA\thalves\t0.5\t0.4\t0.6\nA\tseeds\t0.25\t0.125\t0.5\nB\tseeds\t1\t0\t2\n"
 
 
@@ -33,26 +34,55 @@ def mean_of(outcome: str) -> Row:
     return Row("x_*", "effects.tsv", {"outcome": outcome})
 
 
-def test_means_whose_q_is_said_are_corrected_together(folder: Path) -> None:
-    """One that is not said to be tested does not count, nor does the q that a table has itself."""
+def p_of(*values: float) -> float:
+    return float(stats.ttest_1samp(values, 0).pvalue)
+
+
+def test_q_covers_every_mean_of_the_page_said_or_not(folder: Path) -> None:
+    """Only the first outcome is said, but the stages' tables hold three. The table's own q stays."""
     own = Row("y", "effects.tsv", {"outcome": "two"})
     claims = (
-        Claim("A {a.value.q:.6f}, table {own.q:.2f}", "none {unsaid.value.mean:.1f}",
-              {"a": mean_of("one"), "own": own, "unsaid": mean_of("three")}),
+        Claim("A {a.value.q:.6f}, table {own.q:.2f}", "none {control.value.mean:.1f}",
+              {"a": mean_of("one"), "own": own, "control": mean_of("three")}),
         Claim("B {b.value.q:.6f}", "none", {"b": mean_of("two")}),
     )  # fmt: skip
-    asked = study(*claims)
-    text, numbers = page_text(asked, Results(asked, folder), [], "t")
-    p = [stats.ttest_1samp([VALUES[f"x_{number}"][place] for number in (1, 2, 3)], 0).pvalue for place in (0, 1)]
-    q = stats.false_discovery_control(p)
-    assert q[1] != p[1]
-    assert f"A {q[0]:.6f}, table 0.04" in text and f"B {q[1]:.6f}" in text and numbers == 4
+    for said, numbers in ((claims, 4), (claims[:1], 3)):
+        asked = study(*said)
+        text, count = page_text(asked, Results(asked, folder), HISTORY, "t")
+        q = stats.false_discovery_control([p_of(1.0, 1.4, 0.8), p_of(5.0, 5.5, 5.1), p_of(0.00, 0.01, 0.02)])
+        assert f"A {q[0]:.6f}, table 0.04" in text and count == numbers
+        assert q[0] > p_of(1.0, 1.4, 0.8)
+    assert f"B {q[1]:.6f}" not in text
+
+
+def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_when(folder: Path) -> None:
+    row, two = mean_of("one"), mean_of("two")
+    claim = Claim("A {a.value.q_primary:.6f} and {b.value.q:.6f}", "none", {"a": row, "b": two})
+    asked = replace(study(claim), primary=(Primary(row.stage, row.file, row.where),))
+    outcome = str(asked.primary[0])
+    for named, says in (
+        (Named("2026-11-24", 0, [outcome]), "named on 2026-11-24, before any stage was begun"),
+        (Named("2026-11-24", 2, [outcome]), "named on 2026-11-24, after 2 of 4 stages had been begun"),
+        (Named("2026-11-24", 0, ["another"]), "nobody wrote down since when"),
+        (None, "nobody wrote down since when"),
+    ):
+        text, _ = page_text(asked, Results(asked, folder), History([], named), "t")
+        assert f"Primary outcomes ({says}):\n\n- {outcome}" in text
+        assert f"A {p_of(1.0, 1.4, 0.8):.6f} and" in text  # one primary outcome: nothing to correct for
+    plain = study(Claim("{a.value.mean:.1f}", "none", {"a": row}))
+    assert "No outcome was named as primary" in page_text(plain, Results(plain, folder), HISTORY, "t")[0]
+
+
+def test_what_was_withdrawn_comes_first(folder: Path) -> None:
+    asked = replace(study(), withdrawn=("That much.",))
+    text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
+    assert "## Withdrawn\n\n- That much.\n" in text and text.index("Withdrawn") < text.index("Findings")
 
 
 def test_columns_are_rounded_and_what_is_empty_stays_so(folder: Path) -> None:
     table = ResultTable("T", "y", "effects.tsv", ("outcome", "value:+.2f", "q:.1f"))
     asked = study(tables=(table,))
-    text, numbers = page_text(asked, Results(asked, folder), [], "t")
+    text, numbers = page_text(asked, Results(asked, folder), HISTORY, "t")
     assert "| one | +2.00 |  |" in text and "| two | -1.00 | 0.0 |" in text and numbers == 9
 
 
@@ -62,7 +92,7 @@ def test_rows_of_a_pattern_are_ordered_by_a_column(folder: Path) -> None:
     (folder / "y" / "arms.tsv").write_text("arm\tvalue\n" + rows)
     table = ResultTable("T", "y", "arms.tsv", ("arm", "value:.0f"), {"arm": "edit, *"}, largest_first="value")
     asked = study(tables=(table, replace(table, where={"arm": "edit.*"})))
-    text, numbers = page_text(asked, Results(asked, folder), [], "t")
+    text, numbers = page_text(asked, Results(asked, folder), HISTORY, "t")
     first, second = text.split("**T**")[1:]
     assert [line for line in first.splitlines() if "edit" in line] == [
         "| edit, b | 10 |",
@@ -84,13 +114,13 @@ def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None
     assert labels == ["1", "2", "3", "mean of the trainings", "control: random"]
     drawn = [bars[0].get_xdata()[0] for bars in axes.containers]
     assert drawn == pytest.approx([1.0, 1.4, 0.8, 3.2 / 3, 5.2])
-    text, _ = page_text(asked, Results(asked, folder), [], "t")
+    text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
     assert "![Lives](t/forest_1.png)" in text and "grey, that of the control" in text
 
 
 def test_contents_become_columns(folder: Path) -> None:
     table = ResultTable("T", "y", "scores.tsv", ("method",), across="measure", digits=1)
     asked = study(tables=(table,))
-    text, _ = page_text(asked, Results(asked, folder), [], "t")
+    text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
     assert "| method | halves | seeds |" in text
     assert "| A | 0.5 (0.4 to 0.6) | 0.2 (0.1 to 0.5) |" in text and "| B |  | 1.0 (0.0 to 2.0) |" in text

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from analysis.findings.results import Results, formatted, mean_over_trainings
 from analysis.findings.study_file import Row, Stage, Study
+from analysis.statistics.over_trainings import over_trainings
 from user_error import UserError
 
 STAGES = tuple(Stage(f"clear_{each}", "x.py {here}", 1.0) for each in ("a", "b", "c"))
@@ -44,12 +46,33 @@ def test_mean_over_trainings_has_students_interval(results: Results) -> None:
     assert [float(found[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
     assert found["value.n"] == "3"
     with pytest.raises(UserError, match="1 training"):
-        mean_over_trainings([1.0])
+        mean_over_trainings([[{"a": 1.0}]])
     with pytest.raises(UserError, match="not separate trainings"):
-        mean_over_trainings([1.5, 1.5, 1.5])
-    assert float(mean_over_trainings([0.0, 0.0])["mean"]) == 0
+        mean_over_trainings([[{"a": 1.5}, {"b": 1.5}, {"c": 1.5}]])
+    assert float(mean_over_trainings([[{"a": 0.0}, {"b": 0.0}]])["mean"]) == 0
     with pytest.raises(UserError, match="no number"):
         results.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["verdict"])
+
+
+def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path: Path) -> None:
+    """Played with one seed: refused with nothing but means, and with the episodes, as `over_trainings` has it."""
+    seeds = {stage.name: f"intervene.py -p {stage.name} --seed 7 -o {stage.name}" for stage in STAGES}
+    values = np.array([[-58.0, -20.0, 3.0], [-30.0, -31.0, 8.0], [-20.0, -28.0, 1.0]])
+    heads = "measure\toutcome"
+    for stage, row in zip(STAGES, values, strict=True):
+        (tmp_path / stage.name).mkdir()
+        (tmp_path / stage.name / "effects.tsv").write_text(f"{heads}\tvalue\neffect\tticks\t{row.mean()}\n")
+    row = Row("clear_*", "effects.tsv", {"outcome": "ticks"})
+    with pytest.raises(UserError, match=r"effects.tsv of clear_\*: these trainings played the same worlds"):
+        Results(STUDY, tmp_path, seeds).values(row, ["value"])
+    for stage, numbers in zip(STAGES, values, strict=True):
+        lines = [f"effect\tticks\t7/{place}\t{value}" for place, value in enumerate(numbers)]
+        table = "\n".join([f"{heads}\tworld\tvalue", *lines, "effect\tlevel\t7/0\t"])
+        (tmp_path / stage.name / "effects_by_episode.tsv").write_text(table)
+    found = Results(STUDY, tmp_path, seeds).values(row, ["value"])
+    crossed = over_trainings([values], "shared", 0.95)
+    assert [float(found[f"value.{name}"]) for name in ("mean", "p")] == pytest.approx([crossed.value, crossed.p])
+    assert crossed.p > 2 * stats.ttest_1samp(values.mean(axis=1), 0).pvalue
 
 
 def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:

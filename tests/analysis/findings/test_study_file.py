@@ -42,9 +42,15 @@ def written(folder: Path, study: object) -> Path:
 def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
     study = read_study(written(tmp_path, STUDY))
     assert [stage.name for stage in study.stages] == ["clear_a", "clear_b", "page"]
-    assert study.stages[1].run == "intervene.py -p b -o {here}"
+    seeds = [
+        stage.run.removeprefix(f"intervene.py -p {name} -o {{here}} --seed ")
+        for stage, name in zip(study.stages, "ab", strict=False)
+    ]
+    assert all(seed.isdecimal() for seed in seeds) and seeds[0] != seeds[1]  # each training has worlds of its own
+    assert "--seed" not in study.stages[2].run
     assert study.stages[2].needs({"clear_a", "clear_b"}) == {"clear_a"}
-    assert study.shown_files == [("clear_a", "effects.tsv"), ("clear_b", "effects.tsv"), ("page", "effects.png")]
+    tables = [(f"clear_{name}", file) for name in "ab" for file in ("effects.tsv", "effects_by_episode.tsv")]
+    assert study.shown_files == [*tables, ("page", "effects.png")]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +83,10 @@ def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
         (["stages", 1, "minutes"], 0, "above 0"),
         (["stages", 1, "minute"], 1, "minute"),
         (["title"], None, "title"),
+        (["claims", 0, "says"], "{all.value.q_primary:.2f}", "no primary outcome"),
+        (["claims", 0, "says"], "{one.q_primary:.2f}", "no primary outcome"),
+        (["primary"], [{"stage": "clear_*", "file": "effects.tsv", "where": {"outcome": "meals"}}], "is in no claim"),
+        (["withdrawn"], ["It takes 58."], "58"),
     ],
 )
 def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: object, says: str) -> None:
@@ -88,6 +98,24 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     with pytest.raises(UserError) as error:
         read_study(written(tmp_path, study))
     assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+
+
+def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_them_apart(tmp_path: Path) -> None:
+    """Probes of two dumps of one seed; the numbers of interventions are stored world by world."""
+    study = copy.deepcopy(STUDY)
+    playing = "extract_activations.py pve -p {each} -o {here}"
+    dumps = [
+        {"name": "dump_{each}", "run": f"{playing} -s 3", "minutes": 1, "each": ["a", "b"]},
+        {"name": "probes_{each}", "run": "train_probes.py {dump_{each}} {here}", "minutes": 1, "each": ["a", "b"]},
+    ]
+    row = {"stage": "probes_*", "file": "probe_scores.tsv"}
+    study["stages"] += dumps
+    study["claims"][0] |= {"says": "{all.score.mean:.2f}", "control": "none", "rows": {"all": row}}
+    with pytest.raises(UserError, match=r"probes_a and probes_b play the same worlds \(seed 3\)"):
+        read_study(written(tmp_path, study))
+    dumps[0]["run"] = playing
+    read = read_study(written(tmp_path, study))
+    assert len(frozenset().union(*(read.seeds({})[f"probes_{name}"] for name in "ab"))) == 2
 
 
 def test_file_that_is_no_study_is_refused(tmp_path: Path) -> None:

@@ -49,7 +49,12 @@ def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: P
     )  # fmt: skip
     table, arms = plant(planted)
     lines = write_effects(tmp_path, table, arms, draws=999, seed=1)
-    assert {path.name for path in tmp_path.iterdir()} == {"effects.json", "effects.tsv", "ranking.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "effects.json",
+        "effects.tsv",
+        "effects_by_episode.tsv",
+        "ranking.png",
+    }
     assert lines.index("  1. strong") < lines.index("  2. weak")
     assert sum("ticks lived -" in line for line in lines) == 1
     weak = lines[lines.index("  2. weak") :]
@@ -115,6 +120,28 @@ def test_table_has_a_row_for_everything(run: tuple[Path, list[str]]) -> None:
     assert float(first["random_directions_difference"]) == pytest.approx(difference, abs=1e-6)
 
 
+def test_effects_are_means_over_the_episodes_that_are_written(run: tuple[Path, list[str]]) -> None:
+    """So means over trainings can be computed again, world by world."""
+    tables = []
+    for name in ("effects.tsv", "effects_by_episode.tsv"):
+        heads, *rows = [line.split("\t") for line in (run[0] / name).read_text().splitlines()]
+        tables.append([dict(zip(heads, row, strict=True)) for row in rows])
+    means, episodes = tables
+    keys = ("measure", "arm", "dose", "outcome")
+    for column in ("value", "twin", "random_directions_value", "random_directions_difference"):
+        found: dict[tuple[str, ...], list[float]] = {}
+        for row in episodes:
+            if row[column]:
+                found.setdefault(tuple(row[key] for key in keys), []).append(float(row[column]))
+        wanted = {
+            tuple(row[key] for key in keys): row[column] for row in means if row["measure"] in ("effect", "at once")
+        }
+        assert {key for key, value in wanted.items() if value} == set(found) and len(found) > 10
+        assert [np.mean(found[key]) for key in found] == pytest.approx([float(wanted[key]) for key in found], abs=1e-5)
+    worlds = {row["world"] for row in episodes}
+    assert worlds == {f"1/{place}" for place in range(len(worlds))} and len(worlds) > 3
+
+
 def test_summary_says_what_counts(run: tuple[Path, list[str]]) -> None:
     text = "\n".join(run[1])
     assert "8 episodes in each arm, 28 arms, 7,168 lives; 50% of agents edited." in text
@@ -141,7 +168,7 @@ def test_figures_that_no_longer_exist_are_removed(tmp_path: Path) -> None:
     in_behaviour = {name: values for name, values in table.outcomes.items() if not name.startswith("kl")}
     write_effects(tmp_path, replace(table, outcomes=in_behaviour), arms, draws=99, seed=1)
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"effects.json", "effects.tsv", "effects.png"}
+    assert left == {"effects.json", "effects.tsv", "effects_by_episode.tsv", "effects.png"}
 
 
 def test_a_played_run_is_reported_from_its_folder_again_and_again(tmp_path: Path) -> None:

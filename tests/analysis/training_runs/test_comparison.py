@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
 
+from activation_store.checked_json import CHECKSUM, entry_checksum
 from analysis.training_runs import run as run_files
 from analysis.training_runs.comparison import compare
 from analysis.training_runs.curves import stretch_means
 from analysis.training_runs.groups import Group, group_runs
-from analysis.training_runs.intervals import difference, mean_over_seeds
+from analysis.training_runs.intervals import mean_over_seeds
 from analysis.training_runs.metrics import chosen_metrics
 from analysis.training_runs.notes import notes_on
 from analysis.training_runs.run import TrainingRun, read_run
@@ -51,30 +53,6 @@ def test_student_intervals_over_seeds() -> None:
     reach = [4.302653 * math.sqrt(7 / 3), 12.706205 * 1.0]  # t with 2 and 1 degrees of freedom, from tables
     assert (high - mean)[:2] == pytest.approx(reach, rel=1e-6) and (mean - low)[:2] == pytest.approx(reach, rel=1e-6)
     assert np.isnan([low[2], high[2]]).all()
-
-
-def test_welch_interval_of_unpaired_runs() -> None:
-    """Variances 7 and 1, three runs each: standard error sqrt(8/3), degrees of freedom 2 * 64 / 50."""
-    first, second = np.array([1.0, 2.0, 6.0]), np.array([9.0, 10.0, 11.0])
-    found = difference(first, second, False, 0.95)
-    freedom = (7 / 3 + 1 / 3) ** 2 / ((7 / 3) ** 2 / 2 + (1 / 3) ** 2 / 2)
-    assert freedom == pytest.approx(2.56)
-    from scipy import stats
-
-    reach = stats.t.ppf(0.975, freedom) * math.sqrt(8 / 3)
-    assert (found.value, found.low, found.high) == pytest.approx((-7, -7 - reach, -7 + reach))
-    assert found.p == pytest.approx(2 * stats.t.sf(7 / math.sqrt(8 / 3), freedom))
-    for few in (np.array([1.0]), np.array([]), np.array([2.0, 2.0])):
-        assert math.isnan(difference(few, np.array([3.0, 3.0]), False, 0.95).p)
-
-
-def test_student_interval_of_paired_runs() -> None:
-    """Differences -8, -9, -7: variance 1, standard error 1 / sqrt(3), and t = 4.302653 with two degrees of freedom."""
-    found = difference(np.array([1.0, 2.0, 6.0]), np.array([9.0, 11.0, 13.0]), True, 0.95)
-    reach = 4.302653 / math.sqrt(3)
-    assert (found.value, found.low, found.high) == pytest.approx((-8, -8 - reach, -8 + reach), rel=1e-6)
-    shifted = difference(np.array([1.0, 2.0]), np.array([4.0, 5.0]), True, 0.95)  # by the same in every run
-    assert shifted.value == -3 and math.isnan(shifted.low) and math.isnan(shifted.p)
 
 
 @pytest.mark.parametrize(("seeds", "paired"), [((1, 2, 3), True), ((1, 2, 4), False), ((1, 2, 3, 4), False)])
@@ -254,6 +232,28 @@ def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
         checkpoint.write_bytes(b"others")
     with pytest.raises(UserError, match="no pve results of a checkpoint of these runs"):
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, elsewhere)
+
+
+def test_checkpoints_that_played_the_same_worlds_have_their_luck_in_common(tmp_path: Path) -> None:
+    """Runs hardly differ, but worlds do: an interval over runs alone is far too narrow. Worlds add up to scores."""
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0, 1.0]})
+    for run in groups[0].runs:
+        for seed in (1, 2):
+            plant_evaluation(run.folder, 10_000, 0.5, seed=seed)
+            content = orjson.loads((file := run.folder / f"checkpoints/eval_pve_{seed}.json").read_bytes())
+            (name,) = content
+            results = {key: value for key, value in content[name].items() if key != CHECKSUM}
+            results["length"] = [
+                100.0 + 40 * episode + 7 * seed + run.seed / 100 for episode in results["episode/length"]
+            ]
+            file.write_bytes(orjson.dumps({name: results | {CHECKSUM: entry_checksum(name, results)}}))
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    ticks, progress, score = compared.evaluations
+    assert ticks.runs[:, 0].std() < 0.1 and ticks.high[0] - ticks.mean[0] > 20
+    for curve in (ticks, progress, score):
+        worlds = curve.by_world[0]
+        assert [len(each) for each in worlds] == [8, 8, 8] and len(set().union(*worlds)) == 8
+        assert [np.mean(list(each.values())) for each in worlds] == pytest.approx(curve.runs[:, 0])
 
 
 def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) -> None:

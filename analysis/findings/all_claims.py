@@ -1,0 +1,93 @@
+"""All claims of all pages, with one more correction over all of their tests."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.files import read_bytes, write_text
+from analysis.findings.families import rows_of_claims
+from analysis.findings.page import read_beside, said_of
+from analysis.findings.study_file import Claim
+from analysis.statistics.inference import false_discovery
+from user_error import UserError
+
+START, END = "<!-- claims: written by study.py claims -->", "<!-- end of claims -->"
+"""Lines between which the table of claims stands in a file."""
+
+_HEAD = "| page | claim | tests: p, corrected over all pages |\n|---|---|---|"
+_SMALLEST = 0.0001
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A claim of a page.
+
+    Attributes:
+        page: its name.
+        says: the sentence.
+        p: of each row of results that it tells with a p-value, by the row's name.
+    """
+
+    page: str
+    says: str
+    p: dict[str, float]
+
+
+def write_claims(file: Path, pages: Path) -> int:
+    """Write the table of all claims into a file, in place of the one that stands there, and return how many there are.
+
+    Raises:
+        UserError: the file has no place for it, or a page is damaged.
+    """
+    claims = claims_of(sorted(pages.glob("*.md")))
+    text = read_bytes(file).decode("utf-8")
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise UserError(f"{file} has no lines {START} and {END}: put them where the table of claims belongs")
+    write_text(file, f"{before}{claims_table(claims)}{after}")
+    return len(claims)
+
+
+def claims_of(pages: Sequence[Path]) -> list[Claimed]:
+    """Return the claims of pages, in order.
+
+    Raises:
+        UserError: a page has nothing beside it, or it is damaged.
+    """
+    found = []
+    for page in pages:
+        study, results, _ = read_beside(page)
+        rows = rows_of_claims(study, results)
+        for claim, values, (says, *_) in zip(study.claims, rows, said_of(study, results), strict=True):
+            found.append(Claimed(page.stem, says, dict(_tests(claim, values))))
+    return found
+
+
+def claims_table(claims: Sequence[Claimed]) -> str:
+    """Return the table of all claims, between the lines that mark its place."""
+    p = np.array([value for claim in claims for value in claim.p.values()])
+    q = iter(false_discovery(p).tolist())
+    lines = [START, _HEAD]
+    for claim in claims:
+        tests = [f"{name}: {_short(value)}, {_short(next(q))}" for name, value in claim.p.items()]
+        says = claim.says.replace("|", "\\|")
+        lines.append(f"| [{claim.page}](findings/{claim.page}.md) | {says} | {'; '.join(tests) or 'none'} |")
+    return "\n".join([*lines, END])
+
+
+def _tests(claim: Claim, values: dict[str, dict[str, str]]) -> Iterator[tuple[str, float]]:
+    """Yield the name and the p-value of everything that a claim's sentence tells and that was tested."""
+    for name, row in claim.rows.items():
+        for column in claim.tested(name) if row.several else [""]:
+            key = f"{column}.p" if row.several else "p"
+            p = float(values[name].get(key) or math.nan)
+            if math.isfinite(p) and claim.tested(name):
+                yield name if column in ("", "value") else f"{name} {column}", p
+
+
+def _short(p: float) -> str:
+    return "< .0001" if p < _SMALLEST else f"{p:.4f}".lstrip("0") if p < 1 else "1"

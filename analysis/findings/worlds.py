@@ -1,0 +1,49 @@
+"""Which worlds a study's stages play: seeds of commands, and one of its own for each training."""
+
+import shlex
+import zlib
+from collections.abc import Mapping
+
+_PLAYERS = ("intervene.py", "extract_activations.py", "evaluate.py")
+"""Scripts that play episodes, of the seed that --seed gives."""
+
+_OPTIONS = ("--seed", "-s")
+_LARGEST = 99_999
+
+
+def with_own_seed(run: str, name: str) -> str:
+    """Return the command of a stage that is one of several, with a seed of its own if it plays episodes without one.
+
+    The seed follows from the stage's name, so it stays the same when other stages are added.
+    """
+    if run.split(maxsplit=1)[0] not in _PLAYERS or _seed(run) is not None:
+        return run
+    return f"{run} --seed {1 + zlib.crc32(name.encode()) % _LARGEST}"
+
+
+def seeds_of(commands: Mapping[str, str], needs: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
+    """Return the seeds whose episodes are behind the results of each stage, of which stages of one seed share worlds.
+
+    Args:
+        commands: of each stage, in their order.
+        needs: stages before it whose folders its command reads. One that plays nothing has their seeds, or without
+            any, its own name.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for name, command in commands.items():
+        if command.split(maxsplit=1)[0] in _PLAYERS:
+            found[name] = frozenset({_seed(command) or "its default"})
+        else:
+            read = frozenset().union(*(found[each] for each in needs[name] if each in found))
+            found[name] = read or frozenset({name})
+    return found
+
+
+def _seed(command: str) -> str | None:
+    """Return what a command says of its seed."""
+    words = shlex.split(command)
+    for place, word in enumerate(words):
+        option, _, value = word.partition("=")
+        if option in _OPTIONS:
+            return value or " ".join(words[place + 1 : place + 2])
+    return None

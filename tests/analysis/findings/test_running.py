@@ -1,0 +1,54 @@
+"""Studies that are run: since when their primary outcomes have been named."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from analysis.findings.page import Named
+from analysis.findings.running import PRIMARY_FILE, StudyRun
+from analysis.findings.study_file import Primary, Stage, Study
+from user_error import UserError
+
+PRIMARY = Primary("a", "effects.tsv", {"outcome": "ticks"})
+STUDY = Study("t", "q", tuple(Stage(name, "write.py {here}", 1.0) for name in "ab"), (), (), primary=(PRIMARY,))
+
+
+def played(study: Study, folder: Path) -> Named | None:
+    run = StudyRun(study, folder / "results", folder)
+    return run.run(run.plan(), lambda plan, state, seconds: None).primary
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a script that writes something."""
+    script = "import pathlib, sys\npath = pathlib.Path(sys.argv[1])\npath.mkdir()\n(path / 'x').write_text('x')\n"
+    (tmp_path / "write.py").write_text(script)
+    return tmp_path
+
+
+def named(begun: int, outcomes: Sequence[Primary]) -> Named:
+    return Named(datetime.now(UTC).date().isoformat(), begun, [str(each) for each in outcomes])
+
+
+def test_primary_outcomes_are_written_down_before_anything_is_played(folder: Path) -> None:
+    """Those that are named later say how much had been begun, and the first ones keep their day."""
+    assert played(STUDY, folder) == named(0, [PRIMARY])
+    kept = folder / "results" / PRIMARY_FILE
+    kept.write_text(kept.read_text().replace(named(0, []).since, "2020-01-01"))
+    again = played(STUDY, folder)
+    assert again is not None and again.since == "2020-01-01"
+    other = replace(PRIMARY, where={"outcome": "meals"})
+    assert played(replace(STUDY, primary=(other,)), folder) == named(2, [other])
+    assert played(replace(STUDY, primary=()), folder) is None
+    assert played(STUDY, folder) == named(2, [PRIMARY])  # dropped for a while, so named anew
+
+
+def test_damaged_file_is_refused_in_one_line(folder: Path) -> None:
+    (folder / "results").mkdir()
+    (folder / "results" / PRIMARY_FILE).write_text(json.dumps({"since": 3}))
+    with pytest.raises(UserError, match=r"primary\.json is damaged: delete it"):
+        played(STUDY, folder)
