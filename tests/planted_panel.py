@@ -51,7 +51,7 @@ def planted_saliency_run(path: Path, dump: Path) -> Path:
             "maps.npz", **_places(dump), **maps, sample=np.repeat([0, 1], 3), value=np.ones(TICKS),
             task=np.ones((TICKS, LAGS)),
         )  # fmt: skip
-        out.save_json("sanity.json", {"failures": []})
+        out.save_json("sanity.json", {"failures": [], "checks": {}})
     return path
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ _ARRAYS = ("sample", "value", "tiles", "entities", "own", "inventory", "task")
 @dataclass(frozen=True)
 class _Sanity:
     failures: list[str]
+    checks: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
