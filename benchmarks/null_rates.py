@@ -31,6 +31,7 @@ from analysis.life_phase.visits import visits
 from analysis.lives import Lives
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
+from benchmarks.null_rates_saliency import policy_free_cases, true_cases, warned_cases
 from benchmarks.power import planted
 from tests.planted_labels import FREQUENCIES, favoured_pair, labels_at_random, lasting_labels, memory_of_two_steps
 from tests.planted_lives import (
@@ -143,7 +144,15 @@ def measured(case: Case, arguments: Arguments) -> list[Row]:
 
 def all_cases() -> list[Case]:
     """Return all cases."""
-    return [*null_orders(), *null_differences(), *planted_orders(), *planted_differences()]
+    return [*null_orders(), *null_differences(), *planted_orders(), *planted_differences(), *saliency_checks()]
+
+
+def saliency_checks() -> Iterator[Case]:
+    """Maps of saliency.py that know nothing of the policy, and true ones."""
+    several = ((NULL, policy_free_cases()), (LIMIT, warned_cases()), (POWER, true_cases()))
+    for kind, cases in several:
+        for name, run in cases.items():
+            yield Case(kind, name, lambda rng, _, run=run: run(rng))
 
 
 def null_orders() -> Iterator[Case]:

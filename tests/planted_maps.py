@@ -78,7 +78,7 @@ def views(rng: np.random.Generator, samples: int, states: int) -> torch.Tensor:
     return torch.from_numpy(np.stack(drawn).astype(np.uint8))
 
 
-def checked(rng: np.random.Generator, own: float, maps: Maps, samples: int = 20, states: int = 4) -> Sanity:
+def checked(rng: np.random.Generator, own: float, maps: Maps, samples: int = 20, states: int = 2) -> Sanity:
     """Draw views and a trained network, and judge maps of it.
 
     Args:

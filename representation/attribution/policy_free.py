@@ -50,32 +50,34 @@ def mean_of_other_samples(tiles: torch.Tensor, sample: np.ndarray) -> torch.Tens
     return other @ tiles / other.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-def alike_beyond(one: np.ndarray, other: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return how alike the sizes of two maps are beyond what the view alone explains, for each state.
+class BeyondTheView:
+    """What sizes of maps hold beyond what maps that know nothing of the policy explain."""
 
-    Both maps' sizes are ranked within a state and regressed on the ranks of maps that know nothing of the policy; what
-    the regression leaves is correlated, a partial rank correlation. It is 1 if nothing is left of the first map, and 0
-    if nothing is left of the second alone.
+    def __init__(self, free: np.ndarray):
+        """Rank the maps that know nothing of the policy, (N, tiles, F), within states."""
+        self._free = _ranks(free)
+        self._inverse = np.linalg.pinv(self._free, rcond=1e-9)  # (N, F, tiles)
+
+    def left(self, tiles: np.ndarray) -> np.ndarray:
+        """Rank the sizes of maps, (N, tiles), and return what a regression leaves, of length 1 each; 0 if nothing."""
+        whole = _ranks(np.abs(tiles)[:, :, None])
+        rest = (whole - self._free @ (self._inverse @ whole))[:, :, 0]  # (N, tiles)
+        size = np.linalg.norm(rest, axis=1, keepdims=True)
+        something = size > 1e-6 * np.linalg.norm(whole, axis=1)
+        return np.divide(rest, size, out=np.zeros_like(rest), where=something)
+
+
+def alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the correlation of what is left of two maps, a partial rank correlation of their sizes.
 
     Args:
-        one: the map under study, (N, tiles).
-        other: the one that it is compared with, (N, tiles).
-        free: maps that know nothing of the policy, (N, tiles, F).
+        one: what `BeyondTheView` leaves of the map under study, (N, tiles).
+        other: likewise, of the one that it is compared with.
 
     Returns:
-        Correlations, (N,).
+        (N,); 1 if nothing is left of the map under study, and 0 if nothing is left of the other alone.
     """
-    ranks = _ranks(free)
-    inverse = np.linalg.pinv(ranks, rcond=1e-9)  # (N, F, tiles)
-    left = []
-    for sizes in (np.abs(one), np.abs(other)):
-        whole = _ranks(sizes[:, :, None])
-        rest = (whole - ranks @ (inverse @ whole))[:, :, 0]  # (N, tiles)
-        size = np.linalg.norm(rest, axis=1)
-        something = size > 1e-6 * np.linalg.norm(whole[:, :, 0], axis=1)
-        left.append(np.divide(rest, size[:, None], out=np.zeros_like(rest), where=something[:, None]))
-    nothing = ~left[0].any(axis=1)
-    return np.where(nothing, 1.0, (left[0] * left[1]).sum(axis=1))
+    return np.where(one.any(axis=1), (one * other).sum(axis=1), 1.0)
 
 
 def _ranks(maps: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from agent_zoo.base import RecurrentPolicy
 from analysis.statistics.resampling import Estimate
 from representation.attribution.intervals import OverSamples
 from representation.attribution.methods import Maps, play
-from representation.attribution.policy_free import alike_beyond, mean_of_other_samples, policy_free_maps
+from representation.attribution.policy_free import BeyondTheView, alike, mean_of_other_samples, policy_free_maps
 from representation.attribution.replaced_tiles import Curves, Views, replaced_in_order
 from representation.attribution.targets import Target
 from representation.attribution.windows import Windows
@@ -142,14 +142,15 @@ def judged(
     leads = [_check(over, name, own.area - curves.area, 0.0, above=True) for name, curves in others.items()]
     closest = min(leads, key=lambda check: check.value).of
     leads.append(_check(over, f"95% of {TWIN}", own.area - _reached_by_twins(views, twins), 0.0, above=True))
-    ranked = torch.stack(list(free.values()), dim=2).numpy()  # (N, tiles, F)
+    beyond = BeyondTheView(torch.stack(list(free.values()), dim=2).numpy())
+    left = beyond.left(tiles.numpy())
 
-    def alike(weights: Sequence[torch.Tensor]) -> np.ndarray:
-        return np.mean([alike_beyond(tiles.numpy(), other.numpy(), ranked) for other in weights], axis=0)
+    def like(of: str, weights: Sequence[torch.Tensor], limit: float) -> Check:
+        correlations = [alike(left, beyond.left(other.numpy())) for other in weights]
+        return _check(over, of, np.mean(correlations, axis=0), limit, above=False)
 
-    twin = _check(over, TWIN, alike(twins), 0.5, above=False)
-    limit = (1 + twin.value) / 2
-    stages = [_check(over, f"{part} shuffled", alike(each), limit, above=False) for part, each in shuffled.items()]
+    twin = like(TWIN, twins, 0.5)
+    stages = [like(f"{part} shuffled", draws, (1 + twin.value) / 2) for part, draws in shuffled.items()]
     complete = None
     if error is not None:
         median = float(np.median(error))

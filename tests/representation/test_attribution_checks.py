@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from representation.attribution.policy_free import alike_beyond, mean_of_other_samples, policy_free_maps
+from representation.attribution.policy_free import BeyondTheView, alike, mean_of_other_samples, policy_free_maps
 from representation.attribution.replaced_tiles import Views, replaced_in_order
 from representation.attribution.saliency_run import sanity_lines
 from representation.attribution.sanity import Check, judged
@@ -63,21 +63,21 @@ def test_food_first_beats_a_random_order_and_fails_all_the_same() -> None:
     assert all(check.value == 1 and not check.passed for check in sanity.alike)
 
 
-@pytest.mark.parametrize("alike", ["untrained twins", *(f"{stage} shuffled" for stage in STAGES)])
-def test_every_other_network_can_fail_the_map_alone(alike: str) -> None:
+@pytest.mark.parametrize("same", ["untrained twins", *(f"{stage} shuffled" for stage in STAGES)])
+def test_every_other_network_can_fail_the_map_alone(same: str) -> None:
     rng = np.random.default_rng(1)
     network, material = trained(rng, 0.5), views(rng, 12, 3)
     seen = Views(material, MATERIALS, np.repeat(np.arange(12), 3), network.value)
     own = network.true_map(material)
 
     def other(name: str) -> torch.Tensor:  # the sizes stay and the signs turn: the map is of the same tiles
-        return -own if name in alike else untrained(rng).true_map(material)
+        return -own if name in same else untrained(rng).true_map(material)
 
     shuffled = {stage: [other(stage)] for stage in STAGES}
     sanity = judged(seen, own, [other("untrained twins")], shuffled, None, 0)
     failed = [check.of for check in sanity.alike if not check.passed]
-    assert failed == [alike] and alike in "".join(sanity.failures())
-    assert f"FAILED {alike}: 1.00 (1.00 to 1.00); must be below" in "\n".join(sanity_lines(sanity))
+    assert failed == [same] and same in "".join(sanity.failures())
+    assert f"FAILED {same}: 1.00 (1.00 to 1.00); must be below" in "\n".join(sanity_lines(sanity))
 
 
 def test_gradients_that_do_not_add_up_fail_and_so_does_what_is_unknown() -> None:
@@ -121,8 +121,11 @@ def test_what_the_view_explains_is_no_likeness() -> None:
     rng = np.random.default_rng(4)
     free = rng.normal(size=(300, 100, 1))
     one, other = (np.exp(0.5 * (free[:, :, 0] + 0.3 * rng.normal(size=(300, 100)))) for _ in range(2))
-    raw = alike_beyond(one, other, np.zeros((300, 100, 1))).mean()
-    assert raw > 0.8 and abs(alike_beyond(one, other, free).mean()) < 0.2
-    assert alike_beyond(one, -one, free) == pytest.approx(np.ones(300))  # sizes, whatever the sign
-    assert (alike_beyond(one, np.zeros_like(one), free) == 0).all()
-    assert (alike_beyond(free[:, :, 0] - free.min(), one, free) == 1).all()  # nothing is left of the map
+    raw, beyond = BeyondTheView(np.zeros((300, 100, 1))), BeyondTheView(free)
+    assert alike(raw.left(one), raw.left(other)).mean() > 0.8
+    left = beyond.left(one)
+    assert abs(alike(left, beyond.left(other)).mean()) < 0.2
+    assert alike(left, beyond.left(-one)) == pytest.approx(np.ones(300))  # sizes, whatever the sign
+    nothing = beyond.left(np.zeros_like(one))
+    assert (alike(left, nothing) == 0).all() and (alike(nothing, left) == 1).all()
+    assert not beyond.left(free[:, :, 0] - free.min()).any()
