@@ -32,7 +32,7 @@ def main() -> None:
     policy.requires_grad_(False)
     check_before(settings, policy, info.layout)
     with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
-        attribute_dump(settings, metadata, policy, info.layout, folder)
+        attribute_dump(settings, metadata, policy, info, folder)
     print(f"saliency.html, maps and figures: {folder.path}")
 
 

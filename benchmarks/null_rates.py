@@ -35,6 +35,7 @@ from analysis.statistics.inference import LEVEL, Inference
 from benchmarks import null_rates_over_trainings
 from benchmarks.null_rates_at_once import ranked_pairs
 from benchmarks.null_rates_controls import verdict_cases
+from benchmarks.null_rates_saliency import policy_free_cases, true_cases, warned_cases
 from benchmarks.power import planted
 from tests.planted_labels import FREQUENCIES, favoured_pair, labels_at_random, lasting_labels, memory_of_two_steps
 from tests.planted_lives import (
@@ -158,7 +159,23 @@ def all_cases() -> list[Case]:
         *planted_differences(),
         *(Case(POWER, *case) for case in null_rates_over_trainings.planted_cases()),
         *verdicts,
+        *saliency_checks(),
     ]
+
+
+def saliency_checks() -> Iterator[Case]:
+    """Maps of saliency.py that know nothing of the policy, and true ones."""
+    several = ((NULL, policy_free_cases()), (LIMIT, warned_cases()), (POWER, true_cases()))
+    for kind, cases in several:
+        for name, run in cases.items():
+            yield Case(kind, name, functools.partial(maps_checked, run=run))
+
+
+def maps_checked(
+    rng: np.random.Generator, _: Inference, run: Callable[[np.random.Generator], Outcomes]
+) -> Outcomes:  # fmt: skip
+    """Check the maps of one draw; they need no settings of tests."""
+    return run(rng)
 
 
 def null_orders() -> Iterator[Case]:

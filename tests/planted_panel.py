@@ -1,6 +1,7 @@
 """Small finished runs of analyze_dynamics.py and saliency.py with made-up numbers, for readers."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def planted_dynamics_run(path: Path, dump: Path) -> Path:
     return path
 
 
-def planted_saliency_run(path: Path, dump: Path) -> Path:
+def planted_saliency_run(path: Path, dump: Path, sanity: dict[str, Any] | None = None) -> Path:
     """Write maps of the same ticks: two samples of three ticks each."""
     with RunFolder(path, {"arguments": {"of": "value", "method": "gradient"}, "seed": 0, "input": _input(dump)}) as out:
         shapes = {"tiles": 225, "entities": 3, "own": 5, "inventory": 1}
@@ -51,7 +52,7 @@ def planted_saliency_run(path: Path, dump: Path) -> Path:
             "maps.npz", **_places(dump), **maps, sample=np.repeat([0, 1], 3), value=np.ones(TICKS),
             task=np.ones((TICKS, LAGS)),
         )  # fmt: skip
-        out.save_json("sanity.json", {"failures": []})
+        out.save_json("sanity.json", {"failures": [], "checks": {}} if sanity is None else sanity)
     return path
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,12 @@ _ARRAYS = ("sample", "value", "tiles", "entities", "own", "inventory", "task")
 @dataclass(frozen=True)
 class _Sanity:
     failures: list[str]
+    checks: dict[str, Any] | None = None  # missing in runs that only judged random orders and the last shuffling
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        older = "an older version checked them, too leniently: run saliency.py again"
+        return tuple(self.failures) if self.checks is not None else (*self.failures, older)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +41,7 @@ class Saliency:
         dump_sha256: of the metadata of the dump that it was made from.
         of: what is attributed, as given to saliency.py.
         method: of attribution.
-        failures: sanity checks that failed.
+        failures: sanity checks that failed, or why they are not enough.
         places: of the mapped ticks, (M,) each.
         value: of the target at each of them, (M,); NaN where it is not defined.
         tiles: (M, L, 225): of the tick's tiles, to the target L ticks later; NaN where there is no map.
@@ -80,7 +87,7 @@ def read_saliency(path: Path) -> Saliency:
     parts = np.stack([*sizes, np.nan_to_num(np.abs(arrays["task"]))], axis=2)  # (M, lags, parts)
     return Saliency(
         path, run.input.get(METADATA_FILE, ""), str(run.arguments.get("of", "")), str(run.arguments.get("method", "")),
-        tuple(sanity.failures), {name: arrays[name] for name in IDENTITY}, arrays["value"],
+        sanity.warnings, {name: arrays[name] for name in IDENTITY}, arrays["value"],
         *(_by_view(each, later) for each in (arrays["tiles"], arrays["entities"], parts)),
     )  # fmt: skip
 

@@ -10,9 +10,10 @@ from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_f
 from analysis.materials import MATERIAL_NAMES, PALETTE
 from representation.attribution.found import PARTS, Found
 from representation.attribution.intervals import OverSamples
-from representation.attribution.sanity import MOST_ALIKE, Sanity
+from representation.attribution.sanity import Check, Sanity
 
 _GROUPS_SHOWN = 12
+_PASSED, _FAILED = "#33475b", "#bd1f01"
 
 
 def overview(found: Found, heading: str, failures: Sequence[str]) -> Figure:
@@ -87,30 +88,37 @@ def memory_components(found: Found, heading: str, failures: Sequence[str], seed:
 
 
 def sanity_figure(sanity: Sanity, heading: str) -> Figure:
-    """Draw the three checks."""
-    curves = sanity.curves
+    """Draw the target as tiles are replaced and put back, the map's leads, and how much it is like other weights'."""
     with style():
-        figure = new_figure(13.0, 4.4)
-        deletion, insertion, randomised = figure.subplots(1, 3)
-        for axes, own, random, text in (
-            (deletion, curves.deletion, curves.random_deletion, "tiles replaced"),
-            (insertion, curves.insertion, curves.random_insertion, "tiles put back"),
-        ):
-            axes.plot(curves.share, own, marker=".", color="#3f90da", label="in the map's order")
-            axes.plot(curves.share, random, marker=".", color="#888888", label="in random order")
+        figure = new_figure(15.0, 8.4)
+        (deletion, insertion), (leads, alike) = figure.subplots(2, 2)
+        for axes, kind, text in ((deletion, "deletion", "tiles replaced"), (insertion, "insertion", "tiles put back")):
+            for (name, each), colour in zip(sanity.curves.items(), ("#3f90da", "#888888", "#ffa90e"), strict=False):
+                curve = getattr(each, kind).mean(axis=0)
+                label = "in the map's order" if name == "the map" else name
+                axes.plot(each.share, curve - curve[0], marker=".", color=colour, label=label)
             axes.axhline(0, color="#dddddd", linewidth=0.8, zorder=0)
             axes.set(xlabel=f"share of {text}", ylabel="change of the target")
             axes.legend(loc="best")
-        names = [each.part for each in sanity.randomised]
-        randomised.bar(range(len(names)), [each.alike for each in sanity.randomised], color="#33475b")
-        randomised.axhline(MOST_ALIKE, color="#bd1f01", linestyle="--", label="fails above, once all are shuffled")
-        randomised.set_xticks(range(len(names)), [f"... and {name}" if i else name for i, name in enumerate(names)],
-                              rotation=15, ha="right")  # fmt: skip
-        randomised.set(ylim=(-0.2, 1), ylabel="rank correlation with the maps as they are")
-        randomised.set_title("weights shuffled, from the outputs inwards")
-        randomised.legend(loc="upper right")
+        _draw_checks(leads, sanity.leads)
+        leads.set(xlabel="larger area between both curves than in this order")
+        leads.set_title("the order of tiles must beat simpler ones: right of 0")
+        _draw_checks(alike, sanity.alike)
+        alike.set(xlim=(-0.2, 1.05), xlabel="rank correlation of sizes, less what the view alone explains")
+        alike.set_title("other weights must give other maps: left of the line")
         figure.suptitle(_marked(heading, "Sanity checks", sanity.failures()))
     return figure
+
+
+def _draw_checks(axes: Axes, checks: Sequence[Check]) -> None:
+    """Draw each number with its interval, red if it failed, and the limit."""
+    for place, check in enumerate(checks):
+        axes.plot([check.low, check.high], [place, place], color=_PASSED if check.passed else _FAILED, linewidth=2)
+        axes.plot(check.value, place, marker="o", color=_PASSED if check.passed else _FAILED)
+        axes.plot([check.limit] * 2, [place - 0.4, place + 0.4], color="#888888", linestyle="--", linewidth=1)
+    names = [check.of + ("" if check.passed else ": FAILED") for check in checks]
+    axes.set_yticks(range(len(checks)), names)
+    axes.invert_yaxis()
 
 
 def draw_map(axes: Axes, tiles: np.ndarray) -> None:

@@ -15,6 +15,7 @@ from activation_store.lives import life_keys, places_of
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import CheckpointInfo, build_untrained
 from agent_zoo.observation import ObservationLayout
 from analysis.lives import places_among
 from analysis.replays.film import write_film
@@ -33,7 +34,7 @@ from representation.attribution.found import ARRAYS, RAGGED, Found, group_lines,
 from representation.attribution.methods import Baseline, Maps, attribute, average_baseline
 from representation.attribution.names import TITLES
 from representation.attribution.samples import Sample, read_samples
-from representation.attribution.sanity import Sanity, check_maps
+from representation.attribution.sanity import TWINS, Check, Sanity, check_maps
 from representation.attribution.settings import SaliencySettings
 from representation.attribution.soft_inputs import check_agent
 from representation.attribution.targets import Target, target_named
@@ -48,11 +49,11 @@ _AT_ONCE = 64
 
 
 def attribute_dump(
-    settings: SaliencySettings, metadata: DumpMetadata, policy: RecurrentPolicy, layout: ObservationLayout,
+    settings: SaliencySettings, metadata: DumpMetadata, policy: RecurrentPolicy, info: CheckpointInfo,
     folder: RunFolder,
 ) -> None:  # fmt: skip
     """Compute the maps of all samples, check them, and write the results."""
-    console = Console()
+    console, layout = Console(), info.layout
     show = partial(step, console)
     target = _target(settings, metadata, policy, layout)
     labels, what = _labels(settings)
@@ -80,10 +81,11 @@ def attribute_dump(
     names = components.names if components is not None else ()
     found = joined(stored, layout.entity_columns, names, has_cell=policy.cell == "lstm" and policy.layers > 0)
     around = compared_around(settings, found, samples, begins)
-    with show("checking maps: shuffled weights, replaced tiles, completeness"):
+    with show("checking maps: replaced tiles, untrained twins, shuffled weights, completeness"):
         checked = _known(policy, some, target)
         again: Callable[[RecurrentPolicy], Maps] = lambda other: maps_of(other, checked[0])  # noqa: E731
-        sanity = check_maps(policy, checked[0], target, again(policy), checked[1], again, settings.seed)
+        twins = [build_untrained(info, settings.seed + number).requires_grad_(False) for number in range(TWINS)]
+        sanity = check_maps(policy, checked[0], target, again(policy), checked[1], again, twins, settings.seed)
     with show("writing and drawing"):
         _write(settings, metadata, folder, samples, found, sanity, target, labels, what, around)
     parts.remove()
@@ -270,28 +272,48 @@ def _shown(sample: Sample, found: Found, number: int) -> ShownSample:
 
 
 def sanity_lines(sanity: Sanity) -> list[str]:
-    """Return what the checks found."""
-    curves = sanity.curves
-    lines = ["Sanity checks: " + ("; ".join(sanity.failures()) if sanity.failures() else "all passed")]
-    for number, each in enumerate(sanity.randomised):
-        more = "and " if number else ""
-        lines.append(f"  {more}{each.part} shuffled: rank correlation of maps {each.alike:.2f}")
-    lines.append(
-        f"  tiles replaced and put back in the map's order rather than at random: area {curves.advantage:+.3g} "
-        f"(95% interval over samples {curves.low:+.3g} to {curves.high:+.3g})"
-    )
-    if np.isfinite(sanity.incomplete):
+    """Return what the checks say: each with its own number, its limit, and whether it passed."""
+    failures, area = sanity.failures(), sanity.area
+    failed = sum(not check.passed for check in sanity.checks)
+    title = f"{failed} of {len(sanity.checks)} failed: {'; '.join(failures)}" if failures else "all passed"
+    lines = [
+        f"Sanity checks: {title}",
+        "  Tiles replaced and put back in the map's order: area "
+        f"{area.value:+.3g} ({area.low:+.3g} to {area.high:+.3g}). "
+        "It must be larger than in each order that does not know the policy or the state:",
+        *(f"    {_verdict(check)} {check.of}: larger by {_number(check, '+.3g')}" for check in sanity.leads),
+        "  Sizes must change with the weights: rank correlation, less what the view alone explains, with the maps of",
+        *(
+            f"    {_verdict(check)} {check.of}: {_number(check, '.2f')}; must be below {check.limit:.2f}"
+            for check in sanity.alike
+        ),
+    ]
+    if sanity.complete is not None:
         lines.append(
-            f"  integrated gradients add up to the difference within {sanity.incomplete:.1%} (median; 5% is tolerated)"
+            f"  {_verdict(sanity.complete)} integrated gradients add up to the difference within "
+            f"{sanity.complete.value:.1%} (median; 5% is tolerated)"
         )
     return lines
 
 
+def _verdict(check: Check) -> str:
+    return "passed" if check.passed else "FAILED"
+
+
+def _number(check: Check, form: str) -> str:
+    return f"{check.value:{form}} ({check.low:{form}} to {check.high:{form}})"
+
+
 def _sanity_json(sanity: Sanity) -> dict[str, Any]:
     curves = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(sanity.curves).items()
-    }
-    return {
-        "failures": sanity.failures(), "randomised": [vars(each) for each in sanity.randomised], "curves": curves,
-        "incomplete": None if np.isnan(sanity.incomplete) else sanity.incomplete,
+        name: {"share": each.share.tolist(), "deletion": each.deletion.mean(axis=0).tolist(),
+               "insertion": each.insertion.mean(axis=0).tolist()}
+        for name, each in sanity.curves.items()
     }  # fmt: skip
+    checks = {
+        kind: [{**vars(check), "passed": check.passed} for check in several]
+        for kind, several in (
+            ("leads", sanity.leads), ("alike", sanity.alike), ("complete", [sanity.complete] if sanity.complete else [])
+        )
+    }  # fmt: skip
+    return {"failures": sanity.failures(), "area": vars(sanity.area), "checks": checks, "curves": curves}

@@ -1,66 +1,57 @@
-"""Does a map say something of this policy? Three checks that a meaningless map fails.
+"""Does a map say something of this policy? Checks that a map which knows nothing of the policy fails.
 
-Randomised weights must change it (Adebayo et al. 2018, arXiv:1810.03292); tiles that it calls important must matter
-when they are replaced (Atrey et al. 2020, arXiv:1912.05743, on why a map alone does not show that); and integrated
-gradients must add up.
+Tiles that it calls important must matter when they are replaced (Atrey et al. 2020, arXiv:1912.05743), and more than
+tiles that stand out without any policy. Other weights must change it: those of an untrained twin, and its own, shuffled
+(Adebayo et al. 2018, arXiv:1810.03292). And integrated gradients must add up.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
-from representation.attribution.methods import Maps, counterfactual_materials, play
+from analysis.statistics.resampling import Estimate
+from representation.attribution.intervals import OverSamples
+from representation.attribution.methods import Maps, play
+from representation.attribution.policy_free import BeyondTheView, alike, mean_of_other_samples, policy_free_maps
+from representation.attribution.replaced_tiles import Curves, Views, replaced_in_order
 from representation.attribution.targets import Target
 from representation.attribution.windows import Windows
 
-MOST_ALIKE = 0.5
-"""Rank correlation of maps with those of randomised weights above which the maps do not depend on the weights."""
+TWINS = 3
+"""Untrained networks whose maps are compared."""
 COMPLETE = 0.05
 """Largest error of the sum of integrated gradients, as a share of the difference to the baseline, on the median."""
-_STAGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-_RANDOM_ORDERS = 3
-_RESAMPLES = 1000
+RANDOM, TWIN = "random order", "untrained twins"
+_SHUFFLES = 2
 
 
 @dataclass(frozen=True)
-class Randomised:
-    """Maps after weights were shuffled.
+class Check:
+    """One number that must lie on one side of a limit.
 
     Attributes:
-        part: shuffled, with all parts before it.
-        alike: mean rank correlation of |maps| of tiles with the unshuffled ones; NaN if a map is flat.
+        of: what the map is compared with.
+        value: the number, a mean over states.
+        low, high: ends of its 95% interval over samples; both the number itself where it has none.
+        limit: that the whole interval must be above or below.
+        above: whether it must be above.
     """
 
-    part: str
-    alike: float
-
-
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """The target as tiles are replaced (deletion) or put back (insertion), mean over states.
-
-    Attributes:
-        share: of the tiles, (P,).
-        deletion: in the map's order, most positive first, less the target of the recorded view, (P,).
-        insertion: likewise, less the target of the wholly replaced view, (P,).
-        random_deletion: in random order, (P,).
-        random_insertion: in random order, (P,).
-        advantage: area between random and map's deletion plus that between map's and random insertion, over states.
-        low, high: ends of its 95% interval over samples.
-    """
-
-    share: np.ndarray
-    deletion: np.ndarray
-    insertion: np.ndarray
-    random_deletion: np.ndarray
-    random_insertion: np.ndarray
-    advantage: float
+    of: str
+    value: float
     low: float
     high: float
+    limit: float
+    above: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is on the right side; not if it is unknown."""
+        return self.low > self.limit if self.above else self.high < self.limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,50 +59,132 @@ class Sanity:
     """All checks.
 
     Attributes:
-        randomised: weights, from the outputs inwards.
-        curves: deletion and insertion of tiles.
-        incomplete: median |error| of integrated gradients as a share of the difference; NaN for other methods.
+        area: between insertion and deletion in the map's order, with its interval.
+        leads: how much larger it is than in each order that does not know the policy, or the state; above 0.
+        alike: correlation of the sizes of the map with those of other weights, beyond what the view alone explains:
+            untrained twins, then its own weights, shuffled from the outputs inwards, without parts that the target does
+            not read.
+        complete: of integrated gradients, median |error| as a share of the difference; None for other methods.
+        curves: of the map, in random order, and in the order over which the map's lead is smallest, by name.
     """
 
-    randomised: tuple[Randomised, ...]
-    curves: Curves
-    incomplete: float
+    area: Estimate
+    leads: tuple[Check, ...]
+    alike: tuple[Check, ...]
+    complete: Check | None
+    curves: Mapping[str, Curves]
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """All of them."""
+        return (*self.leads, *self.alike, *([self.complete] if self.complete is not None else ()))
 
     def failures(self) -> list[str]:
-        """Return a phrase for each check that failed."""
-        found = []
-        last = self.randomised[-1].alike
-        if not np.isfinite(last) or last > MOST_ALIKE:
-            found.append(f"maps with all weights shuffled are alike (rank correlation {last:.2f})")
-        if not self.curves.low > 0:
-            found.append("tiles that it marks matter no more than random ones")
-        if np.isfinite(self.incomplete) and self.incomplete > COMPLETE:
-            found.append(f"integrated gradients do not add up (median error {self.incomplete:.0%})")
-        return found
+        """Return a phrase for each kind of check that failed."""
+        phrases = []
+        if orders := [check.of for check in self.leads if not check.passed]:
+            phrases.append(f"its order of tiles is not shown to beat simpler ones ({', '.join(orders)})")
+        if weights := [check.of for check in self.alike if not check.passed]:
+            phrases.append(f"its sizes are too much like those of other weights ({', '.join(weights)})")
+        if self.complete is not None and not self.complete.passed:
+            phrases.append(f"integrated gradients do not add up (median error {self.complete.value:.0%})")
+        return phrases
 
 
 def check_maps(
     policy: RecurrentPolicy, windows: Windows, target: Target, maps: Maps, sample: np.ndarray,
-    again: Callable[[RecurrentPolicy], Maps], seed: int,
+    again: Callable[[RecurrentPolicy], Maps], twins: Sequence[RecurrentPolicy], seed: int,
 ) -> Sanity:  # fmt: skip
-    """Check the maps of some states.
+    """Check the maps of some states, as far as they are of the present tick's tiles.
 
     Args:
         policy: whose maps they are.
         windows: of these states.
         target: that is attributed.
         maps: of these states.
-        sample: that each state belongs to, (N,), the units of the interval.
+        sample: that each state belongs to, (N,), the units of intervals.
         again: computes the same maps for another policy.
-        seed: of shuffled weights and random orders.
+        twins: untrained networks of the same architecture, at least 1.
+        seed: of shuffled weights, random orders and resamples.
     """
-    randomised = tuple(
-        Randomised(part, _alike(maps.tiles, again(shuffled).tiles)) for part, shuffled in _shuffled(policy, seed)
-    )
-    share = (maps.error.abs() / maps.change.abs().clamp(min=1e-12)).nanmedian()
-    return Sanity(
-        randomised, _curves(policy, windows.last(policy), target, maps.tiles[:, -1], sample, seed), float(share)
-    )
+    last = windows.last(policy)
+
+    def value_of(material: torch.Tensor) -> torch.Tensor:
+        return play(policy, last, replace(last.observation, material=material), target)
+
+    views = Views(last.observation.material, policy.policy.layout.materials, sample, value_of)
+    value = value_of(views.material)
+    shuffled: dict[str, list[torch.Tensor]] = {}
+    for draw in range(_SHUFFLES):
+        for part, other in _shuffled(policy, seed + draw):
+            if not torch.equal(play(other, last, last.observation, target), value):  # the target reads these weights
+                shuffled.setdefault(part, []).append(again(other).tiles[:, -1])
+    error = (maps.error.abs() / maps.change.abs().clamp(min=1e-12)).numpy() if maps.change.isfinite().any() else None
+    return judged(views, maps.tiles[:, -1], [again(twin).tiles[:, -1] for twin in twins], shuffled, error, seed)
+
+
+def judged(
+    views: Views, tiles: torch.Tensor, twins: Sequence[torch.Tensor], shuffled: Mapping[str, Sequence[torch.Tensor]],
+    error: np.ndarray | None, seed: int,
+) -> Sanity:  # fmt: skip
+    """Judge the maps of some states.
+
+    Args:
+        views: of N states.
+        tiles: their maps, (N, tiles).
+        twins: maps of untrained networks for the same states, (N, tiles) each.
+        shuffled: by what was shuffled of the weights, the maps of several draws, (N, tiles) each.
+        error: of integrated gradients, as a share of the difference, (N,); None for other methods.
+        seed: of random orders and resamples.
+    """
+    over, free = OverSamples(views.sample, seed), policy_free_maps(views.material)
+    own, others = replaced_in_order(views, tiles), _other_orders(views, tiles, free, seed)
+    leads = [_check(over, name, own.area - curves.area, 0.0, above=True) for name, curves in others.items()]
+    closest = min(leads, key=lambda check: check.value).of
+    leads.append(_check(over, f"95% of {TWIN}", own.area - _reached_by_twins(views, twins), 0.0, above=True))
+    beyond = BeyondTheView(torch.stack(list(free.values()), dim=2).numpy())
+    left = beyond.left(tiles.numpy())
+
+    def like(of: str, weights: Sequence[torch.Tensor], limit: float) -> Check:
+        correlations = [alike(left, beyond.left(other.numpy())) for other in weights]
+        return _check(over, of, np.mean(correlations, axis=0), limit, above=False)
+
+    twin = like(TWIN, twins, 0.5)
+    stages = [like(f"{part} shuffled", draws, (1 + twin.value) / 2) for part, draws in shuffled.items()]
+    complete = None
+    if error is not None:
+        median = float(np.median(error))
+        complete = Check("the difference to the baseline", median, median, median, COMPLETE, above=False)
+    shown = {name: others[name] for name in (RANDOM, closest)}
+    area = over.mean(own.area, np.ones(len(tiles)))
+    return Sanity(area, tuple(leads), (twin, *stages), complete, {"the map": own, **shown})
+
+
+def _other_orders(
+    views: Views, tiles: torch.Tensor, free: Mapping[str, torch.Tensor], seed: int
+) -> dict[str, Curves]:  # fmt: skip
+    """Replace tiles in orders that know nothing of the policy or of the state, in the better direction of each."""
+    random = torch.rand(tiles.shape, generator=torch.Generator().manual_seed(seed))
+    orders = {**free, "mean map of the other samples": mean_of_other_samples(tiles, views.sample), RANDOM: random}
+    curves = {name: replaced_in_order(views, order) for name, order in orders.items()}
+    return {name: each if each.area.mean() >= 0 else each.reversed() for name, each in curves.items()}
+
+
+def _reached_by_twins(views: Views, twins: Sequence[torch.Tensor]) -> float:
+    """Return the area that the maps of 95% of untrained networks stay below, a prediction from K of them.
+
+    Untrained weights are as likely as their negatives, so areas lie around 0: those of K networks foretell that of
+    another by Student's t distribution with K degrees of freedom, as far as they are normal.
+    """
+    from scipy.stats import t
+
+    areas = np.array([replaced_in_order(views, tiles).area.mean() for tiles in twins])
+    return float(t.ppf(0.95, len(areas)) * np.sqrt((areas**2).mean()))
+
+
+def _check(over: OverSamples, of: str, values: np.ndarray, limit: float, *, above: bool) -> Check:
+    mean = over.mean(values, np.ones(len(values)))
+    return Check(of, mean.value, mean.low, mean.high, limit, above)
 
 
 def _shuffled(policy: RecurrentPolicy, seed: int) -> Iterator[tuple[str, RecurrentPolicy]]:
@@ -121,11 +194,10 @@ def _shuffled(policy: RecurrentPolicy, seed: int) -> Iterator[tuple[str, Recurre
     outputs = [encoder.action_decoder, encoder.critic]
     memory = [changed.memory] if changed.memory is not None else []
     of_outputs = {id(parameter) for module in outputs for parameter in module.parameters()}
-    rest = [parameter for parameter in encoder.parameters() if id(parameter) not in of_outputs]
     stages = {
-        "action heads and critic": [each for module in outputs for each in module.parameters()],
-        "memory": [each for module in memory for each in module.parameters()],
-        "encoder": rest,
+        "heads and critic": [parameter for module in outputs for parameter in module.parameters()],
+        "heads, critic and memory": [parameter for module in memory for parameter in module.parameters()],
+        "all weights": [parameter for parameter in encoder.parameters() if id(parameter) not in of_outputs],
     }
     generator = torch.Generator().manual_seed(seed)
     for name, parameters in stages.items():
@@ -134,65 +206,3 @@ def _shuffled(policy: RecurrentPolicy, seed: int) -> Iterator[tuple[str, Recurre
             parameter.data = parameter.data.flatten()[order].view_as(parameter)
         if parameters:
             yield name, changed
-
-
-def _alike(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the mean rank correlation of |maps| over states and ticks, (N, T, tiles) each; NaN if all are flat."""
-    from scipy.stats import rankdata
-
-    a, b = (rankdata(each.abs().flatten(0, 1).numpy(), axis=1) for each in (one, other))
-    a, b = a - a.mean(axis=1, keepdims=True), b - b.mean(axis=1, keepdims=True)
-    size = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
-    known = size > 0
-    return float(((a * b).sum(axis=1)[known] / size[known]).mean()) if known.any() else float("nan")
-
-
-def _curves(
-    policy: RecurrentPolicy, windows: Windows, target: Target, maps: torch.Tensor, sample: np.ndarray, seed: int
-) -> Curves:
-    """Replace tiles one after the other, in the order of a map and in random orders; windows of one tick."""
-    count, tiles = maps.shape
-    generator = torch.Generator().manual_seed(seed)
-    own = _replaced(policy, windows, target, maps.argsort(dim=1, descending=True))
-    random = [
-        _replaced(policy, windows, target, torch.rand(count, tiles, generator=generator).argsort(dim=1))
-        for _ in range(_RANDOM_ORDERS)
-    ]
-    deletion, insertion = own
-    random_deletion, random_insertion = (torch.stack(each).mean(dim=0) for each in zip(*random, strict=True))
-    share = np.array(_STAGES)
-    gain = (random_deletion - deletion) + (insertion - random_insertion)  # (N, P)
-    area = np.trapezoid(np.nan_to_num(gain.numpy()), share, axis=1)
-    _, number = np.unique(sample, return_inverse=True)
-    size = np.bincount(number)
-    draws = np.random.default_rng([seed, 10]).multinomial(len(size), np.full(len(size), 1 / len(size)), _RESAMPLES)
-    means = draws @ np.bincount(number, area) / (draws @ size)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return Curves(
-        share, _mean(deletion), _mean(insertion), _mean(random_deletion), _mean(random_insertion), float(area.mean()),
-        float(low), float(high),
-    )  # fmt: skip
-
-
-def _mean(curves: torch.Tensor) -> np.ndarray:
-    return curves.nanmean(dim=0).numpy()
-
-
-def _replaced(
-    policy: RecurrentPolicy, windows: Windows, target: Target, order: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the target as more tiles are replaced, and as more are put back, less that of the start: (N, P) each."""
-    count, tiles = order.shape
-    material = windows.observation.material
-    other = counterfactual_materials(material, policy.policy.layout.materials)
-    rank = torch.empty_like(order).scatter_(1, order, torch.arange(tiles).expand(count, -1))
-    found = []
-    for putting_back in (False, True):
-        values = []
-        for share in _STAGES:
-            first = rank < round(share * tiles)
-            changed = torch.where(first != putting_back, other, material)
-            values.append(play(policy, windows, replace(windows.observation, material=changed), target))
-        curve = torch.stack(values, dim=1)
-        found.append(curve - curve[:, :1])
-    return found[0], found[1]

@@ -9,9 +9,11 @@ from analysis.labels import NOISE
 from analysis.panel_page.behaviours import behaviours_of, has_behaviour, main_behaviours, plane, trajectories
 from analysis.panel_page.page import panel_page, view_changes
 from analysis.panel_page.rollouts import choose, pieces, shared_out
-from analysis.panel_page.saliency import _by_view, _later
+from analysis.panel_page.saliency import _by_view, _later, read_saliency
 from analysis.runs.propagated_labels import rule_from
 from tests.generated_panel import generated_panel
+from tests.planted_panel import planted_saliency_run
+from tests.recorded import Recording
 
 MOST_BYTES = 30_000_000
 
@@ -127,3 +129,11 @@ def test_views_can_be_restored_from_their_changes() -> None:
 def test_six_thousand_rollouts_fit_into_thirty_megabytes(tmp_path: Path) -> None:
     text = panel_page(generated_panel(tmp_path))
     assert len(text.encode()) < MOST_BYTES
+
+
+def test_maps_that_an_older_version_checked_are_marked(recording: Recording, tmp_path: Path) -> None:
+    now = read_saliency(planted_saliency_run(tmp_path / "now", recording.dump))
+    before = read_saliency(planted_saliency_run(tmp_path / "before", recording.dump, {"failures": []}))
+    assert now.failures == () and before.failures == (
+        "an older version checked them, too leniently: run saliency.py again",
+    )  # fmt: skip

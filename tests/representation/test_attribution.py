@@ -1,5 +1,6 @@
 """Attribution: inputs are exact, planted importance is found alone, sums are complete, and checks catch nonsense."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
@@ -10,7 +11,7 @@ import torch
 from activation_store.directions import Direction, Directions, Source
 from activation_store.reader import read_metadata
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import load_checkpoint
+from agent_zoo.checkpoint import build_untrained, load_checkpoint
 from agent_zoo.layers import own_rows
 from agent_zoo.observation import legal_options
 from representation.attribution.methods import (
@@ -23,9 +24,9 @@ from representation.attribution.methods import (
 )
 from representation.attribution.names import Method
 from representation.attribution.samples import read_samples
-from representation.attribution.sanity import check_maps
+from representation.attribution.sanity import Sanity, check_maps
 from representation.attribution.soft_inputs import by_column, check_agent, soft_inputs, softened
-from representation.attribution.targets import Outcome, Value, target_named
+from representation.attribution.targets import Outcome, ReadOut, Value, target_named
 from representation.attribution.windows import Differentiable, Windows
 from tests.recorded_policy import RecordedPolicy, record_policy, shared_recorded_policy
 from user_error import UserError
@@ -143,27 +144,52 @@ def test_a_move_that_depends_on_one_tile_marks_it_alone(recorded: RecordedPolicy
     assert np.abs(np.nan_to_num(maps.entities.numpy())).max() < 1e-5
 
 
-def test_a_planted_map_passes_the_checks_and_a_random_one_fails(recorded: RecordedPolicy) -> None:
+@pytest.fixture(scope="module")
+def planted_and_twins(recorded: RecordedPolicy) -> tuple[RecurrentPolicy, Windows, list[RecurrentPolicy]]:
+    """A policy whose value goes up with the materials of half of the tiles and down with the others', and twins."""
     policy, windows, _ = policy_and_windows(recorded, 1)
     policy = planted(policy)
     policy.policy.critic.weight.data[0, 0] = 1.0
-    sample = np.repeat(np.arange(6), 2)
-    baseline = average_baseline(policy, windows)
+    linear = policy.policy.tile_encoder[4]
+    places = (policy.policy.side - 4) ** 2
+    up = torch.randperm(places, generator=torch.Generator().manual_seed(0)) % 2
+    linear.weight.data[0, :places] = 0.04 * up - 0.02
+    linear.bias.data[0] = 0.4
+    _, info = load_checkpoint(recorded.checkpoint)
+    return policy, windows, [build_untrained(info, seed).requires_grad_(False) for seed in range(4)]
+
+
+def test_a_planted_map_passes_the_checks_and_other_maps_fail(planted_and_twins) -> None:
+    policy, windows, twins = planted_and_twins
+    sample, baseline = np.repeat(np.arange(6), 2), average_baseline(policy, windows)
 
     def again(other: RecurrentPolicy) -> Maps:
         return attribute("occlusion", other, windows, Value(), baseline, **OPTIONS)
 
-    sanity = check_maps(policy, windows, Value(), again(policy), sample, again, 0)
-    curves = sanity.curves
-    assert curves.low > 0 and not any("no more than random" in each for each in sanity.failures())
+    def checked(maps: Maps, remade: Callable[[RecurrentPolicy], Maps] = again) -> Sanity:
+        return check_maps(policy, windows, Value(), maps, sample, remade, twins[:3], 0)
+
+    sanity = checked(again(policy))
+    assert sanity.failures() == []
+    stages = ["heads and critic shuffled", "heads, critic and memory shuffled", "all weights shuffled"]
+    assert [check.of for check in sanity.alike] == ["untrained twins", *stages]
+    assert "beat simpler ones" in "".join(checked(again(twins[3])).failures())
     generator = torch.Generator().manual_seed(1)
     noise = replace(again(policy), tiles=torch.randn(COUNT, 1, 225, generator=generator))
-    nonsense = check_maps(policy, windows, Value(), noise, sample, lambda other: noise, 0)
-    assert any("are alike" in each for each in nonsense.failures())
+    nonsense = checked(noise, lambda _: noise)
+    assert not any(check.passed for check in nonsense.alike) and len(nonsense.failures()) == 2
     wrong = replace(noise, error=torch.ones(COUNT), change=torch.ones(COUNT))
-    assert any(
-        "do not add up" in each for each in check_maps(policy, windows, Value(), wrong, sample, again, 0).failures()
-    )
+    assert any("do not add up" in phrase for phrase in checked(wrong).failures())
+
+
+def test_weights_that_the_target_does_not_read_are_not_shuffled_for_a_check(planted_and_twins) -> None:
+    policy, windows, twins = planted_and_twins
+    source = Source("probe", "run", "dump", "small", "a" * 64)
+    target = ReadOut("x", Direction("x", "lstm_cell", np.ones(16, np.float32), 0.0, "x", 0.0, 1.0, 9, 3, 1, source))
+    maps = attribute("occlusion", policy, windows, target, average_baseline(policy, windows), **OPTIONS)
+    sanity = check_maps(policy, windows, target, maps, np.repeat(np.arange(6), 2), lambda _: maps, twins[:1], 0)
+    stages = ["heads, critic and memory shuffled", "all weights shuffled"]
+    assert [check.of for check in sanity.alike] == ["untrained twins", *stages]
 
 
 def test_smoothed_gradients_with_hardly_any_noise_are_gradients(recorded: RecordedPolicy) -> None:

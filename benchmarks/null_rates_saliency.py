@@ -1,0 +1,62 @@
+"""Maps of saliency.py that know nothing of the policy, and true ones, for benchmarks/null_rates.py.
+
+Views, networks and maps are those of tests/planted_maps.py. A map passes if no check of `judged` fails.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from representation.attribution.sanity import RANDOM
+from tests.planted_maps import (
+    Maps,
+    checked,
+    food_less_scrub,
+    noisy,
+    of_an_untrained_network,
+    policy_free,
+    true_maps,
+)
+
+SALIENCY = "saliency: "
+OWN = 0.5
+"""Worth of what no other network shares, where that of food nearby is 1."""
+
+Run = Callable[[np.random.Generator], dict[str, bool]]
+
+
+def policy_free_cases() -> dict[str, Run]:
+    """Return maps that must not pass, by name."""
+    names = ("nearest first", "food first", "near food first", "unlike the average view")
+    return {
+        **{f"{SALIENCY}{name}": _passing(policy_free(name)) for name in names},
+        f"{SALIENCY}food first, scrub last": _passing(food_less_scrub),
+        f"{SALIENCY}the same, with noise that depends on the weights": _passing(noisy(food_less_scrub, 0.5)),
+        f"{SALIENCY}map of an untrained network": lambda rng: _passing(of_an_untrained_network(rng))(rng),
+    }
+
+
+def warned_cases() -> dict[str, Run]:
+    """Return what such a map passes if it is compared with a random order alone."""
+
+    def beats_random(rng: np.random.Generator) -> dict[str, bool]:
+        leads = checked(rng, OWN, policy_free("food first")).leads
+        return {"beats a random order": any(check.of == RANDOM and check.passed for check in leads)}
+
+    return {f"{SALIENCY}food first, against a random order alone": beats_random}
+
+
+def true_cases() -> dict[str, Run]:
+    """Return true maps, which should pass, by name."""
+    return {f"{SALIENCY}true map, {own:g} of its own": _passing(true_maps, own) for own in (0.1, 0.25, 0.5)}
+
+
+def _passing(maps: Maps, own: float = OWN) -> Run:
+    def run(rng: np.random.Generator) -> dict[str, bool]:
+        sanity = checked(rng, own, maps)
+        return {
+            "passes all checks": not sanity.failures(),
+            "its order passes": all(check.passed for check in sanity.leads),
+        }
+
+    return run
