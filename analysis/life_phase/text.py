@@ -140,7 +140,7 @@ def _memory(results: LifePhases) -> list[str]:
         ),
         "  Chance: the stretches of a life between two visits to the same state in random order, so that what follows",
         "  depends on that state only (a first-order Markov chain); given age: within the same spans. A state must be",
-        "  visited more than twice in a span to be tested so: of more than five states, most memory is missed.",
+        "  visited more than twice in a span to be tested so: of six states or more, much memory is missed.",
     ]
 
 
