@@ -26,7 +26,6 @@ import command_line
 import progress_view
 from activation_store.files import write_json
 from analysis.life_phase.label_sequences import LabelSequences
-from analysis.life_phase.memory import memory_of_two
 from analysis.life_phase.transitions import transitions
 from analysis.life_phase.visits import visits
 from analysis.lives import Lives
@@ -35,6 +34,7 @@ from analysis.statistics.inference import LEVEL, Inference
 from benchmarks import null_rates_over_trainings
 from benchmarks.null_rates_at_once import ranked_pairs
 from benchmarks.null_rates_controls import verdict_cases
+from benchmarks.null_rates_drift import ANY_AGE, GIVEN_AGE, MEMORY, drifting_cases, found_in_orders
 from benchmarks.null_rates_saliency import policy_free_cases, true_cases, warned_cases
 from benchmarks.power import planted
 from tests.planted_labels import FREQUENCIES, favoured_pair, labels_at_random, lasting_labels, memory_of_two_steps
@@ -187,22 +187,14 @@ def null_orders() -> Iterator[Case]:
         )
     for name in ("three states", "six states", "mostly noise"):
         yield Case(NULL, f"{ORDERS}{name}, which last", functools.partial(ordered, lasting_labels, name))
+    for kind, ending in ((NULL, GIVEN_AGE), (LIMIT, ANY_AGE)):
+        for name, run in drifting_cases(ending):
+            yield Case(kind, f"{ORDERS}{name}", run)
 
 
 def ordered(draw: Draw, name: str, rng: np.random.Generator, settings: Inference) -> Outcomes:
     """Draw labels of given frequencies and test their order."""
     return found_in_orders(draw(rng, FREQUENCIES[name]), settings)
-
-
-def found_in_orders(sequences: LabelSequences, settings: Inference) -> Outcomes:
-    """Test labels as cluster_life_phase.py does."""
-    found, states = visits(sequences), len(sequences.labels)
-    pairs = transitions(sequences, found, settings.permutations, settings.seed)
-    memory = memory_of_two(found, states, settings.permutations, settings.seed)
-    return {
-        "what follows what": bool((pairs.q <= LEVEL).any()),
-        "memory of order two": bool((memory.q <= LEVEL).any()),
-    }
 
 
 def null_differences() -> Iterator[Case]:
@@ -278,14 +270,17 @@ def favoured(rng: np.random.Generator, settings: Inference, states: int) -> Outc
     """Look for the one pair that is planted."""
     told = favoured_pair(rng, states, times=3)
     pairs = transitions(told, visits(told), settings.permutations, settings.seed)
-    return {"the pair, more often": bool(pairs.q[0, 1] <= LEVEL and pairs.share[0, 1] > pairs.chance[0, 1])}
+    tests = {GIVEN_AGE: pairs.given_age, ANY_AGE: pairs.any_age}
+    return {
+        f"the pair, more often{ending}": bool(against.q[0, 1] <= LEVEL and pairs.share[0, 1] > against.chance[0, 1])
+        for ending, against in tests.items()
+    }
 
 
 def remembering(rng: np.random.Generator, settings: Inference, states: int, back: float) -> Outcomes:
     """Look for memory of order two, planted in every state."""
-    return {
-        "memory of order two": found_in_orders(memory_of_two_steps(rng, states, back), settings)["memory of order two"]
-    }
+    found = found_in_orders(memory_of_two_steps(rng, states, back), settings)
+    return {name: told for name, told in found.items() if name.startswith(MEMORY)}
 
 
 def planted_differences() -> Iterator[Case]:

@@ -75,3 +75,20 @@ def memory_of_two_steps(rng: np.random.Generator, states: int, back: float, live
             path.append(path[-2] if rng.random() < back else int(rng.choice(rest)))
         paths.append(np.repeat(path, rng.integers(1, 4, len(path))).tolist())
     return sequences_of(paths)
+
+
+def drifting_odds(rng: np.random.Generator, states: int, drift: float = 3.0, lives: int = 20) -> LabelSequences:
+    """Labels left by their odds at the moment, which change evenly over each life: no order beyond that.
+
+    The odds of the first state over the last fall by `drift`, in logarithms; those of the others lie between.
+    """
+    slope, paths = np.linspace(drift / 2, -drift / 2, states), []
+    for _ in range(lives):
+        ticks = int(rng.integers(60, 200))
+        path = [int(rng.integers(states))]
+        for tick in range(1, ticks):
+            odds = np.exp(slope * (1 - 2 * tick / ticks))
+            odds[path[-1]] = 0
+            path.append(int(rng.choice(states, p=odds / odds.sum())) if rng.random() < 0.3 else path[-1])
+        paths.append(path)
+    return sequences_of(paths)

@@ -43,7 +43,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Follower:
-    """A code that follows, as a share of the changes out of a code, with what chance gives; q is corrected."""
+    """A code that follows, as a share of the changes out of a code, with what chance gives and q, both given age."""
 
     label: int
     share: float
@@ -170,8 +170,8 @@ def _followers(following: Transitions, sequences: LabelSequences, state: int) ->
     order = np.argsort(-following.count[state], kind="stable")[:NEXT_SHOWN]
     return tuple(
         Follower(
-            int(sequences.labels[to]), float(following.share[state, to]), float(following.chance[state, to]),
-            float(following.q[state, to]),
+            int(sequences.labels[to]), float(following.share[state, to]),
+            float(following.given_age.chance[state, to]), float(following.given_age.q[state, to]),
         )
         for to in order.tolist()
         if following.count[state, to]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from analysis.codes.cards import Card, Difference
+from analysis.life_phase.visits import VISITS_A_SPAN
 from analysis.runs.names import LABELS_FILE, called
 from analysis.share_text import share_text
 
@@ -16,8 +17,8 @@ def cards_markdown(title: str, cards: Sequence[Card], names: dict[int, str], ver
     """Return all cards as Markdown."""
     head = (
         f"# Codes of {title}\n\n{verdict}\n\nIntervals are 95%, from resampling episodes, then lives. Chance of a "
-        "dwell time: each life's ticks in random order. Chance of what follows: the visits of each life in random "
-        "order; q is corrected for the number of pairs.\n"
+        "dwell time: each life's ticks in random order. Chance of what follows, given age: visits of a life in random "
+        f"order within spans of about {VISITS_A_SPAN} of them; q is corrected for the number of pairs.\n"
     )
     return "\n".join([head, *(_card(card, names) for card in cards)])
 
@@ -56,11 +57,15 @@ def _acts(acts: Sequence[Difference]) -> str:
 
 def _followers(card: Card, names: dict[int, str]) -> str:
     told = [
-        f"{called(each.label, names)} {each.share:.0%} (chance {each.chance:.0%}"
+        f"{called(each.label, names)} {each.share:.0%} (chance {_percent(each.chance)}"
         + (f", q {each.q:.3f})" if math.isfinite(each.q) else ")")
         for each in card.followers
     ]
     return ", ".join(told) or "it is never left"
+
+
+def _percent(value: float) -> str:
+    return "n/a" if math.isnan(value) else f"{value:.0%}"
 
 
 def _deaths(card: Card) -> str:

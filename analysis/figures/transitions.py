@@ -27,7 +27,7 @@ _FEWEST_TICKS = 20
 def transitions_figure(
     transitions: Transitions, dwelling: Dwelling, labels: np.ndarray, heading: str, text: str
 ) -> Figure:
-    """Draw which states follow each state, coloured by the ratio to chance, and how long states last.
+    """Draw which states follow each state, coloured by the ratio to chance given age, and how long states last.
 
     Only the `MOST_STATES` states with the most ticks are drawn.
 
@@ -51,7 +51,8 @@ def transitions_figure(
 
 
 def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list[str]) -> None:
-    share, chance, q = (each[np.ix_(shown, shown)] for each in (transitions.share, transitions.chance, transitions.q))
+    given = transitions.given_age
+    share, chance, q = (each[np.ix_(shown, shown)] for each in (transitions.share, given.chance, given.q))
     with np.errstate(divide="ignore", invalid="ignore"):
         doublings = np.clip(np.log2(share / chance), -_STRONGEST, _STRONGEST)
     np.fill_diagonal(doublings, np.nan)
@@ -72,8 +73,8 @@ def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set(xlabel="next state", ylabel="state that is left")
-    axes.set_title("where a state leads when it is left\n(bold, full colour: q < 0.05)")
-    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both", label="ratio to chance (log scale)")
+    axes.set_title("where a state leads when it is left\n(bold, full colour: q < 0.05 given age)")
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, extend="both", label="ratio to chance given age (log scale)")
     ticks = np.arange(-_STRONGEST, _STRONGEST + 1)
     bar.set_ticks(ticks.tolist(), labels=[_times(tick) for tick in ticks.tolist()])
 

@@ -6,12 +6,27 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import entr
 
-from analysis.life_phase.visits import Visits
+from analysis.life_phase.visits import Visits, spans
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.permutation_p import counted_p
 
 Progress = Callable[[float], None]
 _ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class AgainstExcursions:
+    """What excursions in random order explain by chance, and the test against them; (K,) each.
+
+    Attributes:
+        chance: mean share explained over permutations.
+        p: one-sided; NaN where all permutations agree.
+        q: corrected for the number of states (Benjamini and Hochberg 1995).
+    """
+
+    chance: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -22,16 +37,14 @@ class Memory:
         visits: with a state before and one after them, int64.
         explained: share of the entropy of what follows that what came before explains, 0 to 1; NaN where the same
             state always follows.
-        chance: its mean over permutations.
-        p: one-sided; NaN where all permutations agree.
-        q: corrected for the number of states (Benjamini and Hochberg 1995).
+        given_age: against excursions of about the same age of a life that change places.
+        any_age: against all excursions of a life that do. States whose odds change with age deviate from it, too.
     """
 
     visits: np.ndarray
     explained: np.ndarray
-    chance: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
+    given_age: AgainstExcursions
+    any_age: AgainstExcursions
 
 
 def memory_of_two(found: Visits, states: int, permutations: int, seed: int, progress: Progress | None = None) -> Memory:
@@ -39,37 +52,41 @@ def memory_of_two(found: Visits, states: int, permutations: int, seed: int, prog
 
     What an agent does from one visit to a state to its next visit there is an excursion. If the state alone decides
     what comes next, as in a Markov chain, all orders of a life's excursions are equally likely. They keep how often
-    each state follows each other one, and change which state before goes with which state after.
+    each state follows each other one, and change which state before goes with which state after. If the chain's odds
+    change with age, all orders within a span of visits still are.
 
     Args:
         found: V visits.
         states: K.
     """
-    excursions = _Excursions(found, states)
-    visits, observed = excursions.explained(None)
-    rng = np.random.default_rng(seed)
-    null = np.empty((permutations, states))
-    for i in range(permutations):
-        null[i] = excursions.explained(rng)[1]
-        if progress:
-            progress((i + 1) / permutations)
-    varies = np.isfinite(observed) & (np.ptp(np.vstack([observed, np.nan_to_num(null)]), axis=0) > _ROUNDING)
-    p = np.where(varies, counted_p(np.nan_to_num(observed), np.nan_to_num(null)), np.nan)
-    return Memory(visits, observed, null.mean(axis=0), p, false_discovery(p))
+
+    def tested(span: np.ndarray, part: int) -> AgainstExcursions:
+        excursions = _Excursions(found, span, states)
+        rng = np.random.default_rng(seed)
+        null = np.empty((permutations, states))
+        for i in range(permutations):
+            null[i] = excursions.explained(rng)[1]
+            if progress:
+                progress((part + (i + 1) / permutations) / 2)
+        varies = np.isfinite(observed) & (np.ptp(np.vstack([observed, np.nan_to_num(null)]), axis=0) > _ROUNDING)
+        p = np.where(varies, counted_p(np.nan_to_num(observed), np.nan_to_num(null)), np.nan)
+        return AgainstExcursions(null.mean(axis=0), p, false_discovery(p))
+
+    visits, observed = _Excursions(found, found.stretch, states).explained(None)
+    return Memory(visits, observed, tested(spans(found), 0), tested(found.stretch, 1))
 
 
 class _Excursions:
-    """The state before and after each visit, visits sorted by state and stretch, and how to exchange excursions."""
+    """The state before and after each visit, visits sorted by state and span, and how to exchange excursions."""
 
-    def __init__(self, found: Visits, states: int):
+    def __init__(self, found: Visits, span: np.ndarray, states: int):
         self.states = states
-        stretch = np.unique(found.stretch, return_inverse=True)[1]
-        follows = stretch[1:] == stretch[:-1]
+        follows = found.stretch[1:] == found.stretch[:-1]
         before = np.where(np.append(False, follows), np.roll(found.state, 1), -1)
         after = np.where(np.append(follows, False), np.roll(found.state, -1), -1)
-        order = np.lexsort((stretch, found.state))  # stable: in order of ticks
+        order = np.lexsort((span, found.state))  # stable: in order of ticks
         self.middle, self.before, self.after = found.state[order], before[order], after[order]
-        group = self.middle * (stretch.max(initial=0) + 1) + stretch[order]
+        group = self.middle * (span.max(initial=0) + 1) + span[order]
         self.ends = 1 + np.flatnonzero(group[1:] == group[:-1])  # visits that an excursion ends with
         self.group = np.unique(group[self.ends], return_inverse=True)[1]
 

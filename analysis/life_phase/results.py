@@ -19,7 +19,7 @@ from analysis.life_phase.transitions import (
     lagged_persistence,
     transitions,
 )
-from analysis.life_phase.visits import visits
+from analysis.life_phase.visits import VISITS_A_SPAN, ticks_of_spans, visits
 from analysis.runs.propagated_labels import PropagatedLabels
 from analysis.statistics.resampling import Bootstrap
 
@@ -53,6 +53,7 @@ class LifePhases:
         own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
         transitions: what follows what.
         memory: whether what came before tells what follows.
+        ticks_of_spans: of the visits that both count as of one age, (spans,) int64.
         propagated: the labels, and how they were propagated.
         bootstrap: of all intervals.
     """
@@ -67,6 +68,7 @@ class LifePhases:
     own_persistence: tuple[LaggedPersistence, ...]
     transitions: Transitions
     memory: Memory
+    ticks_of_spans: np.ndarray
     propagated: PropagatedLabels
     bootstrap: Bootstrap
 
@@ -91,6 +93,7 @@ class LifePhases:
             "dwelling_ticks": _plain(self.dwelling),
             "persistence": [_plain(each) for each in self.persistence],
             "own_labels_persistence": [_plain(each) for each in self.own_persistence],
+            "age_span": {"visits": VISITS_A_SPAN, "median_ticks": float(np.median(self.ticks_of_spans))},
             "transitions_lag_1_tick": _plain(self.transitions),
             "memory_of_order_two": _plain(self.memory),
         }
@@ -134,6 +137,7 @@ def life_phases(
         own_persistence=tuple(lagged_persistence(own, lag, bootstrap) for lag in LAGS if len(own)),
         transitions=transitions(sequences, found, permutations, bootstrap.seed, _part(4, progress)),
         memory=memory_of_two(found, len(sequences.labels), permutations, bootstrap.seed, _part(5, progress)),
+        ticks_of_spans=ticks_of_spans(found),
         propagated=propagated,
         bootstrap=bootstrap,
     )

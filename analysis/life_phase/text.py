@@ -5,8 +5,11 @@ import numpy as np
 from analysis.life_phase.phases import Association
 from analysis.life_phase.results import InTime, LifePhases
 from analysis.life_phase.transitions import LaggedPersistence
+from analysis.life_phase.visits import VISITS_A_SPAN
+from analysis.statistics.inference import LEVEL
 
 _PAIRS_SHOWN = 20
+_GIVEN = f"{'chance given age':>18}{'q':>8}{'chance without':>18}{'q':>8}"
 
 
 def as_text(results: LifePhases) -> str:
@@ -86,47 +89,68 @@ def _row(name: str, cells: tuple[str, ...]) -> str:
 
 def _transitions(results: LifePhases) -> list[str]:
     told, names = results.transitions, results.names
-    pairs = np.argwhere(np.isfinite(told.q))
+    given, anyhow = told.given_age, told.any_age
+    pairs = np.argwhere(np.isfinite(anyhow.q))
     if not len(pairs):
         few = len(names) <= 2
         why = "with two states, each follows the other" if few else "visits can follow each other in only one order"
         return [f"Which state follows which, from one tick to the next? There is nothing to test: {why}."]
-    counts, surety = (each[tuple(pairs.T)] for each in (told.count, told.q))
-    shown = pairs[np.lexsort((-counts, surety))[:_PAIRS_SHOWN]]
+    counts, q, q_any = (each[tuple(pairs.T)] for each in (told.count, given.q, anyhow.q))
+    shown = pairs[np.lexsort((-counts, q_any, q))[:_PAIRS_SHOWN]]  # NaN last
     lines = [
-        f"Which state follows which, from one tick to the next? {len(pairs)} pairs tested, {len(shown)} with lowest q:",
-        f"    {'from':12}{'to':12}{'times':>8}{'share':>9}{'chance':>9}{'q':>9}",
+        "Which state follows which, from one tick to the next?",
+        f"  Of {len(pairs)} pairs tested, {_surviving(q)} survive given age, {_surviving(q_any)} without.",
+        f"  The {len(shown)} with lowest q:",
+        f"    {'from':12}{'to':12}{'times':>8}{'share':>9}{_GIVEN}",
     ]
     for a, b in shown.tolist():
         lines.append(
             f"    {names[a]:12}{names[b]:12}{told.count[a, b]:>8,}{_share(told.share[a, b]):>9}"
-            f"{_share(told.chance[a, b]):>9}{told.q[a, b]:>9.2g}"
+            + _cells(given.chance[a, b], given.q[a, b], anyhow.chance[a, b], anyhow.q[a, b])
         )
+    lives = np.median(results.sequences.lengths)
+    span = f"{VISITS_A_SPAN} visits (median {np.median(results.ticks_of_spans):,.0f} ticks"
     return [
         *lines,
-        "  Share: of all changes out of the first state. Chance: the visits of each life between its first and last",
-        "  in random order, no state after itself.",
+        f"  Share: of all changes out of the first state. To survive, q must be {LEVEL:g} or less.",
+        "  Chance without age: the visits of each life between its first and last in random order, no state after",
+        "  itself. States whose odds change over a life deviate from that, though there is no order to find.",
+        f"  Chance given age: random order within spans of about {span}; of lives, {lives:,.0f}).",
+        "  Odds that change within such a span can still look like order.",
         *_memory(results),
     ]
 
 
 def _memory(results: LifePhases) -> list[str]:
     told, names = results.memory, results.names
-    tested = np.flatnonzero(np.isfinite(told.q))
+    given, anyhow = told.given_age, told.any_age
+    tested = np.flatnonzero(np.isfinite(anyhow.q))
     if not len(tested):
         return []
-    surest = tested[np.lexsort((-told.visits[tested], told.q[tested]))[:_PAIRS_SHOWN]]
+    surest = tested[np.lexsort((-told.visits[tested], anyhow.q[tested], given.q[tested]))[:_PAIRS_SHOWN]]
     return [
-        "  Does the state before a visit predict the state after it? Share of the entropy of the following state:",
-        f"    {'visit to':12}{'visits':>8}{'explained':>11}{'chance':>9}{'q':>9}",
+        "  Does the state before a visit predict the state after it? Of "
+        f"{len(tested)} states, {_surviving(given.q)} survive given age, {_surviving(anyhow.q)} without.",
+        "  Share of the entropy of the following state:",
+        f"    {'visit to':12}{'visits':>8}{'explained':>11}{_GIVEN}",
         *(
-            f"    {names[k]:12}{told.visits[k]:>8,}{_share(told.explained[k]):>11}{_share(told.chance[k]):>9}"
-            f"{told.q[k]:>9.2g}"
+            f"    {names[k]:12}{told.visits[k]:>8,}{_share(told.explained[k]):>11}"
+            + _cells(given.chance[k], given.q[k], anyhow.chance[k], anyhow.q[k])
             for k in surest.tolist()
         ),
         "  Chance: the stretches of a life between two visits to the same state in random order, so that what follows",
-        "  depends on that state only (a first-order Markov chain).",
+        "  depends on that state only (a first-order Markov chain); given age: within the same spans. A state must be",
+        "  visited more than twice in a span to be tested so: of six states or more, much memory is missed.",
     ]
+
+
+def _cells(chance: float, q: float, chance_any: float, q_any: float) -> str:
+    surety = ("n/a" if np.isnan(each) else f"{each:.2g}" for each in (q, q_any))
+    return "".join(f"{_share(c):>18}{s:>8}" for c, s in zip((chance, chance_any), surety, strict=True))
+
+
+def _surviving(q: np.ndarray) -> int:
+    return int((q <= LEVEL).sum())
 
 
 def _explained(told: Association) -> str:

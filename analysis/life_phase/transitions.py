@@ -7,9 +7,9 @@ import numpy as np
 from scipy import stats
 
 from analysis.life_phase.label_sequences import LabelSequences
-from analysis.life_phase.successions import against_orders
+from analysis.life_phase.successions import Successions, against_orders
 from analysis.life_phase.visit_orders import random_orders
-from analysis.life_phase.visits import Visits
+from analysis.life_phase.visits import Visits, spans
 from analysis.statistics.resampling import Bootstrap
 
 Progress = Callable[[float], None]
@@ -79,17 +79,16 @@ class Transitions:
     Attributes:
         count: of changes from one tick to the next.
         share: of the changes out of the row's state; NaN where it is never left.
-        chance: that share if the visits of each life between its first and last came in random order, no state after
-            itself.
-        p: two-sided, against these orders; NaN where there is nothing to test, since all of them have the same share.
-        q: corrected for the number of pairs tested, with the orders of all pairs pooled: `successions` says how.
+        given_age: the share by chance, p and q if only visits of about the same age of a life change places, no state
+            after itself: what a pair must survive to be called one.
+        any_age: the same if all visits of a life do, between its first and last. States whose odds change with age
+            deviate from it, too.
     """
 
     count: np.ndarray
     share: np.ndarray
-    chance: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
+    given_age: Successions
+    any_age: Successions
 
 
 def dwelling(sequences: LabelSequences, found: Visits, bootstrap: Bootstrap) -> Dwelling:
@@ -138,22 +137,25 @@ def lagged_persistence(sequences: LabelSequences, lag: int, bootstrap: Bootstrap
 def transitions(
     sequences: LabelSequences, found: Visits, permutations: int, seed: int, progress: Progress | None = None
 ) -> Transitions:
-    """Count what follows what, and compare with the visits of each life in random order, no state after itself.
+    """Count what follows what, and compare with visits in random order, no state after itself, given age and without.
 
     A state that is common follows every other one often, and never itself: shares that add up to 1 without the state
     that was left are what chance gives (quasi-independence: Goodman 1968, JASA 63, 1091-1131), as
     `analysis.life_phase.visit_orders` draws it. First and last visits stay in place.
     """
-    states, visited = len(sequences.labels), len(found.state)
-    counts = np.empty((permutations + 1, states, states), np.min_scalar_type(visited))
-    counts[0] = _changes(found.stretch, found.state, states)
-    for i, state in enumerate(random_orders(found, permutations, seed), start=1):
-        counts[i] = _changes(found.stretch, state, states)
-        if progress:
-            progress(i / permutations)
-    told = against_orders(counts)
-    count = counts[0].astype(np.int64)
-    return Transitions(count, _row_shares(count), told.chance, told.p, told.q)
+    states = len(sequences.labels)
+
+    def tested(span: np.ndarray, part: int) -> Successions:
+        counts = np.empty((permutations + 1, states, states), np.min_scalar_type(len(found.state)))
+        counts[0] = count
+        for i, state in enumerate(random_orders(found, span, permutations, seed), start=1):
+            counts[i] = _changes(found.stretch, state, states)
+            if progress:
+                progress((part + i / permutations) / 2)
+        return against_orders(counts)
+
+    count = _changes(found.stretch, found.state, states)
+    return Transitions(count, _row_shares(count), tested(spans(found), 0), tested(found.stretch, 1))
 
 
 def _changes(stretch: np.ndarray, state: np.ndarray, states: int) -> np.ndarray:

@@ -5,6 +5,12 @@ then all orders of a life's visits are equally likely that have the same first a
 follows itself. Drawing orders in which states may follow themselves, and leaving those pairs out, is another null: it
 takes any labels of unequal frequency for a finding. So does a null that moves the first visit where lives begin in
 other states than they go on with, as at birth: where a life begins is not what follows what.
+
+Where the odds of states change with age, orders of whole lives are no null: states that are common at one age follow
+each other. Orders within short spans of visits are: each span keeps its visits and its ticks, so each life keeps how
+often it is in each state at each age (for spikes of neurons: Amarasingham, Harrison, Hatsopoulos and Geman 2012,
+"Conditional modeling and the jitter method of spike resampling", J. Neurophysiol. 107, 517-531). All orders within
+spans are equally likely if odds change from span to span, not within them, whatever a state's visits last.
 """
 
 from collections.abc import Iterator
@@ -17,8 +23,10 @@ _STEPS = 6
 """Steps from one order to the next: a visit is offered another place in about a third of them."""
 
 
-def random_orders(found: Visits, orders: int, seed: int) -> Iterator[np.ndarray]:
-    """Draw orders of each stretch's visits, its first and last in place, in which no state follows itself.
+def random_orders(found: Visits, span: np.ndarray, orders: int, seed: int) -> Iterator[np.ndarray]:
+    """Draw orders of each span's visits, in which no state follows itself.
+
+    The first visit of each span, and the last of each stretch, stay in place.
 
     A reversible Markov chain visits the orders. It starts at the visits as they are and runs both ways, so that they
     lie at a random place among the orders drawn: then p-values that count these orders are right however slowly the
@@ -27,6 +35,7 @@ def random_orders(found: Visits, orders: int, seed: int) -> Iterator[np.ndarray]
 
     Args:
         found: V visits.
+        span: that each visit stays in, (V,) int64, rising: `found.stretch`, or parts of it such as `visits.spans`.
         orders: to draw.
 
     Yields:
@@ -35,7 +44,7 @@ def random_orders(found: Visits, orders: int, seed: int) -> Iterator[np.ndarray]
     rng = np.random.default_rng(seed)
     before = int(rng.integers(orders + 1))
     for count in (before, orders - before):
-        chain = _Chain(found, rng)
+        chain = _Chain(found, span, rng)
         for _ in range(count):
             for _ in range(_STEPS):
                 chain.exchange()
@@ -46,28 +55,30 @@ def random_orders(found: Visits, orders: int, seed: int) -> Iterator[np.ndarray]
 class _Chain:
     """A random walk among the orders. A step back is as likely as the step was, so all orders are equally likely.
 
-    What moves are the inner visits of a stretch, all but its first and last.
+    What moves are the inner visits of a span: all but its first, and the last of a stretch.
     """
 
-    def __init__(self, found: Visits, rng: np.random.Generator):
+    def __init__(self, found: Visits, span: np.ndarray, rng: np.random.Generator):
         self.state = found.state.copy()
         self._rng = rng
-        self._stretch = np.unique(found.stretch, return_inverse=True)[1]
-        lengths = np.bincount(self._stretch)
-        self._inner = np.maximum(lengths - 2, 0)
-        self._starts = np.cumsum(lengths) - lengths + 1  # of the inner visits
-        self._begin = self._starts[self._stretch]
-        self._end = (self._starts + self._inner - 1)[self._stretch]  # before the begin where there are none
-        self._place = np.arange(len(self.state)) - self._begin  # among the inner visits of its stretch
+        self._span = np.unique(span, return_inverse=True)[1]
+        lengths = np.bincount(self._span)
+        last = np.cumsum(lengths) - 1
+        ends_stretch = np.append(np.diff(found.stretch) != 0, True)[last]
+        self._inner = np.maximum(lengths - 1 - ends_stretch, 0)
+        self._starts = last - lengths + 2  # of the inner visits
+        self._begin = self._starts[self._span]
+        self._end = (self._starts + self._inner - 1)[self._span]  # before the begin where there are none
+        self._place = np.arange(len(self.state)) - self._begin  # among the inner visits of its span
 
     def exchange(self) -> None:
         """Exchange visits that lie opposite each other, wherever no state then follows itself.
 
-        Half of each stretch's visits may move at once, about a random centre: their neighbours stay, or move with them.
+        Half of each span's visits may move at once, about a random centre: their neighbours stay, or move with them.
         """
         # Twice the centre's place.
-        centre = self._rng.integers(0, np.maximum(2 * self._inner - 1, 1))[self._stretch]
-        half = self._rng.integers(0, 2, len(self._inner))[self._stretch]
+        centre = self._rng.integers(0, np.maximum(2 * self._inner - 1, 1))[self._span]
+        half = self._rng.integers(0, 2, len(self._inner))[self._span]
         own, opposite = self._begin + self._place, self._begin + centre - self._place
         distance = np.abs(centre - 2 * self._place)
         inside = (np.minimum(own, opposite) >= self._begin) & (np.maximum(own, opposite) <= self._end)
@@ -85,7 +96,7 @@ class _Chain:
         return (next_to == other) | (self.state[next_to] != new)
 
     def reverse(self) -> None:
-        """Turn a random part of each stretch round, wherever no state then follows itself.
+        """Turn a random part of each span round, wherever no state then follows itself.
 
         Exchanges alone cannot make 1, 0, 1, 0 of 0, 1, 0, 1.
         """
@@ -94,7 +105,7 @@ class _Chain:
         state, final = self.state, len(self.state) - 1
         left = state[first - 1] != state[np.minimum(last, final)]
         right = state[np.minimum(last + 1, final)] != state[np.minimum(first, final)]
-        turned = (left & right & (self._inner > 0))[self._stretch]
+        turned = (left & right & (self._inner > 0))[self._span]
         own = np.arange(len(state))
-        turned &= (own >= first[self._stretch]) & (own <= last[self._stretch])
-        state[turned] = state[(first + last)[self._stretch][turned] - own[turned]]
+        turned &= (own >= first[self._span]) & (own <= last[self._span])
+        state[turned] = state[(first + last)[self._span][turned] - own[turned]]

@@ -6,6 +6,11 @@ import numpy as np
 
 from analysis.life_phase.label_sequences import LabelSequences
 
+VISITS_A_SPAN = 8
+"""About how many visits of one stretch count as of one age.
+
+With more of them states that drift pass for order, with fewer a favoured pair is missed: docs/benchmarks.md."""
+
 
 @dataclass(frozen=True)
 class Visits:
@@ -44,3 +49,23 @@ def visits(sequences: LabelSequences) -> Visits:
         left=follows,
         begun=~gap[begins],
     )
+
+
+def spans(found: Visits) -> np.ndarray:
+    """Cut each stretch into spans of about `VISITS_A_SPAN` visits, as even as can be, (V,) int64, rising.
+
+    A visit in which one span ends and the next begins is counted with the next.
+    """
+    stretch = np.unique(found.stretch, return_inverse=True)[1]
+    lengths = np.bincount(stretch)
+    starts = np.cumsum(lengths) - lengths
+    steps = np.maximum(lengths - 1, 1)  # from the first visit to the last
+    parts = np.maximum(np.rint(steps / VISITS_A_SPAN).astype(np.int64), 1)
+    place = np.arange(len(stretch)) - starts[stretch]
+    part = np.minimum(place * parts[stretch] // steps[stretch], parts[stretch] - 1)
+    return (np.cumsum(parts) - parts)[stretch] + part
+
+
+def ticks_of_spans(found: Visits) -> np.ndarray:
+    """Return how many ticks each span of visits lasts, (spans,) int64."""
+    return np.bincount(spans(found), weights=found.ticks).astype(np.int64)

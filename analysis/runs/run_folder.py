@@ -21,6 +21,7 @@ from activation_store.files import (
     write_text,
 )  # fmt: skip
 from activation_store.schema import METADATA_FILE, DumpMetadata
+from analysis.runs.processor import processor
 from user_error import UserError
 
 if TYPE_CHECKING:
@@ -36,9 +37,12 @@ class RunFolder:
     """Writes the results of one run as a context manager: an exception removes the folder, success marks it done."""
 
     def __init__(self, path: Path, run: dict[str, Any]) -> None:
-        """Prepare to write to `path`; `run` (arguments, seed, input hashes) is written to `run.json` with versions."""
+        """Prepare to write to `path`; `run` (arguments, seed, input hashes) is written to `run.json` with versions.
+
+        The processor goes in too, since clusters depend on it.
+        """
         self.path = path
-        self._run = {**run, "versions": versions()}
+        self._run = {**run, "versions": versions(), "processor": processor()}
         self._held = ExitStack()
 
     def __enter__(self) -> Self:

@@ -112,7 +112,7 @@ def test_it_says_how_to_make_it_again(page, analysed: Analysed) -> None:
     for name in ("subsample", "hdbscan_min_cluster", "seed", "features"):
         assert words[words.index(f"--{name.replace('_', '-')}") + 1] == str(run["arguments"][name])
     text = page.locator("#reproduce").inner_text()
-    for part in (*run["versions"].values(), *run["input"].values()):
+    for part in (*run["versions"].values(), *run["processor"].values(), *run["input"].values()):
         assert part in text
     again = tyro.cli(AnalysisSettings, args=words[2:])
     again.check()
@@ -175,7 +175,7 @@ def test_hostile_names_are_only_text(browser, analysed: Analysed, tmp_path: Path
         for effect in cluster["effects"]:
             effect["name"] = HOSTILE
     run["arguments"]["dump"] = run["arguments"]["features"] = HOSTILE
-    run["input"][HOSTILE] = run["versions"][HOSTILE] = HOSTILE
+    run["input"][HOSTILE] = run["versions"][HOSTILE] = run["processor"][HOSTILE] = HOSTILE
     write_json(folder / "summary.json", summary)
     write_json(folder / "run.json", run)
     shutil.copy(next(folder.glob("*.png")), folder / "<img src=x onerror=alert(1)>.png")

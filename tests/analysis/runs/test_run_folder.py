@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from activation_store.files import sha256
+from analysis.runs.processor import processor
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder
 from user_error import UserError
 
@@ -23,7 +24,7 @@ def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:
         name: proof["sha256"] for name, proof in done["files"].items()
     }
     run = orjson.loads((path / RUN_FILE).read_bytes())
-    assert run["seed"] == 3 and run["versions"]["umap-learn"]
+    assert run["seed"] == 3 and run["versions"]["umap-learn"] and run["processor"] == processor()
     assert np.load(path / "a.npy", allow_pickle=False).tolist() == [0, 1, 2]
     with np.load(path / "b.npz", allow_pickle=False) as arrays:
         assert arrays["x"].tolist() == [0, 1, 2, 3]
