@@ -4,12 +4,13 @@ Undefined numbers are NaN here and null in the file; a neighbouring field gives 
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from analysis.statistics.cluster_validity import Validity
 from analysis.statistics.confounds import Confound
 from analysis.statistics.persistence import Persistence
+from analysis.statistics.stability import StabilityFloor
 
 STRONGEST = 5
 SAME_CLUSTER = 0.5
@@ -75,6 +76,7 @@ class Stability:
         over_embeddings: lives drawn with replacement, embedded and clustered again, one entry per draw.
         over_bootstraps: the run's embedding clustered again on lives drawn with replacement, one entry per draw.
         reason: why there are none, else "".
+        gaussian: the same of a Gaussian of the same covariance and autocorrelation; empty if it was not measured.
     """
 
     over_seeds: tuple[float, ...]
@@ -82,6 +84,7 @@ class Stability:
     over_embeddings: tuple[float, ...]
     over_bootstraps: tuple[float, ...]
     reason: str
+    gaussian: StabilityFloor = field(default_factory=StabilityFloor)
 
 
 @dataclass(frozen=True)
