@@ -28,7 +28,7 @@ def components_and_features(states: States) -> Figure:
             sure_row, sure_column = np.nonzero(r.q < LEVEL)
             axes.scatter(sure_column, sure_row, s=4, c="black", linewidths=0)
             told = zip(found.names, found.explained, found.stability, found.stable, strict=True)
-            labels = [f"{name}  {share:.0%}, {again:.2f}{'*' * stable}" for name, share, again, stable in told]
+            labels = [f"{name}  {share:.0%}, {again:.2f}{'*' if stable else ''}" for name, share, again, stable in told]
             axes.set_yticks(range(len(labels)), labels, fontsize=7)
             axes.set_ylabel(f"{TITLES[found.kind]}\n(explained, stability;\n* above Gaussians)")
         panels[-1].set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)

@@ -93,11 +93,12 @@ def test_two_groups_have_one_axis_and_one_group_none(planted: tuple[np.ndarray, 
     assert group_axes(states, one, "codes", "lstm_hidden", whole_lives(), 2, SOURCE) == []
 
 
-def test_groups_are_found_again_and_those_of_a_gaussian_less(planted: tuple[np.ndarray, np.ndarray]) -> None:
+def test_groups_are_found_again_and_so_are_parts_of_a_gaussian(planted: tuple[np.ndarray, np.ndarray]) -> None:
+    """Which is why the agreement of a Gaussian stands beside that of the states."""
     states, group = planted
     lives, fit = whole_lives(), WAYS["kmeans"].fit
     drawn = gaussian_surrogate(states, lives, np.random.default_rng(0))
     own, gaussian = (found_again(fit, of, lives, 0) for of in (states, drawn))
     for measure in ("seeds", "halves"):
         assert adjusted_rand_score(*own[measure]) > 0.95 and adjusted_rand_score(own[measure][0], group) > 0.95
-        assert adjusted_rand_score(*gaussian[measure]) < 0.9, measure
+    assert adjusted_rand_score(*gaussian["seeds"]) > 0.5 and adjusted_rand_score(gaussian["seeds"][0], group) < 0.2
