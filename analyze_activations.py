@@ -10,6 +10,7 @@ Figures, arrays, directions and summaries are written to analysis_results/RUN/, 
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -99,7 +100,7 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
     from analysis.clusters.cluster_statistics import cluster_statistics
     from analysis.clusters.clustering import cluster_method
     from analysis.clusters.summarise import summarise
-    from analysis.statistics.stability import projection_stability
+    from analysis.statistics.stability import projection_stability, stability_floor
 
     settings, data, method = run.settings, run.data, cluster_method(run.settings)
     projection, clustering = outputs.find_clusters(run)
@@ -108,6 +109,8 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
     residualized = outputs.repeat_without(run, clustering, found, method) if settings.residual_names else None
     with run.step("embedding with other seeds and other lives"):
         stability = projection_stability(data.activations, clustering.labels, data.lives, method, settings.seed)
+    with run.step("embedding a Gaussian of the same covariance and autocorrelation"):
+        stability = replace(stability, floor=stability_floor(data.activations, data.lives, method, settings.seed))
     components = run.components.needed_for(EXPLAINED_SHARES)
     summary = summarise(
         data,

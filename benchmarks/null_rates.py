@@ -31,7 +31,7 @@ from analysis.life_phase.visits import visits
 from analysis.lives import Lives
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
-from benchmarks import null_rates_over_trainings
+from benchmarks import null_rates_coverage, null_rates_floors, null_rates_over_trainings
 from benchmarks.null_rates_at_once import ranked_pairs
 from benchmarks.null_rates_controls import verdict_cases
 from benchmarks.null_rates_drift import ANY_AGE, GIVEN_AGE, MEMORY, drifting_cases, found_in_orders
@@ -160,6 +160,10 @@ def all_cases() -> list[Case]:
         *(Case(POWER, *case) for case in null_rates_over_trainings.planted_cases()),
         *verdicts,
         *saliency_checks(),
+        *(Case(NULL, *case) for case in null_rates_floors.NOTHING.items()),
+        *(Case(POWER, *case) for case in null_rates_floors.SOMETHING.items()),
+        *(Case(NULL, *case) for case in null_rates_coverage.cases(null_rates_coverage.NULLS)),
+        *(Case(POWER, *case) for case in null_rates_coverage.cases(null_rates_coverage.PLANTED)),
     ]
 
 

@@ -15,7 +15,7 @@ from analysis.features import FEATURES, Feature, feature_matrix
 from analysis.lives import lives_of
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.inference import Inference
-from analysis.statistics.stability import ProjectionStability
+from analysis.statistics.stability import ProjectionStability, StabilityFloor
 from tests.planted import Planted
 
 FAST = Inference(permutations=99, bootstraps=99)
@@ -46,5 +46,6 @@ def statistics_of(data: Dataset, labels: np.ndarray) -> ClusterStatistics:
 def planted_summary(planted: Planted, labels: np.ndarray, features: Sequence[Feature] = FEATURES) -> Summary:
     """Summarise any labels of a planted dump; agreement with other embeddings is set to 0.9."""
     data = planted_dataset(planted, features)
-    projection = ProjectionStability((0.9, 0.9, 0.9), (0.85, 0.95, 0.9), 100)
+    floor = StabilityFloor((0.4, 0.5, 0.3), (0.2, 0.3), (0.1, 0.2, 0.15))
+    projection = ProjectionStability((0.9, 0.9, 0.9), (0.85, 0.95, 0.9), 100, floor=floor)
     return summarise(data, labels, statistics_of(data, labels), projection, subsample=ALL_RECORDS, components={0.5: 1})

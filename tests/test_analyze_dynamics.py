@@ -115,6 +115,11 @@ def test_the_report_says_what_the_summary_says(results: Path) -> None:
     assert all(f"<b>{name}.</b>" in report for name in FIGURES)
     assert f"{summary['explained']['ica']:.1%} of the variance" in report
     assert summary["memory_length"]["ticks"] == [1, 2, 3, 4] and len(summary["fixed_points"]) == 4
+    for row in summary["components"]:
+        assert 0 < row["gaussian"] <= row["gaussian_highest"] <= 1.0001
+        assert row["stable"] == str(row["stability_q"] <= 0.05).lower()
+    text = (results / "summary.txt").read_text()
+    assert text.count("at best; stable: ") == 3 and text.count(", with those of a Gaussian ") == 2
     assert len(summary["components"]) == 12 and len(summary["sign_agreement"]) == 3 * 3
     assert "python analyze_dynamics.py" in report and "--lags 3" in report
 

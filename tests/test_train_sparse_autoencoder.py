@@ -72,7 +72,11 @@ def test_scores_are_what_they_can_be(sparse_run: Path) -> None:
     assert {pair for pair in pairs if not pair[0].startswith("untrained")} == {
         (name, other) for name in ("topk_2x_k4", "jumprelu_2x_k4") for other in BASELINES
     }
-    assert rows(sparse_run, "sparse_stability.tsv").keys() == {"topk_2x_k4", "jumprelu_2x_k4"}
+    stabilities = rows(sparse_run, "sparse_stability.tsv")
+    assert stabilities.keys() == {"topk_2x_k4", "jumprelu_2x_k4"}
+    for row in stabilities.values():
+        assert 0 < float(row["gaussian"]) < 1 and 0 <= float(row["stable"]) <= 1
+    assert not [name for name in sparse_run.rglob("*") if "gaussian" in name.name], "nothing else is left of Gaussians"
 
 
 def test_an_interrupted_run_continues_with_the_same_result(

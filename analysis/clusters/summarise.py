@@ -169,4 +169,6 @@ def _stability(lives: Lives, clusters: int, found: ClusterStatistics, projection
         return Stability((), records, (), (), "there is no cluster")
     if len(lives) < 2:
         return Stability(seeds, records, (), (), "one life cannot be resampled")
-    return Stability(seeds, records, projection.over_lives, found.stability.adjusted_rand, projection.reason)
+    return Stability(
+        seeds, records, projection.over_lives, found.stability.adjusted_rand, projection.reason, projection.floor
+    )

@@ -4,7 +4,7 @@ Undefined numbers are NaN here and null in the file; a neighbouring field gives 
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from analysis.share_text import share_text
@@ -12,6 +12,7 @@ from analysis.statistics.association import Association
 from analysis.statistics.cluster_validity import Validity
 from analysis.statistics.confounds import Confound
 from analysis.statistics.persistence import Persistence
+from analysis.statistics.stability import StabilityFloor
 
 STRONGEST = 5
 SAME_CLUSTER = 0.5
@@ -94,6 +95,7 @@ class Stability:
         over_embeddings: lives drawn with replacement, embedded and clustered again, one entry per draw.
         over_bootstraps: the run's embedding clustered again on lives drawn with replacement, one entry per draw.
         reason: why there are none, else "".
+        gaussian: the same of a Gaussian of the same covariance and autocorrelation; empty if it was not measured.
     """
 
     over_seeds: tuple[float, ...]
@@ -101,6 +103,7 @@ class Stability:
     over_embeddings: tuple[float, ...]
     over_bootstraps: tuple[float, ...]
     reason: str
+    gaussian: StabilityFloor = field(default_factory=StabilityFloor)
 
 
 @dataclass(frozen=True)

@@ -88,16 +88,21 @@ def _kept(summary: Summary) -> str:
 
 
 def _agreements(summary: Summary) -> str:
-    stability = summary.stability
-    seeds, embeddings, draws = (
-        ", ".join(format_number(value) for value in values) or UNDEFINED
-        for values in (stability.over_seeds, stability.over_embeddings, stability.over_bootstraps)
+    stability, gaussian = summary.stability, summary.stability.gaussian
+    seeds, embeddings, draws = map(
+        _numbers, (stability.over_seeds, stability.over_embeddings, stability.over_bootstraps)
     )
     reason = f" ({stability.reason})" if stability.reason else ""
     return (
         f"adjusted Rand index with this run {seeds} for other seeds ({stability.seed_records:,} records), {embeddings} "
-        f"for other lives embedded anew, {draws} for other lives in the same embedding{reason}"
+        f"for other lives embedded anew, {draws} for other lives in the same embedding{reason}; a Gaussian of the same "
+        f"covariance and autocorrelation reaches {_numbers(gaussian.over_seeds)}, {_numbers(gaussian.over_lives)} and "
+        f"{_numbers(gaussian.over_bootstraps)}"
     )
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(format_number(value) for value in values) or UNDEFINED
 
 
 def _or_reason(number: str, reason: str) -> str:

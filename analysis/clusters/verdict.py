@@ -11,12 +11,15 @@ from analysis.share_text import share_text
 from analysis.statistics.confounds import Confound
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.power import POWER
+from analysis.statistics.stability import exceeds
 
 SMALL = 0.2
 """Value of Cohen's d below which a difference is negligible (Cohen 1988, section 2.2.3)."""
 
 STABLE, PARTLY_STABLE = 0.8, 0.5
 """Mean adjusted Rand indices above which a clustering is called stable, and partly stable."""
+
+UNSTABLE = "UNSTABLE"
 
 COLLAPSED = 1.5
 """Perplexity of a codebook below which it no longer tells states apart."""
@@ -132,14 +135,15 @@ def _codes(summary: Summary, codes: CodeUse) -> str:
 
 
 def _stability(summary: Summary) -> str:
-    told = summary.stability
+    told, gaussian = summary.stability, summary.stability.gaussian
     projection = (
-        (f"with other seeds on {told.seed_records:,} records", told.over_seeds),
-        ("with other lives", told.over_embeddings),
+        (f"with other seeds on {told.seed_records:,} records", told.over_seeds, gaussian.over_seeds),
+        ("with other lives", told.over_embeddings, gaussian.over_lives),
     )
+    clustering = (("", told.over_bootstraps, gaussian.over_bootstraps),)
     parts = [
         _stable("projection", "embedded anew", projection),
-        _stable("clustering", "other lives in the same embedding", (("", told.over_bootstraps),)),
+        _stable("clustering", "other lives in the same embedding", clustering),
     ]
     known = [part for part in parts if part]
     if not known:
@@ -150,20 +154,29 @@ def _stability(summary: Summary) -> str:
     return f"{'; '.join(known)}{reason}.{lost if dissolved else ''}"
 
 
-def _stable(of: str, how: str, measured: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Rate stability in one word, by the lowest of the means, and give the numbers behind it."""
-    known = [(name, values, statistics.fmean(values)) for name, values in measured if values]
+def _stable(of: str, how: str, measured: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> str:
+    """Rate stability by the lowest of the means, but only above a Gaussian's, and give the numbers behind it."""
+    known = [(name, values, floor) for name, values, floor in measured if values]
     if not known:
         return ""
-    numbers = ", ".join(f"{name} {mean:.2f} ({_range(values)})".strip() for name, values, mean in known)
-    word = _word(min(mean for _, _, mean in known))
+    numbers = ", ".join(
+        f"{name} {statistics.fmean(values):.2f} ({_range(values)}{_gaussian(floor)})".strip()
+        for name, values, floor in known
+    )
+    word = _word(min(statistics.fmean(values) for _, values, _ in known))
+    if word != UNSTABLE and not all(exceeds(values, floor) for _, values, floor in known):
+        word = "NOT BEYOND A GAUSSIAN of the same covariance and autocorrelation"
     return f"{of.capitalize()} stability: {word} ({how}: adjusted Rand index {numbers})"
 
 
 def _word(mean: float) -> str:
     if mean >= STABLE:
         return "stable"
-    return "partly stable" if mean >= PARTLY_STABLE else "UNSTABLE"
+    return "partly stable" if mean >= PARTLY_STABLE else UNSTABLE
+
+
+def _gaussian(floor: Sequence[float]) -> str:
+    return f"; a Gaussian {_range(floor)}" if floor else ""
 
 
 def _range(values: Sequence[float]) -> str:

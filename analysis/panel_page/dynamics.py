@@ -27,6 +27,7 @@ class _Component:
     explained: float
     stability: float
     features: str
+    gaussian_highest: float | None = None
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,16 @@ class _Summary:
 
 @dataclass(frozen=True)
 class Component:
-    """An independent component: its name, the share of the variance that it explains, and what it goes with."""
+    """An independent component: its name, the share of the variance that it explains, and what it goes with.
+
+    The most stable component of Gaussians is None where the run is older than it.
+    """
 
     name: str
     explained: float
     stability: float
     features: str
+    gaussian_highest: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +163,10 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     jacobian, counts = _mean_jacobians(motion)
     found = Dynamics(
         path, folder, run, summary.policy, summary.layer,
-        tuple(Component(each.component, each.explained, each.stability, each.features) for each in components),
+        tuple(
+            Component(each.component, each.explained, each.stability, each.features, each.gaussian_highest)
+            for each in components
+        ),
         weight, bias, layers, units, space["mean"], space["spread"], behaviours,
         tuple(summary.behaviours.differences) or ("",) * len(summary.behaviours.sizes),
         np.array(summary.behaviours.sizes) / max(1, sum(summary.behaviours.sizes)),

@@ -115,8 +115,9 @@ class Matrices {
     const { state } = this, { data, component } = state, facts = data.facts.components[component];
     document.getElementById("component-name").textContent = `${facts.name}${state.pinned ? " (kept)" : ""}`;
     document.getElementById("unpin").hidden = !state.pinned;
+    const floor = facts.gaussian_highest === null ? "" : ` (components of Gaussians at most ${facts.gaussian_highest.toFixed(2)})`;
     document.getElementById("component-facts").textContent =
-      `${(100 * facts.explained).toFixed(1)}% of the variance, stability ${facts.stability.toFixed(2)}; goes with: ${facts.features}.`;
+      `${(100 * facts.explained).toFixed(1)}% of the variance, stability ${facts.stability.toFixed(2)}${floor}; goes with: ${facts.features}.`;
     const { into, out } = strongest(state);
     const own = data.jacobian(state.behaviour, state.lag, component, component);
     document.getElementById("keeps").textContent = Number.isNaN(own) ? "" : `Of one unit, ${signed(own)} is left of itself after ${state.lag} tick${state.lag === 1 ? "" : "s"}.`;

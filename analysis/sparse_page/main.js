@@ -24,6 +24,8 @@ function closeLife() {
   document.querySelectorAll('.top[aria-pressed="true"]').forEach((top) => top.setAttribute("aria-pressed", "false"));
 }
 
+const stable = (q) => (Number.isNaN(q) ? "unknown" : q <= 0.05 ? "yes" : "no");
+
 const KEYS = {
   r: (data, i) => Math.abs(data.number("r", i)),
   given: (data, i) => Math.abs(data.number("given", i)),
@@ -76,6 +78,7 @@ function card(data, i) {
     ["value without it", signedFine(data.number("value_effect", i)), "How much the critic's value changes on average when the feature is taken out where it is active"],
     ["action without it", signedFine(data.number("action_effect", i)), "How much the log-probability of the action taken changes on average, in nats"],
     ["other seed", fixed(data.number("cosine", i)), "Cosine with its partner in the autoencoder with another seed"],
+    ["more stable than on a Gaussian", stable(data.number("cosine_q", i)), "Whether this cosine exceeds those on a Gaussian of the same covariance and autocorrelation, q at most 0.05"],
   ];
   const tops = data.tops.get(i) ?? [];
   return element(

@@ -1,7 +1,7 @@
 """How clusters are found, as something that can be done again: with another seed, other lives or other activations."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,5 +32,9 @@ class ClusterMethod:
         The smallest cluster shrinks with the share, but not below 15 records or the run's own smallest: the same
         group has fewer records in a sample.
         """
+        return self.hdbscan(points, min_cluster_size=self.of_sample(share).min_cluster_size)
+
+    def of_sample(self, share: float) -> "ClusterMethod":
+        """Return the method for a share of the run's records, as if these were all."""
         smallest = max(min(self.min_cluster_size, _SMALLEST), round(self.min_cluster_size * share))
-        return self.hdbscan(points, min_cluster_size=smallest)
+        return replace(self, min_cluster_size=smallest)

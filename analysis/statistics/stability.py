@@ -1,12 +1,17 @@
 """Would another embedding, with another seed or of other lives, or other lives alone, have given the same clusters?"""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, combinations
 
 import numpy as np
 
 from analysis.lives import Lives
 from analysis.statistics.cluster_method import ClusterMethod
+from analysis.statistics.inference import LEVEL
+from analysis.statistics.surrogate import gaussian_surrogate
 from user_error import UserError
 
 SEEDS = 3
@@ -14,8 +19,27 @@ EMBEDDED_ANEW = 3
 """Draws of lives that are embedded anew; an embedding takes far longer than a clustering."""
 
 SEED_RECORDS = 5_000
+FLOOR_SEEDS = 3
+"""Embeddings of a Gaussian with different seeds. Their three pairs and the three of a run make a test at 5%: the chance
+that all of three numbers exceed all of three others of the same kind is 1 in 20."""
+
 BOOTSTRAPS = 10
 BOOTSTRAP_RECORDS = 5_000
+
+
+@dataclass(frozen=True)
+class StabilityFloor:
+    """What a Gaussian of the same covariance and autocorrelation reaches, embedded and clustered in the same way.
+
+    Attributes:
+        over_seeds: adjusted Rand index of each two of `FLOOR_SEEDS` embeddings; empty where there is no seed.
+        over_lives: of the first of them with lives drawn with replacement, embedded anew.
+        over_bootstraps: of each with lives drawn with replacement in the same embedding.
+    """
+
+    over_seeds: tuple[float, ...] = ()
+    over_lives: tuple[float, ...] = ()
+    over_bootstraps: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -27,12 +51,14 @@ class ProjectionStability:
         over_lives: lives drawn with replacement, embedded and clustered with the run's seed, one for each draw.
         records: of the sample.
         reason: why there are none, else "".
+        floor: the same of a Gaussian; empty if it was not measured.
     """
 
     over_seeds: tuple[float, ...]
     over_lives: tuple[float, ...]
     records: int
     reason: str = ""
+    floor: StabilityFloor = field(default_factory=StabilityFloor)
 
 
 @dataclass(frozen=True)
@@ -92,6 +118,55 @@ def projection_stability(
         return ProjectionStability(over_seeds, tuple(agreement(each, seed) for each in draws), len(sample), reason)
     except UserError as error:
         return ProjectionStability((), (), len(sample), str(error))
+
+
+def exceeds(values: Sequence[float], floor: Sequence[float]) -> bool:
+    """Tell whether agreements are above those of a Gaussian: all of them, or by ranks at 5% (Mann and Whitney 1947).
+
+    Where the floor was not measured, there is nothing to exceed.
+    """
+    from scipy.stats import mannwhitneyu
+
+    if not floor or min(values) > max(floor):
+        return True
+    return bool(mannwhitneyu(values, floor, alternative="greater").pvalue <= LEVEL)
+
+
+def stability_floor(activations: np.ndarray, lives: Lives, method: ClusterMethod, seed: int) -> StabilityFloor:
+    """Measure how stable the clusters of states without structure are, on a Gaussian surrogate of a run's records.
+
+    The surrogate's own clusters are those of whole lives, `SEED_RECORDS` records at most, so in larger runs less
+    differs between its embeddings than between those of the run, and the floor is rather too high.
+
+    Args:
+        activations: of all records of the run, (B, units).
+        lives: that the records belong to.
+        method: finds the run's clusters.
+        seed: of the run.
+    """
+    rng = np.random.default_rng([seed, 11])
+    sample = whole_lives(lives, SEED_RECORDS, rng)
+    drawn = gaussian_surrogate(activations, lives, rng)[sample]
+    own = lives.of_records(np.isin(np.arange(len(activations)), sample))
+    method = method.of_sample(len(sample) / len(activations))
+    embed = partial(method.embed, run_records=len(activations))
+    try:
+        planes = [embed(drawn, seed=(seed + i) % 2**32) for i in range(FLOOR_SEEDS if method.seeded else 1)]
+        labels = [method.cluster(plane) for plane in planes]
+        over_lives = []
+        for _ in range(EMBEDDED_ANEW - method.seeded):  # the pairs of seeds make the test where there are any
+            records = whole_lives(own, SEED_RECORDS, rng, replace=True)
+            again = method.cluster(embed(drawn[records], seed=seed), len(records) / len(drawn))
+            over_lives.append(_agreement(labels[0][records], again))
+    except UserError:
+        return StabilityFloor()
+    bootstraps = [
+        bootstrap_stability(plane, label, own, method, seed, BOOTSTRAPS // FLOOR_SEEDS + 1).adjusted_rand
+        for plane, label in zip(planes, labels, strict=True)
+    ]
+    return StabilityFloor(
+        tuple(_agreement(*pair) for pair in combinations(labels, 2)), tuple(over_lives), tuple(chain(*bootstraps))
+    )
 
 
 def bootstrap_stability(

@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.labels import NOISE
 from representation.dynamics.behaviour_space import BehaviourSpace, trajectories
-from representation.dynamics.neighbours import cluster_agreement, explained_by, nearest, ward_labels
+from representation.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, nearest, ward_labels
 from representation.dynamics.tracks import Tracks
 
 DIMENSIONS = 64
@@ -21,12 +21,14 @@ class Behaviours:
             is no trajectory.
         explained: share of the variance of trajectories that lies between behaviours.
         agreement: adjusted Rand index with the clusters found again in each bootstrap of lives, (R,).
+        agreement_floor: the same numbers of a Gaussian surrogate of the trajectories, (R,).
         kept: share of the variance of each layer's trajectories that lies in the principal components, (layers,).
     """
 
     label: np.ndarray
     explained: float
     agreement: np.ndarray
+    agreement_floor: np.ndarray
     kept: np.ndarray
 
     @property
@@ -52,12 +54,15 @@ def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstrap
     points = model.transform(found)
     in_components = model.explained_variance_ @ model.components_**2  # (4 U,)
     kept = space.by_layer(in_components) / space.by_layer(found.var(axis=0, ddof=1))
-    labels = ward_labels(points, nearest(points), min(count, len(points)))
-    resamples = resampled_lives(tracks.lives.index[records], bootstraps, seed)
-    agreement = cluster_agreement(points, labels, min(count, len(points)), resamples)
+    count = min(count, len(points))
+    labels = ward_labels(points, nearest(points), count)
+    lives = tracks.lives.of_records(np.isin(np.arange(len(tracks)), records))
+    resamples = resampled_lives(lives.index, bootstraps, seed)
+    agreement = cluster_agreement(points, labels, count, resamples)
+    floor = cluster_floor(points, count, lives, resamples, seed)
     everywhere = np.full(len(tracks), NOISE, np.int64)
     everywhere[records] = labels
-    return Behaviours(everywhere, explained_by(labels, points), agreement, kept)
+    return Behaviours(everywhere, explained_by(labels, points), agreement, floor, kept)
 
 
 def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 5000) -> list[np.ndarray]:

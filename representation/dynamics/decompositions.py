@@ -2,10 +2,13 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+
+from analysis.statistics.inference import LEVEL
+from analysis.statistics.surrogate import above_floor
 
 Kind = Literal["pca", "ica", "nmf"]
 
@@ -65,6 +68,7 @@ class Decomposition:
         total: share of the z-scores' variance that all components explain together.
         fidelity: R2 of each component's linear read-out, (K,): 1 for principal and independent components.
         stability: mean |cosine| with the matching component of each refit to resampled lives, (K,).
+        floor: the same numbers of Gaussian surrogates of the states, (surrogates, K).
     """
 
     kind: Kind
@@ -74,6 +78,17 @@ class Decomposition:
     total: float
     fidelity: np.ndarray
     stability: np.ndarray
+    floor: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+
+    @property
+    def stability_q(self) -> np.ndarray:
+        """q of each stability against the floor, (K,); NaN without a floor."""
+        return above_floor(self.stability, self.floor)
+
+    @property
+    def stable(self) -> np.ndarray:
+        """Which components are more stable than those of Gaussians, (K,) bool."""
+        return self.stability_q <= LEVEL
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -32,8 +32,8 @@ from representation.parts import Parts
 REPORT_FILE = "report.html"
 _STATE_FIGURES = {
     "components_features.png": "Pearson's r of each component with each feature within lives. A dot marks q < 0.05. "
-    "Labels "
-    "give the share of the variance that is lost without the component, and its stability.",
+    "Labels give the share of the variance that is lost without the component, and its stability, with a star if "
+    "that is above components of Gaussians of the same covariance and autocorrelation.",
     "tsne.png": "t-SNE keeps neighbourhoods, not distances or densities: gaps and areas mean little. Grey: outliers.",
 }
 _MOTION_FIGURES = {

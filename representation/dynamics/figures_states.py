@@ -27,10 +27,10 @@ def components_and_features(states: States) -> Figure:
             image = axes.imshow(r.r, cmap=EFFECT_MAP, vmin=-1, vmax=1, aspect="auto")
             sure_row, sure_column = np.nonzero(r.q < LEVEL)
             axes.scatter(sure_column, sure_row, s=4, c="black", linewidths=0)
-            told = zip(found.names, found.explained, found.stability, strict=True)
-            labels = [f"{name}  {share:.0%}, {stable:.2f}" for name, share, stable in told]
+            told = zip(found.names, found.explained, found.stability, found.stable, strict=True)
+            labels = [f"{name}  {share:.0%}, {again:.2f}{'*' if stable else ''}" for name, share, again, stable in told]
             axes.set_yticks(range(len(labels)), labels, fontsize=7)
-            axes.set_ylabel(f"{TITLES[found.kind]}\n(explained, stability)")
+            axes.set_ylabel(f"{TITLES[found.kind]}\n(explained, stability;\n* above Gaussians)")
         panels[-1].set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
         if image is not None:
             figure.colorbar(image, ax=panels.tolist(), shrink=0.5, label="Pearson's r within lives")

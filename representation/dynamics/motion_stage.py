@@ -63,7 +63,7 @@ def _behaviours(
                 ).items()
             },
         )
-    return Behaviours(stored["label"], float(stored["explained"]), stored["agreement"], stored["kept"])
+    return Behaviours(**{**stored, "explained": float(stored["explained"])})
 
 
 def _pairs(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.clusters.clustering import largest_first
+from analysis.lives import Lives
+from analysis.statistics.surrogate import gaussian_surrogate
 
 NEIGHBOURS = 15
 _OUTLIER_DEVIATIONS = 2.0
@@ -101,6 +103,22 @@ def cluster_agreement(points: np.ndarray, labels: np.ndarray, clusters: int, res
         again = ward_labels(points[own], nearest(points[own]), min(clusters, len(own)))
         found.append(adjusted_rand_score(labels[own], again))
     return np.array(found)
+
+
+def cluster_floor(
+    points: np.ndarray, clusters: int, lives: Lives, resamples: list[np.ndarray], seed: int
+) -> np.ndarray:
+    """Return the `cluster_agreement` of a Gaussian surrogate of the points, clustered in the same way, (R,).
+
+    Args:
+        points: (B, dimensions).
+        clusters: how many.
+        lives: of the points.
+        resamples: records of each bootstrap of lives.
+        seed: of the surrogate.
+    """
+    drawn = gaussian_surrogate(points, lives, np.random.default_rng([seed, 7]))
+    return cluster_agreement(drawn, ward_labels(drawn, nearest(drawn), clusters), clusters, resamples)
 
 
 def plane_agreement(plane: np.ndarray, other: np.ndarray, count: int = NEIGHBOURS) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from representation.dynamics.decompositions import TITLES
+from representation.dynamics.decompositions import TITLES, Decomposition
 from representation.dynamics.jacobians import time_constants
 from representation.dynamics.results import LEVEL, Effects, Motion, States, distinctive, strongest
 
@@ -21,14 +21,16 @@ def state_lines(states: States) -> list[str]:
         f"Policy {data.metadata.policy}, layer {data.layer}: {len(data):,} states of {len(data.lives):,} lives",
         "",
         "Decompositions of the states' z-scores. Stability is the mean |cosine| of a component with its match in "
-        "refits to "
-        "resampled lives; features are those whose correlation within lives has q < 0.05.",
+        "refits to resampled lives. A component is stable if that exceeds what the components of Gaussians of the same "
+        "covariance and autocorrelation reach (q <= 0.05). Features are those whose correlation within lives has "
+        "q < 0.05.",
     ]
     for kind, found in states.decompositions.items():
         lines += [
             "",
             f"{len(found.names)} {TITLES[found.kind]} components explain {found.total:.1%} of the variance; "
-            f"stability {np.mean(found.stability):.2f} on average, {np.min(found.stability):.2f} at worst",
+            f"stability {np.mean(found.stability):.2f} on average, {np.min(found.stability):.2f} at worst; Gaussians' "
+            f"{np.mean(found.floor):.2f} on average, {np.max(found.floor):.2f} at best; stable: {_stable_names(found)}",
         ]
         for number, name in enumerate(found.names):
             lines.append(
@@ -38,7 +40,8 @@ def state_lines(states: States) -> list[str]:
     lines += [
         "",
         f"{states.label.max() + 1} Ward clusters on a graph of neighbours hold {states.explained:.1%} of the variance; "
-        f"adjusted Rand index with clusters of resampled lives {states.agreement.mean():.2f}",
+        "adjusted Rand index with clusters of resampled lives "
+        f"{_beside_floor(states.agreement, states.agreement_floor)}",
     ]
     for number in range(min(_SHOWN, states.label.max() + 1)):
         share = (states.label == number).mean()
@@ -46,12 +49,22 @@ def state_lines(states: States) -> list[str]:
     lines += [
         "",
         f"{states.outlier.mean():.1%} of states are outliers: far from all others. The rank correlation of distances "
-        "to "
-        f"neighbours with those among half of the lives is {states.outlier_agreement:.2f}",
+        f"to neighbours with those among half of the lives is {states.outlier_agreement:.2f}, in a Gaussian "
+        f"{states.outlier_floor:.2f}",
         f"t-SNE plane of {len(states.plane):,} states: trustworthiness {states.trustworthiness:.2f} of 1; a second fit "
-        f"to resampled lives keeps {states.plane_agreement:.0%} of the neighbours",
+        f"to resampled lives keeps {states.plane_agreement:.0%} of the neighbours, of a Gaussian's "
+        f"{states.plane_floor:.0%}",
     ]
     return lines
+
+
+def _stable_names(found: Decomposition) -> str:
+    names = [name for name, stable in zip(found.names, found.stable, strict=True) if stable]
+    return ", ".join(names) or "none"
+
+
+def _beside_floor(agreement: np.ndarray, floor: np.ndarray) -> str:
+    return f"{agreement.mean():.2f}, with those of a Gaussian {floor.mean():.2f}"
 
 
 def motion_lines(motion: Motion, effects: Effects | None, layer: str, names: tuple[str, ...]) -> list[str]:
@@ -84,7 +97,7 @@ def _behaviours_line(motion: Motion) -> str:
     return (
         f"Behaviours{together}: {behaviours.count} clusters of trajectories in {len(tracks):,} ticks of "
         f"{len(tracks.lives)} lives hold {behaviours.explained:.1%} of their variance; adjusted Rand index with "
-        f"behaviours of resampled lives {behaviours.agreement.mean():.2f}{of_layers}"
+        f"behaviours of resampled lives {_beside_floor(behaviours.agreement, behaviours.agreement_floor)}{of_layers}"
     )
 
 
@@ -167,11 +180,14 @@ def component_rows(states: States) -> list[dict[str, Any]]:
     names = tuple(feature.name for feature in states.data.features)
     rows = []
     for kind, found in states.decompositions.items():
+        q, stable = found.stability_q, found.stable
         for number, name in enumerate(found.names):
             rows.append(
                 {
                     "component": name, "explained": float(found.explained[number]),
-                    "stability": float(found.stability[number]), "linear_r2": float(found.fidelity[number]),
+                    "stability": float(found.stability[number]), "gaussian": float(np.mean(found.floor)),
+                    "gaussian_highest": float(np.max(found.floor)), "stability_q": float(q[number]),
+                    "stable": str(stable[number]).lower(), "linear_r2": float(found.fidelity[number]),
                     "features": strongest(states.associations[kind], number, names),
                 }
             )  # fmt: skip
@@ -200,14 +216,18 @@ def summary(states: States, motion: Motion) -> dict[str, Any]:
         "explained": {kind: found.total for kind, found in states.decompositions.items()},
         "clusters": {
             "explained": states.explained, "agreement": states.agreement.tolist(),
+            "agreement_floor": states.agreement_floor.tolist(),
             "sizes": np.bincount(states.label).tolist(),
         },
-        "outliers": {"share": float(states.outlier.mean()), "agreement": states.outlier_agreement},
-        "tsne": {"trustworthiness": states.trustworthiness, "agreement": states.plane_agreement},
+        "outliers": {"share": float(states.outlier.mean()), "agreement": states.outlier_agreement,
+            "agreement_floor": states.outlier_floor},
+        "tsne": {"trustworthiness": states.trustworthiness, "agreement": states.plane_agreement,
+            "agreement_floor": states.plane_floor},
         "behaviours": {
             "layers": motion.space.layers, "units": motion.space.units, "kept": motion.behaviours.kept.tolist(),
             "pairs": [vars(pair) for pair in motion.pairs],
             "explained": motion.behaviours.explained, "agreement": motion.behaviours.agreement.tolist(),
+            "agreement_floor": motion.behaviours.agreement_floor.tolist(),
             "sizes": np.bincount(motion.behaviours.label[motion.behaviours.label >= 0]).tolist(),
             "differences": [
                 distinctive(motion.differences, number, tuple(feature.name for feature in data.features))

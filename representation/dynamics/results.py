@@ -31,14 +31,17 @@ class States:
         distance: median distance to the nearest neighbours, (B,), in z-scores of principal components.
         outlier: (B,) bool.
         outlier_agreement: rank correlation of these distances with those to neighbours of half of the lives.
+        outlier_floor: the same number of a Gaussian surrogate of the states.
         label: Ward cluster of each record, (B,).
         explained: share of the variance that lies between clusters.
         agreement: adjusted Rand index with the clusters of each bootstrap of lives, (R,).
+        agreement_floor: the same numbers of a Gaussian surrogate of the states, (R,).
         differences: between clusters, in features.
         plane: t-SNE of some records, (n, 2).
         plane_records: these records, (n,).
         trustworthiness: of the plane, 0 to 1 (Venna and Kaski 2001).
         plane_agreement: share of neighbours in the plane that a second fit, to resampled lives, keeps.
+        plane_floor: the same number of a Gaussian surrogate of the states.
     """
 
     data: Dataset
@@ -48,14 +51,17 @@ class States:
     distance: np.ndarray
     outlier: np.ndarray
     outlier_agreement: float
+    outlier_floor: float
     label: np.ndarray
     explained: float
     agreement: np.ndarray
+    agreement_floor: np.ndarray
     differences: Differences
     plane: np.ndarray
     plane_records: np.ndarray
     trustworthiness: float
     plane_agreement: float
+    plane_floor: float
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,17 @@ from analysis.clusters.dataset import Dataset, Step, read_dataset
 from analysis.clusters.projection import tsne_embedding
 from analysis.clusters.settings import AnalysisSettings
 from analysis.features import Feature
+from analysis.lives import Lives
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import Inference
 from analysis.statistics.shifted_correlations import ShiftedCorrelations, shifted_correlations
+from analysis.statistics.surrogate import gaussian_surrogate
 from representation.dynamics.behaviours import resampled_lives
 from representation.dynamics.decompositions import TITLES, Axes, Decomposition, Kind, Scale, decompose
+from representation.dynamics.floors import component_floor
 from representation.dynamics.neighbours import (
     cluster_agreement,
+    cluster_floor,
     explained_by,
     nearest,
     outliers,
@@ -45,19 +49,20 @@ def study_states(
     decompositions: dict[str, Decomposition] = {}
     associations: dict[str, ShiftedCorrelations] = {}
     for kind in TITLES:
-        decompositions[kind] = _decomposed(kind, z, settings, resamples, parts, step)
+        decompositions[kind] = _decomposed(kind, z, data.lives, settings, resamples, parts, step)
         associations[kind] = _associated(decompositions[kind].scores, data, settings, parts, f"{kind}-features", step)
     wide = decompose("pca", z, min(max(DIMENSIONS, settings.components), *z.shape), settings.seed, [])
     points = wide.scores * np.linalg.norm(wide.axes.patterns, axis=1)  # principal components, not whitened
     near = _neighbours(points, data, settings, parts, step)
-    label, agreement = near["label"], near["agreement"]
+    label = near["label"]
     with step(f"comparing {label.max() + 1} clusters"):
         differences = compared(data, label, settings)
     plane = _plane(points, data, settings, parts, step)
     return States(
         data, scale, decompositions, associations, near["distance"], outliers(near["distance"]),
-        float(near["outlier_agreement"]), label, explained_by(label, points), agreement, differences, plane["points"],
-        plane["records"], float(plane["trustworthiness"]), float(plane["agreement"]),
+        float(near["outlier_agreement"]), float(near["outlier_floor"]), label, explained_by(label, points),
+        near["agreement"], near["floor"], differences, plane["points"], plane["records"],
+        float(plane["trustworthiness"]), float(plane["agreement"]), float(plane["floor"]),
     )  # fmt: skip
 
 
@@ -68,8 +73,9 @@ def compared(data: Dataset, label: np.ndarray, settings: DynamicsSettings) -> Di
 
 
 def _decomposed(
-    kind: Kind, z: np.ndarray, settings: DynamicsSettings, resamples: list[np.ndarray], parts: Parts, step: Step
-) -> Decomposition:
+    kind: Kind, z: np.ndarray, lives: Lives, settings: DynamicsSettings, resamples: list[np.ndarray], parts: Parts,
+    step: Step,
+) -> Decomposition:  # fmt: skip
     count = settings.components if kind == "pca" else min(settings.components, MOST_PAIRED)
     with step(f"{count} {TITLES[kind]} components of {len(z):,} states") as progress:
 
@@ -81,10 +87,15 @@ def _decomposed(
             }  # fmt: skip
 
         stored = parts.arrays(kind, compute)
+    with step(f"{TITLES[kind]} components of Gaussians of the same covariance and autocorrelation") as progress:
+        floor = parts.arrays(
+            f"{kind}-floor",
+            lambda: {"stability": component_floor(kind, z, count, lives, settings.seed, progress)},
+        )
     axes = Axes(stored["patterns"], stored["read_outs"])
     return Decomposition(
         kind, axes, z @ axes.read_outs.T, stored["explained"], float(stored["total"]), stored["fidelity"],
-        stored["stability"],
+        stored["stability"], floor["stability"],
     )  # fmt: skip
 
 
@@ -106,22 +117,25 @@ def _associated(
 def _neighbours(
     points: np.ndarray, data: Dataset, settings: DynamicsSettings, parts: Parts, step: Step
 ) -> dict[str, np.ndarray]:
-    """Find neighbours, outliers and Ward clusters, and how well they are found again."""
+    """Find neighbours, outliers and Ward clusters, and how well they are found again, also in a Gaussian."""
+    half = np.random.default_rng([settings.seed, 4]).random(len(data.lives))[data.lives.index] < 0.5
 
-    def compute() -> dict[str, np.ndarray]:
+    def again(of: np.ndarray, median: np.ndarray) -> np.ndarray:
         from scipy.stats import spearmanr
 
-        near = nearest(points)
-        random = np.random.default_rng([settings.seed, 4])
-        half = random.random(len(data.lives))[data.lives.index] < 0.5
-        again = nearest(points[half]).median
+        return np.array(spearmanr(median[half], nearest(of[half]).median).statistic)
+
+    def compute() -> dict[str, np.ndarray]:
+        near, drawn = nearest(points), _surrogate(points, data, settings)
         label = ward_labels(points, near, settings.clusters)
         few = resampled_lives(data.lives.index, min(settings.bootstraps, 5), settings.seed)
         return {
             "distance": near.median,
-            "outlier_agreement": np.array(spearmanr(near.median[half], again).statistic),
+            "outlier_agreement": again(points, near.median),
+            "outlier_floor": again(drawn, nearest(drawn).median),
             "label": label,
             "agreement": cluster_agreement(points, label, settings.clusters, few),
+            "floor": cluster_floor(points, settings.clusters, data.lives, few, settings.seed),
         }
 
     with step(f"outliers and {settings.clusters} clusters on a graph of neighbours"):
@@ -131,26 +145,35 @@ def _neighbours(
 def _plane(
     points: np.ndarray, data: Dataset, settings: DynamicsSettings, parts: Parts, step: Step
 ) -> dict[str, np.ndarray]:
-    """Embed some records with t-SNE, once more in resampled lives, and compare the two."""
+    """Embed some records with t-SNE, once more in resampled lives, and compare the two; then the same of a Gaussian."""
+    random = np.random.default_rng([settings.seed, 5])
+    count = min(settings.tsne_records, len(points))
+    chosen = np.sort(random.choice(len(points), count, replace=False))
+    lives = np.unique(data.lives.index[chosen])
+    drawn = np.unique(random.choice(lives, len(lives)))
+    (both,) = np.isin(data.lives.index[chosen], drawn).nonzero()
+
+    def embedded(of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the plane and its agreement with that of resampled lives."""
+        plane, again = (
+            tsne_embedding(of[records].astype(np.float32), min(_PERPLEXITY, (len(records) - 1) / 3), seed)
+            for records, seed in ((chosen, settings.seed), (chosen[both], settings.seed + 1))
+        )
+        return plane, np.array(plane_agreement(plane[both], again))
 
     def compute() -> dict[str, np.ndarray]:
         from sklearn.manifold import trustworthiness
 
-        random = np.random.default_rng([settings.seed, 5])
-        count = min(settings.tsne_records, len(points))
-        chosen = np.sort(random.choice(len(points), count, replace=False))
-        perplexity = min(_PERPLEXITY, (count - 1) / 3)
-        plane = tsne_embedding(points[chosen].astype(np.float32), perplexity, settings.seed)
-        lives = np.unique(data.lives.index[chosen])
-        drawn = np.unique(random.choice(lives, len(lives)))
-        (both,) = np.isin(data.lives.index[chosen], drawn).nonzero()
-        fewer = min(perplexity, (len(both) - 1) / 3)
-        again = tsne_embedding(points[chosen[both]].astype(np.float32), fewer, settings.seed + 1)
+        plane, agreement = embedded(points)
         return {
             "points": plane, "records": chosen,
             "trustworthiness": np.array(trustworthiness(points[chosen], plane, n_neighbors=_TRUST_NEIGHBOURS)),
-            "agreement": np.array(plane_agreement(plane[both], again)),
+            "agreement": agreement, "floor": embedded(_surrogate(points, data, settings))[1],
         }  # fmt: skip
 
-    with step(f"t-SNE of {min(settings.tsne_records, len(points)):,} states, twice"):
+    with step(f"t-SNE of {count:,} states, twice, and of a Gaussian's"):
         return parts.arrays("plane", compute)
+
+
+def _surrogate(points: np.ndarray, data: Dataset, settings: DynamicsSettings) -> np.ndarray:
+    return gaussian_surrogate(points, data.lives, np.random.default_rng([settings.seed, 8]))

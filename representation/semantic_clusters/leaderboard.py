@@ -18,6 +18,7 @@ from analysis.position import positions
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import Estimate
+from analysis.statistics.surrogate import gaussian_surrogate
 from representation.semantic_clusters.axes import group_axes
 from representation.semantic_clusters.measures import (
     LifeResamples,
@@ -36,7 +37,9 @@ MEASURES = {
     "tick": "tick, bits",
     "place": "place, bits",
     "seeds": "agreement of two seeds (ARI)",
+    "seeds_of_gaussian": "the same of a Gaussian of the same covariance and autocorrelation",
     "halves": "agreement of two halves of the lives (ARI)",
+    "halves_of_gaussian": "the same of a Gaussian",
 }
 _TICK_BINS, _PLACE_BINS = 8, 4
 _FEWEST = 200
@@ -217,19 +220,32 @@ def _row(
         "behaviour": information(sample.act, both),
         "tick": information(sample.tick, nowhere),
         "place": information(sample.place, nowhere),
-        "seeds": Estimate(float("nan")),
-        "halves": Estimate(float("nan")),
-    }
+    } | dict.fromkeys(list(MEASURES)[-4:], Estimate(float("nan")))
     if fit:
-        half = np.random.default_rng([seed, 3]).permutation(len(lives)) < len(lives) // 2
-        parts = [np.flatnonzero(half[lives.index] == which) for which in (True, False)]
-        fits = {
-            "seeds": [_from_zero(fit(states, lives, seed + number)(states)) for number in (1, 2)],
-            "halves": [_from_zero(fit(states[own], _of(lives, own), seed)(states)) for own in parts],
-        }
-        for measure, (first, second) in fits.items():
-            measures[measure] = resampled.estimate(partial(weighted_adjusted_rand, first, second))
+        drawn = gaussian_surrogate(states, lives, np.random.default_rng([seed, 4]))
+        for ending, of in (("", states), ("_of_gaussian", drawn)):
+            for measure, (first, second) in found_again(fit, of, lives, seed).items():
+                measures[measure + ending] = resampled.estimate(partial(weighted_adjusted_rand, first, second))
     return Row(name, len(np.unique(label)), measures)
+
+
+def found_again(fit: Fit, states: np.ndarray, lives: Lives, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Divide states twice, by fits with two seeds and by fits to two halves of the lives.
+
+    Args:
+        fit: the way to divide them.
+        states: (N, U).
+        lives: of the states.
+        seed: of the fits and of the halves.
+
+    Returns:
+        "seeds" and "halves" -> two labels of every state, (N,) int64 each.
+    """
+    half = np.random.default_rng([seed, 3]).permutation(len(lives)) < len(lives) // 2
+    parts = [np.flatnonzero(half[lives.index] == which) for which in (True, False)]
+    one, two = (_from_zero(fit(states, lives, seed + number)(states)) for number in (1, 2))
+    this, other = (_from_zero(fit(states[own], _of(lives, own), seed)(states)) for own in parts)
+    return {"seeds": (one, two), "halves": (this, other)}
 
 
 def _of(lives: Lives, records: np.ndarray) -> Lives:

@@ -23,7 +23,7 @@ from analysis.lives import Lives
 from analysis.runs.codebook_rule import CODEBOOK_FILE, CodebookRule
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.cluster_method import ClusterMethod
-from analysis.statistics.stability import ProjectionStability, projection_stability
+from analysis.statistics.stability import ProjectionStability, StabilityFloor, projection_stability, stability_floor
 from representation.semantic_clusters.fit import Codebook, FitOptions, fit_codebook
 from representation.semantic_clusters.settings import FitSettings
 from user_error import UserError
@@ -105,6 +105,8 @@ def fitted_codes(settings: FitSettings, data: Dataset, step: Step) -> Codes:
         stability = projection_stability(
             data.activations, labels := book.labels(data.activations), data.lives, method, settings.seed
         )
+    with step("fitting to a Gaussian of the same covariance and autocorrelation"):
+        stability = replace(stability, floor=stability_floor(data.activations, data.lives, method, settings.seed))
     used = len(book.places)
     use = CodeUse(book.asked, used, book.perplexity, False, tuple(range(used)), book.pairwise, book.quantisation)
     return Codes(book.plane(data.activations), labels, rule_of(book), use, stability, method)
@@ -166,6 +168,11 @@ def recorded_codes(settings: FitSettings, data: Dataset, step: Step) -> Codes:
     numbers = tuple(int(np.flatnonzero(label_of == label)[0]) for label in range(used))
     shares = np.bincount(labels) / len(labels)
     use = CodeUse(asked, used, float(np.exp(-(shares * np.log(shares)).sum())), True, numbers, np.nan, np.nan)
-    unknown = ProjectionStability((), (), len(data), "the policy learnt the codes, they cannot be fitted anew")
     method = ClusterMethod(lambda each, **_: each, partial(codes_in_plane, codes=used), 2, seeded=False)
+    reason, floor = "the policy learnt the codes, they cannot be fitted anew", StabilityFloor()
+    if used > 1:
+        floor = StabilityFloor(
+            over_bootstraps=stability_floor(plane, data.lives, method, settings.seed).over_bootstraps
+        )
+    unknown = ProjectionStability((), (), len(data), reason, floor)
     return Codes(plane, labels, rule, use, unknown, method)

@@ -22,10 +22,10 @@ from representation.sparse_autoencoder.meaning import Meanings
 TOP = 6
 """Top records of each feature, each of another life."""
 
-BESIDE = ("cosine", "value_effect", "action_effect")
-"""Further numbers of each feature: cosine with its partner in the autoencoder with another seed; and what taking the
-feature out of a state in which it is active changes on average: the critic's value, and the log-probability of the
-action that was taken, in nats."""
+BESIDE = ("cosine", "cosine_q", "value_effect", "action_effect")
+"""Further numbers of each feature: cosine with its partner in the autoencoder with another seed; q of this cosine
+against those on a Gaussian; and what taking the feature out of a state in which it is active changes on average: the
+critic's value, and the log-probability of the action that was taken, in nats."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,7 +88,7 @@ def described_features(settings: SparseSettings) -> tuple[Feature, ...]:
 
 def describe(
     settings: SparseSettings, metadata: DumpMetadata, split_: Split, name: str, dictionary: SparseDictionary,
-    cosine: np.ndarray, recorded: RecordedPolicy | None, console: Console,
+    again: np.ndarray, recorded: RecordedPolicy | None, console: Console,
 ) -> Described:  # fmt: skip
     """Read behaviours of all episodes, and describe every feature of a dictionary.
 
@@ -98,7 +98,7 @@ def describe(
         split_: its episodes.
         name: of the dictionary.
         dictionary: to describe.
-        cosine: with each feature's partner in another seed, (F,); NaN for none.
+        again: cosine with each feature's partner in another seed, and its q against a Gaussian's, (2, F); NaN for none.
         recorded: the policy, for attribution; None to leave it out.
         console: for progress.
     """
@@ -120,7 +120,7 @@ def describe(
     effects = np.full((2, dictionary.features), np.nan)
     if attributions is not None:
         effects = attributions.of_features(dictionary.features)
-    beside = dict(zip(BESIDE, (cosine, *effects), strict=True))
+    beside = dict(zip(BESIDE, (*again, *effects), strict=True))
     with step(console, "collecting their top records") as show:
         cards = feature_cards(settings.dump, metadata, split_.test, others, test, found, features, beside, show)
     rows = rows_of(found, features, beside)

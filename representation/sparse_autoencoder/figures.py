@@ -10,6 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from analysis.figures.style import cluster_colour, new_figure, style
 from representation.sparse_autoencoder.attribution import Attributions
 from representation.sparse_autoencoder.report import ScoreRow
+from representation.sparse_autoencoder.stability import Stability
 from representation.sparse_autoencoder.training import Epoch
 
 _ROW = 0.27
@@ -79,14 +80,17 @@ def scores(rows: Sequence[ScoreRow]) -> Figure:
         return figure
 
 
-def stability_histogram(cosines: Mapping[str, np.ndarray]) -> Figure:
-    """Draw the cosines of features with their partners in another seed's autoencoder."""
+def stability_histogram(found: Mapping[str, Stability]) -> Figure:
+    """Draw the cosines of features with their partners in another seed's autoencoder, and those on a Gaussian."""
+    bins = list(np.linspace(-0.2, 1, 61))
     with style():
-        figure = new_figure(7, 1.2 + 1.3 * len(cosines))
-        panels = figure.subplots(len(cosines), 1, sharex=True, squeeze=False)[:, 0]
-        for number, (panel, (name, cosine)) in enumerate(zip(panels, cosines.items(), strict=True)):
-            panel.hist(cosine, bins=list(np.linspace(-0.2, 1, 61)), color=cluster_colour(number))
-            panel.set_title(name, loc="left")
+        figure = new_figure(7, 1.2 + 1.5 * len(found))
+        panels = figure.subplots(len(found), 1, sharex=True, squeeze=False)[:, 0]
+        for number, (panel, (name, each)) in enumerate(zip(panels, found.items(), strict=True)):
+            panel.hist(each.cosine, bins=bins, color=cluster_colour(number), label="these states")
+            panel.hist(each.floor, bins=bins, histtype="step", color="black", label="a Gaussian like them")
+            panel.set_title(f"{name}: {each.stable:.0%} above the Gaussian", loc="left")
+            panel.legend(loc="upper left")
             panel.set_ylabel("features")
         panels[-1].set_xlabel("cosine with the partner in the autoencoder with another seed")
         return figure

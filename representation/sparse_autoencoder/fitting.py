@@ -1,7 +1,7 @@
 """Fit all dictionaries of a run, one after the other; what is finished is kept for --resume."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from representation.sparse_autoencoder.training import Epoch, Normalisation, Pla
 from user_error import UserError
 
 PLAN_FILE = "plan.json"
+GAUSSIAN = "gaussian"
+"""What names of autoencoders begin with that are fitted to a Gaussian instead of the states."""
 SUFFIX = ".safetensors"
 _CURVE = ".curve.json"
 _UNFINISHED = ".training"
@@ -83,6 +85,20 @@ def entries(settings: SparseSettings, units: int, *, untrained: bool = False) ->
                 for number in range(1 if untrained else settings.seeds):
                     add(f"{kind}_{width.said}_k{k}", kind, width.features(units), k, number)
     return list(found.values())
+
+
+def floor_entries(wanted: Sequence[Entry]) -> list[Entry]:
+    """Return the entries to fit to a Gaussian: each autoencoder that has another seed, and the first other seed."""
+    pairs: dict[str, Entry] = {}
+    for entry in wanted:
+        if entry.original is not None:
+            pairs.setdefault(entry.original, entry)
+    originals = {entry.name: entry for entry in wanted}
+    return [
+        replace(entry, name=f"{GAUSSIAN}_{entry.name}", original=original and f"{GAUSSIAN}_{original}")
+        for name, other in pairs.items()
+        for entry, original in ((originals[name], None), (other, name))
+    ]
 
 
 @dataclass(frozen=True, eq=False)

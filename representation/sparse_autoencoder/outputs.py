@@ -59,7 +59,7 @@ def _draw(folder: RunFolder, results: Sequence[Tested]) -> None:
     folder.save_figure("feature_density.png", figures.density_histogram({n: usages[n].density for n in reported}))
     rows = [row for each in results for row in each.scores() if not fitted[row.name].entry.original]
     folder.save_figure("reconstruction.png", figures.scores(rows))
-    found = {f"{a} and {b}": each.cosine for result in results for (a, b), each in result.stabilities.items()}
+    found = {f"{a} and {b}": each for result in results for (a, b), each in result.stabilities.items()}
     if found:
         folder.save_figure("stability.png", figures.stability_histogram(found))
 

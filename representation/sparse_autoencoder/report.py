@@ -84,6 +84,8 @@ class StabilityRow:
         cosine: of a living feature with its partner, on average.
         found_again: share of living features with a partner at a cosine of 0.9 or more.
         chance: mean cosine of as many random directions.
+        gaussian: mean cosine of autoencoders of a Gaussian of the same covariance and autocorrelation.
+        stable: share of living features whose cosine exceeds those on the Gaussian, q <= 0.05.
     """
 
     autoencoder: str
@@ -95,6 +97,10 @@ class StabilityRow:
     found_again_low: float
     found_again_high: float
     chance: float
+    gaussian: float
+    gaussian_low: float
+    gaussian_high: float
+    stable: float
 
 
 def score_row(fitted: Fitted, usage: Usage, spliced: SplicedScore | None) -> ScoreRow:
@@ -120,8 +126,9 @@ def comparison_row(fitted: Fitted, other: Fitted, unexplained: Estimate, run: Sp
 def stability_row(name: str, other: str, found: Stability) -> StabilityRow:
     """Return the row of an autoencoder against the same with another seed."""
     return StabilityRow(
-        name, other, **_ends("cosine", found.mean), **_ends("found_again", found.found_again), chance=found.chance
-    )
+        name, other, **_ends("cosine", found.mean), **_ends("found_again", found.found_again), chance=found.chance,
+        **_ends("gaussian", found.gaussian), stable=found.stable,
+    )  # fmt: skip
 
 
 def are_compared(autoencoder: Fitted, other: Fitted) -> bool:

@@ -1,6 +1,6 @@
 """A run of sparse autoencoders: fit, test, splice in, compare, and write what was found."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,16 @@ from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.terminal import step
 from argument_checks import did_you_mean
 from representation.sparse_autoencoder import describing, outputs
-from representation.sparse_autoencoder.fitting import Entry, Fitted, claim, discard, entries, fit
+from representation.sparse_autoencoder.fitting import (
+    GAUSSIAN,
+    Entry,
+    Fitted,
+    claim,
+    discard,
+    entries,
+    fit,
+    floor_entries,
+)
 from representation.sparse_autoencoder.scores import Units, Usage, usage
 from representation.sparse_autoencoder.settings import SparseSettings
 from representation.sparse_autoencoder.splicing import (
@@ -26,7 +35,7 @@ from representation.sparse_autoencoder.splicing import (
     reconstructions,
     splice,
 )
-from representation.sparse_autoencoder.stability import Stability, stability
+from representation.sparse_autoencoder.stability import matched, stability
 from representation.sparse_autoencoder.states import Split, States, check_enough, read_states, split_episodes
 from representation.sparse_autoencoder.tested import Tested
 from representation.sparse_autoencoder.training import Epoch
@@ -100,12 +109,12 @@ def _described_features(
     """Describe the features of the first autoencoder that was asked for."""
     first = next(each for each in tested.fitted.values() if each.entry.kind in AUTOENCODERS)
     name = first.entry.name
-    cosine = np.full(first.dictionary.features, np.nan)
+    again = np.full((2, first.dictionary.features), np.nan)
     for (own, _), found in tested.stabilities.items():
         if own == name:
-            cosine[tested.usages[name].density > 0] = found.cosine
+            again[:, tested.usages[name].density > 0] = found.cosine, found.q
             break
-    return describing.describe(settings, metadata, split, name, first.dictionary, cosine, recorded, console)
+    return describing.describe(settings, metadata, split, name, first.dictionary, again, recorded, console)
 
 
 def _tested(
@@ -122,10 +131,12 @@ def _tested(
         def log(name: str, epoch: Epoch) -> None:
             mirror.log({f"{name}/{key}": value for key, value in vars(epoch).items()})
 
-        found = fit(waiting, list(wanted), states, _source(settings, metadata, states), settings.epochs, log, console)
-        fitted = {each.entry.name: each for each in found}
+        source, pairs = _source(settings, metadata, states), floor_entries(wanted)
+        fitted = _by_name(fit(waiting, list(wanted), states, source, settings.epochs, log, console))
+        drawn = states.surrogate(settings.seed) if pairs else states
+        gaussian = _by_name(fit(waiting, pairs, drawn, source, settings.epochs, log, console))
     mean = states.values.mean(axis=0, dtype=np.float64).astype(np.float32)
-    del states
+    del states, drawn
     with step(console, f"testing on {len(split.test)} other episodes") as show:
         test = read_states(settings.dump, layer, split.test).sample(TESTED, settings.seed)
         intervals = Units.of(test.lives.index, test.episodes, settings.seed)
@@ -133,23 +144,33 @@ def _tested(
         for number, (name, each) in enumerate(fitted.items()):
             usages[name] = usage(each.dictionary, test, intervals)
             show((number + 1) / len(fitted))
+        drawn = test.surrogate(settings.seed) if pairs else test
+        gaussian_usages = {name: usage(each.dictionary, drawn, intervals) for name, each in gaussian.items()}
     spliced = None
     if recorded is not None:
         with step(console, "splicing into recorded ticks") as show:
             rebuilds = reconstructions({name: each.dictionary for name, each in fitted.items()})
             spliced = splice(settings.dump, recorded, settings.layer, rebuilds, split.test, mean, settings.seed, show)
-    return Tested(fitted, usages, intervals, spliced, _stabilities(fitted, usages, settings.seed))
+    floors = {own: matched(*living) for (own, _), living in _pairs(gaussian, gaussian_usages).items()}
+    stabilities = {
+        names: stability(*living, floors[f"{GAUSSIAN}_{names[0]}"], settings.seed)
+        for names, living in _pairs(fitted, usages).items()
+    }
+    return Tested(fitted, usages, intervals, spliced, stabilities)
 
 
-def _stabilities(fitted: dict[str, Fitted], usages: dict[str, Usage], seed: int) -> dict[tuple[str, str], Stability]:
-    found = {}
-    for name, each in fitted.items():
-        original = each.entry.original
-        if original is None or each.entry.kind not in AUTOENCODERS:
-            continue
-        own, others = (fitted[one].dictionary.decoder[usages[one].density > 0] for one in (original, name))
-        found[original, name] = stability(own, others, seed)
-    return found
+def _by_name(found: Iterable[Fitted]) -> dict[str, Fitted]:
+    return {each.entry.name: each for each in found}
+
+
+def _pairs(fitted: dict[str, Fitted], usages: dict[str, Usage]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
+    """Return the directions of the living features of each autoencoder and its other seeds, (F, U) and (G, U)."""
+    living = {name: each.dictionary.decoder[usages[name].density > 0] for name, each in fitted.items()}
+    return {
+        (original, name): (living[original], living[name])
+        for name, each in fitted.items()
+        if (original := each.entry.original) is not None
+    }
 
 
 def _source(settings: SparseSettings, metadata: DumpMetadata, states: States) -> DictionarySource:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.statistics.inference import LEVEL
+from analysis.statistics.surrogate import above_floor
 from representation.sparse_autoencoder.scores import CONFIDENCE, RESAMPLES, Estimate
 
 FOUND_AGAIN = 0.9
@@ -19,15 +21,23 @@ class Stability:
         mean: of these cosines.
         found_again: share of living features with a partner at `FOUND_AGAIN` or more.
         chance: mean cosine of as many random directions, matched in the same way.
+        floor: the cosines of two autoencoders of a Gaussian of the same covariance and autocorrelation, (their alive,).
+        gaussian: mean of these.
+        q: of each living feature's cosine against the floor, (alive,).
+        stable: share of living features that are above the floor, q <= 0.05.
     """
 
     cosine: np.ndarray
     mean: Estimate
     found_again: Estimate
     chance: float
+    floor: np.ndarray
+    gaussian: Estimate
+    q: np.ndarray
+    stable: float
 
 
-def stability(own: np.ndarray, others: np.ndarray, seed: int) -> Stability:
+def stability(own: np.ndarray, others: np.ndarray, floor: np.ndarray, seed: int) -> Stability:
     """Match features one to one with those of another seed, so that the sum of their cosines is largest.
 
     Intervals are over features: how much other features of the same two trainings would differ, not other trainings.
@@ -35,19 +45,25 @@ def stability(own: np.ndarray, others: np.ndarray, seed: int) -> Stability:
     Args:
         own: directions of the living features, of length 1, (F, U).
         others: of the other autoencoder's living features, (G, U).
+        floor: what `matched` gives for the living features of two autoencoders that were fitted to a Gaussian.
         seed: of the resamples and the random directions.
     """
-    cosine = _matched(own, others)
+    cosine = matched(own, others)
     random = np.random.default_rng(seed)
     drawn = [random.standard_normal(each.shape) for each in (own, others)]
-    chance = _matched(*(each / np.linalg.norm(each, axis=1, keepdims=True) for each in drawn))
+    chance = matched(*(each / np.linalg.norm(each, axis=1, keepdims=True) for each in drawn))
+    q = above_floor(cosine, floor)
     return Stability(
-        cosine, _over_features(cosine, random), _over_features(cosine >= FOUND_AGAIN, random), float(chance.mean())
-    )
+        cosine, _over_features(cosine, random), _over_features(cosine >= FOUND_AGAIN, random), float(chance.mean()),
+        floor, _over_features(floor, random), q, float((q <= LEVEL).mean()) if len(q) else float("nan"),
+    )  # fmt: skip
 
 
-def _matched(own: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return each feature's cosine with its partner; 0 without a partner, where there are fewer others."""
+def matched(own: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return the cosine of each feature, (F, U), with its one-to-one partner among others, (G, U): (F,).
+
+    It is 0 without a partner, where there are fewer others.
+    """
     from scipy.optimize import linear_sum_assignment
 
     cosines = own @ others.T

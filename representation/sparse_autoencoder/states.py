@@ -10,6 +10,7 @@ from activation_store.reader import Progress, read_dump, read_identity
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, DumpMetadata
 from analysis.lives import Lives, lives_of
+from analysis.statistics.surrogate import gaussian_surrogate
 from user_error import UserError
 
 FEWEST_EPISODES = 2
@@ -55,6 +56,11 @@ class States:
     def episodes(self) -> np.ndarray:
         """The episode of each record, (B,) int64."""
         return self.places["episode"]
+
+    def surrogate(self, seed: int) -> "States":
+        """Return a Gaussian of the same covariance and autocorrelation in the place of the states."""
+        drawn = gaussian_surrogate(self.values, self.lives, np.random.default_rng([seed, 10]))
+        return States(drawn, self.places, self.lives)
 
     def sample(self, most: int, seed: int) -> "States":
         """Return so many states drawn by lot, or all if there are fewer."""

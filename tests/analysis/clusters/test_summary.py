@@ -71,7 +71,8 @@ def test_the_verdict_comes_first_and_says_it_all(summary: Summary) -> None:
         "Verdict With 4 episodes the tests cannot tell a cluster's behaviour from what happened to"
     )
     assert "Projection stability: stable (embedded anew: adjusted Rand index with other seeds on 100 records" in joined
-    assert "0.90 (0.90 to 0.90), with other lives 0.90 (0.85 to 0.95)); Clustering stability: stable (" in joined
+    assert "records 0.90 (0.90 to 0.90; a Gaussian 0.30 to 0.50), with other lives 0.90 (0.85 to 0.95; a" in joined
+    assert "Gaussian 0.20 to 0.30)); Clustering stability: stable (" in joined
     given_time = f"{summary.surviving_given_time} survive correction given tick and age, {summary.surviving} without"
     assert given_time in joined and "With 80% power this dump could have found a difference of d = " in joined
     assert "they resample the 4 episodes whole" in joined and "No confound is flagged" in joined
@@ -167,6 +168,24 @@ def test_a_flag_and_a_weak_clustering_are_said_out_loud() -> None:
     for part in ("over_seeds", "over_embeddings"):
         shaky = dataclasses.replace(summary, stability=dataclasses.replace(summary.stability, **{part: (0.1, 0.3)}))
         assert any("Projection stability: UNSTABLE" in line for line in verdict(shaky))
+
+
+@pytest.mark.parametrize(
+    ("part", "reached", "words"),
+    [
+        ("over_seeds", (0.7, 0.9, 0.8), "Projection stability: NOT BEYOND A GAUSSIAN"),
+        ("over_lives", (0.5, 0.9), "Projection stability: NOT BEYOND A GAUSSIAN"),
+        ("over_seeds", (0.7, 0.8, 0.6), "Projection stability: stable"),
+        ("over_bootstraps", (1.0, 0.9, 1.0, 1.0), "Clustering stability: NOT BEYOND A GAUSSIAN"),
+    ],
+)
+def test_clusters_are_stable_only_beyond_those_of_a_gaussian(
+    summary: Summary, part: str, reached: tuple[float, ...], words: str
+) -> None:
+    """However high the index: the run's own are .9 with other seeds and other lives."""
+    gaussian = dataclasses.replace(summary.stability.gaussian, **{part: reached})
+    told = dataclasses.replace(summary, stability=dataclasses.replace(summary.stability, gaussian=gaussian))
+    assert any(words in line for line in verdict(told))
 
 
 def test_shares_below_the_flag_are_put_into_words(summary: Summary) -> None:

@@ -8,13 +8,16 @@ from analysis.clusters.clustering import hdbscan_labels
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.stability import (
     EMBEDDED_ANEW,
+    FLOOR_SEEDS,
     SEED_RECORDS,
     SEEDS,
     adjusted_rand,
     best_overlap,
     bootstrap_stability,
+    exceeds,
     overlap,
     projection_stability,
+    stability_floor,
     whole_lives,
 )
 from tests.planted_lives import make_lives
@@ -137,6 +140,55 @@ def test_why_no_other_seed_can_be_tried() -> None:
     assert len(found.over_lives) == EMBEDDED_ANEW and min(found.over_lives) > 0.9
     broken = ClusterMethod(fail, METHOD.hdbscan, 50)
     assert projection_stability(lumps(1.0), labels, make_lives(LENGTHS), broken, 1).reason == "cannot embed"
+
+
+def test_planted_clusters_are_beyond_a_gaussian_and_a_gaussian_is_not() -> None:
+    """Two groups along the widest axis; and a Gaussian that the same axis cuts in two just as stably."""
+    halves = ClusterMethod(
+        lambda states, seed, run_records: (
+            states @ np.linalg.svd(states - states.mean(axis=0), full_matrices=False)[2][0]
+        ),
+        lambda points, min_cluster_size: (points > points.mean()).astype(np.int64),
+        50,
+        seeded=False,
+    )
+    lives, rng = make_lives(LENGTHS, seed=1), np.random.default_rng(0)
+    wide = rng.normal(size=(len(lives.index), 3)) * [9, 1, 1]
+    plane = halves.embed(wide, seed=0, run_records=0)
+    labels = halves.cluster(plane)
+    found, floor = bootstrap_stability(plane, labels, lives, halves, 0), stability_floor(wide, lives, halves, 0)
+    assert min(found.adjusted_rand) > 0.8, "stable, as the index alone has it"
+    assert not exceeds(found.adjusted_rand, floor.over_bootstraps)
+
+    points = lumps(14.0)
+    method = ClusterMethod(lambda states, seed, run_records: states[:, :2], METHOD.hdbscan, 50, seeded=False)
+    labels = method.cluster(points[:, :2])
+    lives = make_lives(LENGTHS)
+    found, floor = projection_stability(points, labels, lives, method, 0), stability_floor(points, lives, method, 0)
+    assert len(floor.over_lives) == EMBEDDED_ANEW and floor.over_seeds == ()
+    assert max(floor.over_lives) < 0.75 and exceeds(found.over_lives, floor.over_lives)
+
+
+def test_what_a_floor_asks_for() -> None:
+    asked = []
+
+    def note(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
+        asked.append((len(activations), seed, run_records))
+        return project(activations, seed, run_records)
+
+    lives, activations = make_lives([20] * 400), lumps(6.0, 400)
+    floor = stability_floor(activations, lives, ClusterMethod(note, METHOD.hdbscan, 50), 2**32 - 1)
+    assert asked[:FLOOR_SEEDS] == [(SEED_RECORDS, each, 8_000) for each in (2**32 - 1, 0, 1)]
+    assert len(asked) == FLOOR_SEEDS + EMBEDDED_ANEW - 1 and len(floor.over_lives) == 2
+    assert len(floor.over_seeds) == 3 and len(floor.over_bootstraps) == 12
+    assert stability_floor(activations, lives, ClusterMethod(fail, METHOD.hdbscan, 50), 0).over_lives == ()
+
+
+def test_three_of_three_are_needed_and_nothing_is_asked_without_a_floor() -> None:
+    assert exceeds((0.5, 0.6, 0.7), (0.2, 0.3, 0.4)) and not exceeds((0.5, 0.6, 0.7), (0.2, 0.3, 0.5))
+    assert exceeds((0.1,), ()) and exceeds(tuple(np.arange(10) + 1.5), tuple(np.arange(10) - 5.0))
+    rng = np.random.default_rng(0)
+    assert np.mean([exceeds(rng.random(3), tuple(rng.random(3))) for _ in range(200)]) < 0.1
 
 
 def test_overlaps_of_clusters() -> None:

@@ -89,9 +89,9 @@ def test_agreement_stands_beside_that_with_labels_of_other_lives(planted: Tracks
     unrelated = np.repeat(random.integers(0, 3, LIVES * TICKS // 5), 5)
     label = np.where(planted.place >= SKIPPED, truth, -1)
     found = {
-        "all": Behaviours(label, 1.0, np.zeros(1), np.ones(1)),
-        "half": Behaviours(np.where(label >= 0, truth // 2, -1), 1.0, np.zeros(1), np.ones(1)),
-        "none": Behaviours(np.where(label >= 0, unrelated, -1), 1.0, np.zeros(1), np.ones(1)),
+        "all": Behaviours(label, 1.0, np.zeros(1), np.zeros(1), np.ones(1)),
+        "half": Behaviours(np.where(label >= 0, truth // 2, -1), 1.0, np.zeros(1), np.zeros(1), np.ones(1)),
+        "none": Behaviours(np.where(label >= 0, unrelated, -1), 1.0, np.zeros(1), np.zeros(1), np.ones(1)),
     }
     rows = {(each.one, each.other): each for each in pairs_of(found, planted, 99, 0)}
     assert set(rows) == {("all", "half"), ("all", "none"), ("half", "none")}
@@ -111,6 +111,6 @@ def test_the_same_division_agrees_fully(planted: Tracks, truth: np.ndarray) -> N
 def test_lives_of_one_behaviour_each_agree_more_than_with_other_lives(planted: Tracks) -> None:
     of_life = planted.lives.index % 3
     there = np.where(planted.place >= SKIPPED, of_life, -1)
-    found = {name: Behaviours(there, 1.0, np.zeros(1), np.ones(1)) for name in ("one", "other")}
+    found = {name: Behaviours(there, 1.0, np.zeros(1), np.zeros(1), np.ones(1)) for name in ("one", "other")}
     (row,) = pairs_of(found, planted, 99, 0)
     assert row.information == row.rand == pytest.approx(1) and row.dealt_information < 0.5 and row.dealt_rand < 0.3

@@ -1,10 +1,15 @@
 """Decompositions find planted sources again, and say how much they explain and how stable they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from analysis.lives import Lives
 from representation.dynamics.behaviours import resampled_lives
 from representation.dynamics.decompositions import Scale, decompose, matched
+from representation.dynamics.floors import component_floor
+from tests.planted_lives import make_lives
 
 RECORDS, UNITS, SOURCES = 3000, 12, 3
 
@@ -85,3 +90,37 @@ def test_bootstraps_draw_whole_lives() -> None:
         for number in range(20):
             assert len(set(counts[life == number])) == 1
     assert all(len(records) == 7 for records in resampled_lives(life, 3, 1, most=7))
+
+
+def faded(sources: np.ndarray, lives: Lives) -> np.ndarray:
+    """Sources that last: each fades at its own speed within lives."""
+    found, speeds = sources.copy(), np.linspace(0.1, 0.7, sources.shape[1])
+    for start, length in zip(lives.starts, lives.lengths, strict=True):
+        for place in range(start + 1, start + length):
+            found[place] = speeds * found[place - 1] + np.sqrt(1 - speeds**2) * sources[place]
+    return found
+
+
+@pytest.mark.parametrize("planted_sources", [2, 0])
+def test_components_are_stable_only_above_those_of_a_gaussian(planted_sources: int, monkeypatch) -> None:
+    """Two sources that are mostly silent among six Gaussian ones are stable; of eight Gaussian ones, none is."""
+    monkeypatch.setattr("representation.dynamics.decompositions._ITERATIONS", 40)
+    rng, lives, units = np.random.default_rng(1), make_lives([30, 80, 10, 40] * 10), 8
+    sources = rng.normal(size=(len(lives.index), units))
+    active = rng.random((len(sources), planted_sources)) < 0.3
+    sources[:, :planted_sources] = active * rng.laplace(size=active.shape)
+    states = faded(sources, lives) @ rng.normal(size=(units, units))
+    z = Scale.of(states).z(states)
+    found = decompose("ica", z, units, 0, resampled_lives(lives.index, 4, 0))
+    found = replace(found, floor=component_floor("ica", z, units, lives, 0))
+    assert found.stable.sum() == planted_sources, (found.stability, found.floor.max(axis=1))
+    assert found.stability[~found.stable].max() > 0.6, "which by itself looks like something"
+
+
+def test_principal_components_of_a_gaussian_are_as_stable(planted) -> None:
+    """They follow from the covariance alone, so no principal component passes the floor."""
+    z, lives = Scale.of(planted[0]).z(planted[0]), make_lives([30] * (RECORDS // 30))
+    found = decompose("pca", z, SOURCES, 0, resampled_lives(lives.index, 4, 0))
+    assert found.stability.min() > 0.9 and found.floor.size == 0 and not found.stable.any()
+    floor = component_floor("pca", z, SOURCES, lives, 0)
+    assert not replace(found, floor=floor).stable.any() and floor.mean() > 0.9

@@ -6,8 +6,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from activation_store.directions import Source
 from analysis.lives import Lives
+from analysis.statistics.surrogate import gaussian_surrogate
 from representation.dynamics.behaviour_space import STEPS
 from representation.semantic_clusters.axes import group_axes
+from representation.semantic_clusters.leaderboard import found_again
 from representation.semantic_clusters.partitions import Partition, partitions, trajectories
 
 UNITS, GROUPS, TICKS, LIVES = 32, 4, 40, 15
@@ -89,3 +91,14 @@ def test_two_groups_have_one_axis_and_one_group_none(planted: tuple[np.ndarray, 
     two, one = (group > 0).astype(np.int64), np.zeros(len(group), np.int64)
     assert len(group_axes(states, two, "codes", "lstm_hidden", whole_lives(), 2, SOURCE)) == 1
     assert group_axes(states, one, "codes", "lstm_hidden", whole_lives(), 2, SOURCE) == []
+
+
+def test_groups_are_found_again_and_so_are_parts_of_a_gaussian(planted: tuple[np.ndarray, np.ndarray]) -> None:
+    """Which is why the agreement of a Gaussian stands beside that of the states."""
+    states, group = planted
+    lives, fit = whole_lives(), WAYS["kmeans"].fit
+    drawn = gaussian_surrogate(states, lives, np.random.default_rng(0))
+    own, gaussian = (found_again(fit, of, lives, 0) for of in (states, drawn))
+    for measure in ("seeds", "halves"):
+        assert adjusted_rand_score(*own[measure]) > 0.95 and adjusted_rand_score(own[measure][0], group) > 0.95
+    assert adjusted_rand_score(*gaussian["seeds"]) > 0.5 and adjusted_rand_score(gaussian["seeds"][0], group) < 0.2

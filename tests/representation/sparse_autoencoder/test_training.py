@@ -9,11 +9,13 @@ import torch
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
 from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.sparse_codes import SparseCoder
+from analysis.statistics.surrogate import gaussian_surrogate
 from representation.sparse_autoencoder.autoencoder import Parameters, folded
 from representation.sparse_autoencoder.baselines import baseline
-from representation.sparse_autoencoder.stability import stability
+from representation.sparse_autoencoder.stability import matched, stability
 from representation.sparse_autoencoder.training import Epoch, Plan, geometric_median, normalisation, train
 from tests.planted_features import SOURCE, PlantedFeatures, planted_features
+from tests.planted_lives import make_lives
 from user_error import UserError
 
 K = 3
@@ -60,16 +62,26 @@ def test_features_that_are_found_again_are_those_that_are_there(
     planted: PlantedFeatures, topk: SparseDictionary, tmp_path: Path
 ) -> None:
     other, _ = fitted(Plan("topk", FEATURES, K, 1, 30), planted.states, tmp_path / "one")
-    assert stability(planted.directions, topk.decoder, 0).found_again.value > 0.9
-    # Gaussian noise of the same covariance holds no features, and different seeds do not agree on any.
-    random = np.random.default_rng(0)
-    noise = random.multivariate_normal(planted.states.mean(axis=0), np.cov(planted.states.T), len(planted.states))
-    ones, others = (
-        fitted(Plan("topk", FEATURES, K, seed, 10), noise.astype(np.float32), tmp_path / f"noise{seed}")[0]
-        for seed in (0, 1)
+    # Gaussian noise of the same covariance holds no features, yet different seeds agree more than random directions.
+    random, lives = np.random.default_rng(0), make_lives([100] * (len(planted.states) // 100))
+    noise = random.multivariate_normal(planted.states.mean(axis=0), np.cov(planted.states.T), len(lives.index))
+    surrogate = gaussian_surrogate(planted.states[: len(lives.index)], lives, random)
+    (ones, others), floor = (
+        [
+            fitted(Plan("topk", FEATURES, K, seed, 8), states.astype(np.float32), tmp_path / f"{name}{seed}")[0].decoder
+            for seed in (0, 1)
+        ]
+        for name, states in (("noise", noise), ("surrogate", surrogate))
     )
-    assert stability(ones.decoder, others.decoder, 0).found_again.value < 0.1
-    assert stability(topk.decoder, other.decoder, 0).found_again.value > 0.4
+    reached = matched(*floor)
+    nothing = stability(ones, others, reached, 0)
+    assert nothing.found_again.value < 0.1 and nothing.stable < 0.02
+    assert nothing.mean.value == pytest.approx(nothing.gaussian.value, abs=0.05) and nothing.mean.value > nothing.chance
+    assert stability(planted.directions, topk.decoder, reached, 0).found_again.value > 0.9
+    found = stability(topk.decoder, other.decoder, reached, 0)
+    assert (
+        found.found_again.value > 0.4 and found.stable > 0.4 and (found.q[found.cosine < reached.mean()] > 0.05).all()
+    )
 
 
 @pytest.mark.parametrize("bias", [-1.8, -4.0])

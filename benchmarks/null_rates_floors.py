@@ -1,0 +1,73 @@
+"""Stabilities beside their floor: how often states without structure are called stable, and planted ones are."""
+
+import functools
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.statistics.cluster_method import ClusterMethod
+from analysis.statistics.inference import Inference
+from analysis.statistics.stability import exceeds, projection_stability, stability_floor
+from representation.dynamics.behaviours import resampled_lives
+from representation.dynamics.decompositions import Decomposition, Scale, decompose
+from representation.dynamics.floors import component_floor
+from tests.planted_lives import make_lives, smooth, values_of
+
+LENGTHS = [15, 40, 5, 20] * 5
+UNITS = 6
+
+
+def components(rng: np.random.Generator, settings: Inference, planted: int) -> dict[str, bool]:
+    """Mix Gaussian sources that last, and `planted` ones that are mostly silent, and look for stable components."""
+    lives = make_lives(LENGTHS)
+    sources = values_of(smooth, rng, LENGTHS, UNITS)
+    active = rng.random((len(sources), planted)) < 0.2
+    sources[:, :planted] = active * rng.laplace(size=active.shape)
+    states = sources @ rng.normal(size=(UNITS, UNITS))
+    z = Scale.of(states).z(states)
+    found = decompose("ica", z, UNITS, settings.seed, resampled_lives(lives.index, 3, settings.seed))
+    found = replace(found, floor=component_floor("ica", z, UNITS, lives, settings.seed))
+    return {"component is stable": bool(found.stable.any())} if not planted else _which(found, sources[:, :planted])
+
+
+def _which(found: Decomposition, sources: np.ndarray) -> dict[str, bool]:
+    """Tell whether the stable components are the planted sources, (B, P)."""
+    r = np.abs(np.corrcoef(found.scores.T, sources.T)[: len(found.stable), len(found.stable) :])
+    theirs = (r > 0.9).any(axis=1)
+    return {
+        "all planted ones are stable": bool((theirs & found.stable).sum() == sources.shape[1]),
+        "another one is stable": bool((~theirs & found.stable).any()),
+    }
+
+
+def halves(rng: np.random.Generator, settings: Inference, apart: float) -> dict[str, bool]:
+    """Cut states in two along their widest axis, where there are two groups so far apart or, at 0, a single cloud."""
+    lives = make_lives(LENGTHS * 3)
+    states = values_of(smooth, rng, LENGTHS * 3, 3) * [3.0, 1.0, 1.0]
+    states[:, 0] += apart * (rng.random(len(states)) < 0.5)
+    method = ClusterMethod(_widest, _cut, 50, seeded=False)
+    labels = method.cluster(method.embed(states, seed=0))
+    found = projection_stability(states, labels, lives, method, settings.seed)
+    floor = stability_floor(states, lives, method, settings.seed)
+    return {"clusters are beyond the Gaussian's": exceeds(found.over_lives, floor.over_lives)}
+
+
+def _widest(states: np.ndarray, seed: int, run_records: int = 0) -> np.ndarray:
+    return states @ np.linalg.eigh(np.cov(states.T))[1][:, -1:]
+
+
+def _cut(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
+    return (points[:, 0] > points[:, 0].mean()).astype(np.int64)
+
+
+NOTHING = {
+    "floors: six independent components of a Gaussian": functools.partial(components, planted=0),
+    "floors: a Gaussian cut in two": functools.partial(halves, apart=0.0),
+}
+"""Cases without anything to find, by name."""
+
+SOMETHING = {
+    "floors: two of six components mostly silent": functools.partial(components, planted=2),
+    "floors: two groups, 20 apart": functools.partial(halves, apart=20.0),
+}
+"""Cases with something to find, by name."""
