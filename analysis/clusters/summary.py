@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from analysis.clusters.blindness import Blindness
 from analysis.statistics.cluster_validity import Validity
 from analysis.statistics.confounds import Confound
 from analysis.statistics.persistence import Persistence
@@ -257,6 +258,7 @@ class Summary:
         persistence: of all clusters together.
         residualized: None unless requested.
         codes: of a semantic run; None if clusters were found by density.
+        blindness: how much of what clusters tell the listed features cover; None if not measured.
     """
 
     policy: str
@@ -288,17 +290,19 @@ class Summary:
     clusters: tuple[ClusterSummary, ...]
     residualized: Residualized | None = None
     codes: CodeUse | None = None
+    blindness: Blindness | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined and infinite values become null."""
-        return dict(_finite(asdict(self)))
+        return dict(finite(asdict(self)))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Replace undefined and infinite numbers by None, in dictionaries and lists at any depth."""
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -78,6 +78,7 @@ def _overview(summary: Summary) -> list[str]:
         f"on {validity.records:,} records",
         f"Persistence: {_persistence(summary.persistence)}",
         *_confounds("Confounds: all clusters", summary.confounds),
+        *(summary.blindness.table if summary.blindness else ()),
     ]
 
 

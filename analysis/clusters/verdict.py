@@ -78,6 +78,7 @@ def verdict(summary: Summary) -> tuple[str, ...]:
         *_about(summary.clusters),
         _claims(summary),
         _power(summary),
+        *(summary.blindness.sentences if summary.blindness else ()),
         _scope(summary),
         _confounded(summary),
         _below_the_flag(summary),
