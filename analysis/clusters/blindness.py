@@ -9,8 +9,8 @@ from analysis.statistics.coverage import Coverage, Part
 TOO_SHORT = 0.2
 """The list of features is too short if surely more than this share of what is told is in none of them.
 
-Even where the list holds everything, a finite number of records does not suffice to find all of it (docs/benchmarks.md,
-what the features cover).
+Even where the list holds everything, a finite number of records does not suffice to find all of it: 0 to 8% remain in
+planted dumps (docs/analysis.md, what the features cover).
 """
 
 _ALL = 0.99
@@ -103,8 +103,8 @@ def _too_short(meter: Blindness, short: list[Coverage]) -> str:
     )
     verb = "is" if len(short) == 1 else "are"
     return (
-        f"The list of features is too short: {parts} {verb} in none of them. A cluster or component without a surviving "
-        "difference may still stand for something that is not in the list."
+        f"The list of features is too short: {parts} {verb} in none of them. A cluster or component without a "
+        "surviving difference may still stand for something that is not in the list."
     )
 
 

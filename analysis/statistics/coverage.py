@@ -8,7 +8,7 @@ import numpy as np
 from analysis.statistics.inference import Inference, student_stretch
 
 FOLDS = 5
-PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 1e6)
+PENALTIES = (1e-3, 1e-1, 1.0, 100.0)
 """Ridge penalties to choose from, per record and standardised column; with the last, a column hardly counts."""
 
 _TREES = 50
@@ -73,8 +73,8 @@ def coverage(
     So that what is studied gains nothing by being a curved function of the list, or one of several of its variables at
     once, the list also has what a forest of random trees (Geurts et al. 2006) can recognise of `groups` from it.
     Predictions are linear (ridge regression). Two penalties are chosen in the units fitted for each part of the
-    targets: of the list, and of what is studied or recognised. All fits are made without the units in which they predict. The fits are
-    not repeated when units are resampled.
+    targets: of the list, and of what is studied or recognised. All fits are made without the units in which they
+    predict. The fits are not repeated when units are resampled.
 
     Args:
         listed: (B, F), finite.
@@ -225,7 +225,7 @@ class _Sums:
 
         records = self.records[folds].sum()
         squares = self.squares[folds].sum(axis=0) + np.diag(penalty * records)
-        return np.asarray(linalg.solve(squares, self.products[folds].sum(axis=0), assume_a="pos"))
+        return np.asarray(linalg.solve(squares, self.products[folds].sum(axis=0), assume_a="pos", check_finite=False))
 
 
 def _r2(error: np.ndarray, spread: np.ndarray, weights: np.ndarray) -> np.ndarray:
