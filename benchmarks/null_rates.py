@@ -31,6 +31,7 @@ from analysis.life_phase.visits import visits
 from analysis.lives import Lives
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
+from benchmarks import null_rates_coverage
 from benchmarks.power import planted
 from tests.planted_labels import FREQUENCIES, favoured_pair, labels_at_random, lasting_labels, memory_of_two_steps
 from tests.planted_lives import (
@@ -143,7 +144,14 @@ def measured(case: Case, arguments: Arguments) -> list[Row]:
 
 def all_cases() -> list[Case]:
     """Return all cases."""
-    return [*null_orders(), *null_differences(), *planted_orders(), *planted_differences()]
+    return [
+        *null_orders(),
+        *null_differences(),
+        *(Case(NULL, *case) for case in null_rates_coverage.cases(null_rates_coverage.NULLS)),
+        *planted_orders(),
+        *planted_differences(),
+        *(Case(POWER, *case) for case in null_rates_coverage.cases(null_rates_coverage.PLANTED)),
+    ]
 
 
 def null_orders() -> Iterator[Case]:

@@ -87,8 +87,10 @@ def coverage(
     unit = np.unique(unit, return_inverse=True)[1]
     fold = _folds(unit)
     guessed = _recognised(listed, groups, fold, settings.seed)
-    columns = [_standardised(values) for values in (listed, guessed, studied)]
-    return tuple(_coverage(about, parts, *columns, fold, unit, settings) for about, parts in targets.items())
+    listed, guessed, studied = (_standardised(values) for values in (listed, guessed, studied))
+    return tuple(
+        _coverage(about, parts, listed, guessed, studied, fold, unit, settings) for about, parts in targets.items()
+    )
 
 
 def _folds(unit: np.ndarray) -> np.ndarray:
