@@ -120,6 +120,7 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
         subsample=settings.thinning,
         components=components,
         residualized=residualized,
+        blindness=outputs.measure_blindness(run, "clusters", clustering.labels),
     )
     return projection, clustering, summary
 

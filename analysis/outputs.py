@@ -1,16 +1,19 @@
 """The outputs of one analysis: one function computes, draws and writes each of them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from activation_store.directions import DIRECTIONS_FILE, write_directions
 from analysis.clusters import residual_analysis
+from analysis.clusters.blindness import Blindness
 from analysis.clusters.cluster_statistics import ClusterStatistics
 from analysis.clusters.clustering import Clustering, cluster_space, hdbscan_clusters
 from analysis.clusters.components import ComponentReport, Components, report_components
 from analysis.clusters.dataset import ROLLING_WINDOW, Dataset, Step
 from analysis.clusters.directions import cluster_directions, component_directions
+from analysis.clusters.listed import Listed, blindness, read_listed
 from analysis.clusters.projection import Projection, project, umap_embedding
 from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings
 from analysis.clusters.summary import Residualized, Summary
@@ -39,6 +42,19 @@ class Run:
     components: Components
     folder: RunFolder
     step: Step
+
+    @cached_property
+    def listed(self) -> Listed:
+        """All listed features of the records, and what agents do next; the dump is read again for them."""
+        with self.step("reading what all listed features need") as report:
+            return read_listed(self.settings.dump, self.settings.thinning, self.data, self.settings.seed, report)
+
+
+def measure_blindness(run: Run, name: str, studied: np.ndarray) -> Blindness:
+    """Measure how much of what labels, (B,), or scores, (B, K), tell is covered by all listed features together."""
+    listed = run.listed
+    with run.step(f"measuring how much of what {name} tell the features cover"):
+        return blindness(listed, run.data, run.components, name, studied, run.settings.inference)
 
 
 def save_features(run: Run) -> None:
@@ -105,8 +121,9 @@ def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
 
     data, components, dims = run.data, run.components, run.settings.pre_cluster_dims
     scores = components.scores(data.activations, dims)
+    meter = measure_blindness(run, f"the first {dims} components", scores)
     with run.step("comparing principal components with features"):
-        report = report_components(components, scores, data, run.settings.inference)
+        report = report_components(components, scores, data, meter, run.settings.inference)
     run.folder.save_arrays(
         "pca.npz",
         mean=components.mean,

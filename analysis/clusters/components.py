@@ -1,13 +1,15 @@
 """Principal components of activations, and the features that they are associated with."""
 
-from dataclasses import dataclass
+import textwrap
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from analysis.clusters.blindness import Blindness
 from analysis.clusters.component_r2 import FeatureR2, pca_feature_r2
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.summary import format_number
+from analysis.clusters.summary import finite, format_number
 from analysis.lives import Lives
 from analysis.statistics.association import EtaSquares, eta_squares
 from analysis.statistics.inference import Inference
@@ -15,6 +17,7 @@ from analysis.statistics.inference import Inference
 BINS = 20
 _Z_95 = 1.959964
 _TOLD = 3
+_WIDTH = 118
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +136,7 @@ class ComponentReport:
         choices: how categorical features go with each component.
         r2: cross-validated by life, of all K components together, with its interval; (F,) each.
         lives: number of lives in the cross-validation.
+        blindness: how much of what the K components tell the listed features cover.
     """
 
     features: tuple[str, ...]
@@ -142,6 +146,7 @@ class ComponentReport:
     r: np.ndarray
     r2: FeatureR2
     lives: int
+    blindness: Blindness
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined values become null."""
@@ -154,6 +159,7 @@ class ComponentReport:
             "r2_high": [_plain(value) for value in self.r2.high],
             "choices": [choice.to_json() for choice in self.choices],
             "lives": self.lives,
+            "blindness": finite(asdict(self.blindness)),
         }
 
     def as_text(self) -> str:
@@ -166,7 +172,8 @@ class ComponentReport:
         ]
         for i in self.own[np.argsort(-np.nan_to_num(self.r2.value[self.own], nan=-np.inf), kind="stable")]:
             lines.append(f"  {self.features[i]:<{width}} R2 = {self._r2(i)}   {self._strongest(i)}".rstrip())
-        return "\n".join([*lines, *self._choices(), ""])
+        told = [line for sentence in self.blindness.sentences for line in textwrap.wrap(sentence, _WIDTH)]
+        return "\n".join([*lines, *self._choices(), *told, *self.blindness.table, ""])
 
     def _choices(self) -> list[str]:
         """Return a line for each categorical feature: the components that differ most between its options."""
@@ -196,7 +203,7 @@ class ComponentReport:
 
 
 def report_components(
-    components: Components, scores: np.ndarray, data: Dataset, settings: Inference
+    components: Components, scores: np.ndarray, data: Dataset, blindness: Blindness, settings: Inference
 ) -> ComponentReport:
     """Compare the scores of the first components, (B, K), with the features of the same records."""
     return ComponentReport(
@@ -207,6 +214,7 @@ def report_components(
         r=pearson_r(scores, data.values),
         r2=pca_feature_r2(scores, data.values, data.lives, settings=settings),
         lives=len(data.lives),
+        blindness=blindness,
     )
 
 

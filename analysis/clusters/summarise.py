@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from activation_store.subsample import Subsample
+from analysis.clusters.blindness import Blindness
 from analysis.clusters.cluster_statistics import ClusterStatistics
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.summary import ClusterSummary, CodeUse, FeatureEffect, Method, Residualized, Stability, Summary
@@ -27,6 +28,7 @@ def summarise(
     components: dict[float, int],
     residualized: Residualized | None = None,
     codes: CodeUse | None = None,
+    blindness: Blindness | None = None,
 ) -> Summary:
     """Collect the results of an analysis, with its verdict in words.
 
@@ -38,6 +40,7 @@ def summarise(
         components: number of principal components that explain shares of the activations' variance.
         residualized: the repeated analysis, if requested.
         codes: of a semantic run.
+        blindness: how much of what clusters tell the listed features cover, if measured.
     """
     clusters = cluster_summaries(data, labels, found)
     told = [effect for cluster in clusters for effect in cluster.effects]
@@ -61,6 +64,7 @@ def summarise(
         choices=found.choices,
         residualized=residualized,
         codes=codes,
+        blindness=blindness,
     )
     return replace(summary, verdict=verdict(summary))
 

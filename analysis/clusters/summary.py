@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from analysis.clusters.blindness import Blindness
 from analysis.share_text import share_text
 from analysis.statistics.association import Association
 from analysis.statistics.cluster_validity import Validity
@@ -280,6 +281,7 @@ class Summary:
         choices: how each categorical feature goes with all clusters together.
         residualized: None unless requested.
         codes: of a semantic run; None if clusters were found by density.
+        blindness: how much of what clusters tell the listed features cover; None if not measured.
     """
 
     policy: str
@@ -312,17 +314,19 @@ class Summary:
     choices: tuple[Association, ...] = ()
     residualized: Residualized | None = None
     codes: CodeUse | None = None
+    blindness: Blindness | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined and infinite values become null."""
-        return dict(_finite(asdict(self)))
+        return dict(finite(asdict(self)))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Replace undefined and infinite numbers by None, in dictionaries and lists at any depth."""
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

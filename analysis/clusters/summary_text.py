@@ -80,6 +80,7 @@ def _overview(summary: Summary) -> list[str]:
         f"Persistence: {_persistence(summary.persistence)}",
         *_confounds("Confounds: all clusters", summary.confounds),
         *_choices(summary.choices),
+        *(summary.blindness.table if summary.blindness else ()),
     ]
 
 

@@ -84,6 +84,7 @@ def verdict(summary: Summary) -> tuple[str, ...]:
         _claims(summary),
         _choices(summary),
         _power(summary),
+        *(summary.blindness.sentences if summary.blindness else ()),
         _scope(summary),
         _confounded(summary),
         _below_the_flag(summary),

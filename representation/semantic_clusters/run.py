@@ -79,6 +79,7 @@ def run_fit(
     summary = summarise(
         data, codes.labels, found, codes.stability, subsample=settings.thinning,
         components=run.components.needed_for(EXPLAINED_SHARES), codes=codes.use,
+        blindness=outputs.measure_blindness(run, "codes", codes.labels),
     )  # fmt: skip
     outputs.draw_clusters(run, projection, clustering, summary)
     outputs.save_directions(run, clustering)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 
+from analysis.clusters.blindness import Blindness
 from analysis.clusters.clustering import largest_first
 from analysis.clusters.component_r2 import FeatureR2
 from analysis.clusters.components import ComponentReport, principal_components, report_components
@@ -188,10 +189,13 @@ def dataset(changes: dict[int, float] | None = None) -> Dataset:
     return Dataset(PLANTED.metadata, "action_decoder", FEATURES, PLANTED.records, lives, activations, values)
 
 
+NOT_MEASURED = Blindness("the first components", 0, (), 0, "life", 0, (), "not asked")
+
+
 def component_report(data: Dataset, dims: int) -> tuple[ComponentReport, np.ndarray]:
     components = principal_components(data.activations)
     scores = components.scores(data.activations, dims)
-    return report_components(components, scores, data, Inference(bootstraps=99)), scores
+    return report_components(components, scores, data, NOT_MEASURED, Inference(bootstraps=99)), scores
 
 
 def test_pca_feature_correlations() -> None:
@@ -217,6 +221,7 @@ def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
         rng.uniform(-1, 1, (200, 14)),
         FeatureR2(*[np.full(14, np.nan)] * 3),
         1,
+        NOT_MEASURED,
     )
     written = texts(pca_feature_correlations(report, HEADING))
     assert written.count("n/a") == 14 and any("the first 30 of 200 components" in text for text in written)

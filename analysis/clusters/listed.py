@@ -1,0 +1,207 @@
+"""All listed features, the next ticks' behaviour and the state of an analysis' records: the input of its meter."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from activation_store.lives import life_keys, places_of
+from activation_store.reader import Progress, read_dump
+from activation_store.records import Records
+from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
+from activation_store.subsample import Subsample
+from analysis.clusters.blindness import Blindness
+from analysis.clusters.components import Components
+from analysis.clusters.dataset import Dataset, feature_columns
+from analysis.features import EXTENDED_FEATURES, Feature, feature_matrix, read_history
+from analysis.features.matrix import check_unbroken
+from analysis.features.observed import Observed
+from analysis.lives import Lives, places_among
+from analysis.statistics.coverage import coverage
+from analysis.statistics.effect_intervals import ENOUGH_EPISODES
+from analysis.statistics.inference import FEWEST_LIVES, Inference
+from user_error import UserError
+
+MOST_RECORDS = 20_000
+"""Whole lives are drawn at random so that no more records are measured."""
+
+AHEAD = 10
+"""Ticks over which movement and changes of the body are measured, or to the end of the life."""
+
+STATE_SHARE = 0.9
+"""The state is the first principal components that explain this share of the activations' variance."""
+
+BEHAVIOUR, STATE = "the next ticks' behaviour", "the state"
+
+_FEW_OPTIONS = 8
+_ALMOST_ALWAYS = 0.99
+_BODY = ("health", "food", "water")
+_GROUPS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """The records measured, b of the B of a dataset, each with a next tick. F features.
+
+    Attributes:
+        kept: which records of the dataset, (B,) bool.
+        values: all listed features that can be computed, (b, F) float64.
+        left_out: names of those that cannot.
+        behaviour: parts of the next ticks' behaviour, (b, columns) each.
+        reason: why there are none, else "".
+    """
+
+    kept: np.ndarray
+    values: np.ndarray
+    left_out: tuple[str, ...]
+    behaviour: dict[str, np.ndarray]
+    reason: str
+
+
+def read_listed(folder: Path, subsample: Subsample, data: Dataset, seed: int, progress: Progress) -> Listed:
+    """Read what all listed features and the next ticks need, of at most `MOST_RECORDS` records in whole lives."""
+    among = _some_lives(data.lives, seed)
+    lives = np.unique(life_keys(places_of(data.records))[among], axis=0).tolist()
+    try:
+        history = read_history(folder, progress, lives)
+        check_unbroken(Observed(history, data.metadata), [each for each in EXTENDED_FEATURES if each.over_time])
+    except UserError as error:
+        return Listed(np.zeros(len(data), bool), np.empty((0, 0)), (), {}, str(error))
+    records = read_dump(
+        folder, subsample=subsample, layers=[], columns=feature_columns(data.metadata),
+        leave_out=["tables", *MAY_BE_UNRECORDED], lives=lives,
+    )  # fmt: skip
+    return listed_of(records, history, data.metadata, among)
+
+
+def listed_of(records: Records, history: Records, metadata: DumpMetadata, among: np.ndarray) -> Listed:
+    """Compute all listed features, and what the agent does next, of the records that have a next tick.
+
+    Args:
+        records: the marked ones of the dataset, with all that features need.
+        history: every tick of their lives.
+        among: the records of the dataset that they are, (B,) bool.
+    """
+    seen = Observed(history, metadata)
+    place = places_among(places_of(records), places_of(history))
+    has_next = later(np.arange(len(history)), seen.lives, 1)[place] != place
+    kept = among.copy()
+    kept[among] = has_next
+    records, place = records.take(has_next), place[has_next]
+    features, values = _computable(records, metadata, history)
+    left_out = tuple(each.name for each in EXTENDED_FEATURES if each not in features)
+    return Listed(kept, values, left_out, next_ticks(seen, place), "")
+
+
+def next_ticks(seen: Observed, place: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what agents do in the ticks after some records, as parts of several columns each.
+
+    The options chosen in each action head at the next tick, one column each (of a head with many options, whether it
+    is not the no-op); where the agent is, and how its health, food and water have changed, `AHEAD` ticks later or at
+    its life's end. Left out is what (almost) never changes.
+
+    Args:
+        seen: every tick of the lives, H of them.
+        place: of the records among them, (b,) int64.
+    """
+    lives, columns = seen.lives, seen.metadata.entity_columns
+    parts = {}
+    for head in seen.metadata.action_heads:
+        option = later(seen.option(head.name), lives, 1)[place]
+        if head.size > _FEW_OPTIONS:
+            option = option != head.noop
+        values, number = np.unique(option, return_counts=True)
+        if number.max() <= _ALMOST_ALWAYS * len(place) and (head.size <= _FEW_OPTIONS or head.noop is not None):
+            parts[head.name] = (option[:, None] == values).astype(np.float64)
+    ahead = {
+        name: (later(now, lives, AHEAD) - now)[place].astype(np.float64)
+        for name, now in ((name, seen.own(name).astype(np.int64)) for name in ("row", "col", *_BODY) if name in columns)
+    }
+    changes = {"displacement": ["row", "col"]} | {f"change of {name}": [name] for name in _BODY}
+    for name, of in changes.items():
+        moved = np.column_stack([ahead[each] for each in of if each in ahead] or [np.zeros(len(place))])
+        if (moved != moved[0]).any():
+            parts[name] = moved
+    return parts
+
+
+def later(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
+    """Return each record's value `ticks` later, or at the life's last record: (H,) of every tick to (H,)."""
+    last = np.repeat(lives.starts + lives.lengths - 1, lives.lengths)
+    shifted = np.empty_like(values)
+    shifted[lives.order] = values[lives.order][np.minimum(np.arange(len(values)) + ticks, last)]
+    return shifted
+
+
+def blindness(
+    listed: Listed, data: Dataset, components: Components, name: str, studied: np.ndarray, settings: Inference
+) -> Blindness:
+    """Measure how much of what is studied tells about behaviour and state is in the listed features.
+
+    Args:
+        listed: of the dataset.
+        components: of its activations.
+        name: what is studied, such as "clusters".
+        studied: labels, (B,) int64, or scores, (B, K).
+    """
+    kept = listed.kept
+    episode, life = data.records.episode[kept], data.lives.index[kept]
+    by_episode = len(np.unique(episode)) >= ENOUGH_EPISODES
+    unit = episode if by_episode else life
+    meter = Blindness(
+        studied=name,
+        features=listed.values.shape[1],
+        left_out=listed.left_out,
+        records=int(kept.sum()),
+        unit="episode" if by_episode else "life",
+        units=len(np.unique(unit)),
+        measures=(),
+        reason=listed.reason,
+    )
+    if not meter.reason and len(np.unique(life)) < FEWEST_LIVES:
+        meter = replace(meter, reason=f"fewer than {FEWEST_LIVES} lives have records with a next tick")
+    if not meter.reason and (studied[kept] == studied[kept][0]).all():
+        meter = replace(meter, reason="all records are in one group")
+    if meter.reason:
+        return meter
+    state = components.scores(data.activations[kept], components.needed_for((STATE_SHARE,))[STATE_SHARE])
+    of_labels = studied.ndim == 1
+    groups = studied[kept] if of_labels else _groups(studied[kept], settings.seed)
+    columns = (groups[:, None] == np.unique(groups)).astype(np.float64) if of_labels else studied[kept]
+    targets = {BEHAVIOUR: listed.behaviour, STATE: {STATE: state}}
+    measured = coverage(
+        listed.values, columns, groups, {about: parts for about, parts in targets.items() if parts}, unit, settings
+    )
+    return replace(meter, measures=measured)
+
+
+def _groups(scores: np.ndarray, seed: int) -> np.ndarray:
+    """Divide scores into at most `_GROUPS` groups by K-means (Lloyd 1982), (b, K) to (b,) int64."""
+    from sklearn.cluster import KMeans
+
+    groups = min(_GROUPS, len(np.unique(scores, axis=0)))
+    return np.asarray(KMeans(groups, n_init=1, random_state=seed).fit_predict(scores), np.int64)
+
+
+def _some_lives(lives: Lives, seed: int) -> np.ndarray:
+    """Mark the records of all lives or, if there are more than `MOST_RECORDS`, of lives at random, (B,) bool."""
+    drawn = np.random.default_rng([seed, 9]).permutation(len(lives))
+    before = np.cumsum(lives.lengths[drawn]) - lives.lengths[drawn]
+    return np.isin(lives.index, drawn[before < MOST_RECORDS])
+
+
+def _computable(records: Records, metadata: DumpMetadata, history: Records) -> tuple[tuple[Feature, ...], np.ndarray]:
+    """Compute all listed features, without those for which the dump lacks something."""
+    try:
+        return EXTENDED_FEATURES, feature_matrix(records, metadata, EXTENDED_FEATURES, history)
+    except UserError:
+        there = tuple(each for each in EXTENDED_FEATURES if _is_computable(each, records, metadata, history))
+        return there, feature_matrix(records, metadata, there, history)
+
+
+def _is_computable(feature: Feature, records: Records, metadata: DumpMetadata, history: Records) -> bool:
+    try:
+        feature_matrix(records.take(np.arange(1)), metadata, (feature,), history)
+    except UserError:
+        return False
+    return True

@@ -1,0 +1,201 @@
+"""The meter of blindness on a dump in which something hidden decides each next move."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.reader import read_dump
+from activation_store.subsample import Subsample
+from analysis.clusters import listed
+from analysis.clusters.blindness import Blindness
+from analysis.clusters.components import principal_components
+from analysis.clusters.dataset import Dataset
+from analysis.clusters.listed import BEHAVIOUR, STATE, Listed, blindness, later, next_ticks, read_listed
+from analysis.clusters.summary_text import as_text
+from analysis.clusters.verdict import verdict
+from analysis.features import EXTENDED_FEATURES, FEATURES, feature_matrix
+from analysis.features.observed import Observed
+from analysis.lives import lives_of
+from analysis.statistics.inference import Inference
+from tests.planted import Planted, planted_dump, write_planted
+from tests.planted_lives import make_lives
+from tests.planted_summary import planted_summary
+
+FAST = Inference(bootstraps=99)
+EVERY = Subsample(2, skip_first=1)
+
+
+def deciding(seed: int, in_gold: bool) -> tuple[Planted, np.ndarray]:
+    """Plant a number of each record, drawn anew at every tick, that is the direction of the next tick's move.
+
+    Args:
+        in_gold: whether the agent's gold, which is a feature, is that number.
+
+    Returns:
+        The dump and the number, (B,) int64.
+    """
+    planted = planted_dump(seed, agents=8, episodes=3, ticks=50)
+    records, metadata = planted.records, planted.metadata
+    rng = np.random.default_rng(seed)
+    number = rng.integers(0, 4, len(records))
+    seen = Observed(records, metadata)
+    action, entity = records.action.copy(), records.entity.values.copy()
+    order, lives = seen.lives.order, seen.lives
+    follows = np.diff(lives.index_in_order) == 0
+    heads = [head.name for head in metadata.action_heads]
+    action[order[1:][follows], heads.index("Move.Direction")] = number[order[:-1][follows]]
+    if in_gold:
+        entity[seen.own_rows, metadata.entity_columns.index("gold")] = number
+    units = (5 * (number[:, None] == np.arange(16)) + rng.normal(size=(len(records), 16))).astype(np.float32)
+    changed = replace(
+        records, action=action, entity=replace(records.entity, values=entity), activations={"action_decoder": units}
+    )
+    return replace(planted, records=changed), number
+
+
+def dataset(planted: Planted, folder: Path) -> Dataset:
+    """Write a planted dump, and read what an analysis keeps of it."""
+    write_planted(folder, planted)
+    records, metadata = read_dump(folder, subsample=EVERY), planted.metadata
+    values, units = feature_matrix(records, metadata, FEATURES), records.activations["action_decoder"]
+    return Dataset(metadata, "action_decoder", FEATURES, records, lives_of(records), units, values)
+
+
+def read(data: Dataset, folder: Path) -> Listed:
+    return read_listed(folder, EVERY, data, 0, lambda share: None)
+
+
+def numbers_of(planted: Planted, number: np.ndarray, data: Dataset) -> np.ndarray:
+    """Return the planted number of each record kept."""
+    of = dict(zip(zip(planted.records.step, planted.records.env_id, strict=True), number, strict=True))
+    return np.array([of[key] for key in zip(data.records.step, data.records.env_id, strict=True)])
+
+
+def meter(folder: Path, in_gold: bool, noise: bool = False) -> Blindness:
+    planted, number = deciding(0, in_gold)
+    data = dataset(planted, folder)
+    labels = numbers_of(planted, number, data)
+    if noise:
+        labels = np.random.default_rng(5).permutation(labels)
+    return blindness(read(data, folder), data, principal_components(data.activations), "clusters", labels, FAST)
+
+
+@pytest.fixture(scope="module")
+def of_something_hidden(tmp_path_factory: pytest.TempPathFactory) -> Blindness:
+    return meter(tmp_path_factory.mktemp("hidden") / "dump", in_gold=False)
+
+
+def test_clusters_of_what_no_feature_holds_say_that_the_list_is_too_short(of_something_hidden: Blindness) -> None:
+    found = of_something_hidden
+    behaviour, state = found.measures
+    assert (behaviour.about, state.about) == (BEHAVIOUR, STATE)
+    move = next(part for part in behaviour.parts if part.name == "Move.Direction")
+    assert move.studied > 0.8 and move.listed < 0.1 and behaviour.uncovered > 0.8
+    first, second, last = found.sentences
+    assert first.startswith(f"In lives held out, clusters tell {behaviour.studied:.1%} (")
+    assert f"variance of {BEHAVIOUR}; all {found.features} listed features together cover " in first and STATE in second
+    assert last.startswith("The list of features is too short: ")
+    assert f"of what clusters tell about {BEHAVIOUR} (most of all Move.Direction) and " in last
+    assert "are in none of them" in last
+    assert any("Move.Direction" in line and f"{move.studied:.1%}" in line for line in found.table)
+
+
+def test_clusters_of_a_listed_feature_are_covered(tmp_path: Path) -> None:
+    found = meter(tmp_path / "dump", in_gold=True)
+    assert found.features + len(found.left_out) == len(EXTENDED_FEATURES) and "self_gold" not in found.left_out
+    assert "distance_to_centre" in found.left_out and "distance_to_centre" in found.table[-1]  # no size of the map
+    assert all(measure.reliable and measure.uncovered < 0.1 for measure in found.measures)
+    assert len(found.sentences) == 2 and "too short" not in " ".join(found.sentences)
+
+
+def test_of_clusters_at_random_no_share_is_told(tmp_path: Path) -> None:
+    found = meter(tmp_path / "dump", in_gold=False, noise=True)
+    assert not any(measure.reliable for measure in found.measures) and len(found.sentences) == 2
+    assert all("is not reliably more than nothing" in sentence for sentence in found.sentences)
+
+
+def test_components_are_measured_too(tmp_path: Path) -> None:
+    planted, _ = deciding(0, in_gold=False)
+    data = dataset(planted, tmp_path / "dump")
+    components = principal_components(data.activations)
+    scores = components.scores(data.activations, 16)
+    found = blindness(read(data, tmp_path / "dump"), data, components, "the first 16 components", scores, FAST)
+    assert found.measures[0].uncovered > 0.7 and found.measures[1].studied > 0.99
+    assert "listed features together cover" in found.sentences[1] and "tell" not in found.sentences[1]
+
+
+def test_the_verdict_and_the_text_of_a_summary_say_it(of_something_hidden: Blindness) -> None:
+    planted = planted_dump()
+    summary = replace(planted_summary(planted, planted.behaviour), blindness=of_something_hidden)
+    assert any(sentence.startswith("The list of features is too short") for sentence in verdict(summary))
+    assert "Move.Direction" in as_text(summary) and "nan" not in as_text(summary)
+    told = summary.to_json()["blindness"]
+    assert [measure["about"] for measure in told["measures"]] == [BEHAVIOUR, STATE]
+
+
+def test_too_few_lives_and_a_missing_tick_give_a_reason(tmp_path: Path) -> None:
+    planted, number = deciding(0, in_gold=False)
+    records = planted.records
+    few = records.agent_id <= 1  # three lives
+    torn = ~((records.tick == 10) & (records.agent_id == 3))
+    for kept, reason in (
+        (few, "fewer than 6 lives"),
+        (torn, "agent 3 in episode 0 has no record of the tick before 11"),
+    ):
+        part = replace(planted, records=records.take(kept))
+        data = dataset(part, tmp_path / str(kept.sum()))
+        labels = numbers_of(part, number[kept], data)
+        there = read(data, tmp_path / str(kept.sum()))
+        found = blindness(there, data, principal_components(data.activations), "clusters", labels, FAST)
+        assert not found.measures and not found.table and reason in found.reason
+        assert found.sentences == (f"Whether the listed features cover what clusters tell is unknown: {found.reason}.",)
+
+
+def test_of_many_records_whole_lives_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted, number = deciding(0, in_gold=False)
+    data = dataset(planted, tmp_path / "dump")
+    everything = read(data, tmp_path / "dump")
+    monkeypatch.setattr(listed, "MOST_RECORDS", 200)
+    some = read(data, tmp_path / "dump")
+    lives = data.lives.index
+    assert 150 < some.kept.sum() < 240 < everything.kept.sum()
+    both = np.isin(lives, lives[some.kept]) & everything.kept
+    np.testing.assert_array_equal(some.kept, both)
+    np.testing.assert_array_equal(some.values, everything.values[both[everything.kept]])
+    np.testing.assert_array_equal(
+        some.behaviour["Move.Direction"], everything.behaviour["Move.Direction"][both[everything.kept]]
+    )
+    directions = some.behaviour["Move.Direction"].argmax(axis=1)
+    np.testing.assert_array_equal(directions, numbers_of(planted, number, data)[some.kept])
+
+
+def test_what_comes_later_never_crosses_into_another_life() -> None:
+    lives = make_lives([4, 3], seed=1)
+    values = np.empty(7, np.int64)
+    values[lives.order] = [0, 1, 2, 3, 10, 11, 12]
+    assert later(values, lives, 1)[lives.order].tolist() == [1, 2, 3, 3, 11, 12, 12]
+    assert later(values, lives, 10)[lives.order].tolist() == [3, 3, 3, 3, 12, 12, 12]
+
+
+def test_behaviour_ahead_is_computed_as_by_hand() -> None:
+    planted = planted_dump(agents=3, episodes=1, ticks=40)
+    records, metadata = planted.records, planted.metadata
+    seen = Observed(records, metadata)
+    place = np.flatnonzero(records.tick < 5)
+    parts = next_ticks(seen, place)
+    heads = [head.name for head in metadata.action_heads]
+    health = seen.own("health").astype(int)
+    for row, now in enumerate(place):
+        mine = records.agent_id == records.agent_id[now]
+        (after,) = np.flatnonzero(mine & (records.tick == records.tick[now] + 1))
+        (ahead,) = np.flatnonzero(mine & (records.tick == records.tick[now] + 10))
+        chosen = records.action[after, heads.index("Move.Direction")]
+        options = np.unique(later(records.action[:, heads.index("Move.Direction")], seen.lives, 1)[place])
+        np.testing.assert_array_equal(parts["Move.Direction"][row], options == chosen)
+        assert parts["change of health"][row, 0] == health[ahead] - health[now]
+    assert "Sell.Price" not in parts  # 99 options and no no-op
+    assert "displacement" not in parts  # nobody of this dump moves
+    assert not math.isnan(parts["change of food"].sum())
