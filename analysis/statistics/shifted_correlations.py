@@ -11,6 +11,7 @@ import numpy as np
 from scipy import fft
 
 from analysis.lives import Lives
+from analysis.statistics.given_time import age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, false_discovery
 from analysis.statistics.permutation_p import ratio_p
 from analysis.statistics.shifts import centred, random_shifts, shared_shifts
@@ -116,6 +117,30 @@ def shifted_correlations(
             of_episodes.add(shares, np.where(np.ptp(shares, axis=0) > _ROUNDING, (shares**2).mean(axis=0), 0.0))
         p = np.maximum(p, of_episodes.p(FEWEST_EPISODES))  # NaN stays NaN
     return ShiftedCorrelations(_pearson(x, y, kept), p, false_discovery(p), of_lives.informative)
+
+
+def correlations_given_time(
+    left: np.ndarray, right: np.ndarray, lives: Lives, tick: np.ndarray, permutations: int, seed: int,
+    episode: np.ndarray,
+) -> ShiftedCorrelations:  # fmt: skip
+    """Correlate as `shifted_correlations`, and test once more what tick and age leave of `right`; the larger p counts.
+
+    Args:
+        left: (B, K), finite.
+        right: (B, F), finite.
+        lives: of the records.
+        tick: of each record, (B,).
+        permutations: shifts of each life.
+        seed: of the shifts.
+        episode: of each record, (B,).
+    """
+    age = age_of(tick, lives)
+    rest = right - time_course(right, tick, age).explained(tick, age)
+    plain, again = (
+        shifted_correlations(left, columns, lives, permutations, seed, episode=episode) for columns in (right, rest)
+    )
+    p = np.maximum(plain.p, again.p)  # NaN stays NaN
+    return ShiftedCorrelations(plain.r, p, false_discovery(p), plain.informative)
 
 
 def _all_shifts(x: np.ndarray, y: np.ndarray) -> np.ndarray:

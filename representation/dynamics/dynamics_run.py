@@ -150,11 +150,10 @@ def _sections(
     remembered: Remembered | None,
 ) -> list[Section]:  # fmt: skip
     """Return what was found in words, and how to read its figures."""
-    names = tuple(feature.name for feature in features)
     effects = None if remembered is None else remembered.effects
     found = [
         Section("Single states", report.state_lines(states), _STATE_FIGURES),
-        Section("Consecutive states", report.motion_lines(motion, effects, settings.layer, names), _MOTION_FIGURES),
+        Section("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
     ]
     if remembered is not None:
         lines = report_lasting.persistence_lines(remembered.persisting, states, settings.reach)

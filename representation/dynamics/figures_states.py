@@ -34,7 +34,7 @@ def components_and_features(states: States) -> Figure:
         panels[-1].set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
         if image is not None:
             figure.colorbar(image, ax=panels.tolist(), shrink=0.5, label="Pearson's r within lives")
-        text = "Components and features; a dot marks q < 0.05 by circular shifts within lives"
+        text = "Components and features; a dot marks q < 0.05 by circular shifts within lives, given tick and age"
         figure.suptitle(title(states.data.heading, text, 90))
     return figure
 

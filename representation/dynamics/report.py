@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.features.feature import Feature
 from representation.dynamics.decompositions import TITLES, Decomposition
 from representation.dynamics.jacobians import time_constants
 from representation.dynamics.results import LEVEL, Effects, Motion, States, distinctive, strongest
@@ -23,7 +24,7 @@ def state_lines(states: States) -> list[str]:
         "Decompositions of the states' z-scores. Stability is the mean |cosine| of a component with its match in "
         "refits to resampled lives. A component is stable if that exceeds what the components of Gaussians of the same "
         "covariance and autocorrelation reach (q <= 0.05). Features are those whose correlation within lives has "
-        "q < 0.05.",
+        "q < 0.05, with tick and age held constant too; options of choices, such as move_west, are among them.",
     ]
     for kind, found in states.decompositions.items():
         lines += [
@@ -45,7 +46,9 @@ def state_lines(states: States) -> list[str]:
     ]
     for number in range(min(_SHOWN, states.label.max() + 1)):
         share = (states.label == number).mean()
-        lines.append(f"  cluster {number} ({share:.1%} of states): {distinctive(states.differences, number, names)}")
+        lines.append(
+            f"  cluster {number} ({share:.1%} of states): {distinctive(states.differences, number, data.features)}"
+        )
     lines += [
         "",
         f"{states.outlier.mean():.1%} of states are outliers: far from all others. The rank correlation of distances "
@@ -67,17 +70,24 @@ def _beside_floor(agreement: np.ndarray, floor: np.ndarray) -> str:
     return f"{agreement.mean():.2f}, with those of a Gaussian {floor.mean():.2f}"
 
 
-def motion_lines(motion: Motion, effects: Effects | None, layer: str, names: tuple[str, ...]) -> list[str]:
+def motion_lines(motion: Motion, effects: Effects | None, layer: str, features: Sequence[Feature]) -> list[str]:
     """Return the summary of consecutive states."""
     behaviours = motion.behaviours
     lines = [_behaviours_line(motion)]
     for number in range(behaviours.count):
         share = (behaviours.label == number).mean()
-        lines.append(f"  behaviour {number} ({share:.1%} of ticks): {distinctive(motion.differences, number, names)}")
+        lines.append(
+            f"  behaviour {number} ({share:.1%} of ticks): {distinctive(motion.differences, number, features)}"
+        )
     lines += [*_pair_lines(motion), "", _correlation_line(motion)]
     if effects is None:
         return [*lines, "", without_update(layer)]
-    return [*lines, *_agreement_lines(effects), "", *_spectrum_lines(effects, names)]
+    return [
+        *lines,
+        *_agreement_lines(effects),
+        "",
+        *_spectrum_lines(effects, tuple(feature.name for feature in features)),
+    ]
 
 
 def without_update(layer: str) -> str:
@@ -230,7 +240,7 @@ def summary(states: States, motion: Motion) -> dict[str, Any]:
             "agreement_floor": motion.behaviours.agreement_floor.tolist(),
             "sizes": np.bincount(motion.behaviours.label[motion.behaviours.label >= 0]).tolist(),
             "differences": [
-                distinctive(motion.differences, number, tuple(feature.name for feature in data.features))
+                distinctive(motion.differences, number, data.features)
                 for number in range(motion.behaviours.count)
             ],
         },

@@ -1,10 +1,12 @@
 """What an analysis of dynamics finds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.clusters.dataset import Dataset
+from analysis.features.feature import Feature
 from analysis.statistics.differences import Differences
 from analysis.statistics.shifted_correlations import ShiftedCorrelations
 from representation.dynamics.agreement import Agreement, LaggedCorrelations
@@ -116,9 +118,18 @@ def strongest(found: ShiftedCorrelations, component: int, names: tuple[str, ...]
     return ", ".join(f"{names[i]} {r[i]:+.2f}" for i in sure) or "none"
 
 
-def distinctive(found: Differences, cluster: int, names: tuple[str, ...]) -> str:
-    """Name the features in which a cluster differs, strongest first, such as `more self_food (d +0.8)`."""
-    d, sure = found.effects.d_complement[cluster], found.survives[cluster]
-    order = [i for i in np.argsort(-np.nan_to_num(np.abs(d), nan=-1.0), kind="stable") if sure[i]]
-    told = (f"{'more' if d[i] > 0 else 'less'} {names[i]} (d {d[i]:+.1f})" for i in order[:FEATURES_NAMED])
-    return ", ".join(told) or "nothing that survives"
+def distinctive(found: Differences, cluster: int, features: Sequence[Feature]) -> str:
+    """Name what sets a cluster apart given tick and age, strongest first.
+
+    For example `more self_food (d +0.8), moves west in 56% (19% elsewhere)`.
+    """
+    d, sure = found.effects.d_complement[cluster], found.survives_given_time[cluster]
+    inside, elsewhere = found.effects.mean[cluster], found.effects.complement_mean[cluster]
+    order = [i for i in np.argsort(-np.nan_to_num(np.abs(d), nan=-1.0), kind="stable") if sure[i]][:FEATURES_NAMED]
+    named = (
+        f"{features[i].phrase} in {inside[i]:.0%} ({elsewhere[i]:.0%} elsewhere)"
+        if features[i].choice
+        else f"{'more' if d[i] > 0 else 'less'} {features[i].name} (d {d[i]:+.1f})"
+        for i in order
+    )
+    return ", ".join(named) or "nothing that survives"

@@ -10,7 +10,7 @@ from analysis.features import Feature
 from analysis.lives import Lives
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import ShiftedCorrelations, shifted_correlations
+from analysis.statistics.shifted_correlations import ShiftedCorrelations, correlations_given_time
 from analysis.statistics.surrogate import gaussian_surrogate
 from representation.dynamics.behaviours import resampled_lives
 from representation.dynamics.decompositions import TITLES, Axes, Decomposition, Kind, Scale, decompose
@@ -106,8 +106,14 @@ def _associated(
         stored = parts.arrays(
             name,
             lambda: vars(
-                shifted_correlations(
-                    scores, data.values, data.lives, settings.permutations, settings.seed, episode=data.records.episode
+                correlations_given_time(
+                    scores,
+                    data.values,
+                    data.lives,
+                    data.records.tick,
+                    settings.permutations,
+                    settings.seed,
+                    data.records.episode,
                 )
             ),
         )
