@@ -63,7 +63,7 @@ def again(options: RunOptions, folder: Path, **changed: object) -> RunOptions:
 
 
 def test_every_arm_plays_the_same_episodes(lives: LivesTable) -> None:
-    arms = sorted(set(lives.arm.tolist()))
+    arms = sorted(name for name in set(lives.arm.tolist()) if " at once" not in name)
     assert arms == sorted(
         ["unedited", "untrained, unedited", "no edit", "edited once", "untrained, edited once"]
         + [
