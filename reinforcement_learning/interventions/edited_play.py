@@ -216,7 +216,7 @@ class _EditedGame:
                     each = each.taking(others.take(donors[each.donor].rows.to(device) - count))
                 begun = each.begin(begun, age, edited)
             own = _Tick(self.policy, plan, torch.arange(count), donors)
-            own.before, own.changed = MemoryState.concatenate([begun, others]), torch.zeros(count, dtype=torch.bool)
+            own.before, own.changed = MemoryState.concatenate([begun, others]), differ(begun, unedited)
             with self.policy.hooked(own.hooks()):
                 distribution, value, _ = self.policy(seen, own.before)
             mine = torch.arange(count, device=value.device)

@@ -125,7 +125,7 @@ def test_controls_at_once_are_compared_with_at_once_alone() -> None:
         {name: np.concatenate([part.outcomes[name] for part in (table, *rows)]) for name in table.outcomes},
     )
     found = study_effects(whole, [*arms, *more], SETTINGS)
-    kl = next(each for each in found.at_once if each.outcome == "kl")
+    kl = next(each for each in found.at_once if each.outcome == "kl_in_play")
     assert len(kl.against[0].arms) == 20 and kl.against[0].as_large == sum(
         0.01 * (1 + place) >= kl.level.value for place in range(20)
     )
@@ -137,5 +137,5 @@ def test_controls_at_once_are_compared_with_at_once_alone() -> None:
 
 def _at_once(lives: LivesTable, arm: Arm, kl: float) -> LivesTable:
     outcomes = {name: np.full(len(lives), np.nan) for name in lives.outcomes}
-    outcomes["kl"] = np.full(len(lives), kl) + 1e-4 * lives.episode
+    outcomes["kl_in_play"] = np.full(len(lives), kl) + 1e-4 * lives.episode
     return replace(lives, arm=np.full(len(lives), arm.name), outcomes=outcomes)
