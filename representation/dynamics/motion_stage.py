@@ -63,7 +63,9 @@ def _behaviours(
                 ).items()
             },
         )
-    return Behaviours(**{**stored, "explained": float(stored["explained"])})
+    return Behaviours(
+        stored["label"], float(stored["explained"]), stored["agreement"], stored["agreement_floor"], stored["kept"]
+    )
 
 
 def _pairs(
