@@ -37,7 +37,7 @@ def main() -> None:
     settings.check()
     metadata = read_metadata(settings.dump)
     settings.check_against(metadata)
-    features = settings.choose_features()
+    features = settings.choose_features(metadata)
 
     from analysis.runs.run_folder import RunFolder, description
 

@@ -25,13 +25,13 @@ def main() -> None:
     metadata = read_metadata(settings.dump)
     settings.check_against(metadata)
 
-    from analysis.features import features_named
+    from analysis.features import features_named, with_heads_of
     from analysis.runs.run_folder import RunFolder, description
     from argument_checks import split
     from representation.dynamics.dynamics_run import analyse
     from representation.dynamics.tracks import load_policy_of
 
-    features = features_named(split(settings.features))
+    features = with_heads_of(metadata, features_named(split(settings.features)))
     loaded = None
     if settings.of_memory:
         loaded = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)

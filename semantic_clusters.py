@@ -46,7 +46,7 @@ def fit(arguments: list[str]) -> None:
     settings.check()
     metadata = read_metadata(settings.dump)
     settings.check_against(metadata)
-    features = settings.analysis.choose_features()
+    features = settings.analysis.choose_features(metadata)
 
     from rich.console import Console
 

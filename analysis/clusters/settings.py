@@ -175,16 +175,16 @@ class AnalysisSettings:
                 "--metric-only leaves nothing to show: add --cluster-before-umap, --feature-scatter or --umap-pairs"
             )
 
-    def choose_features(self) -> tuple["Feature", ...]:
-        """Return the requested features.
+    def choose_features(self, metadata: DumpMetadata) -> tuple["Feature", ...]:
+        """Return the requested features, without choices in action heads that the dump does not have.
 
         Raises:
             UserError: a feature does not exist, none is named, or there are too few for `--feature-scatter`; or a
                 variable to regress out does not exist.
         """
-        from analysis.features import features_named
+        from analysis.features import features_named, with_heads_of
 
-        features = features_named(self.feature_names)
+        features = with_heads_of(metadata, features_named(self.feature_names))
         own = [feature.name for feature in features if not feature.choice]
         if self.feature_scatter and len(own) < 2:
             raise UserError(

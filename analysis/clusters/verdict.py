@@ -165,7 +165,9 @@ def _stable(of: str, how: str, measured: Sequence[tuple[str, Sequence[float], Se
         for name, values, floor in known
     )
     word = _word(min(statistics.fmean(values) for _, values, _ in known))
-    if word != UNSTABLE and not all(exceeds(values, floor) for _, values, floor in known):
+    if word != UNSTABLE and not all(floor for _, _, floor in known):
+        word = "not compared with a Gaussian"
+    elif word != UNSTABLE and not all(exceeds(values, floor) for _, values, floor in known):
         word = "NOT BEYOND A GAUSSIAN of the same covariance and autocorrelation"
     return f"{of.capitalize()} stability: {word} ({how}: adjusted Rand index {numbers})"
 

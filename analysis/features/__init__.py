@@ -9,6 +9,7 @@ from analysis.features.registry import (
     FEATURES,
     as_markdown,
     features_named,
+    with_heads_of,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "features_named",
     "needs_history",
     "read_history",
+    "with_heads_of",
 ]

@@ -19,6 +19,7 @@ class Category:
         definition: one sentence that says what is measured.
         options: short name of each option, and the phrase that says what holds in its records, in order.
         compute: function from B records to the number of each record's option, (B,) int64.
+        head: the action head that it reads; "" for none.
         over_time: as of `Feature`.
         of_tiles: as of `Feature`.
     """
@@ -27,6 +28,7 @@ class Category:
     definition: str
     options: Mapping[str, str]
     compute: Callable[[Observed], np.ndarray]
+    head: str = ""
     over_time: bool = False
     of_tiles: bool = False
 

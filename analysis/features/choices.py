@@ -30,22 +30,17 @@ _ITEM_KINDS = {
 Codes = Callable[[Observed], np.ndarray]
 
 
-def _moves(seen: Observed) -> np.ndarray:
-    return np.minimum(seen.option("Move.Direction"), len(DIRECTIONS))
-
-
-def _pointed_at(seen: Observed, head: str, rows: RaggedRows, kinds: np.ndarray, unknown: int) -> np.ndarray:
-    """Return the kind of the row that a head's option points to, (B,) int64: 0 for the no-op.
+def _pointed_at(seen: Observed, head: str, rows: RaggedRows, kinds: np.ndarray) -> np.ndarray:
+    """Return the kind of the row that a head's option points to, (B,) int64: 0 for the no-op and for no row.
 
     Args:
         head: its options are the rows of the record, one after the other.
         rows: of each record.
         kinds: of each row, (R,).
-        unknown: kind of an option that points to no row.
     """
     option = seen.option(head)
     inside = option < rows.counts
-    kind = np.full(len(seen), unknown, np.int64)
+    kind = np.zeros(len(seen), np.int64)
     kind[inside] = kinds[rows.offsets[:-1][inside] + option[inside]]
     return np.where(seen.chose(head), kind, 0)
 
@@ -55,7 +50,7 @@ def _person(head: str) -> Codes:
 
     def compute(seen: Observed) -> np.ndarray:
         kinds = 1 + np.maximum(seen.entity("npc_type"), 0)
-        return _pointed_at(seen, head, seen.records.entity, kinds, unknown=len(_people("")))
+        return _pointed_at(seen, head, seen.records.entity, kinds)
 
     return compute
 
@@ -76,7 +71,7 @@ def _item(head: str) -> Codes:
         kinds = np.zeros(len(seen.item_owner), np.int64)
         for number, types in enumerate(_ITEM_KINDS.values(), start=1):
             kinds[np.isin(seen.item("type_id"), types)] = number
-        return _pointed_at(seen, head, seen.records.inventory, kinds, unknown=0)
+        return _pointed_at(seen, head, seen.records.inventory, kinds)
 
     return compute
 
@@ -99,52 +94,50 @@ def _kind(what: str) -> str:
     return f"What the agent chose to {what}, by kind."
 
 
+def _of_head(
+    head: str, name: str, definition: str, options: dict[str, str], codes_of: Callable[[str], Codes]
+) -> Category:  # fmt: skip
+    return Category(name, definition, options, codes_of(head), head=head)
+
+
 CHOICES = (
-    Category(
-        "move",
-        "The direction that the agent chose to move in.",
+    _of_head(
+        "Move.Direction", "move", "The direction that the agent chose to move in.",
         {**{way: f"moves {way}" for way in DIRECTIONS}, "stay": "stays"},
-        _moves,
+        lambda head: lambda seen: np.minimum(seen.option(head), len(DIRECTIONS)),
     ),
-    Category(
-        "attack_style",
-        "The option of the attack's style, which counts only if the agent attacks.",
+    _of_head(
+        "Attack.Style", "attack_style", "The option of the attack's style, which counts only if the agent attacks.",
         {style: f"would attack with {style}" for style in STYLES},
-        lambda seen: seen.option("Attack.Style"),
+        lambda head: lambda seen: seen.option(head),
     ),
-    Category("attack_target", "Whom the agent chose to attack.", _people("attacks"), _person("Attack.Target")),
-    Category("use", _kind("use, wear or take off"), _items("uses"), _item("Use.InventoryItem")),
-    Category("destroy", _kind("destroy"), _items("destroys"), _item("Destroy.InventoryItem")),
-    Category("sell", _kind("put up for sale"), _items("offers"), _item("Sell.InventoryItem")),
-    Category(
-        "sell_price",
-        "The option of the price, which counts only if the agent puts an item up for sale.",
-        _prices("would ask"),
-        _price("Sell.Price"),
+    _of_head("Attack.Target", "attack_target", "Whom the agent chose to attack.", _people("attacks"), _person),
+    _of_head("Use.InventoryItem", "use", _kind("use, wear or take off"), _items("uses"), _item),
+    _of_head("Destroy.InventoryItem", "destroy", _kind("destroy"), _items("destroys"), _item),
+    _of_head("Sell.InventoryItem", "sell", _kind("put up for sale"), _items("offers"), _item),
+    _of_head(
+        "Sell.Price", "sell_price", "The option of the price, which counts only if the agent puts an item up for sale.",
+        _prices("would ask"), _price,
     ),
-    Category(
-        "buy",
-        "Whether the agent chose an offer of the market to buy.",
+    _of_head(
+        "Buy.MarketItem", "buy", "Whether the agent chose an offer of the market to buy.",
         {"nothing": "buys nothing", "offer": "buys an offer"},
-        lambda seen: seen.chose("Buy.MarketItem").astype(np.int64),
+        lambda head: lambda seen: seen.chose(head).astype(np.int64),
     ),
-    Category(
-        "give", "The item to give, which counts only with somebody to give it to, by kind.",
-        _items("would give"),
-        _item("Give.InventoryItem"),
+    _of_head(
+        "Give.InventoryItem", "give", "The item to give, which counts only with somebody to give it to, by kind.",
+        _items("would give"), _item,
     ),
-    Category(
-        "give_target", "Whom to give an item to, which counts only with an item.", _people("gives to"),
-        _person("Give.Target"),
+    _of_head(
+        "Give.Target", "give_target", "Whom to give an item to, which counts only with an item.", _people("gives to"),
+        _person,
     ),
-    Category(
-        "gold_target", "Whom the agent chose to give gold to.", _people("gives gold to"), _person("GiveGold.Target")
+    _of_head(
+        "GiveGold.Target", "gold_target", "Whom the agent chose to give gold to.", _people("gives gold to"), _person
     ),
-    Category(
-        "gold_amount",
-        "The option of the amount of gold, which counts only if the agent gives gold.",
-        _prices("would give"),
-        _price("GiveGold.Price"),
+    _of_head(
+        "GiveGold.Price", "gold_amount", "The option of the amount of gold, which counts only if the agent gives gold.",
+        _prices("would give"), _price,
     ),
 )  # fmt: skip
 """What each head chose. A direction that leads nowhere and an attack out of reach are choices too."""

@@ -6,6 +6,7 @@ To add a feature, add one entry to the theme that it belongs to, and run `python
 import difflib
 from collections.abc import Iterable
 
+from activation_store.schema import DumpMetadata
 from analysis.features.actions import ACTIONS
 from analysis.features.basics import BASICS
 from analysis.features.belongings import BELONGINGS
@@ -74,6 +75,19 @@ def features_named(names: Iterable[str]) -> tuple[Feature, ...]:
     if not names:
         raise UserError(f"no features given: give names, or a set: {', '.join(FEATURE_SETS)}")
     return tuple(dict.fromkeys(feature for name in names for feature in there[name]))
+
+
+def with_heads_of(metadata: DumpMetadata, features: Iterable[Feature]) -> tuple[Feature, ...]:
+    """Leave out choices in action heads that a dump does not have, such as those of a policy that cannot trade.
+
+    Raises:
+        UserError: nothing is left.
+    """
+    heads = {"", *(head.name for head in metadata.action_heads)}
+    kept = tuple(feature for feature in features if not feature.choice or CATEGORIES[feature.choice].head in heads)
+    if not kept:
+        raise UserError("the dump has none of the action heads whose choices are to be compared: name other features")
+    return kept
 
 
 def as_markdown() -> str:

@@ -27,7 +27,7 @@ class Association:
         shifted_mean: the same with labels shifted in a circle within lives: mean over the permutations.
         shifted_largest: the largest of them.
         v: Cramer's V, 0 to 1, corrected for bias; NaN where there are fewer than two clusters or options.
-        p: of the test by shifts; NaN where too few lives carry information.
+        p: of the test by shifts; NaN where V is, or too few lives carry information.
         q: p corrected for all categorical features.
         p_given_time: of the same test with tick and age held constant.
         q_given_time: the larger of both p-values, corrected for all categorical features.
@@ -228,9 +228,8 @@ def _association(name: str, own: np.ndarray, totals: _Totals, labels: np.ndarray
     options = int((count[0] > _ROUNDING).sum())
     bias = float(chi_square[1:].mean())
     v = _cramers_v(float(chi_square[0]) - bias, clusters, options, size)
-    return Association(
-        name, float(chi_square[0]), bias, float(chi_square[1:].max()), v, totals.p(0, own), _NAN, totals.p(1, own), _NAN
-    )
+    p, given = (_NAN if np.isnan(v) else totals.p(i, own) for i in range(2))
+    return Association(name, float(chi_square[0]), bias, float(chi_square[1:].max()), v, p, _NAN, given, _NAN)
 
 
 def _cramers_v(excess: float, clusters: int, options: int, size: int) -> float:

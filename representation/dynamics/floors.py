@@ -34,6 +34,6 @@ def component_floor(
     for number in range(1, SURROGATES + 1):
         drawn = gaussian_surrogate(z, lives, np.random.default_rng([seed, 6, number]))
         resamples = resampled_lives(lives.index, _REFITS, seed + number)
-        found.append(decompose(kind, drawn, components, seed + number, resamples).stability)
+        found.append(decompose(kind, drawn, components, (seed + number) % 2**32, resamples).stability)
         progress(number / SURROGATES)
     return np.array(found)

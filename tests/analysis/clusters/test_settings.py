@@ -138,11 +138,14 @@ def test_options_without_effect_are_told() -> None:
 
 def test_features_are_checked_at_once() -> None:
     with pytest.raises(UserError, match="there is no feature 'life_fraction'"):
-        replace(DEFAULTS, features="tick,life_fraction").choose_features()
+        replace(DEFAULTS, features="tick,life_fraction").choose_features(METADATA)
     with pytest.raises(UserError, match="no features given"):
-        replace(DEFAULTS, features=",").choose_features()
+        replace(DEFAULTS, features=",").choose_features(METADATA)
     with pytest.raises(UserError, match="needs two features or more"):
-        replace(DEFAULTS, features="tick", feature_scatter=True).choose_features()
+        replace(DEFAULTS, features="tick", feature_scatter=True).choose_features(METADATA)
     with pytest.raises(UserError, match="--residualize tok: there is no such variable"):
-        replace(DEFAULTS, residualize="tick,tok").choose_features()
-    assert [f.name for f in replace(DEFAULTS, features="tick, self_food").choose_features()] == ["tick", "self_food"]
+        replace(DEFAULTS, residualize="tick,tok").choose_features(METADATA)
+    assert [f.name for f in replace(DEFAULTS, features="tick, self_food").choose_features(METADATA)] == [
+        "tick",
+        "self_food",
+    ]

@@ -19,7 +19,9 @@ from analysis.features import (
     features_named,
     needs_history,
     read_history,
+    with_heads_of,
 )
+from analysis.features.registry import CATEGORIES
 from tests.planted import Planted, planted_dump, write_planted
 from user_error import UserError
 
@@ -153,6 +155,17 @@ def test_features_are_found_by_name_and_by_set() -> None:
     assert features_named(["extended"]) == features_named(["default", "extended"]) == EXTENDED_FEATURES
     names = [feature.name for feature in features_named(["max_level", "tick", "max_level"])]
     assert names == ["max_level", "tick"]
+
+
+def test_choices_of_heads_that_a_policy_lacks_are_left_out(planted: Planted) -> None:
+    few = dataclasses.replace(planted.metadata, action_heads=planted.metadata.action_heads[:1])
+    (head,) = few.action_heads
+    kept = with_heads_of(few, EXTENDED_FEATURES)
+    assert {CATEGORIES[f.choice].head for f in kept if f.choice} == {head.name, ""}
+    assert [f for f in kept if not f.choice] == [f for f in EXTENDED_FEATURES if not f.choice]
+    assert with_heads_of(planted.metadata, EXTENDED_FEATURES) == EXTENDED_FEATURES
+    with pytest.raises(UserError, match="none of the action heads"):
+        with_heads_of(few, features_named(["gold_amount"]))
 
 
 @pytest.mark.parametrize(

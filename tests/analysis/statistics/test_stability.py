@@ -186,7 +186,7 @@ def test_what_a_floor_asks_for() -> None:
 
 def test_three_of_three_are_needed_and_nothing_is_asked_without_a_floor() -> None:
     assert exceeds((0.5, 0.6, 0.7), (0.2, 0.3, 0.4)) and not exceeds((0.5, 0.6, 0.7), (0.2, 0.3, 0.5))
-    assert exceeds((0.1,), ()) and exceeds(tuple(np.arange(10) + 1.5), tuple(np.arange(10) - 5.0))
+    assert not exceeds((0.1,), ())
     rng = np.random.default_rng(0)
     assert np.mean([exceeds(rng.random(3), tuple(rng.random(3))) for _ in range(200)]) < 0.1
 
