@@ -33,6 +33,7 @@ ALWAYS = {
 OF_CLUSTERS = {"embedding.npy", "cluster_labels.npz", "cluster_features.png"}
 OF_COMPONENTS = {"pca.npz", "pca_pairs.png", "pca_feature_correlations.png", "pca_feature_profiles.png"}
 SUBSAMPLE = 2
+OF_CHOICES = {"cluster_choices.png"}
 FEW_FEATURES = "is_moving,is_attacking,self_gold,tick"
 """In place of the default ones, of which the scatter plots of all pairs take longest to draw."""
 
@@ -89,7 +90,7 @@ def summary(run: Path) -> dict:
 
 def test_everything_promised_is_in_the_run_folder(run: Path) -> None:
     assert run.name == f"planted-sub{SUBSAMPLE}-c15"
-    assert names(run) == ALWAYS | OF_CLUSTERS | FIGURES
+    assert names(run) == ALWAYS | OF_CLUSTERS | OF_CHOICES | FIGURES
 
 
 def test_labels_name_their_records_and_find_the_planted_behaviours(run: Path, dump: Path, planted: Planted) -> None:
@@ -174,7 +175,7 @@ def whole(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_view_at_once(whole: Path) -> None:
     assert whole.name == f"planted-sub{SUBSAMPLE}-c15-pca8-pairs4-scatter-tree"
     further = {"feature_scatter.png", "umap_pairs.png", "umap_pairs.npy", "dendrogram_explorer.html"}
-    assert names(whole) == ALWAYS | OF_CLUSTERS | FIGURES | OF_COMPONENTS | further
+    assert names(whole) == ALWAYS | OF_CLUSTERS | OF_CHOICES | FIGURES | OF_COMPONENTS | further | {"pca_choices.png"}
     assert not (whole / "dendrogram_explorer.html").stat().st_size > 6_000_000
 
 
