@@ -241,7 +241,7 @@ def test_other_projections(
     folder = analyse(dump, tmp_path, "--subsample", 4, "--projection", projection, "--umap-min-dist", 0.2, *options)
     assert "no effect since nothing is embedded with UMAP: --umap-min-dist" in capsys.readouterr().out
     figures = {f"{projection}_scatter.png", f"{projection}_metric_scatter.png"}
-    assert names(folder) - {"dendrogram_explorer.html"} == ALWAYS | OF_CLUSTERS | figures
+    assert names(folder) - {"dendrogram_explorer.html"} == ALWAYS | OF_CLUSTERS | OF_CHOICES | figures
     behaviour = {(s, e): b for s, e, b in zip(*planted_places(planted), strict=True)}
     with np.load(folder / "cluster_labels.npz") as labels:
         truth = [behaviour[s, e] for s, e in zip(labels["step"], labels["env_id"], strict=True)]
