@@ -31,7 +31,8 @@ class Against:
         arms: names of the control arms; their mean is the control.
         effect: of the control itself, the mean of all arms.
         difference: effect of the edit minus that of the control. Of random directions its interval, and all below,
-            hold the variance between directions (`from_one_more`); of others, that over episodes.
+            hold the variance between directions (`from_one_more`); of others, and if all directions do the
+            same, that over episodes.
         p: of no difference, two-sided, by Student's t; NaN if the variance is unknown, as with a single direction.
         error: standard error of the difference.
         freedom: its degrees of freedom.
@@ -118,6 +119,8 @@ def against(control: str, names: Sequence[str], effect: np.ndarray, theirs: np.n
     if control in DRAWN_DIRECTIONS:
         edit = float(effect[known].mean())
         difference = from_one_more(edit, draws, over.settings.confidence)
+        if not difference.freedom and len(draws) > 1:  # all do the same, such as nothing: no spread but of episodes
+            difference = over.difference(effect - mean)
         as_large = at_least_as_large(edit, draws)
     else:
         difference, as_large = over.difference(effect - mean), None

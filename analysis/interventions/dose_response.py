@@ -37,7 +37,8 @@ class DoseResponse:
         against: the same slope of random directions, over the same doses; None unless they were played at all.
         beyond_q: of no slope, or no more than that of random directions, corrected likewise; NaN without them.
         error, freedom, smallest_p: of the slope, as in `Judged`.
-        detectable: size of slope that would be found in 80% of runs like this; infinite if none could be.
+        detectable: size of slope that would be found in 80% of runs like this; infinite if none could be,
+            as without random directions.
         shape: whether the effects are monotone in the dose; see `_shape`.
     """
 
@@ -65,9 +66,9 @@ class DoseResponse:
 
     @property
     def beyond_random(self) -> bool:
-        """Whether the slope exceeds that of random directions; True if they were not played."""
+        """Whether the slope exceeds that of random directions; False if they were not played."""
         if self.against is None:
-            return True
+            return False
         same_way = np.sign(self.against.difference.value) == np.sign(self.slope.value)
         return self.beyond_q <= LEVEL and bool(same_way)
 
@@ -99,7 +100,10 @@ def _corrected(family: Sequence[DoseResponse]) -> list[DoseResponse]:
     done = []
     for each, q, beyond_q in zip(family, false_discovery(p_values), false_discovery(beyond), strict=True):
         conditions = [Condition(of.error, of.freedom) for of in (each, each.against) if of]
-        size = detectable(conditions, tests, each.smallest_p) if conditions[0].known else np.nan
+        size = np.nan
+        if conditions[0].known:
+            comparable = conditions[-1].known and each.against is not None
+            size = detectable(conditions, tests, each.smallest_p) if comparable else np.inf
         done.append(replace(each, q=float(q), beyond_q=float(beyond_q), detectable=size))
     return done
 

@@ -1,7 +1,7 @@
 """Smallest effects that matter, as users give them, and the test that an effect is smaller."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from analysis.interventions.outcomes import is_known_outcome
@@ -26,6 +26,18 @@ class Margins:
     def of(self, outcome: str, spread: float = math.nan) -> float:
         """Return the margin of an outcome whose values have this spread over lives; NaN for none."""
         return self.named.get(outcome, self.spreads * spread)
+
+    def check_outcomes(self, outcomes: Sequence[str]) -> None:
+        """Refuse margins of outcomes that a run does not have.
+
+        Raises:
+            UserError: one of them is not among the outcomes.
+        """
+        if missing := [name for name in self.named if name not in outcomes]:
+            raise UserError(
+                f"--equivalent-within: this run has no {missing[0]!r}, only {', '.join(outcomes)}: "
+                "report it with other margins (intervene.py report RUN --equivalent-within ...)"
+            )
 
 
 def margins(said: str) -> Margins:

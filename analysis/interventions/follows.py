@@ -77,7 +77,7 @@ def options_that_follow(
     found = [each for _, _, each in measured]
     plain = [replace(each, against=tuple(of for of in each.against if not of.drawn)) for each in found]
     ranks, thresholds = _among_directions(measured, everything)
-    p = np.array([max([each.p, *(of.p for of in each.against)]) for each in plain])
+    p = np.array([np.max([each.p, *(of.p for of in each.against)]) for each in plain])
     beyond = np.maximum(false_discovery(p), ranks)
     beyond[[not each.can_be_compared for each in found]] = np.nan
     sizes = [detectable_effect(each, tests_of(found)) for each in plain]

@@ -6,9 +6,10 @@ from math import ceil
 import numpy as np
 
 from analysis.interventions.at_once import AtOnce
-from analysis.interventions.controls import DRAWN_DIRECTIONS, UNTRAINED, controls_of, edits
+from analysis.interventions.controls import DRAWN_DIRECTIONS, RANDOM, SAME_VARIANCE, UNTRAINED, controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.effects import Effect, Spillover
+from analysis.interventions.exchangeable import FEWEST_FOR_RANK
 from analysis.interventions.follows import Follows
 from analysis.interventions.outcomes import EDITED_TICKS, KL, KL_IN_PLAY, OFF_MANIFOLD, WITHIN_DATA, title
 from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
@@ -39,6 +40,7 @@ def notes_on(
         *_on_episodes(everything, effects, over),
         *_on_sign_flips(everything, effects, spilled, followed, responses),
         *_on_controls(everything),
+        *_on_ranks(everything, followed),
         *_on_edits_never_made(everything),
         *_on_missing_totals(levels),
         *_on_missing_values(effects),
@@ -100,6 +102,11 @@ def _on_sign_flips(
 def _on_controls(everything: Sequence[Pairs]) -> list[str]:
     played = {edit.arm.name: controls_of(edit, everything) for edit in edits(everything)}
     notes = []
+    if not all(controls.get(RANDOM) or controls.get(SAME_VARIANCE) for controls in played.values()):
+        notes.append(
+            "Without random directions, nothing can count as an effect, since other edits may do as much. Play "
+            "several, with --controls."
+        )
     for kind in dict.fromkeys(kind for controls in played.values() for kind in controls):
         without = [name for name, controls in played.items() if not controls.get(kind)]
         if len(without) == len(played):
@@ -117,6 +124,20 @@ def _on_controls(everything: Sequence[Pairs]) -> list[str]:
     if not any(pairs.arm.kind == "no edit" for pairs in everything):
         notes.append("No arm without an edit was played, so it was not checked that such an arm equals its twin.")
     return notes
+
+
+def _on_ranks(everything: Sequence[Pairs], followed: Sequence[Follows]) -> list[str]:
+    drawn = [len(of.arms) for each in followed for of in each.against if of.drawn]
+    directions = len({edit.arm.direction for edit in edits(everything)})
+    needed = directions * (1 + FEWEST_FOR_RANK) - 1
+    if not drawn or min(drawn) >= needed:
+        return []
+    again = " Play the one that you want without --one-by-one, in other episodes." if directions > 1 else ""
+    return [
+        f"No action that follows a variable can count as an effect: with {directions} "
+        f"direction{'s' if directions > 1 else ''}, its rank takes {needed} random directions, and here are "
+        f"{min(drawn)}.{again}"
+    ]
 
 
 def _on_edits_never_made(everything: Sequence[Pairs]) -> list[str]:
@@ -138,7 +159,8 @@ def _on_missing_totals(levels: Sequence[AtOnce]) -> list[str]:
         return []
     return [
         "This run was played before changes at once were measured in total. Those in play, from a memory that was "
-        "edited before, can rank edits in another order: play the run again to compare edits with each other."
+        "edited before, can rank edits in another order: play the run again to compare edits with each other. Bends of "
+        "paths and kl_by_head.png take changes in total, so they are left out."
     ]
 
 

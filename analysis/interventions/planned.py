@@ -38,14 +38,15 @@ def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int) -
     if not edits:
         return []
     draws = [each for each in _draws(arms, edits[0]) if each]
+    if not draws or 1 in draws:
+        played = "one random arm is no control" if draws else "no random arm is played to compare with"
+        return [f"CAN ONLY BE UNDECIDED: {played}; give --controls 5 or more"]
     tests = OUTCOMES * len(edits)
     lines = [
         f"what this can find: effects on the ticks lived from {_ticks(_size(episodes, drawn, draws, tests))} on, "
         f"in 80% of such runs, as lives of shipped policies vary; {_needed(drawn, draws, tests)}"
     ]
-    if 1 in draws:
-        lines.append("CAN ONLY BE UNDECIDED: one random arm is no control; give --controls 5 or more")
-    elif drawn == agents and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
+    if drawn == agents and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
         lines.append(
             f"CAN ONLY BE UNDECIDED: with every agent edited, {episodes} episodes can be flipped in too few ways for "
             f"{tests} tests; {COUNTED_UP_TO + 1} are enough"
@@ -56,7 +57,10 @@ def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int) -
 
 
 def episodes_needed(ticks: float, drawn: int, draws: Sequence[int], tests: int) -> int:
-    """Return the fewest episodes that find an effect on the ticks lived in 80% of runs; arguments as in `_size`."""
+    """Return the fewest episodes that find an effect on the ticks lived in 80% of runs; arguments as in `_size`.
+
+    A number above 100,000 says that it takes more than these.
+    """
     high = 2
     while high < _MOST_EPISODES and _size(high, drawn, draws, tests) > ticks:
         high *= 2
@@ -81,8 +85,12 @@ def _draws(arms: Sequence[Arm], edit: Arm) -> list[int]:
 
 
 def _needed(drawn: int, draws: Sequence[int], tests: int) -> str:
-    counts = [f"{ticks} ticks take about {episodes_needed(ticks, drawn, draws, tests)} episodes" for ticks in _WANTED]
-    return " and ".join(counts)
+    counts = [(ticks, episodes_needed(ticks, drawn, draws, tests)) for ticks in _WANTED]
+    return " and ".join(f"{ticks} ticks take {_episodes(needed)} episodes" for ticks, needed in counts)
+
+
+def _episodes(needed: int) -> str:
+    return f"about {needed:,}" if needed <= _MOST_EPISODES else f"more than {_MOST_EPISODES:,}"
 
 
 def _ticks(size: float) -> str:

@@ -39,10 +39,14 @@ class Ranked:
 def ranking(study: "Study") -> list[Ranked]:
     """Return the directions of a run that edited them one by one, the largest KL in total first; empty for other runs.
 
-    Those of runs that were played before totals were measured stay in their order.
+    Those without a KL come last, in their order, as do all of runs that were played before totals were measured.
     """
     found = [_ranked(arm, study) for arm in _edits(study.arms)]
-    return sorted(found, key=lambda each: -each.at_once[KL].level.value if KL in each.at_once else np.inf)
+    return sorted(found, key=lambda each: -np.nan_to_num(_kl(each), nan=-np.inf))
+
+
+def _kl(each: Ranked) -> float:
+    return each.at_once[KL].level.value if KL in each.at_once else np.nan
 
 
 def edited_one_by_one(arms: Sequence[Arm]) -> bool:

@@ -11,7 +11,7 @@ from analysis.interventions.bends import Bend, bends_of_edits
 from analysis.interventions.controls import edits
 from analysis.interventions.dose_response import DoseResponse, dose_responses
 from analysis.interventions.effects import Effect, Spillover, effects_of_edits, spillovers
-from analysis.interventions.equivalence import Margins
+from analysis.interventions.equivalence import BEND, FOLLOWS, Margins
 from analysis.interventions.follows import Follows, options_that_follow
 from analysis.interventions.no_edit import broken_pairing
 from analysis.interventions.notes import notes_on
@@ -72,7 +72,8 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
         margins: effects smaller than these do not matter; None for none.
 
     Raises:
-        UserError: lives cannot be paired (see `paired`), or nothing was edited.
+        UserError: lives cannot be paired (see `paired`), nothing was edited, or a margin is of an outcome that
+            the run does not have.
     """
     everything = paired(table, arms)
     if not edits(everything):
@@ -87,6 +88,8 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
     spilled = spillovers(everything, in_behaviour, over)
     levels = outcomes_at_once(everything, at_once, over)
     followed = options_that_follow(table, everything, over, margins, not broken)
+    bends = bends_of_edits(table, everything, over, margins, not broken)
+    margins.check_outcomes([*in_behaviour, *([FOLLOWS] if followed else []), *([BEND] if bends else [])])
     responses = dose_responses(everything, in_behaviour, at_once, over)
     return Study(
         arms=tuple(arms),
@@ -97,7 +100,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
         effects=tuple(effects),
         at_once=tuple(levels),
         follows=tuple(followed),
-        bends=tuple(bends_of_edits(table, everything, over, margins, not broken)),
+        bends=tuple(bends),
         spillovers=tuple(spilled),
         dose_responses=tuple(responses),
         persistences=tuple(persistence_of_edits(everything, over)),

@@ -35,6 +35,7 @@ def effects_table(study: Study) -> Table:
 
 def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
     nothing = _controls(())
+    broken = "pairing is broken" if study.broken else None
     for effect in study.effects:
         lives = effect.episodes, effect.pairs, effect.left_out
         row = effect.arm, effect.dose, effect.outcome, *_cells(effect.effect), effect.twin, effect.spread, *lives
@@ -54,13 +55,14 @@ def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
     for spilled in study.spillovers:
         lives = spilled.episodes, spilled.pairs, spilled.left_out
         row_spilled = spilled.arm, spilled.dose, spilled.outcome, *_cells(spilled.effect), None, None, *lives
-        tested = spilled.p, spilled.q, None, _size(spilled.detectable), None, "effect" if spilled.found else "undecided"
-        yield "spillover", *row_spilled, FLIPS, *tested, *nothing
+        tested = spilled.p, spilled.q, None, _size(spilled.detectable), None
+        verdict = broken or ("effect" if spilled.found else "undecided")
+        yield "spillover", *row_spilled, FLIPS, *tested, verdict, *nothing
     for slope in study.dose_responses:
         row_slope = None, None, slope.outcome, *_cells(slope.slope), None, None, None, None, None
         sizes = slope.beyond_q, _size(slope.detectable), None
         random = (slope.against,) if slope.against else ()
-        yield "slope", *row_slope, slope.test, slope.p, slope.q, *sizes, slope.shape, *_controls(random)
+        yield "slope", *row_slope, slope.test, slope.p, slope.q, *sizes, broken or slope.shape, *_controls(random)
 
 
 def _judged(each: Judged) -> tuple[Cell, ...]:

@@ -51,7 +51,7 @@ def summary_lines(study: Study) -> list[str]:
         lines += _effects([effect for effect in study.effects if effect.arm == arm])
         lines += _spillovers(study, arm)
     if study.dose_responses:
-        lines += ["", "Slopes over doses:", *_slopes(study.dose_responses)]
+        lines += ["", "Slopes over doses:", *_slopes(study)]
     if study.persistences:
         lines += ["", "Edited in a single tick, time until half of the edit is left:", *_lasting(study.persistences)]
     if study.notes:
@@ -133,7 +133,7 @@ def _effects(effects: list[Effect]) -> Iterator[str]:
 
 def _found(effect: Effect) -> str:
     beyond = [f"beyond controls q {p_text(effect.beyond_q)}"] if effect.can_be_compared else []
-    size = [_size_of(effect.detectable)] if effect.verdict == "no more than controls" else []
+    size = [_size_of(effect.detectable, effect.effect)] if effect.verdict == "no more than controls" else []
     told = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
     return with_interval(title_with_unit(effect.outcome), effect.effect, *told)
 
@@ -146,14 +146,17 @@ def _not_found(effect: Effect) -> str:
             effect.effect,
             f"within {effect.margin:.3g}, q {p_text(effect.equivalence_q)}",
         )
-    return title(effect.outcome) + (f" ({_size_of(effect.detectable)})" if effect.verdict == "undecided" else "")
+    size = f" ({_size_of(effect.detectable, effect.effect)})" if effect.verdict == "undecided" else ""
+    return title(effect.outcome) + size
 
 
-def _size_of(detectable: float) -> str:
-    """Say how large an effect would probably have been found."""
+def _size_of(detectable: float, measured: Estimate) -> str:
+    """Say how large an effect would probably have been found; unknown if the spread over episodes is."""
     if math.isinf(detectable):
         return "none could be found"
-    return f"{number(detectable, sign=False)} would be found" if math.isfinite(detectable) else "nothing differs"
+    if math.isfinite(detectable):
+        return f"{number(detectable, sign=False)} would be found"
+    return "nothing differs" if measured.value == 0 else "what would be found is unknown"
 
 
 def _controls(against: Iterable[Against], sign: bool) -> list[str]:
@@ -214,7 +217,7 @@ def _conclusion(each: Judged) -> list[str]:
     """Return what to say last of a result: the verdict, and what could have been found where it is negative."""
     beyond = [f"beyond controls q {p_text(each.beyond_q)}"] if each.can_be_compared else []
     negative = each.verdict in ("undecided", "no more than controls")
-    return [*beyond, each.words, *([_size_of(each.detectable)] if negative else [])]
+    return [*beyond, each.words, *([_size_of(each.detectable, each.measured)] if negative else [])]
 
 
 def _size(level: AtOnce) -> float:
@@ -225,18 +228,26 @@ def _spillovers(study: Study, arm: str) -> Iterator[str]:
     own = [each for each in study.spillovers if each.arm == arm]
     if not own:
         return
+    if study.broken:
+        yield f"  unedited neighbours, pairing is broken: {'; '.join(title(each.outcome) for each in own)}"
+        return
     found = [each for each in own if each.found]
     for each in found:
         told = with_interval(title_with_unit(each.outcome), each.effect, f"q {p_text(each.q)}")
         yield f"  unedited neighbours: {told}"
     if not found:
-        sizes = "; ".join(f"{title(each.outcome)} ({_size_of(each.detectable)})" for each in own)
+        sizes = "; ".join(f"{title(each.outcome)} ({_size_of(each.detectable, each.effect)})" for each in own)
         yield f"  unedited neighbours, undecided: {sizes}"
 
 
-def _slopes(responses: Iterable[DoseResponse]) -> Iterator[str]:
+def _slopes(study: Study) -> Iterator[str]:
     """Yield slopes in behaviour, and of outcomes at once that sum an edit up."""
-    shown = [each for each in responses if not each.at_once or each.outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD)]
+    shown = [
+        each for each in study.dose_responses if not each.at_once or each.outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD)
+    ]
+    if study.broken:
+        yield f"  pairing is broken: {'; '.join(title(each.outcome) for each in shown)}"
+        return
     for each in shown:
         if each.found:
             random = _controls([each.against], sign=True) if each.against else []
@@ -244,7 +255,7 @@ def _slopes(responses: Iterable[DoseResponse]) -> Iterator[str]:
             name = f"{title_with_unit(each.outcome)}, per unit of dose"
             told = with_interval(name, each.slope, f"q {p_text(each.q)}", *random, *beyond)
             yield f"  {_before(each)}{told}; {each.shape}"
-    if rest := [f"{title(each.outcome)} ({_size_of(each.detectable)})" for each in shown if not each.found]:
+    if rest := [f"{title(each.outcome)} ({_size_of(each.detectable, each.slope)})" for each in shown if not each.found]:
         yield f"  undecided: {'; '.join(rest)}"
 
 

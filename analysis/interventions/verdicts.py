@@ -19,7 +19,7 @@ Verdict = Literal[
 """effect: beyond chance, and beyond every kind of control that was played. no more than controls: beyond chance, but
 not shown to be beyond some kind of control. equivalent to none: shown to be smaller than the margin that was given.
 undecided: none of these; an effect as large as the detectable one would probably have been found. no controls: beyond
-chance, but nothing was played to compare it with, or a single random direction."""
+chance, but no random directions were played to compare it with, or a single one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +70,13 @@ class Judged:
 
     @property
     def can_be_compared(self) -> bool:
-        """Whether controls were played, and the spread of every kind is known."""
-        return bool(self.against) and all(np.isfinite(each.p) for each in self.against)
+        """Whether random directions were played, and the spread of every kind of control is known."""
+        return any(each.drawn for each in self.against) and all(np.isfinite(each.p) for each in self.against)
 
     @property
     def beyond_p(self) -> float:
         """The largest p of no effect and of no difference to each kind of control; NaN if that is unknown."""
-        return max(self.p, *(each.p for each in self.against)) if self.can_be_compared else np.nan
+        return float(np.max([self.p, *(each.p for each in self.against)])) if self.can_be_compared else np.nan
 
 
 Result = TypeVar("Result", bound=Judged)
@@ -96,11 +96,17 @@ def judged(found: Sequence[Result], pairing_works: bool) -> list[Result]:
 def concluded(
     found: Sequence[Result], q: np.ndarray, beyond_q: np.ndarray, sizes: Sequence[float], pairing_works: bool
 ) -> list[Result]:
-    """Judge results whose q-values, (N,) each, and detectable effects are known."""
+    """Judge results whose q-values, (N,) each, and detectable effects are known, infinite without controls."""
     p_equivalent = [equivalence_p(each.measured.value, each.error, each.freedom, each.margin) for each in found]
     equivalent = false_discovery(np.array(p_equivalent))
     done = [
-        replace(each, q=float(one), beyond_q=float(beyond), equivalence_q=float(same), detectable=float(size))
+        replace(
+            each,
+            q=float(one),
+            beyond_q=float(beyond),
+            equivalence_q=float(same),
+            detectable=float(size) if each.can_be_compared or np.isnan(size) else np.inf,
+        )
         for each, one, beyond, same, size in zip(found, q, beyond_q, equivalent, sizes, strict=True)
     ]
     return [replace(each, verdict=_verdict(each) if pairing_works else "pairing is broken") for each in done]

@@ -29,7 +29,7 @@ class RunOptions(EditOptions):
     """Arms of each kind of random control, for every dose and every direction of --one-by-one, 0 or more. Directions
     differ, so an edit must lie beyond what one more of them may do: 2.5 of their standard deviations from their mean
     with 8 arms, 3.0 with 5, 5.0 with 3, 15.6 with 2, before the correction for many tests. One is no control. What is
-    measured at once is compared with 20 random directions of each kind, unless this is 0."""
+    measured at once in play is compared with 20 random directions of each kind, unless this is 0."""
     equivalent_within: str = ""
     """Effects smaller than this do not matter: outcomes whose effect is shown to be smaller are called equivalent to
     none. A number is in standard deviations over lives in the twin; OUTCOME=X in the outcome's own unit, such as

@@ -279,5 +279,5 @@ def _claim(folder: Path, described: dict[str, Any], *, resume: bool) -> None:
         raise UserError(f"{path} is damaged: delete {folder} and play the run again")
     before = without_checksum(content, str(path))
     for name, value in without_checksum(with_checksum(described), str(path)).items():
-        if before.get(name) != value:
+        if name not in _NOT_SETTINGS and before.get(name) != value:
             raise UserError(f"{folder} was started with other settings ({name}): use those, or choose another --output")

@@ -110,6 +110,22 @@ def test_only_transplants_are_expected_to_have_random_donors(study: Study) -> No
     assert not any("random donors" in note for note in other.notes)
 
 
+def test_too_few_random_directions_for_a_rank_are_noted() -> None:
+    def notes(randoms: int, directions: tuple[str | None, ...]) -> list[str]:
+        table, arms = plant(
+            replace(PLANTED, kinds=(RANDOM,), randoms=randoms, directions=dict.fromkeys(directions, 1.0))
+        )
+        table = shares(table, "North", {arm.name: (0.8, 0.8) for arm in arms if arm.kind != "unedited"})
+        found = study_effects(table, arms, SETTINGS)
+        assert {each.verdict for each in found.follows} <= {"no more than controls", "undecided"}
+        return [note for note in found.notes if note.startswith("No action that follows a variable can count")]
+
+    assert notes(20, (None,)) == []
+    assert "with 1 direction, its rank takes 19 random directions, and here are 5." in notes(5, (None,))[0]
+    (note,) = notes(20, ("a", "b"))
+    assert "2 directions, its rank takes 39 random directions, and here are 20. Play the one" in note
+
+
 def test_changes_outside_the_data_are_noted() -> None:
     table, arms = plant(PLANTED)
     part = np.where(table.edited & np.isfinite(table.outcomes["kl_total"]), 0.2, np.nan)

@@ -87,6 +87,23 @@ def test_directions_edited_one_by_one_are_ranked_and_compared_with_their_own_con
     assert ranking(study(Planted(agents=4, edited=2))) == []
 
 
+def test_a_direction_without_a_kl_is_ranked_last() -> None:
+    planted = Planted(doses=(None,), agents=4, edited=2, directions={"b": 1.0, "a": 1.0, "c": 2.0})
+    table, arms = plant(planted)
+    kl = np.where(table.arm == "steer is_starving, b", np.nan, table.outcomes["kl_total"])
+    found = study_effects(changed(table, "kl_total", kl), arms, SETTINGS)
+    assert [each.direction for each in ranking(found)] == ["c", "a", "b"]
+
+
+def test_a_run_without_totals_says_what_is_missing() -> None:
+    table, arms = plant(Planted(agents=4, edited=2))
+    outcomes = {name: values for name, values in table.outcomes.items() if not name.startswith("kl_total")}
+    (note,) = (
+        each for each in study_effects(replace(table, outcomes=outcomes), arms, SETTINGS).notes if "total" in each
+    )
+    assert "Bends of paths and kl_by_head.png" in note
+
+
 def test_planted_spillover_is_found_in_neighbours_only() -> None:
     found = study(replace(LARGE, episodes=12, spilled={"drinks": -1.0}))
     assert [each.outcome for each in found.spillovers if each.found] == ["drinks"]

@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import KEYS, Arm, LivesTable
+from analysis.interventions.controls import against
 from analysis.interventions.detectable import Condition, detectable
 from analysis.interventions.effects import Effect
 from analysis.interventions.equivalence import equivalence_p, margins
+from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.planned import episodes_needed, planned_lines
 from analysis.interventions.study import Study, study_effects
+from analysis.interventions.tables import effects_table
 from analysis.interventions.text import summary_lines
 from analysis.statistics.inference import Inference
 from benchmarks.null_rates_controls import all_random, shares_at_random
-from tests.planted_interventions import EDIT, RANDOM, Planted, plant
+from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, UNTRAINED, Planted, plant
 from user_error import UserError
 
 SETTINGS = Inference(permutations=999, bootstraps=199)
@@ -48,6 +51,49 @@ def test_a_single_random_direction_is_no_control() -> None:
     several = study(LARGE)
     assert named(several)["ticks"].verdict == "effect" and not any("One draw" in note for note in several.notes)
     assert named(several)["ticks"].against[0].as_large == 0
+
+
+@pytest.mark.parametrize("randoms", [0, 1])
+def test_without_a_distribution_of_random_directions_nothing_could_be_found(randoms: int) -> None:
+    found = study(replace(LARGE, randoms=randoms, kinds=(RANDOM, UNTRAINED), doses=(1.0, 2.0)))
+    assert {each.verdict for each in found.effects} == {"undecided", "no controls"}
+    assert all(np.isinf(each.detectable) for each in found.effects)
+    slopes = [each for each in found.dose_responses if not each.at_once]
+    assert all(np.isinf(each.detectable) for each in slopes) and any(each.found for each in slopes)
+    assert not any(each.beyond_random for each in slopes)
+    assert any(line.startswith("  no controls: ticks lived, per unit of dose -") for line in summary_lines(found))
+    assert any(note.startswith("Without random directions, nothing can") for note in found.notes) == (randoms == 0)
+
+
+def test_random_directions_that_all_do_nothing_are_controls() -> None:
+    rng = np.random.default_rng(0)
+    effect, theirs = rng.normal(2, 0.5, 8), np.zeros((8, 8))
+    over = OverEpisodes(SETTINGS)
+    same = against("random directions", ["a"] * 8, effect, theirs, over)
+    assert same.p == over.difference(effect).p < 0.001 and same.freedom == 7 and same.as_large == 0
+    assert np.isnan(against("random directions", ["a"], effect, theirs[:1], over).p)
+
+
+def test_broken_pairing_leaves_no_slope_and_no_spillover() -> None:
+    table, arms = plant(replace(LARGE, kinds=(RANDOM, NO_EDIT), doses=(1.0, 2.0), spilled={"meals": -1.0}))
+    ticks = table.outcomes["ticks"] + (table.arm == "no edit")
+    found = study_effects(replace(table, outcomes={**table.outcomes, "ticks": ticks}), arms, SETTINGS)
+    lines = summary_lines(found)
+    assert any(line.startswith("  pairing is broken: ticks lived; ") for line in lines)
+    assert not any("per unit of dose" in line or "unedited neighbours: " in line for line in lines)
+    assert {row[18] for row in effects_table(found).rows if row[0] in ("slope", "spillover")} == {"pairing is broken"}
+
+
+def test_what_would_be_found_is_unknown_with_one_episode() -> None:
+    lines = summary_lines(study(replace(LARGE, episodes=1)))
+    (line,) = (line for line in lines if line.startswith("  undecided: "))
+    assert "reward (what would be found is unknown)" in line and "nothing differs" not in line
+
+
+def test_margins_of_outcomes_that_a_run_lacks_are_refused() -> None:
+    for said in ("level=1", "follows=0.1", "bend=1"):
+        with pytest.raises(UserError, match="this run has no '" + said.partition("=")[0]):
+            study(LARGE, said)
 
 
 def test_a_negative_says_what_could_have_been_found() -> None:
@@ -108,6 +154,8 @@ def test_what_a_run_can_find_is_said_before_it_is_played() -> None:
     assert "CAN ONLY BE UNDECIDED on the ticks lived" in lines(4, drawn=8)
     assert "CAN ONLY BE UNDECIDED: with every agent edited, 4 episodes" in lines(4, drawn=128)
     assert "CAN ONLY BE UNDECIDED: one random arm is no control" in lines(24, randoms=1)
+    assert lines(24, randoms=0).startswith("CAN ONLY BE UNDECIDED: no random arm")
+    assert "50 ticks take more than 100,000 episodes and 25 ticks take more than" in lines(4, drawn=1, randoms=2)
     needed = episodes_needed(50, 64, [8], 16)
     assert f"50 ticks take about {needed} episodes" in lines(4) and 5 < needed < 30
     assert episodes_needed(25, 64, [8], 16) > 3 * needed

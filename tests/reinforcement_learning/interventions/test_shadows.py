@@ -137,6 +137,7 @@ def test_a_run_that_was_begun_before_totals_were_measured_is_not_continued(tmp_p
         _claim(tmp_path, now, resume=True)
     write_json(tmp_path / RUN_FILE, with_checksum(now))
     _claim(tmp_path, now, resume=True)
+    _claim(tmp_path, {**now, "equivalent_within": "0.1"}, resume=True)  # which changes nothing that is played
 
 
 SLOW, FAST = 5, 7
