@@ -175,7 +175,7 @@ def test_shipped_studies_can_be_read(path: Path) -> None:
     for stage in study.stages:
         assert (ROOT / stage.run.split()[0]).exists()
         assert all((ROOT / each).exists() for each in stage.reads)
-    assert sum(stage.minutes for stage in study.stages) <= 90
+    assert sum(stage.minutes for stage in study.stages) <= 240  # an estimate, with eight random controls of each kind
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "findings").glob("*.md")), ids=lambda path: path.stem)

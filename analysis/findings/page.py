@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from activation_store.files import make_folder, read_bytes, read_json, write_json, write_text
 from analysis.findings.families import rows_of_claims
 from analysis.findings.results import Results, formatted, number
-from analysis.findings.study_file import Claim, Forest, ResultTable, Study, read_study
+from analysis.findings.study_file import BY_EPISODE, Claim, Forest, ResultTable, Study, read_study
 from user_error import UserError
 
 STUDY_FILE = "study.yaml"
@@ -87,7 +87,7 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
         How many numbers the claims and tables hold.
 
     Raises:
-        UserError: a number is not in the results; nothing is changed then.
+        UserError: a number or a figure is not in the results; nothing is changed then.
     """
     from analysis.findings.forest import draw_forest
     from analysis.runs.run_folder import write_figure
@@ -95,16 +95,20 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
     study = read_study(study_path)
     found = Results(study, results, history.commands)
     page_text(study, found, history, page.stem)
+    files = [Path(stage, file) for stage, file in study.shown_files]
+    missing = [file for file in files if not (results / file).exists()]
+    if needed := [file for file in missing if file.name not in BY_EPISODE.values()]:  # earlier runs wrote no episodes
+        raise UserError(f"{results / needed[0]} does not exist: the stage did not write it")
     make_folder(page.parent)
     beside = page.with_suffix("")
     fresh = beside.with_name(f".{beside.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)  # of a run that was killed
     fresh.mkdir()
     shutil.copyfile(study_path, fresh / STUDY_FILE)
-    for stage, file in study.shown_files:
-        (fresh / stage).mkdir(exist_ok=True)
-        if (results / stage / file).exists():  # the table of episodes is one of a newer run
-            shutil.copyfile(results / stage / file, fresh / stage / file)
+    for file in files:
+        (fresh / file).parent.mkdir(exist_ok=True)
+        if file not in missing:
+            shutil.copyfile(results / file, fresh / file)
     for place, forest in enumerate(study.forests, start=1):
         write_figure(fresh / _forest_file(place), draw_forest(forest, study, found))
     write_json(fresh / PLAYED_FILE, asdict(history))

@@ -4,14 +4,15 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 
 from activation_store.files import read_bytes
-from analysis.findings.study_file import BY_EPISODE, Row, Study
+from analysis.findings.study_file import BY_EPISODE, Row, Study, check_apart
 from analysis.statistics.over_trainings import ByWorld, in_worlds, over_trainings
 from user_error import UserError
 
@@ -19,6 +20,7 @@ CONFIDENCE = 0.95
 
 OUTCOME = "outcome"
 """Column by which rows of one table differ that are of one family."""
+_WORLD = "world"
 
 
 class Results:
@@ -66,7 +68,7 @@ class Results:
             return dict(self._only(row.stage, row))
         found: dict[str, str] = {}
         for column in columns:
-            kinds = [self._trainings(pattern, row, column) for pattern in row.patterns]
+            kinds = self._kinds(row, column)
             try:
                 over = mean_over_trainings(kinds)
             except UserError as error:
@@ -81,23 +83,40 @@ class Results:
         rows = self.rows(first, row.file, where) if OUTCOME in row.where else []
         return [replace(row, where={**where, OUTCOME: each[OUTCOME]}) for each in rows] or [row]
 
-    def _trainings(self, pattern: str, row: Row, column: str) -> list[ByWorld]:
-        """Return a row's column in each stage of a pattern, world by world.
+    def _kinds(self, row: Row, column: str) -> list[list[ByWorld]]:
+        """Return a row's column in each stage of each of its patterns, world by world.
 
-        Without a table of episodes, a stage has one value for all worlds of its seeds.
+        Where tables of episodes do not have it, each stage has the one value of its table, and a world of its own.
+
+        Raises:
+            UserError: stages without such tables played the same worlds.
         """
-        stages = [stage.name for stage in self._study.named(pattern)]
-        by_episode = BY_EPISODE.get(row.file, "")
-        if by_episode and all((self._folder / name / by_episode).exists() for name in stages):
-            return [dict(self._episodes(name, by_episode, row, column)) for name in stages]
-        values = [_number(self._only(name, row), column, self._folder / name / row.file) for name in stages]
-        return [dict.fromkeys(self._seeds[name], value) for name, value in zip(stages, values, strict=True)]
+        patterns = [[stage.name for stage in self._study.named(pattern)] for pattern in row.patterns]
+        names = [name for pattern in patterns for name in pattern]
+        values = {name: self._episodes(name, row, column) for name in names}
+        if not all(values.values()):
+            check_apart(names, self._seeds, row.file)
+            values = {
+                name: {name: _number(self._only(name, row), column, self._folder / name / row.file)} for name in names
+            }
+        return [[values[name] for name in pattern] for pattern in patterns]
 
-    def _episodes(self, stage: str, file: str, row: Row, column: str) -> Iterator[tuple[str, float]]:
-        path = self._folder / stage / file
-        for each in self.rows(stage, file, row.where):
-            empty = not each.get(column, "-")
-            yield each["world"], math.nan if empty else _number(each, column, path)
+    def _episodes(self, stage: str, row: Row, column: str) -> dict[str, float]:
+        """Return a row's column in each world; empty if there is no table of episodes, or if it does not have it.
+
+        What stands before the world in a row of that table is what it has in common with the stage's own row.
+        """
+        own, file = self._only(stage, row), BY_EPISODE.get(row.file)
+        path = self._folder / stage / (file or row.file)
+        table = self.rows(stage, file, {}) if file and path.exists() else []
+        if not table or not {column, _WORLD} <= table[0].keys():
+            return {}
+        same = [name for name in takewhile(lambda name: name != _WORLD, table[0]) if name in own]
+        return {
+            each[_WORLD]: _number(each, column, path) if each[column] else math.nan
+            for each in table
+            if all(each[name] == own[name] for name in same)
+        }
 
     def _only(self, stage: str, row: Row) -> dict[str, str]:
         found = self.rows(stage, row.file, row.where)
@@ -123,17 +142,11 @@ def mean_over_trainings(kinds: Sequence[Sequence[ByWorld]]) -> dict[str, str]:
         has them; and `n`, the number of trainings, of both kinds together.
 
     Raises:
-        UserError: fewer than two trainings of a kind, or all have the same number: they are not separate then. Or they
-            played the same worlds, and nothing tells what came of each.
+        UserError: fewer than two trainings of a kind, or all have the same number: they are not separate then.
     """
     if fewest := [kind for kind in kinds if len(kind) < 2]:
         raise UserError(f"a mean over {len(fewest[0])} training has no interval: name a stage instead of a pattern")
     values, worlds = in_worlds(kinds)
-    if worlds != "own" and any(kind.shape[1] < 2 for kind in values):
-        raise UserError(
-            "these trainings played the same worlds, and nothing says what came of each of them: no interval over "
-            "trainings holds. Give each a --seed of its own"
-        )
     if len(kinds) == 1 and np.ptp(values[0]) == 0 and values[0].flat[0]:
         raise UserError(f"{values[0].flat[0]} is the number of all stages: they are not separate trainings")
     over = over_trainings(values, worlds, CONFIDENCE)

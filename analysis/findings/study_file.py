@@ -3,7 +3,7 @@
 import json
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -297,6 +297,22 @@ def read_study(path: Path) -> Study:
     return study
 
 
+def check_apart(stages: Sequence[str], seeds: Mapping[str, frozenset[str]], file: str) -> None:
+    """Refuse trainings of the same worlds, for means over them of a table that does not tell worlds apart.
+
+    Args:
+        stages: names of the stages, each a training.
+        seeds: of the worlds of each.
+        file: the table.
+    """
+    for place, name in enumerate(stages):
+        if other := next((each for each in stages[:place] if seeds[each] & seeds[name]), None):
+            raise UserError(
+                f"{other} and {name} play the same worlds (seed {min(seeds[other] & seeds[name])}), and {file} does "
+                "not say what came of each: no interval over trainings holds. Give each a --seed of its own"
+            )
+
+
 def places(text: str) -> list[str]:
     """Return the names in braces in a text.
 
@@ -390,13 +406,7 @@ def _check_worlds(study: Study, rows: list[Row]) -> None:
     for row in rows:
         if not row.several or row.file in BY_EPISODE:
             continue
-        stages = [stage.name for pattern in row.patterns for stage in study.named(pattern)]
-        for place, name in enumerate(stages):
-            if other := next((each for each in stages[:place] if seeds[each] & seeds[name]), None):
-                raise UserError(
-                    f"{other} and {name} play the same worlds (seed {min(seeds[other] & seeds[name])}), and {row.file} "
-                    "does not say what came of each: no interval over trainings holds. Give each a --seed of its own"
-                )
+        check_apart([stage.name for each in row.patterns for stage in study.named(each)], seeds, row.file)
 
 
 def _check_claim(claim: Claim, primary: tuple[Primary, ...]) -> None:

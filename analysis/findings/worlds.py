@@ -4,10 +4,11 @@ import shlex
 import zlib
 from collections.abc import Mapping
 
-_PLAYERS = ("intervene.py", "extract_activations.py", "evaluate.py")
-"""Scripts that play episodes, of the seed that --seed gives."""
+DEFAULT_SEEDS = {"intervene.py": 0, "extract_activations.py": 1, "evaluate.py": 1}
+"""Scripts that play episodes of the seed that --seed gives, and the seed without it."""
 
-_OPTIONS = ("--seed", "-s")
+_SEED = ("--seed", "-s")
+_REPEATS = ("--repeats", "-r")  # of evaluate.py: so many seeds, one after the other
 _LARGEST = 99_999
 
 
@@ -16,7 +17,7 @@ def with_own_seed(run: str, name: str) -> str:
 
     The seed follows from the stage's name, so it stays the same when other stages are added.
     """
-    if run.split(maxsplit=1)[0] not in _PLAYERS or _seed(run) is not None:
+    if run.split(maxsplit=1)[0] not in DEFAULT_SEEDS or _said(run, _SEED) is not None:
         return run
     return f"{run} --seed {1 + zlib.crc32(name.encode()) % _LARGEST}"
 
@@ -31,19 +32,28 @@ def seeds_of(commands: Mapping[str, str], needs: Mapping[str, set[str]]) -> dict
     """
     found: dict[str, frozenset[str]] = {}
     for name, command in commands.items():
-        if command.split(maxsplit=1)[0] in _PLAYERS:
-            found[name] = frozenset({_seed(command) or "its default"})
+        if command.split(maxsplit=1)[0] in DEFAULT_SEEDS:
+            found[name] = _seeds(command)
         else:
             read = frozenset().union(*(found[each] for each in needs[name] if each in found))
             found[name] = read or frozenset({name})
     return found
 
 
-def _seed(command: str) -> str | None:
-    """Return what a command says of its seed."""
+def _seeds(command: str) -> frozenset[str]:
+    """Return the seeds whose episodes a command plays; what is no number, its script refuses."""
+    seed = _said(command, _SEED) or str(DEFAULT_SEEDS[command.split(maxsplit=1)[0]])
+    repeats = _said(command, _REPEATS) or "1"
+    if not (seed.isdecimal() and repeats.isdecimal()):
+        return frozenset({seed})
+    return frozenset(str(int(seed) + place) for place in range(int(repeats)))
+
+
+def _said(command: str, options: tuple[str, ...]) -> str | None:
+    """Return what a command says of an option, which has several names."""
     words = shlex.split(command)
     for place, word in enumerate(words):
         option, _, value = word.partition("=")
-        if option in _OPTIONS:
+        if option in options:
             return value or " ".join(words[place + 1 : place + 2])
     return None

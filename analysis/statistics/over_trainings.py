@@ -1,7 +1,8 @@
 """Means over trainings, and differences of two kinds of them, whether they played worlds of their own or the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import or_
 from typing import Literal
 
 import numpy as np
@@ -11,8 +12,15 @@ from user_error import UserError
 ByWorld = Mapping[str, float]
 """What one training reached in each world that it played, by the world's name; NaN where a world has no value."""
 
-Worlds = Literal["own", "of a kind", "shared"]
-"""Each training played worlds of its own, all of a kind played the same, or all of all kinds did."""
+Worlds = Literal["own", "of a kind", "of the first", "of the second", "shared"]
+"""Each training played worlds of its own; all of a kind, all of the first or of the second kind, or all of all kinds
+played the same."""
+
+_PLAYED_THE_SAME: dict[Worlds, tuple[int, ...]] = {"own": (), "of the first": (0,), "of the second": (1,)}
+_WORLDS: dict[tuple[bool, ...], Worlds] = {
+    (True,): "own", (True, True): "own", (False, False): "of a kind", (False, True): "of the first",
+    (True, False): "of the second",
+}  # fmt: skip
 
 _ROUNDING = 1e-12
 _SMALLEST_P = 1e-12
@@ -28,8 +36,13 @@ class OverTrainings:
     p: float
 
 
-def in_worlds(kinds: Sequence[Sequence[ByWorld]]) -> tuple[list[np.ndarray], Worlds]:
+def in_worlds(kinds: Sequence[Sequence[ByWorld]], paired: bool = False) -> tuple[list[np.ndarray], Worlds]:
     """Bring trainings of one or two kinds into the shape that `over_trainings` takes.
+
+    Args:
+        kinds: one or two.
+        paired: whether the trainings of two kinds at the same place belong together. They may then share worlds with
+            each other.
 
     Returns:
         For each kind, its T trainings' values, (T, W), and who played the same worlds: its columns. Worlds without a
@@ -39,16 +52,20 @@ def in_worlds(kinds: Sequence[Sequence[ByWorld]]) -> tuple[list[np.ndarray], Wor
         UserError: trainings share some of their worlds, but not all.
     """
     everyone = [training for kind in kinds for training in kind]
-    played = [frozenset(training) for training in everyone]
-    of_kinds = [frozenset().union(*kind) for kind in kinds]
-    if len(everyone) > 1 and len(set(played)) == 1:
+    if len(everyone) > 1 and len(set(map(frozenset, everyone))) == 1:
         known = _known(everyone)
         return [_table(kind, known) for kind in kinds], "shared"
-    if len(frozenset().union(*played)) == sum(map(len, played)):
-        return [np.array([_mean(list(each.values())) for each in kind])[:, None] for kind in kinds], "own"
-    alike = all(frozenset(each) == worlds for kind, worlds in zip(kinds, of_kinds, strict=True) for each in kind)
-    if alike and not frozenset.intersection(*of_kinds):
-        return [_table(kind, _known(kind)) for kind in kinds], "of a kind"
+    if paired and _apart([frozenset().union(*pair) for pair in zip(*kinds, strict=True)]):
+        pairs = [_means(pair) for pair in zip(*kinds, strict=True)]
+        return [np.array(means)[:, None] for means in zip(*pairs, strict=True)], "own"
+    own = [_apart(kind) for kind in kinds]
+    alike = [len(set(map(frozenset, kind))) == 1 for kind in kinds]
+    if _apart([frozenset().union(*kind) for kind in kinds]) and all(map(or_, own, alike)):
+        values = [
+            np.array([_mean(each) for each in kind])[:, None] if apart else _table(kind, _known(kind))
+            for kind, apart in zip(kinds, own, strict=True)
+        ]
+        return values, _WORLDS[tuple(own)]
     raise UserError(
         "trainings share some of the worlds that they played, but not all: let all play the same worlds, or give each "
         "a seed of its own"
@@ -71,8 +88,8 @@ def over_trainings(
     worlds.
 
     Args:
-        kinds: one or two, each (T, W), finite: the value of each training in each world; of worlds of their own,
-            (T, 1), the means.
+        kinds: one or two, each (T, W): the value of each training in each world; of worlds of their own, (T, 1), the
+            means.
         worlds: who played the same.
         confidence: of the interval, 0 to 1.
         paired: whether the trainings of two kinds at the same place belong together, so that only their differences
@@ -80,15 +97,16 @@ def over_trainings(
 
     Returns:
         No interval and no p with fewer than two trainings of a kind, with fewer than two shared worlds, or if nothing
-        varies.
+        varies. No mean either if a training has no value.
     """
-    if any(not kind.size for kind in kinds):
+    if not all(kind.size and np.isfinite(kind).all() for kind in kinds):
         return OverTrainings(np.nan, np.nan, np.nan, np.nan)
     signed = [kind if place == 0 else -kind for place, kind in enumerate(kinds)]
     value = float(sum(kind.mean() for kind in signed))
     trainings = [kind.mean(axis=1) for kind in signed]  # (T,) each
     trainings = [np.sum(trainings, axis=0)] if paired else trainings
-    of_worlds = [] if worlds == "own" else [kind.mean(axis=0) for kind in signed]  # (W,) each
+    same = [signed[place] for place in _PLAYED_THE_SAME.get(worlds, range(len(kinds)))]
+    of_worlds = [kind.mean(axis=0) for kind in same]  # (W,) each
     of_worlds = [np.sum(of_worlds, axis=0)] if worlds == "shared" else of_worlds
     varying, size = [*trainings, *of_worlds], max(float(np.abs(kind).max()) for kind in kinds)
     if min(map(len, varying)) < 2 or all(np.ptp(each) <= _ROUNDING * size for each in varying):
@@ -98,7 +116,7 @@ def over_trainings(
     if worlds == "own":
         alike = np.full(len(parts), parts.sum() ** 2 / (parts**2 / freedom).sum())  # Satterthwaite 1946
         return _interval(value, float(parts.sum()), parts, alike, confidence)
-    meeting = [np.sum(signed, axis=0)] if paired and worlds == "shared" else signed
+    meeting = [np.sum(signed, axis=0)] if paired and worlds == "shared" else same
     variance = parts.sum() - sum(map(_interaction, meeting))
     variance = max(variance, parts[: len(trainings)].sum(), parts[len(trainings) :].sum())
     return _interval(value, float(variance), parts, freedom, confidence)
@@ -140,6 +158,21 @@ def _table(trainings: Sequence[ByWorld], worlds: Sequence[str]) -> np.ndarray:
     return np.array([[each[world] for world in worlds] for each in trainings]).reshape(len(trainings), len(worlds))
 
 
-def _mean(values: Sequence[float]) -> float:
-    known = [value for value in values if np.isfinite(value)]
+def _apart(played: Iterable[Iterable[str]]) -> bool:
+    """Tell whether no world is played twice."""
+    worlds = [world for each in played for world in each]
+    return len(set(worlds)) == len(worlds)
+
+
+def _means(pair: Sequence[ByWorld]) -> list[float]:
+    """Return the mean of each of two trainings; if they played the same worlds, over those where both have a value."""
+    if len(set(map(frozenset, pair))) > 1:
+        return [_mean(each) for each in pair]
+    known = _known(pair)
+    return [_mean({world: each[world] for world in known}) for each in pair]
+
+
+def _mean(training: ByWorld) -> float:
+    """Return the mean over the worlds in which a training has a value; NaN without any."""
+    known = [value for value in training.values() if np.isfinite(value)]
     return float(np.mean(known)) if known else np.nan

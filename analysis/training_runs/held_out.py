@@ -190,7 +190,7 @@ def generalisation_gaps(curves: Sequence[EvaluationCurve], confidence: float) ->
 
 
 def _gap(training: EvaluationCurve, held_out: EvaluationCurve, confidence: float) -> EvaluationCurve:
-    """Return the first curve minus the second, run by run; the maps differ, so each has worlds of its own kind."""
+    """Return the first curve minus the second, run by run; each may have worlds of another kind."""
     over, seeds = [], []
     for first, second in zip(training.by_world, held_out.by_world, strict=True):
         both = [(one, two) for one, two in zip(first, second, strict=True) if np.isfinite(mean_of(one) - mean_of(two))]
@@ -198,7 +198,7 @@ def _gap(training: EvaluationCurve, held_out: EvaluationCurve, confidence: float
         if not both:
             over.append(mean_over_runs((), confidence))
             continue
-        kinds, worlds = in_worlds([[one for one, _ in both], [two for _, two in both]])
+        kinds, worlds = in_worlds([[one for one, _ in both], [two for _, two in both]], paired=True)
         over.append(over_trainings(kinds, worlds, confidence, paired=True))
     return EvaluationCurve(
         training.group, training.steps, training.runs - held_out.runs, *_ends(over), np.array(seeds),

@@ -121,5 +121,5 @@ def difference(one: Level, two: Level, confidence: float) -> tuple[bool, Worlds,
     paired = one.training_seeds == two.training_seeds
     if not one.by_world or not two.by_world:
         return paired, "own", OverTrainings(np.nan, np.nan, np.nan, np.nan)
-    kinds, worlds = in_worlds([one.by_world, two.by_world])
+    kinds, worlds = in_worlds([one.by_world, two.by_world], paired)
     return paired, worlds, over_trainings(kinds, worlds, confidence, paired)

@@ -1,15 +1,18 @@
 """Pages: means that are corrected together, rounded columns, and tables turned on their side."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from scipy import stats
 
 from analysis.findings.forest import draw_forest
-from analysis.findings.page import History, Named, page_text
+from analysis.findings.page import History, Named, page_text, write_page
 from analysis.findings.results import Results
 from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Row, Stage, Study
+from tests.analysis.findings.test_study_file import written
+from user_error import UserError
 
 VALUES = {"x_1": (1.0, 5.0), "x_2": (1.4, 5.5), "x_3": (0.8, 5.1), "y": (2.0, -1.0)}
 HISTORY = History([])
@@ -77,6 +80,23 @@ def test_what_was_withdrawn_comes_first(folder: Path) -> None:
     asked = replace(study(), withdrawn=("That much.",))
     text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
     assert "## Withdrawn\n\n- That much.\n" in text and text.index("Withdrawn") < text.index("Findings")
+
+
+def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
+    """And leaves nothing behind; a table of episodes may be missing, as earlier runs wrote none."""
+    study_file = {
+        "title": "T", "question": "Q", "limits": ["Much."],
+        "stages": [{"name": name, "run": "x.py {here}", "minutes": 1} for name in VALUES],
+        "claims": [{"says": "{a.value.mean:.1f}", "control": "none", "rows": {"a": vars(mean_of("one"))}}],
+        "figures": [{"stage": "y", "file": "effects.png", "caption": "Effects."}],
+    }  # fmt: skip
+    write = partial(write_page, written(folder, study_file), folder, HISTORY, folder / "pages" / "t.md")
+    with pytest.raises(UserError, match=r"effects\.png does not exist"):
+        write()
+    assert not (folder / "pages").exists()
+    (folder / "y" / "effects.png").write_bytes(b"")
+    write()
+    assert (folder / "pages" / "t" / "y" / "effects.png").exists()
 
 
 def test_columns_are_rounded_and_what_is_empty_stays_so(folder: Path) -> None:

@@ -63,7 +63,7 @@ def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path
         (tmp_path / stage.name).mkdir()
         (tmp_path / stage.name / "effects.tsv").write_text(f"{heads}\tvalue\neffect\tticks\t{row.mean()}\n")
     row = Row("clear_*", "effects.tsv", {"outcome": "ticks"})
-    with pytest.raises(UserError, match=r"effects.tsv of clear_\*: these trainings played the same worlds"):
+    with pytest.raises(UserError, match=r"clear_a and clear_b play the same worlds \(seed 7\), and effects.tsv"):
         Results(STUDY, tmp_path, seeds).values(row, ["value"])
     for stage, numbers in zip(STAGES, values, strict=True):
         lines = [f"effect\tticks\t7/{place}\t{value}" for place, value in enumerate(numbers)]
@@ -73,6 +73,30 @@ def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path
     crossed = over_trainings([values], "shared", 0.95)
     assert [float(found[f"value.{name}"]) for name in ("mean", "p")] == pytest.approx([crossed.value, crossed.p])
     assert crossed.p > 2 * stats.ttest_1samp(values.mean(axis=1), 0).pvalue
+
+
+def test_rows_and_columns_that_no_episode_has_are_those_of_the_stages(tmp_path: Path) -> None:
+    """The table of episodes has effects only, and neither q nor spread; two arms have the same outcome."""
+    for place, stage in enumerate(STAGES):
+        (tmp_path / stage.name).mkdir()
+        rows = ["measure\tarm\toutcome\tvalue\tspread\tq", f"effect\tedit\tticks\t{place}.5\t{place}\t.0{place}"]
+        rows += [f"effect\tedit, b\tticks\t9\t1\t.5{place}", f"bend\tedit\talong\t{place + 2}.5\t1\t.5"]
+        (tmp_path / stage.name / "effects.tsv").write_text("\n".join(rows))
+        episodes = [f"effect\t{arm}\tticks\t{place}/{n}\t{place + n}" for arm in ("edit", "edit, b") for n in (0, 1)]
+        table = "\n".join(["measure\tarm\toutcome\tworld\tvalue", *episodes])
+        (tmp_path / stage.name / "effects_by_episode.tsv").write_text(table)
+    found = Results(STUDY, tmp_path)
+    for where, column, wanted in (
+        ({"measure": "bend"}, "value", 3.5),
+        ({"outcome": "ticks", "q": ".0*"}, "value", 1.5),
+        ({"outcome": "ticks", "arm": "edit"}, "spread", 1.0),
+    ):
+        assert float(found.values(Row("clear_*", "effects.tsv", where), [column])[f"{column}.mean"]) == wanted
+    with pytest.raises(UserError, match="2 rows with outcome 'ticks'"):  # not the last of both
+        found.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
+    seeds = {stage.name: "intervene.py --seed 7" for stage in STAGES}
+    with pytest.raises(UserError, match=r"same worlds \(seed 7\)"):
+        Results(STUDY, tmp_path, seeds).values(Row("clear_*", "effects.tsv", {"measure": "bend"}), ["value"])
 
 
 def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import intervene
 from analysis.findings.study_file import read_study
 from user_error import UserError
 
@@ -116,6 +117,13 @@ def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_the
     dumps[0]["run"] = playing
     read = read_study(written(tmp_path, study))
     assert len(frozenset().union(*(read.seeds({})[f"probes_{name}"] for name in "ab"))) == 2
+
+
+@pytest.mark.parametrize("path", sorted(Path("studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_studies_play_more_than_one_control_of_a_kind(path: Path) -> None:
+    """One draw is no control: every verdict would be `no controls`."""
+    runs = [intervene.parse(stage.run.split()[1:]) for stage in read_study(path).stages if "intervene" in stage.run]
+    assert all(run.controls >= 3 for run in runs)
 
 
 def test_file_that_is_no_study_is_refused(tmp_path: Path) -> None:

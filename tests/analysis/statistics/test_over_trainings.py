@@ -100,3 +100,38 @@ def test_pairs_and_kinds_in_other_worlds() -> None:
     )  # the same in both worlds
     assert [pairs.value, pairs.high] == pytest.approx([-6, -6 + stats.t.ppf(0.975, 1)])
     assert in_worlds([[{"a": 1.0}, {"a": 2.0}], [{"b": 3.0}, {"b": 5.0}]])[1] == "of a kind"
+
+
+def test_a_training_without_a_value_leaves_nothing_to_test() -> None:
+    """Its mean is unknown, and so is p; not the smallest there is."""
+    (values,), worlds = in_worlds([[{"a": 1.0}, {"b": np.nan}, {"c": 2.0}]])
+    found = over_trainings([values], worlds, 0.95)
+    assert worlds == "own" and np.isnan([found.value, found.low, found.high, found.p]).all()
+
+
+def test_pairs_that_share_worlds_only_with_each_other_are_compared_by_their_differences() -> None:
+    """By hand: differences 2, 3 and 7; a world in which one of a pair has no value counts for neither."""
+    first = [{"a": 3.0, "b": 5.0}, {"c": 4.0, "d": 9.0}, {"e": 8.0, "f": 8.0}]
+    second = [{"a": 1.0, "b": 3.0}, {"c": 1.0, "d": np.nan}, {"e": 1.0, "f": 1.0}]
+    kinds, worlds = in_worlds([first, second], paired=True)
+    found = over_trainings(kinds, worlds, 0.95, paired=True)
+    test = stats.ttest_1samp([2.0, 3.0, 7.0], 0)
+    assert worlds == "own"
+    assert [found.value, found.low, found.p] == pytest.approx([4, test.confidence_interval(0.95).low, test.pvalue])
+    with pytest.raises(UserError, match="share some of the worlds"):
+        in_worlds([first, second])
+    with pytest.raises(UserError, match="share some of the worlds"):
+        in_worlds([first, [second[1], second[0], {"g": 1.0, "a": 2.0}]], paired=True)
+
+
+def test_one_kind_may_share_worlds_and_the_other_not() -> None:
+    """By hand: differences -2, 0 and 8, 28/3 of variance over T; the second's worlds' means -1, 1: 1; nothing else."""
+    first = [{"own 1": 0.0, "own 2": 0.0}, {"own 3": 3.0}, {"own 4": 12.0}]
+    second = [{"x": 1.0, "y": 3.0}, {"x": 2.0, "y": 4.0}, {"x": 3.0, "y": 5.0}]
+    quantile = stats.t.ppf(0.975, [2, 1])
+    for kinds, sign, wanted in (([first, second], 1, "of the second"), ([second, first], -1, "of the first")):
+        values, worlds = in_worlds(kinds, paired=True)
+        found = over_trainings(values, worlds, 0.95, paired=True)
+        reach = np.array([28 / 3, 1]) @ quantile / (31 / 3) * np.sqrt(31 / 3)
+        assert worlds == wanted
+        assert [found.value, found.high - found.value] == pytest.approx([sign * 2, reach])

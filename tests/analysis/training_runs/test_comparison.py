@@ -206,6 +206,27 @@ def test_unknown_metrics_get_a_suggestion(tmp_path: Path) -> None:
     assert chosen_metrics(runs, []) == ["lives/ticks"]
 
 
+def test_runs_may_share_held_out_worlds_and_have_training_worlds_of_their_own(tmp_path: Path) -> None:
+    """Seen maps are played with a seed for each run, unseen ones with one for all."""
+    (group,) = planted_groups(tmp_path, {"A": [1.0, 1.0, 1.0]})
+    for run in group.runs:
+        plant_evaluation(run.folder, 10_000 + run.seed, 0.4)
+        plant_evaluation(run.folder, 10_000 + run.seed, 0.6, seed=10 + run.seed, map_seed=0)
+    compared = compare([group], ["lives/ticks"], 5, 0.5, 0.95, None)
+    gap = next(each for each in compared.gaps if each.measure == "task_progress")
+    assert 0 < gap.low[0] <= 0.2 <= gap.high[0] and gap.seeds.tolist() == [3]
+
+
+def test_groups_may_be_evaluated_with_a_seed_for_each_pair(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, {"A": [1.0, 1.0, 1.0], "B": [1.0, 1.0, 1.0]})
+    for group, skill in zip(groups, (0.4, 0.6), strict=True):
+        for run in group.runs:
+            plant_evaluation(run.folder, 10_000 + run.seed, skill, seed=run.seed)
+    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    (found,) = (each for each in compared.comparisons if each.metric == "task_progress on held-out maps")
+    assert (found.paired, found.worlds) == (True, "own") and found.difference.high < 0
+
+
 def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
     """Planted: the policies of A are worse on unseen maps, by 0.2 in task progress after 10,000 agent-steps."""
     groups = planted_groups(tmp_path, {"A": [1.0, 1.0, 1.0]})
