@@ -63,6 +63,7 @@ def demo(work: Path) -> None:
     run = analysis(work / "analysis_results", dump, "--subsample", 20)
     for name in ("umap_scatter.png", "cluster_features.png"):
         shutil.copyfile(run / name, IMAGES / name)
+    shrink(run / "cluster_choices.png", IMAGES / "cluster_choices.png")
     stage(run / "explorer.html", "explore.py", run)
     with opened(run / "explorer.html") as page:
         page.wait_for_function("window.explorer !== undefined")
@@ -74,6 +75,15 @@ def demo(work: Path) -> None:
         page.mouse.move(place["x"], place["y"])
         page.wait_for_timeout(2000)
         page.screenshot(path=IMAGES / "explorer.png")
+
+
+def shrink(picture: Path, to: Path) -> None:
+    """Store a large figure with few colours, in a third of its size."""
+    from PIL import Image
+
+    with Image.open(picture) as whole:
+        few = whole.convert("RGB").quantize(96, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    few.save(to, optimize=True)
 
 
 def lives(work: Path) -> None:
