@@ -22,7 +22,7 @@ from analysis.statistics.effect_intervals import ENOUGH_EPISODES
 from analysis.statistics.inference import FEWEST_LIVES, Inference
 from user_error import UserError
 
-MOST_RECORDS = 20_000
+MOST_RECORDS = 5_000
 """Whole lives are drawn at random so that no more records are measured."""
 
 AHEAD = 10
