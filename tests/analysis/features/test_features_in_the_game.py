@@ -16,7 +16,7 @@ from user_error import UserError
 NAMES = [feature.name for feature in EXTENDED_FEATURES]
 OF_THEIR_OWN = [feature.name for feature in EXTENDED_FEATURES if not feature.choice]
 WITNESSED = {
-    "move": 5, "moved": 5, "attack_target": 3, "use": 4, "buy": 2, "nearest_water": 4, "nearest_foilage": 6,
+    "move": 5, "moved": 5, "attack_target": 3, "use": 4, "buy": 2, "nearest_water": 4, "nearest_foilage": 5,
     "nearest_player": 5, "nearest_npc": 5, "nearest_enemy": 5,
 }  # fmt: skip
 """Categorical features that the engine's own state tells, and how many of their options must occur."""
