@@ -146,7 +146,7 @@ def test_an_interrupted_run_ends_like_one_in_one_go(
     groups = sorted((folder / "groups").glob("*.json"))
     groups[2].unlink()
     groups[3].write_bytes(groups[3].read_bytes().replace(b'"edited":true', b'"edited":false', 1))
-    play(again(options, folder, resume=True), workers)
+    play(again(options, folder, resume=True), workers, QUIET)
     for name in (UNEDITED_REPLAY, EDITED_REPLAY):
         assert (folder / name).read_bytes() == (options.folder / name).read_bytes()
     assert dumps(folder) == dumps(options.folder) and len(dumps(folder)) == 3 * (EPISODES + 1)
