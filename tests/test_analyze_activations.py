@@ -14,6 +14,7 @@ import analyze_activations
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, RECORDS_FILE
 from activation_store.subsample import Subsample
+from analysis.features import features_named
 from tests.command import assert_refused, run_here
 from tests.command import run as run_script
 from tests.planted import FIGHTING, Planted, planted_dump, write_planted
@@ -187,13 +188,14 @@ def test_clusters_of_principal_components_are_the_planted_ones(whole: Path, dump
         truth = [behaviour[s, e] for s, e in zip(labels["step"], labels["env_id"], strict=True)]
         assert adjusted_rand_score(truth, labels["label"]) > 0.95
     activations = kept.activations["action_decoder"]
+    compared = len(features_named(["default", "choices", "ways"]))
     with np.load(whole / "pca.npz", allow_pickle=False) as pca:
-        assert pca["components"].shape == (8, 16) and pca["pearson_r"].shape == (8, 14)
+        assert pca["components"].shape == (8, 16) and pca["pearson_r"].shape == (8, compared)
         scores = (activations - pca["mean"]) @ pca["components"].T
         share = scores.var(axis=0) / activations.var(axis=0).sum()
         np.testing.assert_allclose(share, pca["explained_variance_ratio"], rtol=1e-3)
     with np.load(whole / "features.npz", allow_pickle=False) as features:
-        assert features["values"].shape == (len(kept), 14) and features["names"][10] == "tick"
+        assert features["values"].shape == (len(kept), compared) and features["names"][10] == "tick"
         np.testing.assert_array_equal(features["values"][:, 10], kept.tick)
     assert np.load(whole / "umap_pairs.npy").shape == (len(kept), 4)
 

@@ -87,6 +87,8 @@ def listed_of(records: Records, history: Records, metadata: DumpMetadata, among:
     has_next = later(np.arange(len(history)), seen.lives, 1)[place] != place
     kept = among.copy()
     kept[among] = has_next
+    if not has_next.any():
+        return Listed(kept, np.empty((0, 0)), (), {}, "no record has a next tick")
     records, place = records.take(has_next), place[has_next]
     features, values = _computable(records, metadata, history)
     left_out = tuple(each.name for each in EXTENDED_FEATURES if each not in features)

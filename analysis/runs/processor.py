@@ -9,7 +9,7 @@ _INSTRUCTIONS = ("avx2", "fma", "avx512f", "neon", "sve")
 
 
 def processor() -> dict[str, str]:
-    """Return the processor, the target that numba compiles for, and the kernels of the linear algebra in use.
+    """Return the processor, the target that numba compiles for, and the kernels of numpy's linear algebra.
 
     UMAP is compiled by numba for the processor at hand; other instructions round differently, and an embedding grows
     such differences into other clusters.
@@ -21,7 +21,7 @@ def processor() -> dict[str, str]:
     kernels = {
         f"{each['internal_api']} {each.get('architecture') or ''}".strip()
         for each in threadpool_info()
-        if each["user_api"] == "blas"
+        if each["user_api"] == "blas" and "numpy" in each["filepath"]  # others depend on what is loaded so far
     }
     return {
         "name": _name() or "unknown",
