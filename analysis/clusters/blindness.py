@@ -7,7 +7,7 @@ from analysis.share_text import share_text
 from analysis.statistics.coverage import Coverage, Part
 
 TOO_SHORT = 0.2
-"""The list of features is too short if surely more than this share of what is told is in none of them.
+"""The list of features is too short if the lower end of the interval of the uncovered share is above this.
 
 Even where the list holds everything, a finite number of records does not suffice to find all of it: 0 to 8% remain in
 planted dumps (docs/analysis.md, what the features cover).
