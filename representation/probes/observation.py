@@ -12,10 +12,11 @@ import numpy as np
 from activation_store.columns import TRUTH
 from activation_store.schema import DumpMetadata, Records
 from analysis.features import ragged
+from analysis.features.actions import ACTIONS
 from analysis.features.feature import Feature
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
-from analysis.features.registry import EXTENDED_FEATURES
+from analysis.features.registry import EXTENDED_FEATURES, THEMES
 from analysis.features.view import RADIUS, SIDE
 from analysis.lives import Lives
 from analysis.materials import MATERIAL_NAMES
@@ -41,9 +42,7 @@ def as_seen(records: Records, metadata: DumpMetadata) -> Observed:
 
 def in_one_observation() -> tuple[Feature, ...]:
     """Return the features that a single observation tells: neither what was done nor what happened over time."""
-    from analysis.features.actions import ACTIONS
-
-    chosen = {feature.name for feature in ACTIONS} | {"is_moving", "is_attacking", "is_trading"}
+    chosen = {feature.name for feature in (*ACTIONS, *THEMES["Choices"])} | {"is_moving", "is_attacking", "is_trading"}
     return tuple(f for f in EXTENDED_FEATURES if not f.over_time and f.name not in chosen)
 
 

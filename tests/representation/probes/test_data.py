@@ -11,6 +11,7 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, DumpMetadata
 from activation_store.subsample import Subsample
+from analysis.features.choices import CHOICES
 from analysis.features.observed import Observed
 from analysis.materials import MATERIAL_NAMES
 from representation.probes.dataset import ProbeData, Wanted, read_probe_data
@@ -137,6 +138,8 @@ def test_the_observation_holds_what_was_seen(records: Records, metadata: DumpMet
     np.testing.assert_array_equal(materials[:, 0, 4, 2], first)
     assert data.inputs["observation"].shape[1] < data.inputs["history_2"].shape[1] < data.inputs["history_3"].shape[1]
     assert (np.ptp(data.inputs["history_3"], axis=0) > 0).all()
+    # What the agent chose comes after what it saw: no baseline may be given it.
+    assert not {feature.choice for feature in features} & {category.name for category in CHOICES}
 
 
 def test_baselines_of_the_past_start_with_the_present_and_know_their_columns(
