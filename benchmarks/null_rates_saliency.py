@@ -3,20 +3,13 @@
 Views, networks and maps are those of tests/planted_maps.py. A map passes if no check of `judged` fails.
 """
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
 
 from representation.attribution.sanity import RANDOM
-from tests.planted_maps import (
-    Maps,
-    checked,
-    food_less_scrub,
-    noisy,
-    of_an_untrained_network,
-    policy_free,
-    true_maps,
-)
+from tests.planted_maps import POLICY_FREE, Maps, checked, policy_free, true_maps
 
 SALIENCY = "saliency: "
 OWN = 0.5
@@ -27,13 +20,11 @@ Run = Callable[[np.random.Generator], dict[str, bool]]
 
 def policy_free_cases() -> dict[str, Run]:
     """Return maps that must not pass, by name."""
-    names = ("nearest first", "food first", "near food first", "unlike the average view")
-    return {
-        **{f"{SALIENCY}{name}": _passing(policy_free(name)) for name in names},
-        f"{SALIENCY}food first, scrub last": _passing(food_less_scrub),
-        f"{SALIENCY}the same, with noise that depends on the weights": _passing(noisy(food_less_scrub, 0.5)),
-        f"{SALIENCY}map of an untrained network": lambda rng: _passing(of_an_untrained_network(rng))(rng),
-    }
+    return {f"{SALIENCY}{name}": functools.partial(_free_passes, draw) for name, draw in POLICY_FREE.items()}
+
+
+def _free_passes(draw: Callable[[np.random.Generator], Maps], rng: np.random.Generator) -> dict[str, bool]:
+    return _passing(draw(rng))(rng)
 
 
 def warned_cases() -> dict[str, Run]:

@@ -125,3 +125,19 @@ def noisy(maps: Maps, size: float) -> Maps:
 def of_an_untrained_network(rng: np.random.Generator) -> Maps:
     """Return true maps of another, untrained network each time, whatever the network."""
     return lambda _, material: untrained(rng).true_map(material)
+
+
+def _fixed(maps: Maps) -> Callable[[np.random.Generator], Maps]:
+    return lambda _: maps
+
+
+POLICY_FREE: dict[str, Callable[[np.random.Generator], Maps]] = {
+    **{
+        name: _fixed(policy_free(name))
+        for name in ("nearest first", "food first", "near food first", "unlike the average view")
+    },
+    "food first, scrub last": _fixed(food_less_scrub),
+    "the same, with noise that depends on the weights": _fixed(noisy(food_less_scrub, 0.5)),
+    "map of an untrained network": of_an_untrained_network,
+}
+"""Maps that know nothing of the network, by name, as drawn with a generator: none may pass the checks."""

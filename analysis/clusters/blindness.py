@@ -61,8 +61,8 @@ class Blindness:
             return []
         width = max(len(part.name) for measure in self.measures for part in measure.parts) + 2
         lines = [
-            f"Shares of the variance in {self.plural} held out that are told by {self.studied}, by all {self.features} "
-            "listed features, by both",
+            f"Variance explained in {self.plural} held out: by {self.studied}, by all {self.features} listed features, "
+            "by both together",
             f"  ({self.records:,} records with a next tick, of {self.units:,} {self.plural})",
         ]
         for measure in self.measures:

@@ -1,5 +1,6 @@
 """What is said of a result: an effect, no more than controls, equivalent to none, or undecided."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
@@ -23,7 +24,7 @@ chance, but no random directions were played to compare it with, or a single one
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class Judged(ABC):
     """What every result that is tested and judged beside its controls has; subclasses say of what.
 
     Attributes:
@@ -54,9 +55,9 @@ class Judged:
     verdict: Verdict = "undecided"
 
     @property
+    @abstractmethod
     def measured(self) -> Estimate:
         """What is tested against 0."""
-        raise NotImplementedError
 
     @property
     def opposed(self) -> bool:

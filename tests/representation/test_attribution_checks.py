@@ -1,6 +1,5 @@
 """Checks of maps: true maps pass, those that know nothing of the policy fail, and every check can fail alone."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -15,28 +14,15 @@ from tests.planted_maps import (
     FOOD,
     GRASS,
     MATERIALS,
+    POLICY_FREE,
     STAGES,
-    Maps,
     checked,
-    food_less_scrub,
-    noisy,
-    of_an_untrained_network,
     policy_free,
     trained,
     true_maps,
     untrained,
     views,
 )
-
-FREE: dict[str, Callable[[np.random.Generator], Maps]] = {
-    "nearest first": lambda _: policy_free("nearest first"),
-    "food first": lambda _: policy_free("food first"),
-    "near food first": lambda _: policy_free("near food first"),
-    "unlike the average view": lambda _: policy_free("unlike the average view"),
-    "food less scrub": lambda _: food_less_scrub,
-    "food less scrub, with noise by the weights": lambda _: noisy(food_less_scrub, 0.5),
-    "an untrained network's": of_an_untrained_network,
-}
 
 
 @pytest.mark.parametrize("own", [0.25, 1.0])
@@ -46,11 +32,11 @@ def test_a_true_map_passes(own: float) -> None:
     assert sanity_lines(sanity)[0] == "Sanity checks: all passed"
 
 
-@pytest.mark.parametrize("name", FREE)
+@pytest.mark.parametrize("name", POLICY_FREE)
 def test_a_map_that_knows_nothing_of_the_policy_fails(name: str) -> None:
     """Most of these beat a random order, which was enough before."""
     rng = np.random.default_rng(0)
-    sanity = checked(rng, 0.5, FREE[name](rng))
+    sanity = checked(rng, 0.5, POLICY_FREE[name](rng))
     assert any("is not shown to beat simpler ones" in phrase for phrase in sanity.failures())
     first, *others = sanity_lines(sanity)
     assert "failed: its order" in first and not any("all passed" in line for line in (first, *others))
