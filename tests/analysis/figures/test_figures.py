@@ -329,19 +329,20 @@ def test_points_of_few_or_wild_values_can_be_drawn(values: np.ndarray) -> None:
 
 @pytest.mark.slow
 def test_all_features_can_be_drawn_and_read() -> None:
-    """A hundred features are drawn in several bands and panels, each with its own name."""
+    """A hundred quantities are drawn in several bands and panels, each with its own name."""
+    quantities = [feature for feature in EXTENDED_FEATURES if not feature.choice]
     labels, lives = largest_first(PLANTED.behaviour), lives_of(PLANTED.records)
     metadata = dataclasses.replace(PLANTED.metadata, environment={"map_size": 64})
-    features = feature_matrix(PLANTED.records, metadata, EXTENDED_FEATURES)
+    features = feature_matrix(PLANTED.records, metadata, quantities)
     summary = planted_summary(dataclasses.replace(PLANTED, metadata=metadata), labels, EXTENDED_FEATURES)
-    names = [feature.name for feature in EXTENDED_FEATURES]
+    names = [feature.name for feature in quantities]
     figure = cluster_features(summary.clusters, HEADING)
     written = texts(figure)
     assert [text for text in written if text in names] == names
     assert sum(text.startswith("cluster ") for text in written) == 4 * len(summary.clusters)
     assert figure.get_figwidth() < 20
     rolled = rolling_mean(features, lives)
-    panels = metric_scatter(plane(labels), rolled, 5, HEADING, EXTENDED_FEATURES).axes
+    panels = metric_scatter(plane(labels), rolled, 5, HEADING, quantities).axes
     titles = [axes.get_title() for axes in panels if axes.get_title()]
     assert titles == names
 
