@@ -17,7 +17,7 @@ from agent_zoo.state_moments import StateMoments
 from analysis.intervention_outputs import report_run
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import play_arm
-from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit
+from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, Experiment, RequestedEdit
 from reinforcement_learning.interventions.feature_condition import FeatureCondition, check_in_memory
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.start import play
@@ -161,9 +161,11 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
     spliced = RunOptions(edit="splice", output=tmp_path / "splice", **shared)  # type: ignore[arg-type]
     play(spliced, Workers(1), lambda *planned: ())
     found = read_lives(spliced.folder / LIVES_FILE)
-    assert set(found.arm.tolist()) == {
+    arms = set(found.arm.tolist())
+    at_once = {name for name in arms if name.endswith(" at once")}
+    assert arms - at_once == {
         "unedited", "untrained, unedited", "no edit", "edit", "untrained, edit", "random direction 1"
-    }  # fmt: skip
+    } and len(at_once) == AT_ONCE_CONTROLS  # fmt: skip
     assert np.nanmean(found.of_arm("edit").outcomes["kl_total"]) > 0
     assert np.nanmax(found.of_arm("no edit").outcomes["kl_total"]) < 1e-6
     assert report_run(spliced.folder)
