@@ -70,6 +70,13 @@ class _Target:
 
 
 _Targets = dict[str, _Target]
+_ITEM_EMBEDDING = _Target(
+    (256, _EMBEDDING),
+    {
+        "item_features.embeddings.0.weight": lambda rows: rows[2:20],  # by type
+        "item_features.embeddings.1.weight": lambda rows: rows[:2],  # not equipped, equipped
+    },
+)
 
 
 def policy_from_original(tensors: Tensors) -> RecurrentPolicy:
@@ -169,7 +176,7 @@ def _check(tensors: Tensors, targets: _Targets) -> None:
 def _targets(shape: OriginalShape) -> _Targets:
     """All tensors that the original's agent has, with our names and shapes."""
     units = shape.hidden_size
-    agents = {"neurips23_start_kit": _start_kit}
+    agents = {"neurips23_start_kit": _start_kit, "takeru": _takeru, "hybrid": _takeru}
     targets = _linear("task_encoder.fc", "task_encoder", units, shape.task_size)
     targets |= agents[shape.agent](units)
     targets |= _linear("value_head", "critic", 1, units)
@@ -208,6 +215,23 @@ def _start_kit_entity(weight: torch.Tensor) -> torch.Tensor:
     """Theirs reads the id, five kinds from 0 and the other columns; ours five kinds from -1, the id and the others."""
     immortal = torch.zeros_like(weight[:, :1])
     return torch.cat([immortal, weight[:, 1:5], weight[:, :1], weight[:, 6:]], dim=1)
+
+
+def _takeru(units: int) -> _Targets:
+    return {
+        "tile_encoder.embedding.weight": _Target((256, _EMBEDDING), {"material.weight": lambda rows: rows[:16]}),
+        **_convolutions(_EMBEDDING, 16, units),
+        "player_encoder.embedding.weight": _Target(
+            (1024, _EMBEDDING), {"entity_features.embeddings.0.weight": lambda rows: rows[:256]}
+        ),
+        **_linear("player_encoder.agent_fc", "entity_encoder", units, 4 * _EMBEDDING + 27),
+        **_linear("player_encoder.my_agent_fc", "self_encoder", units, 4 * _EMBEDDING + 27),
+        "item_encoder.embedding.weight": _ITEM_EMBEDDING,
+        **_linear("item_encoder.fc", "item_encoder", units, 2 * _EMBEDDING + _ITEM_NUMBERS),
+        **_linear("inventory_encoder.fc", "inventory_encoder", units, _PLACES * units),
+        **_linear("market_encoder.fc", "market_encoder", units, units),
+        **_linear("proj_fc", "projection", units, 5 * units),
+    }
 
 
 def _convolutions(planes: int, channels: int, units: int) -> _Targets:

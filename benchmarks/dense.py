@@ -251,9 +251,17 @@ def _published_start_kit_means(policy: start_kit.Policy, rows: Tables) -> list[t
     return _means(policy, {**rows, "market": policy.market_encoder(rows["market"])})
 
 
+def _published_takeru_items(policy: takeru.Policy, rows: Tables) -> list[torch.Tensor]:
+    places = functional.linear(
+        rows["inventory"].flatten(1), policy.inventory_encoder.weight, policy.inventory_encoder.bias
+    )
+    return [places, policy.market_encoder(rows["market"]).mean(dim=1)]
+
+
 _PLAIN: dict[type[nn.Module], Plain] = {
     start_kit.Policy: Plain(_start_kit_tiles, rows=_as_it_is, pooled=_published_start_kit_means, task=_as_it_is),
     start_kit.EarlierPolicy: Plain(_start_kit_tiles),
     yaofeng.Policy: Plain(_yaofeng_tiles, rows=_as_it_is, own=_as_it_is, before_heads=functional.relu),
-    takeru.Policy: Plain(_takeru_tiles, pooled=_means_of_items),
+    takeru.Policy: Plain(_takeru_tiles, rows=_as_it_is, pooled=_published_takeru_items, task=_as_it_is),
+    takeru.EarlierPolicy: Plain(_takeru_tiles, pooled=_means_of_items),
 }
