@@ -176,9 +176,12 @@ def _check(tensors: Tensors, targets: _Targets) -> None:
 def _targets(shape: OriginalShape) -> _Targets:
     """All tensors that the original's agent has, with our names and shapes."""
     units = shape.hidden_size
-    agents = {"neurips23_start_kit": _start_kit, "takeru": _takeru, "hybrid": _takeru}
-    targets = _linear("task_encoder.fc", "task_encoder", units, shape.task_size)
-    targets |= agents[shape.agent](units)
+    agents = {"neurips23_start_kit": _start_kit, "takeru": _takeru, "hybrid": _takeru, "yaofeng": _yaofeng}
+    targets = agents[shape.agent](units)
+    if shape.agent == "yaofeng":
+        targets |= _normalized("task_encoder.fc", "task_encoder.norm", "task_encoder", units, shape.task_size)
+    else:
+        targets |= _linear("task_encoder.fc", "task_encoder", units, shape.task_size)
     targets |= _linear("value_head", "critic", 1, units)
     for theirs, ours in _ROW_HEADS.items():
         targets |= _linear(f"action_decoder.layers.{theirs}", f"action_decoder.heads.{ours}", units, units)
@@ -234,6 +237,37 @@ def _takeru(units: int) -> _Targets:
     }
 
 
+def _yaofeng(units: int) -> _Targets:
+    planes, view = 64, (64, 15, 15)
+    block, theirs = "tile_convolution", "tile_encoder.tile_resnet.model"
+    identities = {"entity_features.embeddings.0.weight": lambda rows: rows[:512]}
+    return {
+        "tile_encoder.type_embedding.weight": _Target((16, planes - 2), {"material.weight": _all}),
+        **_layer(f"{theirs}.0", f"{block}.convolution", (planes, planes, 3, 3)),
+        **_norm(f"{theirs}.1", f"{block}.norm", view),
+        **_layer(f"{theirs}.3", f"{block}.second_convolution", (planes, planes, 3, 3)),
+        **_norm(f"{theirs}.4", f"{block}.second_norm", view),
+        **_layer("tile_encoder.tile_conv_1", "tile_encoder.0", (32, planes, 3, 3)),
+        **_layer("tile_encoder.tile_conv_2", "tile_encoder.2", (8, 32, 3, 3)),
+        **_linear("tile_encoder.tile_fc", "tile_encoder.5", units, _TILE_UNITS),
+        **_norm("tile_encoder.tile_norm", "tile_encoder.6", (units,)),
+        "player_encoder.embedding.weight": _Target((7936, _EMBEDDING), identities),
+        "player_encoder.id_embedding.weight": _Target((512, 64)),
+        **_linear("player_encoder.agent_mlp.model.0", "entity_perceptron.0", units, 2 * _EMBEDDING + 28),
+        **_linear("player_encoder.agent_mlp.model.2", "entity_perceptron.2", units, units),
+        **_normalized("player_encoder.agent_fc", "player_encoder.agent_norm", "entity_encoder", units, units),
+        **_normalized("player_encoder.my_agent_fc", "player_encoder.my_agent_norm", "self_encoder", units, units),
+        "item_encoder.embedding.weight": _ITEM_EMBEDDING,
+        **_linear("item_encoder.item_mlp.model.0", "item_encoder.0", units, 2 * _EMBEDDING + _ITEM_NUMBERS),
+        **_linear("item_encoder.item_mlp.model.2", "item_encoder.2", units, units),
+        **_norm("item_encoder.item_norm", "item_encoder.3", (units,)),
+        **_linear("inventory_encoder.fc", "inventory_encoder", units, _PLACES * units),
+        **_norm("inventory_encoder.norm", "inventory_norm", (units,)),
+        **_normalized("market_encoder.fc", "market_encoder.norm", "market_encoder", units, units),
+        **_linear("proj_fc", "projection", units, 5 * units),
+    }
+
+
 def _convolutions(planes: int, channels: int, units: int) -> _Targets:
     return {
         **_layer("tile_encoder.tile_conv_1", "tile_convolution.convolution", (channels, planes, 3, 3)),
@@ -247,6 +281,14 @@ def _linear(
     take: _Take = _all,
 ) -> _Targets:  # fmt: skip
     return _layer(theirs, ours, (units, inputs), take)
+
+
+def _norm(theirs: str, ours: str, shape: tuple[int, ...]) -> _Targets:
+    return {f"{theirs}.{kind}": _Target(shape, {f"{ours}.{kind}": _all}) for kind in ("weight", "bias")}
+
+
+def _normalized(theirs: str, norm: str, ours: str, units: int, inputs: int) -> _Targets:
+    return _linear(theirs, f"{ours}.0", units, inputs) | _norm(norm, f"{ours}.1", (units,))
 
 
 def _layer(
