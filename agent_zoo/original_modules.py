@@ -28,6 +28,8 @@ def state_dict(value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         tensors, classes = _walk(value)
     else:
         tensors, classes = dict(_mapping(value) or {}), ()
+    if not tensors:
+        raise ValueError("its network has no weights")
     return {_unwrapped(_checked(name)): _tensor(name, entry) for name, entry in tensors.items()}, classes
 
 
