@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from activation_store.files import open_file
+from agent_zoo.checkpoint_files import TRAINER_STATE
 from agent_zoo.inert_pickle import load
 from agent_zoo.original_modules import state_dict
 from agent_zoo.original_tensors import TensorReader
@@ -18,8 +19,6 @@ from agent_zoo.torch_archive import TorchArchive
 from user_error import UserError
 
 MOST_BYTES = 1 << 30
-SUFFIX = ".pt"
-TRAINER_STATE = "trainer_state.pt"
 _USUAL = {
     "agent_zoo", "builtins", "collections", "copyreg", "gymnasium", "gym", "nmmo", "numpy", "pufferlib", "torch",
     "_codecs",
