@@ -62,13 +62,23 @@ class SegmentOutputs:
 class BasePolicy(nn.Module, ABC):
     """Encoder, action decoder and critic; subclasses define how observations are encoded."""
 
-    def __init__(self, layout: ObservationLayout, hidden_size: int):
+    def __init__(
+        self, layout: ObservationLayout, hidden_size: int, *, published: bool = False, rectified: bool = False
+    ):
+        """Build the decoder and the critic.
+
+        Args:
+            layout: of observations and actions.
+            hidden_size: number of units.
+            published: see `ActionDecoder`.
+            rectified: see `ActionDecoder`.
+        """
         super().__init__()
         if hidden_size < 1:
             raise ValueError(f"hidden_size is {hidden_size}")
         self.layout = layout
         self.hidden_size = hidden_size
-        self.action_decoder = ActionDecoder(layout, hidden_size)
+        self.action_decoder = ActionDecoder(layout, hidden_size, published=published, rectified=rectified)
         self.critic = nn.Linear(hidden_size, 1)
 
     def initialize_orthogonally(self) -> None:

@@ -17,6 +17,7 @@ from activation_store.files import write_bytes
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from agent_zoo.allowance import Allowance
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.networks import Network
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.origin import Origin
@@ -48,6 +49,8 @@ class CheckpointInfo:
         versions: of the packages used.
         reward: as in the settings; empty in older checkpoints, which used the default.
         semantic: of the semantic plane and its codebook; None in a policy without.
+        network: `published` computes what the agent's original computed; `earlier`, also in headers that do not say,
+            is what the agent's folder calls `EarlierPolicy`. An agent that has only one network ignores it.
         origin: of a policy that was imported; None in one that was trained here.
     """
 
@@ -62,6 +65,7 @@ class CheckpointInfo:
     versions: dict[str, str]
     reward: dict[str, int | float] = field(default_factory=dict)
     semantic: SemanticShape | None = None
+    network: Network = "earlier"
     origin: Origin | None = None
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
@@ -73,6 +77,8 @@ class CheckpointInfo:
             part = content.pop(name)
             if part:  # left out otherwise, so that earlier versions can read the checkpoint
                 content[name] = asdict(part)
+        if self.network == "earlier":  # likewise
+            del content["network"]
         return json.dumps(content, sort_keys=True)
 
     @property
@@ -112,7 +118,8 @@ def _validator() -> "TypeAdapter[CheckpointInfo]":
 def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
     """Build the agent's network with newly initialised weights."""
     agent = agent_zoo.load(info.agent)
-    policy = agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
+    network = agent_zoo.policy_class(info.agent, info.network)(info.layout, **info.policy_arguments)
+    policy: RecurrentPolicy = agent.Recurrent(network, **info.recurrent_arguments)
     policy.mask = ObservationMask.of(info.environment)
     if info.semantic:
         policy.add_codebook(info.semantic)

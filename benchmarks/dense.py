@@ -114,6 +114,22 @@ def _cumulative(log_probability: torch.Tensor) -> torch.Tensor:
     return sums / sums[:, -1:]
 
 
+Tables = Mapping[str, torch.Tensor]
+Activation = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _as_it_is(values: torch.Tensor) -> torch.Tensor:
+    return values
+
+
+def _means(policy: Any, rows: Tables) -> list[torch.Tensor]:
+    return [table.mean(dim=1) for table in rows.values()]
+
+
+def _means_of_items(policy: Any, rows: Tables) -> list[torch.Tensor]:
+    return [rows["inventory"].mean(dim=1), rows["market"].mean(dim=1)]
+
+
 @dataclass(frozen=True)
 class Plain:
     """The parts in which the agents' networks differ.
@@ -121,15 +137,20 @@ class Plain:
     Attributes:
         describe: embeds tiles, given as row and column relative to the agent and material,
             (B, tiles, 3) -> (B, tiles, units).
-        activation: applied after the encoders of rows.
-        pools_entities: whether other entities are part of the hidden state.
+        rows: applied after the encoders of rows.
+        own: applied after the encoder of the agent's own row.
+        pooled: makes parts of the projection's input, (B, hidden) each, of all tables' encoded rows,
+            (B, rows, hidden) each.
+        task: applied after the encoder of the task.
         before_heads: applied to the hidden state before the heads and the critic.
     """
 
     describe: Callable[..., torch.Tensor]
-    activation: Callable[[torch.Tensor], torch.Tensor]
-    pools_entities: bool
-    before_heads: Callable[[torch.Tensor], torch.Tensor]
+    rows: Activation = functional.relu
+    own: Activation = functional.relu
+    pooled: Callable[[Any, Tables], list[torch.Tensor]] = _means
+    task: Activation = functional.relu
+    before_heads: Activation = _as_it_is
 
 
 class DensePolicy(nn.Module):
@@ -150,15 +171,13 @@ class DensePolicy(nn.Module):
         inventory = self._embed(seen["Inventory"], policy.item_features, policy.item_encoder)
         market = self._embed(seen["Market"], policy.item_features, policy.item_encoder)
         own = seen["Entity"][seen["Entity"][:, :, 0] == seen["AgentId"].unsqueeze(1)]  # (B, columns)
+        keys = {"entity": entities, "inventory": inventory, "market": market}
         parts = [
             self._encode_tiles(seen["Tile"]),
-            self.plain.activation(policy.self_encoder(policy.entity_features(own))),
-            *([entities.mean(dim=1)] if self.plain.pools_entities else []),
-            inventory.mean(dim=1),
-            market.mean(dim=1),
-            functional.relu(policy.task_encoder(seen["Task"].to(policy.task_encoder.weight.dtype))),
+            self.plain.own(policy.self_encoder(policy.entity_features(own))),
+            *self.plain.pooled(policy, keys),
+            self.plain.task(policy.task_encoder(seen["Task"].to(policy.task_encoder.weight.dtype))),
         ]
-        keys = {"entity": entities, "inventory": inventory, "market": market}
         return policy.projection(torch.cat(parts, dim=1)), keys
 
     def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -183,9 +202,10 @@ class DensePolicy(nn.Module):
         projected = decoder.heads[name](hidden)
         if head.candidates is None:
             return projected
-        query = projected / projected.shape[1] ** 0.5
+        query = projected if decoder.published else projected / projected.shape[1] ** 0.5
         rows = (keys[head.candidates] @ query.unsqueeze(2)).squeeze(2)  # (B, rows)
-        return torch.cat([rows, (query @ decoder.noop_keys[name]).unsqueeze(1)], dim=1)
+        noop = torch.zeros_like(query[:, 0]) if decoder.published else query @ decoder.noop_keys[name]
+        return torch.cat([rows, noop.unsqueeze(1)], dim=1)
 
     def _encode_tiles(self, tile: torch.Tensor) -> torch.Tensor:
         policy, side = self.policy, self.policy.layout.view_side
@@ -196,7 +216,7 @@ class DensePolicy(nn.Module):
         return policy.tile_encoder(policy.tile_convolution.convolution(planes))
 
     def _embed(self, table: torch.Tensor, features: nn.Module, encoder: nn.Module) -> torch.Tensor:
-        rows = self.plain.activation(encoder(features(table.flatten(0, 1))))
+        rows = self.plain.rows(encoder(features(table.flatten(0, 1))))
         return rows.view(*table.shape[:2], -1)
 
 
@@ -227,8 +247,13 @@ def _yaofeng_tiles(policy: yaofeng.Policy, tile: torch.Tensor) -> torch.Tensor:
     return torch.cat([place, policy.material_block(policy.material.weight[tile[:, :, 2]])], dim=2)
 
 
+def _published_start_kit_means(policy: start_kit.Policy, rows: Tables) -> list[torch.Tensor]:
+    return _means(policy, {**rows, "market": policy.market_encoder(rows["market"])})
+
+
 _PLAIN: dict[type[nn.Module], Plain] = {
-    start_kit.Policy: Plain(_start_kit_tiles, functional.relu, pools_entities=True, before_heads=nn.Identity()),
-    yaofeng.Policy: Plain(_yaofeng_tiles, nn.Identity(), pools_entities=True, before_heads=functional.relu),
-    takeru.Policy: Plain(_takeru_tiles, functional.relu, pools_entities=False, before_heads=nn.Identity()),
+    start_kit.Policy: Plain(_start_kit_tiles, rows=_as_it_is, pooled=_published_start_kit_means, task=_as_it_is),
+    start_kit.EarlierPolicy: Plain(_start_kit_tiles),
+    yaofeng.Policy: Plain(_yaofeng_tiles, rows=_as_it_is, own=_as_it_is, before_heads=functional.relu),
+    takeru.Policy: Plain(_takeru_tiles, pooled=_means_of_items),
 }

@@ -20,6 +20,7 @@ from pydantic.dataclasses import dataclass
 from activation_store.files import read_json
 from activation_store.layers import MemoryCell
 from activation_store.yaml_file import one_line, read_yaml, shown
+from agent_zoo.networks import Network
 from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS
 from argument_checks import FASTEST_REGROWTH
@@ -191,6 +192,9 @@ class PolicySettings(_OneLineErrors):
     cell: MemoryCell = "lstm"
     """Cell of the memory. lstm: long short-term memory; gru: gated recurrent unit; ema: exponential moving averages,
     without gates, whose time constants are learnt and start between 2 and 128 ticks."""
+    network: Network = "published"
+    """published: computes what the original agent computed; earlier: the network of this toolkit's first policies,
+    which resembles it. Agents of your own have only one."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -365,8 +369,11 @@ def read_run_settings(folder: Path) -> tuple[str, Settings]:
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("agent"), str):
         raise UserError(f"{path} does not name the agent: it is damaged, or not the settings of a run")
+    settings = content.get("settings")
+    if isinstance(settings, dict) and isinstance(settings.get("policy"), dict):
+        settings["policy"].setdefault("network", "earlier")  # the only one when runs did not say
     try:
-        return content["agent"], TypeAdapter(Settings).validate_python(content.get("settings"))
+        return content["agent"], TypeAdapter(Settings).validate_python(settings)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 

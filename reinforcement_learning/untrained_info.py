@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+import agent_zoo
 from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.semantic_shape import SemanticShape
@@ -28,5 +29,6 @@ def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) ->
         seed=settings.train.seed,
         versions=versions(),
         reward=asdict(settings.reward),
+        network=settings.policy.network if agent_zoo.has_earlier_network(agent) else "earlier",
         semantic=SemanticShape(chosen.codes, chosen.plane_dimensions, chosen.feed) if chosen.codes else None,
     )

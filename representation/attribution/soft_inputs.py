@@ -132,8 +132,7 @@ def soft_convolution(
 def by_column(features: RowFeatures, values: torch.Tensor) -> torch.Tensor:
     """Add up what belongs to the features of each column of a table, (..., features) to (..., columns)."""
     others = features.other_columns.tolist()
-    columns = [column for column, _ in features.categories]
-    found = values.new_zeros(*values.shape[:-1], len(others) + len(columns))
+    found = values.new_zeros(*values.shape[:-1], len(features.columns))
     start = 0
     for column, category in features.categories:
         size = features._category_size(category)
