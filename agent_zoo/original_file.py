@@ -38,7 +38,7 @@ class OriginalFile:
         classes: of the network and its parts, from outside to inside; empty for a bare state dict.
         strangers: functions and classes that such files do not usually name; none was imported or called.
         steps: agent-steps trained; None if nothing says it.
-        unknown: what the file does not say, one sentence each.
+        unknown: what the file does not say, and why.
     """
 
     path: Path
@@ -69,7 +69,7 @@ def read_original(path: Path) -> OriginalFile:
     except ValueError as error:
         raise UserError(f"{path} cannot be imported: {error}") from None
     steps, fault = _steps(path)
-    unknown = (*([f"agent-steps: {fault}"] if fault else []), "the world that it was trained in: the file does not say")
+    unknown = (*([f"agent-steps ({fault})"] if fault else []), "the world that it was trained in (no file says it)")
     strangers = tuple(name for name in named if not _usual(name))
     return OriginalFile(path, hashlib.sha256(content).hexdigest(), tensors, classes, strangers, steps, unknown)
 

@@ -71,6 +71,8 @@ def code(value: Any) -> bytes:
             return b"G" + struct.pack(">d", value)
         case str():
             return b"X" + struct.pack("<I", len(value.encode())) + value.encode()
+        case bytes():
+            return b"B" + struct.pack("<I", len(value)) + value
         case tuple():
             return b"(" + b"".join(map(code, value)) + b"t"
         case list():
@@ -158,3 +160,58 @@ def _nested(records: Mapping[str, Call], classes: list[str]) -> Call:
         if "." in name:
             inner.setdefault(name.partition(".")[0], {})[name.partition(".")[2]] = record
     return module(of, own, {name: _nested(part, rest) for name, part in inner.items()})
+
+
+def start_kit_tensors(units: int = 16, task_size: int = 24, *, seed: int = 7) -> dict[str, np.ndarray]:
+    """Random weights under the names and in the shapes of the original's start kit with an LSTM."""
+    heads = {
+        "attack_style": 3, "attack_target": units, "market_buy": units, "inventory_destroy": units,
+        "inventory_give_item": units, "inventory_give_player": units, "gold_quantity": 99, "gold_target": units,
+        "move": 5, "inventory_sell": units, "inventory_price": 99, "inventory_use": units,
+    }  # fmt: skip
+    layers = {
+        "tile_encoder.tile_conv_1": (32, 96, 3, 3), "tile_encoder.tile_conv_2": (8, 32, 3, 3),
+        "tile_encoder.tile_fc": (units, 968), "player_encoder.agent_fc": (units, 35),
+        "player_encoder.my_agent_fc": (units, 35), "item_encoder.fc": (units, 32),
+        "inventory_encoder.fc": (units, 12 * units), "market_encoder.fc": (units, units),
+        "task_encoder.fc": (units, task_size), "proj_fc": (units, 6 * units), "value_head": (1, units),
+        **{f"action_decoder.layers.{name}": (rows, units) for name, rows in heads.items()},
+    }  # fmt: skip
+    shapes: dict[str, tuple[int, ...]] = {"policy.policy.tile_encoder.embedding.weight": (768, 32)}
+    for name, shape in layers.items():
+        shapes |= {f"policy.policy.{name}.weight": shape, f"policy.policy.{name}.bias": shape[:1]}
+    for side in ("ih", "hh"):
+        shapes |= {
+            f"policy.recurrent.weight_{side}_l0": (4 * units, units),
+            f"policy.recurrent.bias_{side}_l0": (4 * units,),
+        }
+    random = np.random.default_rng(seed)
+    return {name: 0.01 * random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def saved_start_kit(units: int = 16, task_size: int = 24, *, seed: int = 7) -> bytes:
+    """A checkpoint of the original's start kit."""
+    return saved_network(
+        start_kit_tensors(units, task_size, seed=seed),
+        wrapper="pufferlib.frameworks.cleanrl.RecurrentPolicy",
+        inner="agent_zoo.neurips23_start_kit.baseline_policy.Recurrent",
+    )
+
+
+def saved_curriculum(vectors: Mapping[str, Any]) -> bytes:
+    """A curriculum as the original pickles one: tasks with names and embeddings."""
+    return pickled(
+        [call("nmmo.task.task_spec", "TaskSpec", state=_task(*task), operation=b"\x81") for task in vectors.items()]
+    )
+
+
+def _task(name: str, vector: Any) -> dict[str, Any]:
+    embedding = saved_array(vector) if isinstance(vector, np.ndarray) else vector
+    return {"name": name, "eval_fn": Name("nmmo.task.base_predicates", "TickGE"), "embedding": embedding}
+
+
+def saved_array(values: np.ndarray) -> Call:
+    """An array as numpy pickles one."""
+    dtype = call("numpy", "dtype", values.dtype.str[1:], False, True, state=(3, "<", None, None, None, -1, -1, 0))
+    empty = call("numpy.core.multiarray", "_reconstruct", Name("numpy", "ndarray"), (0,), b"b")
+    return Call(empty.of, empty.arguments, (1, values.shape, dtype, False, values.tobytes()))

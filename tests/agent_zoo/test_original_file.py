@@ -150,7 +150,7 @@ def test_the_trainer_s_state_tells_the_agent_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [-1, True, "3", 1 << 70, call("os", "getpid")])
 def test_a_strange_number_of_agent_steps_is_unknown(tmp_path: Path, steps: Any) -> None:
     original = read(run_folder(tmp_path, {"agent_step": steps, "model_name": "model_000012.pt"}))
-    assert original.steps is None and original.unknown[0].startswith("agent-steps: ")
+    assert original.steps is None and original.unknown[0].startswith("agent-steps (")
 
 
 def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
