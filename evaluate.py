@@ -11,6 +11,7 @@ command.
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ import tyro
 import agent_zoo
 import argument_checks
 import command_line
-from agent_zoo.checkpoint_files import policy_names
+from agent_zoo.checkpoint_files import import_hint, not_imported, policy_names
 from agent_zoo.shown_settings import SHOWN
 from argument_checks import at_least, seed_value, split
 from reinforcement_learning.game.plain_world import evaluation_world
@@ -135,6 +136,8 @@ def check(arguments: Arguments) -> tuple[str, ...]:
             f"pve plays one policy alone, and {arguments.folder} holds {len(names)}: choose one with -p, or several, "
             f"comma-separated, to play one after the other: {', '.join(names)}"
         )
+    for path in () if asked else not_imported(arguments.folder):
+        print(f"left out: {import_hint(path)}", file=sys.stderr)
     return tuple(names) if arguments.mode == "pve" else asked
 
 

@@ -23,12 +23,13 @@ import tyro
 import argument_checks
 import command_line
 from activation_store.layers import check_layers
-from agent_zoo.checkpoint_files import list_checkpoints, policy_names
+from agent_zoo.checkpoint_files import import_hint, list_checkpoints, not_imported, policy_names
 from argument_checks import at_least, between, did_you_mean, regrowth_value, seed_value, split
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 from user_error import UserError
 
 if TYPE_CHECKING:
+    from agent_zoo.checkpoint import CheckpointInfo
     from reinforcement_learning.play.subjects import Checkpoint
 
 FIELDS = ("Market", "Task", "ActionTargets", "Logits")
@@ -167,16 +168,22 @@ def list_policies(folder: Path) -> None:
     from agent_zoo.checkpoint import read_info
 
     paths = list_checkpoints(folder)
-    if not paths:
+    originals = not_imported(folder)
+    if not paths and not originals:
         raise UserError(f"there is no policy in {folder}/: train one with `python train.py`")
     rows = []
     for path in paths:
         try:
             info = read_info(path)
-            rows.append((path.stem, info.agent, f"{info.steps:,}", str(info.seed), str(info.layout.task_size)))
+            rows.append((path.stem, info.agent, info.shown_steps, _seed(info), str(info.layout.task_size)))
         except UserError as error:
             rows.append((path.stem, f"unreadable: {error}", "", "", ""))
+    rows += [(path.stem, import_hint(path), "", "", "") for path in originals]
     command_line.print_table(("policy", "agent", "agent-steps", "seed", "task embedding"), rows)
+
+
+def _seed(info: "CheckpointInfo") -> str:
+    return "unknown" if info.origin else str(info.seed)
 
 
 def smoke_test(arguments: Arguments, workers: Workers, device: str) -> None:

@@ -16,7 +16,6 @@ The policy is saved as policies/NAME.safetensors; metrics, training curves and c
 import environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ import tyro
 import agent_zoo
 import command_line
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
+from argument_checks import check_file_name
 from reinforcement_learning.settings import (
     Settings,
     check_resumed,
@@ -162,12 +162,6 @@ def choose_name(arguments: Arguments) -> str:
     if not arguments.resume and (arguments.policies_dir / f"{name}{SUFFIX}").exists():
         raise UserError(f"{arguments.policies_dir / name}{SUFFIX} already exists: choose another name with -n")
     return name
-
-
-def check_file_name(name: str) -> None:
-    """Refuse a name of a policy, run or sweep that is not a valid file name."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
 
 
 def default_name(agent: str) -> str:

@@ -146,14 +146,19 @@ class TaskSettings(_OneLineErrors):
     algorithms of the library Syllabus: domain_randomization draws all tasks equally often, learning_progress (also the
     meaning of the option without a value) prefers tasks whose success rate is changing, and prioritized_level_replay
     prefers tasks whose value is hard to predict."""
-    encoder: Literal["structural", "language-model"] = "structural"
-    """How tasks are embedded: structural encodes their structure (no download); language-model reads their text."""
+    encoder: Literal["structural", "language-model", "file"] = "structural"
+    """How tasks are embedded: structural encodes their structure (no download); language-model reads their text; file
+    takes them from --task.embeddings."""
     language_model: str = "Qwen/Qwen2.5-Coder-0.5B"
     """Language model for task embeddings: its name on the Hugging Face Hub, or a local folder."""
     language_model_revision: str | None = None
     """Commit of the model on the Hub, or hash of its folder; by default the newest, which is then recorded."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Cache folder for task embeddings computed by language models."""
+    """Cache folder for task embeddings computed by language models; files of embeddings are looked for here, too."""
+    embeddings: str | None = None
+    """File of task embeddings for the encoder file; import_policy.py makes one of the original's curricula."""
+    embeddings_sha256: str | None = None
+    """Hash of that file; by default it is the file's, which is then recorded."""
     embedding_size: Annotated[int, BeforeValidator(_number), Field(ge=8, le=4096)] = 128
     """Length of the task embedding that the policy receives, 8 to 4096."""
 
@@ -384,6 +389,14 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     """Return all settings as JSON and YAML hold them."""
     content: dict[str, Any] = orjson.loads(orjson.dumps(asdict(settings), default=str))
     return content
+
+
+def task_record(task: TaskSettings) -> dict[str, Any]:
+    """Return the settings of tasks as checkpoints and results say them: without the folder of embeddings, and without
+    the file of embeddings where there is none, as before there were any.
+    """
+    left_out = {"embeddings_dir"} | {name for name in ("embeddings", "embeddings_sha256") if not getattr(task, name)}
+    return {name: value for name, value in asdict(task).items() if name not in left_out}
 
 
 def check_training(settings: Settings) -> None:

@@ -18,7 +18,9 @@ from reinforcement_learning.settings import RewardSettings, Settings, TaskSettin
 from reinforcement_learning.untrained_info import untrained_info
 from user_error import UserError
 
-ENCODER_SETTINGS = ("encoder", "language_model", "language_model_revision", "embedding_size")
+ENCODER_SETTINGS = (
+    "encoder", "language_model", "language_model_revision", "embeddings", "embeddings_sha256", "embedding_size",
+)  # fmt: skip
 UNTRAINED_PREFIX = "untrained_"
 
 

@@ -21,6 +21,7 @@ from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group,
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.evaluation_journal import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives, PolicyPool
+from reinforcement_learning.settings import task_record
 from reinforcement_learning.versions import versions
 from user_error import UserError
 
@@ -85,8 +86,8 @@ def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[list[EpisodeLive
 
 def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, episodes: int) -> Provenance:
     """Describe how an entrant's results are made, without folders, which do not affect them."""
-    environment, task = asdict(contest.env), asdict(contest.task)
-    del environment["maps_dir"], task["embeddings_dir"]
+    environment, task = asdict(contest.env), task_record(contest.task)
+    del environment["maps_dir"]
     for name, usual in (("view_radius", SHOWN["view_radius"]), ("food_regrowth", 1)):
         if environment[name] == usual:
             del environment[name]  # as results from before there was a choice, which stay comparable

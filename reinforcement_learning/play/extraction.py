@@ -25,6 +25,7 @@ from reinforcement_learning.play.recorder import Batch, Finished, Recorder, opti
 from reinforcement_learning.play.recording_progress import Recorded, Tally
 from reinforcement_learning.play.shadow_networks import shadow_layers
 from reinforcement_learning.play.workers import Workers
+from reinforcement_learning.settings import task_record
 from reinforcement_learning.versions import versions
 
 
@@ -125,7 +126,7 @@ def write(
 def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     """Return the metadata of an entrant's dump."""
     layout = entrant.info.layout
-    task = {**asdict(contest.task), "embeddings_dir": str(contest.task.embeddings_dir)}
+    task = {**task_record(contest.task), "embeddings_dir": str(contest.task.embeddings_dir)}
     others = [other.name for other in contest.entrants if other is not entrant]
     tasks = [spec.name for spec in curriculum(contest.task, contest.env)]
     shown = {name: entrant.info.environment.get(name, default) for name, default in SHOWN.items()}

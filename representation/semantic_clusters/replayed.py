@@ -32,7 +32,7 @@ EVERY = 10
 """One record in so many of each life is compared; neighbouring ticks are nearly the same."""
 _FEWEST = 100
 _TOGETHER = 16
-_ENCODING = ("encoder", "language_model", "language_model_revision")
+_ENCODING = ("encoder", "language_model", "language_model_revision", "embeddings_sha256")
 
 
 @dataclass(frozen=True, eq=False)
