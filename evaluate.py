@@ -68,7 +68,10 @@ class Arguments:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the networks run; auto uses a GPU if there is one, except on Ray, which plays on CPUs."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Cache folder for task embeddings computed by language models."""
+    """Cache folder for task embeddings computed by language models; files of embeddings are looked for here, too."""
+    embeddings: Annotated[str | None, tyro.conf.arg(name="task.embeddings")] = None
+    """File of task embeddings for policies that were trained on one, such as imported ones; by default that which they
+    name."""
     env: EnvironmentSettings = field(default_factory=evaluation_world)
 
 
@@ -91,7 +94,12 @@ def main() -> None:
         names=asked,
         untrained=arguments.untrained,
         env=arguments.env,
-        task=TaskSettings(curriculum="evaluation", only=arguments.task, embeddings_dir=arguments.embeddings_dir),
+        task=TaskSettings(
+            curriculum="evaluation",
+            only=arguments.task,
+            embeddings=arguments.embeddings,
+            embeddings_dir=arguments.embeddings_dir,
+        ),
         seeds=range(arguments.seed, arguments.seed + arguments.repeats),
         episodes=arguments.episodes or EPISODES[arguments.mode],
         workers=workers,

@@ -105,7 +105,10 @@ class Arguments:
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Cache folder for task embeddings computed by language models."""
+    """Cache folder for task embeddings computed by language models; files of embeddings are looked for here, too."""
+    embeddings: Annotated[str | None, tyro.conf.arg(name="task.embeddings")] = None
+    """File of task embeddings for policies that were trained on one, such as imported ones; by default that which they
+    name."""
     list: bool = False
     """List the available policies and exit."""
     smoke_test: bool = False
@@ -226,6 +229,7 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
         maps_dir=arguments.maps_dir,
         embeddings_dir=arguments.embeddings_dir,
         random_actions=arguments.random_actions,
+        embeddings=arguments.embeddings,
     )
     plan = Plan(
         arguments.episodes, arguments.max_steps, arguments.seed, split(arguments.layers), split(arguments.fields),

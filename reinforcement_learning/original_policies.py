@@ -74,7 +74,9 @@ class Imported:
         """What the user should know, one sentence each."""
         notes = [f"unknown: {each}" for each in self.original.unknown]
         if "embeddings" not in self.info.task:
-            notes.append("unknown: how it knows tasks (import it with --task-embeddings, or play with --task.embeddings)")
+            notes.append(
+                "unknown: how it knows tasks (import it with --task-embeddings, or play with --task.embeddings)"
+            )
         if self.original.strangers:
             shown = ", ".join(self.original.strangers[:3])
             notes.append(f"the file names what such files usually do not, and nothing of it was run: {shown}")

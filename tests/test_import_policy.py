@@ -1,5 +1,6 @@
 """Checkpoints and curricula of the original, imported as users do."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from activation_store.reader import read_dump
 from agent_zoo.checkpoint import load_checkpoint, read_info
 from reinforcement_learning.game.embedding_file import file_embeddings
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
-from reinforcement_learning.settings import TaskSettings
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import run, run_here
 from tests.original_files import (
     archive,
@@ -21,6 +24,7 @@ from tests.original_files import (
     saved_start_kit,
     start_kit_tensors,
 )
+from tests.tiny_policies import save_policies
 
 FIXTURES = Path(__file__).parents[2] / "shared" / "original"
 HELD_OUT = [spec.name for spec in evaluation_tasks()]
@@ -159,6 +163,55 @@ def test_a_checkpoint_that_was_not_imported_is_not_ignored(checkpoint: Path, tmp
 def test_it_is_a_script(checkpoint: Path, tmp_path: Path) -> None:
     done = run("import_policy.py", checkpoint, "-o", tmp_path / "policies")
     assert done.returncode == 0 and done.stderr == ""
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an imported policy and a home-grown one, and the options of a small world as large as theirs."""
+    folder = tmp_path_factory.mktemp("together")
+    (folder / "theirs.pt").write_bytes(saved_start_kit())
+    (folder / "held_out.pkl").write_bytes(saved_curriculum(vectors()))
+    imported(folder / "theirs.pt", "--task-embeddings", folder / "held_out.pkl", folder=folder)
+    world = EnvironmentSettings(num_agents=8, num_npcs=8, num_maps=1, map_seed=1, horizon=12, maps_dir=folder / "maps")
+    save_policies(folder / "policies", world, TaskSettings(), ensure_maps(world), {"ours": ("takeru", 0)})
+    return folder
+
+
+def test_an_imported_policy_and_a_home_grown_one_share_a_world(together: Path, tmp_path: Path) -> None:
+    world = ("--env.num-agents", 8, "--env.num-npcs", 8, "--env.num-maps", 1, "--env.horizon", 12)
+    places = ("--env.maps-dir", together / "maps", "--num-envs", 1)
+    embeddings = together / "task_embeddings"
+    done = run_here(
+        "evaluate.py", together / "policies", "pvp", "-n", 2, *world, *places, "--embeddings-dir", embeddings
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    results = json.loads((together / "policies" / "eval_pvp_1.json").read_text())
+    told = {name: entry["provenance"]["task"] for name, entry in results.items()}
+    assert {name: (task["encoder"], task["embedding_size"]) for name, task in told.items()} == {
+        "ours": ("structural", 128), "theirs": ("file", 24),
+    }  # fmt: skip
+    assert len(told["theirs"]["embeddings_sha256"]) == 64
+    done = run_here(
+        "extract_activations.py", "pvp", "-p", "theirs,ours", "-n", 1, "--fields", "Task", "--format", "parquet",
+        "--policies-dir", together / "policies", "--maps-dir", together / "maps", "--embeddings-dir", embeddings,
+        "-c", "evaluation", "--max-steps", 3, "-o", tmp_path, "--map-seed", 1, "--workers", 1,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    known = np.stack(list(vectors().values())).astype(np.float32)
+    theirs = read_dump(tmp_path / "theirs").columns["task"]
+    assert all((known == row).all(axis=1).any() for row in theirs) and len(theirs)
+    assert read_dump(tmp_path / "ours").columns["task"].shape[1] == 128
+
+
+def test_a_policy_whose_tasks_are_unknown_asks_for_their_embeddings(together: Path, tmp_path: Path) -> None:
+    world = ("--env.num-agents", 8, "--env.num-npcs", 8, "--env.num-maps", 1, "--env.horizon", 4, "-n", 1)
+    options = (*world, "--env.maps-dir", together / "maps", "--num-envs", 1)
+    imported(together / "theirs.pt", folder=tmp_path)
+    done = run_here("evaluate.py", tmp_path / "policies", "pve", *options)
+    assert done.returncode == 2 and "--task.embeddings FILE" in done.stderr
+    (file,) = (together / "task_embeddings").iterdir()
+    done = run_here("evaluate.py", tmp_path / "policies", "pve", *options, "--task.embeddings", file)
+    assert done.returncode == 0 and "theirs" in done.stdout, done.stderr
 
 
 @has_fixtures

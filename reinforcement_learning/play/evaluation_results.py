@@ -7,7 +7,7 @@ ticks, and for each task `curriculum/<task>`, the furthest that agents given it 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from activation_store.checked_json import CHECKSUM, entry_checksum, entry_fits
 from activation_store.files import read_json, write_bytes
 from agent_zoo.shown_settings import SHOWN
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group, groups
-from reinforcement_learning.play.entrants import Entrant
+from reinforcement_learning.play.entrants import Entrant, encoding_of
 from reinforcement_learning.play.evaluation_journal import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives, PolicyPool
 from reinforcement_learning.settings import task_record
@@ -86,8 +86,10 @@ def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[list[EpisodeLive
 
 def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, episodes: int) -> Provenance:
     """Describe how an entrant's results are made, without folders, which do not affect them."""
-    environment, task = asdict(contest.env), task_record(contest.task)
+    environment = asdict(contest.env)
+    task = task_record(replace(contest.task, **encoding_of(entrant)))
     del environment["maps_dir"]
+    task.pop("embeddings", None)  # where the file is does not matter, what it holds does
     for name, usual in (("view_radius", SHOWN["view_radius"]), ("food_regrowth", 1)):
         if environment[name] == usual:
             del environment[name]  # as results from before there was a choice, which stay comparable

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from agent_zoo.shown_settings import SHOWN
 from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.play.contest import Contest, Group, groups
-from reinforcement_learning.play.entrants import Entrant
+from reinforcement_learning.play.entrants import Entrant, encoding_of
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
@@ -126,7 +126,8 @@ def write(
 def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     """Return the metadata of an entrant's dump."""
     layout = entrant.info.layout
-    task = {**task_record(contest.task), "embeddings_dir": str(contest.task.embeddings_dir)}
+    own = replace(contest.task, **encoding_of(entrant))
+    task = {**task_record(own), "embeddings_dir": str(contest.task.embeddings_dir)}
     others = [other.name for other in contest.entrants if other is not entrant]
     tasks = [spec.name for spec in curriculum(contest.task, contest.env)]
     shown = {name: entrant.info.environment.get(name, default) for name, default in SHOWN.items()}

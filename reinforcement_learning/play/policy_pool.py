@@ -20,7 +20,7 @@ from reinforcement_learning.game.environment import EpisodeStart, World, observa
 from reinforcement_learning.game.episode_journal import Moment
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.game.serial_worlds import serial_worlds
-from reinforcement_learning.game.shared_world import make_shared_world
+from reinforcement_learning.game.shared_world import SharedWorld, make_shared_world
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.action_noise import action_noise
@@ -162,6 +162,12 @@ class PolicyPool:
         with self.stopwatch.time("environment"):
             self.worlds.async_reset()
             self.arrival = receive(self.worlds)
+        self.task_of = np.concatenate([self._task_numbers(shared) for shared in self.shared])  # (slots,)
+
+    def _task_numbers(self, shared: SharedWorld) -> np.ndarray:
+        """Return the number of each agent's task in a world, (agents,) int64."""
+        tasks = shared.world.game.agent_task_map
+        return np.array([self.tasks.index(tasks[agent][0].spec_name) for agent in shared.agents])
 
     @property
     def is_over(self) -> bool:
@@ -178,7 +184,9 @@ class PolicyPool:
         for entrant, (policy, memory) in enumerate(zip(self.policies, self.memories, strict=True)):
             slots = np.flatnonzero(self.arrival.acting & (self.entrant_of == entrant))
             if len(slots):
-                decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch)
+                own = self.entrants[entrant].own_tasks
+                tasks = None if own is None else own[self.task_of[slots]]  # (P, size)
+                decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch, tasks)
                 chosen = decision.sample(noise)
                 if self.random_actions:
                     chosen = with_random_actions(

@@ -6,7 +6,7 @@ not acting has its memory zeroed, so every life starts with an empty memory.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -202,7 +202,7 @@ def receive(worlds: Any) -> Arrival:
 @torch.no_grad()
 def decide(
     policy: RecurrentPolicy, memory: MemoryState, arrival: Arrival, slots: np.ndarray, layout: ObservationLayout,
-    stopwatch: Stopwatch,
+    stopwatch: Stopwatch, tasks: np.ndarray | None = None,
 ) -> Decision:  # fmt: skip
     """Run a policy on the observations of some slots without changing the memory.
 
@@ -213,10 +213,13 @@ def decide(
         slots: present ones, in order, (P,) int64.
         layout: of the observations.
         stopwatch: measures the time of each phase.
+        tasks: embeddings of these slots' tasks in place of the world's, (P, size) float16.
     """
     device = memory.hidden.device
     with stopwatch.time("copying"):
         seen = pack(arrival.observations[slots], layout)
+        if tasks is not None:
+            seen = replace(seen, task=torch.from_numpy(tasks))
         observation, game_rows = policy.mask.apply(seen, layout), policy.mask.game_rows(seen, layout)
     with stopwatch.time("inference"):
         state = memory.take(torch.from_numpy(slots).to(device))

@@ -14,7 +14,14 @@ from reinforcement_learning.game.maps import ensure_maps, maps_folder
 from reinforcement_learning.game.plain_world import without_training_aids
 from reinforcement_learning.game.tasks import check_tasks
 from reinforcement_learning.play.contest import Contest, maps_of
-from reinforcement_learning.play.entrants import Entrant, load_entrant, shared_tasks, untrained_entrant
+from reinforcement_learning.play.entrants import (
+    Entrant,
+    load_entrant,
+    shared_tasks,
+    untrained_entrant,
+    with_embeddings,
+    with_own_tasks,
+)
 from reinforcement_learning.play.extraction import Plan, metadata_of
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
@@ -46,6 +53,7 @@ class Subjects:
         maps_dir: folder of generated maps.
         embeddings_dir: cache folder for task embeddings computed by language models.
         random_actions: probability that an agent acts at random in a tick.
+        embeddings: file of task embeddings for the policies that were trained on one; None for the one they name.
     """
 
     names: tuple[str, ...]
@@ -62,6 +70,7 @@ class Subjects:
     maps_dir: Path
     embeddings_dir: Path
     random_actions: float = 0
+    embeddings: str | None = None
 
 
 def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
@@ -73,7 +82,7 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         UserError: a policy or checkpoint is missing, or only one policy is given to share a world.
     """
     device = pick_device(device_name)
-    entrants = _load(subjects, plan.seed)
+    entrants = [with_embeddings(entrant, subjects.embeddings) for entrant in _load(subjects, plan.seed)]
     if subjects.share_world and len(entrants) < 2:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
     found = []
@@ -86,7 +95,8 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         world = EnvironmentSettings(**{**together[0].info.environment, **changed})
         env, task = without_training_aids(world), _tasks(subjects, together)
         check_tasks(task, env)
-        found.append(Contest(tuple(together), env, task, maps_folder(env), device, subjects.random_actions))
+        ready = with_own_tasks(together, task, env)
+        found.append(Contest(ready, env, task, maps_folder(env), device, subjects.random_actions))
     return found
 
 
