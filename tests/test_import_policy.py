@@ -10,7 +10,7 @@ import torch
 
 from activation_store.reader import read_dump
 from agent_zoo.checkpoint import load_checkpoint, read_info
-from reinforcement_learning.game.embedding_file import file_embeddings
+from reinforcement_learning.game.embedding_file import file_embeddings, write_embeddings
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -212,6 +212,10 @@ def test_a_policy_whose_tasks_are_unknown_asks_for_their_embeddings(together: Pa
     (file,) = (together / "task_embeddings").iterdir()
     done = run_here("evaluate.py", tmp_path / "policies", "pve", *options, "--task.embeddings", file)
     assert done.returncode == 0 and "theirs" in done.stdout, done.stderr
+    other = tmp_path / "other.safetensors"
+    write_embeddings(other, vectors(32), "other")
+    done = run_here("evaluate.py", tmp_path / "policies", "pve", *options, "--task.embeddings", other)
+    assert done.returncode == 2 and "theirs reads task embeddings of 24 numbers" in done.stderr
 
 
 @has_fixtures

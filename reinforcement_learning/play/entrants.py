@@ -74,12 +74,15 @@ def load_entrant(path: Path) -> Entrant:
 
 
 def with_embeddings(entrant: Entrant, file: str | None) -> Entrant:
-    """Name the file of task embeddings for a policy that was trained on such a file; others stay as they are.
+    """Name the file of task embeddings for a policy that was trained on such a file.
+
+    Others stay as they are, also those whose checkpoint names another file.
 
     Raises:
-        UserError: the file cannot be read, or is another one than its checkpoint names.
+        UserError: the file cannot be read, or its embeddings have another size than the policy reads.
     """
-    if file is None or entrant.info.task.get("encoder") != "file":
+    recorded = entrant.info.task.get("embeddings_sha256")
+    if file is None or entrant.info.task.get("encoder") != "file" or (recorded and recorded != sha256(Path(file))):
         return entrant
     size = entrant.info.layout.task_size
     task = pin_embeddings(TaskSettings(**{**entrant.info.task, "embeddings": file}))
