@@ -69,13 +69,12 @@ class Category:
         """Values of any shape -> their index in the range, int64."""
         return (values.long() - self.first).clamp(0, self.count - 1)
 
-    def weights(self, values: torch.Tensor) -> torch.Tensor:
-        """Numbers between values of the category -> weights of the two nearest, (..., count)."""
-        place = values - self.first
-        if self.count == 2:  # no bend where a value is certain
-            return torch.stack([1 - place, place], dim=-1)
-        place = place.clamp(0, self.count - 1)
-        return (1 - (place.unsqueeze(-1) - torch.arange(self.count, device=place.device)).abs()).clamp_min(0)
+    def place(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Numbers between values of the category -> where they lie in the range, with the gradient of the numbers."""
+        place = numbers - self.first
+        return (
+            place if self.count == 2 else place.clamp(0, self.count - 1)
+        )  # no bend where one of two values is certain
 
 
 NPC_TYPE = Category(first=-1, count=5)  # -1 immortal, 0 player, 1 passive, 2 neutral, 3 aggressive
@@ -133,7 +132,7 @@ class RowFeatures(nn.Module):
                 parts.append(self._mixture(place, category))
             else:
                 at = places[column]
-                parts.append(self._mixture(place, own.weights(numbers[..., at] * scale[at])))
+                parts.append(self._between(place, own.place(numbers[..., at] * scale[at])))
         others = torch.tensor([places[column] for column in self.other_columns.tolist()], dtype=torch.int64)
         return torch.cat([*parts, numbers[..., others] * (scale[others] / self.scale)], dim=-1)
 
@@ -146,6 +145,20 @@ class RowFeatures(nn.Module):
     def _mixture(self, place: int, weights: torch.Tensor) -> torch.Tensor:
         """Features of a category whose values have these weights, (..., values)."""
         return weights
+
+    def _between(self, place: int, numbers: torch.Tensor) -> torch.Tensor:
+        """Features of a category at places between two of its values, (...): those of both, in proportion."""
+        table = self._table(place)
+        lower = numbers.detach().floor().long().clamp(0, len(table) - 2)
+        share = (numbers - lower).unsqueeze(-1)
+        below, above = (
+            table.index_select(0, each.flatten()).view(*each.shape, table.shape[1]) for each in (lower, lower + 1)
+        )  # (..., units) each
+        return below + share * (above - below)
+
+    def _table(self, place: int) -> torch.Tensor:
+        """Features of each value of a category, (values, units)."""
+        return torch.eye(self.categories[place][1].count).to(self.scale)
 
 
 class EmbeddedRowFeatures(RowFeatures):

@@ -15,6 +15,7 @@ from agent_zoo.layers import (
     NPC_TYPE,
     Candidates,
     EmbeddedRowFeatures,
+    entity_features,
     item_features,
     mean_over_table,
     own_rows,
@@ -23,6 +24,7 @@ from agent_zoo.layers import (
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation, PackedRows
 from agent_zoo.places import LinearOverPlaces
 from agent_zoo.published_features import clipped_entity_features, scaled_item_features
+from agent_zoo.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows, soft_mean_over_table
 from agent_zoo.tiles import TileConvolution, tile_encoder
 
 MATERIAL_EMBEDDING = 32
@@ -82,6 +84,31 @@ class Policy(BasePolicy):
         )
         return self.projection(torch.cat(parts, dim=1)), candidates
 
+    def encode_soft(self, observation: SoftObservation) -> tuple[torch.Tensor, SoftCandidates]:
+        """Return the same as `encode_observations` for observations known in probabilities."""
+        own, entity, inventory = observation.own, observation.entity, observation.inventory
+        items = self._items(self.item_features.soft(inventory.category, inventory.values, item_features(self.layout)))
+        market = self._items(self.item_features(observation.market.values))  # (total rows, hidden)
+        no_item = self._items(self.item_features(padding_row(observation.market)))[0]  # (hidden,)
+        if self.published:
+            carried = self.inventory_encoder.soft(items, no_item, inventory.presence)
+        else:
+            carried = soft_mean_over_table(items, no_item, inventory.presence, self.layout.inventory)
+        for_sale = mean_over_table(market, no_item, observation.market, self.layout.market)
+        parts = [
+            self.tile_encoder(self.tile_convolution.soft(observation.material, self.material.weight, self.places())),
+            functional.relu(self.self_encoder(self._soft_entities(own)[:, 0])),
+            carried,
+            self.market_encoder(for_sale) if self.published else for_sale,
+            self.rectify(self.task_encoder(observation.task)),
+        ]
+        keys: dict[CandidateTable, torch.Tensor] = {
+            "entity": self.rectify(self.entity_encoder(self._soft_entities(entity))),  # (B, R, hidden)
+            "inventory": items,
+            "market": grid_of_rows(market, observation.market),
+        }
+        return self.projection(torch.cat(parts, dim=1)), SoftCandidates(keys)
+
     def places(self) -> torch.Tensor:
         """Return nothing, (0, side, side): tiles are embedded by their material alone."""
         return self.material.weight.new_zeros(0, self.layout.view_side, self.layout.view_side)
@@ -94,7 +121,13 @@ class Policy(BasePolicy):
 
     def _item_keys(self, values: torch.Tensor) -> torch.Tensor:
         features = self.item_features(values)
-        return features if self.published else self.rectify(self.item_encoder(features))
+        return features if self.published else self._items(features)
+
+    def _items(self, features: torch.Tensor) -> torch.Tensor:
+        return self.rectify(self.item_encoder(features))
+
+    def _soft_entities(self, rows: SoftRows) -> torch.Tensor:
+        return self.entity_features.soft(rows.category, rows.values, entity_features(self.layout))
 
     def _inventory(self, values: torch.Tensor, padding: torch.Tensor, rows: PackedRows) -> torch.Tensor:
         if self.published:

@@ -6,10 +6,11 @@ from torch.nn import functional
 
 from activation_store.layers import MemoryCell
 from agent_zoo.base import BasePolicy, RecurrentPolicy
-from agent_zoo.layers import Candidates, mean_over_table, own_rows, padding_row
-from agent_zoo.observation import ObservationLayout, PackedObservation
+from agent_zoo.layers import Candidates, entity_features, item_features, mean_over_table, own_rows, padding_row
+from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation
 from agent_zoo.places import LinearOverPlaces
 from agent_zoo.published_features import multiplied_item_features, unscaled_entity_features
+from agent_zoo.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows
 from agent_zoo.tiles import KERNEL, tile_encoder
 from agent_zoo.yaofeng.residual_tiles import ResidualTiles
 
@@ -69,6 +70,38 @@ class Policy(BasePolicy):
             keys={"entity": self.entity_encoder(entities), "inventory": inventory, "market": market},
         )
         return functional.relu(self.projection(torch.cat(parts, dim=1))), candidates
+
+    def encode_soft(self, observation: SoftObservation) -> tuple[torch.Tensor, SoftCandidates]:
+        """Return the same as `encode_observations` for observations known in probabilities.
+
+        Where an agent is on the map is what its own row says.
+        """
+        own, inventory = observation.own, observation.inventory
+        items = self.item_encoder(
+            self.item_features.soft(inventory.category, inventory.values, item_features(self.layout))
+        )  # (B, R, hidden)
+        market = self.item_encoder(self.item_features(observation.market.values))  # (total rows, hidden)
+        no_item = self.item_encoder(self.item_features(padding_row(observation.market)))[0]  # (hidden,)
+        known = entity_features(self.layout)
+        place = [known.other_columns.tolist().index(self.layout.entity_columns.index(name)) for name in ("row", "col")]
+        centre = own.values[:, 0, place] * known.scale[place]  # (B, 2)
+        parts = [
+            self.tile_encoder(self.tile_convolution.soft(observation.material, self.material.weight, centre)),
+            self.self_encoder(self._soft_entities(own)[:, 0]),
+            functional.relu(self.inventory_norm(self.inventory_encoder.soft(items, no_item, inventory.presence))),
+            self.market_encoder(mean_over_table(market, no_item, observation.market, self.layout.market)),
+            self.task_encoder(observation.task),
+        ]
+        keys: dict[CandidateTable, torch.Tensor] = {
+            "entity": self.entity_encoder(self._soft_entities(observation.entity)),  # (B, R, hidden)
+            "inventory": items,
+            "market": grid_of_rows(market, observation.market),
+        }
+        return functional.relu(self.projection(torch.cat(parts, dim=1))), SoftCandidates(keys)
+
+    def _soft_entities(self, rows: SoftRows) -> torch.Tensor:
+        features = self.entity_features.soft(rows.category, rows.values, entity_features(self.layout))
+        return self.entity_perceptron(features)
 
 
 class Recurrent(RecurrentPolicy):

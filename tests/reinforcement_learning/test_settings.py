@@ -1,11 +1,20 @@
 """Settings: valid content of config.yaml, and errors that name the key, the value and the allowed values."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from reinforcement_learning.settings import Settings, TrainSettings, check_training, load_settings
+from reinforcement_learning.settings import (
+    Settings,
+    TrainSettings,
+    check_training,
+    load_settings,
+    plain_settings,
+    read_run_settings,
+)
+from tests.conftest import AGENT
 from user_error import UserError
 
 SHIPPED = Path(__file__).parents[2] / "config.yaml"
@@ -66,6 +75,16 @@ def test_refused_naming_key_value_and_what_is_allowed(tmp_path: Path, text: str,
     assert "\n" not in message and "config.yaml" in message
     for part in parts:
         assert part in message
+
+
+@pytest.mark.parametrize(("said", "network"), [({}, "earlier"), ({"network": "published"}, "published")])
+def test_a_run_that_says_no_network_goes_on_with_the_earlier_one(
+    tmp_path: Path, said: dict[str, str], network: str
+) -> None:
+    content = plain_settings(Settings())
+    content["policy"] = {key: value for key, value in content["policy"].items() if key != "network"} | said
+    (tmp_path / "settings.json").write_text(json.dumps({"agent": AGENT, "settings": content}))
+    assert read_run_settings(tmp_path)[1].policy.network == network
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
