@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 import command_line
+from activation_store.files import is_folder
 from agent_zoo.checkpoint_files import SUFFIX, TRAINER_STATE
 from argument_checks import check_file_name
 from user_error import UserError
@@ -70,7 +71,7 @@ def targets_of(arguments: Arguments) -> dict[Path, Path]:
         raise UserError(f"-n {arguments.name} names one policy, and {len(arguments.files)} files are given")
     targets: dict[Path, Path] = {}
     for path in arguments.files:
-        name = arguments.name or (path.resolve().name if path.is_dir() else path.name.removesuffix(".pt"))
+        name = arguments.name or (path.resolve().name if is_folder(path) else path.name.removesuffix(".pt"))
         check_file_name(name)
         if path.name == TRAINER_STATE:
             raise UserError(f"{path} holds no network, but the optimiser's state: name the model_NUMBER.pt beside it")
@@ -85,7 +86,7 @@ def newest(path: Path) -> Path:
     """Return the newest checkpoint of a run folder; a file as it is."""
     from agent_zoo.original_file import newest_model
 
-    return newest_model(path) if path.is_dir() else path
+    return newest_model(path) if is_folder(path) else path
 
 
 def report(policies: "Sequence[Imported]", curriculum: "Curriculum | None") -> None:

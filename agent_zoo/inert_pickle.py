@@ -185,8 +185,8 @@ class _Machine:
     def _name(self, module: str, name: str) -> None:
         module = _RENAMED.get(module, module)
         full = f"{module}.{name}"
-        if len(full) > _LONGEST_NAME:
-            raise PickleError(f"its pickle names a function by {len(full):,} characters")
+        if len(full) > _LONGEST_NAME or not full.isprintable():
+            raise PickleError("its pickle is damaged: it names a function that no Python has")
         self.stack.append(self.named.setdefault(full, Global(full)))
 
     def _call(self, _: Any) -> None:

@@ -30,7 +30,10 @@ def state_dict(value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         tensors, classes = dict(_mapping(value) or {}), ()
     if not tensors:
         raise ValueError("its network has no weights")
-    return {_unwrapped(_checked(name)): _tensor(name, entry) for name, entry in tensors.items()}, classes
+    named = {_unwrapped(_checked(name)): _tensor(name, entry) for name, entry in tensors.items()}
+    if len(named) != len(tensors):
+        raise ValueError("two of its tensors have the same name")
+    return named, classes
 
 
 def _network(value: Any) -> Any:
@@ -122,8 +125,7 @@ def _tensor(name: str, entry: Any) -> Any:
 
 
 def _unwrapped(name: str) -> str:
-    parts = [part for part in name.split(".") if part != _COMPILED]
-    return ".".join(parts[1:] if parts[0] == _SEVERAL_DEVICES and len(parts) > 1 else parts)
+    return name.replace(f"{_COMPILED}.", "").removeprefix(f"{_SEVERAL_DEVICES}.")
 
 
 def _shown(keys: list[Any]) -> str:

@@ -1,5 +1,6 @@
 """Turn checkpoints and curricula of the original repository into policies and task embeddings of this one."""
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from agent_zoo.original_weights import original_shape, policy_from_original
 from reinforcement_learning.game.embedding_file import write_embeddings
 from reinforcement_learning.settings import TaskSettings, task_record
 from reinforcement_learning.versions import versions
-from user_error import UserError
+from user_error import UserError, printable
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,9 @@ def import_curriculum(path: Path, folder: Path) -> Curriculum:
         UserError: as `read_curriculum`.
     """
     vectors = read_curriculum(path)
-    target = folder / f"{path.stem}{SUFFIX}"
-    content, digest = _made(target.name, lambda made: write_embeddings(made, vectors, path.name))
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)
+    target = folder / f"{name}{SUFFIX}"
+    content, digest = _made(target.name, lambda made: write_embeddings(made, vectors, printable(path.name)))
     return Curriculum(target, vectors, content, digest)
 
 
@@ -128,7 +130,7 @@ def import_checkpoint(path: Path, target: Path, curriculum: Curriculum | None) -
         seed=0,
         versions=versions(),
         network="published",
-        origin=Origin(path.name, original.sha256, original.classes, original.steps is not None),
+        origin=Origin(printable(original.path.name), original.sha256, original.classes, original.steps is not None),
     )
     return Imported(target, original, info, _policy_content(target.name, policy, info))
 

@@ -1,6 +1,7 @@
 """Checkpoints and curricula of the original, imported as users do."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -102,6 +103,7 @@ def test_a_run_folder_gives_its_newest_checkpoint_and_the_agent_steps(tmp_path: 
         (("A", "A"), "would both become"),
         (("A", "-n", "a/b"), "cannot name a file"),
         (("nowhere.pt",), "nowhere.pt does not exist"),
+        (("x" * 300,), "cannot be read: File name too long"),
         (("A", "trainer_state.pt"), "trainer_state.pt holds no network"),
         (("A", "EMPTY"), "there is no checkpoint"),
         (("A", "HOSTILE"), "it holds a call of posix.system"),
@@ -158,6 +160,17 @@ def test_a_checkpoint_that_was_not_imported_is_not_ignored(checkpoint: Path, tmp
     run_here("import_policy.py", checkpoint, "-o", tmp_path)
     listed = run_here("extract_activations.py", "--list", "--policies-dir", tmp_path).stdout
     assert "kit_200M\tneurips23_start_kit\tunknown\tunknown\t24" in listed and hint not in listed
+
+
+def test_names_that_are_no_text_are_written_out(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.pt")
+    path.write_bytes(saved_start_kit())
+    curriculum = tmp_path / os.fsdecode(b"caf\xe9.pkl")
+    curriculum.write_bytes(saved_curriculum(vectors()))
+    imported(path, "-n", "mine", "--task-embeddings", curriculum, folder=tmp_path)
+    info = read_info(tmp_path / "policies" / "mine.safetensors")
+    assert info.origin and info.origin.file == r"caf\udce9.pt"
+    assert (tmp_path / "task_embeddings" / str(info.task["embeddings"])).exists()
 
 
 def test_it_is_a_script(checkpoint: Path, tmp_path: Path) -> None:

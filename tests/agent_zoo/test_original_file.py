@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import pickle
+import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
@@ -145,6 +146,14 @@ def test_the_trainer_s_state_tells_the_agent_steps(tmp_path: Path) -> None:
     assert read(path).steps == 2176 and newest_model(tmp_path) == path
     other = read(tmp_path / "model_000002.pt")
     assert other.steps is None and "of another checkpoint" in other.unknown[0]
+
+
+@pytest.mark.skipif(not FIXTURES.is_dir(), reason="the original's checkpoints are not in the repository")
+def test_the_run_folder_of_the_original_tells_the_agent_steps(tmp_path: Path) -> None:
+    (example,) = (FIXTURES / "run_folder_example").iterdir()
+    shutil.copy(example / "trainer_state.pt", tmp_path)
+    shutil.copy(FIXTURES / "policies" / "takeru_small.pt", tmp_path / "model_000001.pt")
+    assert read(newest_model(tmp_path)).steps == 2176
 
 
 @pytest.mark.parametrize("steps", [-1, True, "3", 1 << 70, call("os", "getpid")])
@@ -382,6 +391,11 @@ CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
     "a change of a module's list": (lambda: archive(pickled(Code(code(Name("sys", "path")) + b"(Ne"))), "damaged"),
     "a name with an escape code": (
         lambda: archive(pickled({"\x1b[31m\n": tensor(storage("0", 5), 4)}), {"0": FOUR}), "should have",
+    ),
+    "a function that no Python has": (lambda: archive(pickled(Code(b"cos\nmk\x1bdir\n"))), "no Python has"),
+    "two names that become one": (
+        lambda: archive(pickled(dict.fromkeys(["a", "module.a"], tensor(storage("0", 4), 4))), {"0": FOUR}),
+        "the same name",
     ),
     "a name that is too long": (
         lambda: archive(pickled({"a" * 1000: tensor(storage("0", 4), 4)}), {"0": FOUR}), "1,000 characters",
