@@ -75,8 +75,8 @@ def _read(task: TaskSettings) -> tuple[Path, dict[str, np.ndarray]]:
 def _path(task: TaskSettings) -> Path:
     if task.embeddings is None:
         raise UserError(
-            "task.encoder file needs a file of task embeddings: give --task.embeddings FILE; "
-            "`python import_policy.py --task-embeddings FILE.pkl` makes one of the original's"
+            "task.encoder file needs a file of task embeddings: give --task.embeddings FILE, or import the policy "
+            "again with --task-embeddings FILE.pkl, a curriculum of the original"
         )
     path = Path(task.embeddings)
     beside = task.embeddings_dir / path.name
