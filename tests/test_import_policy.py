@@ -82,6 +82,20 @@ def test_a_checkpoint_becomes_a_policy_that_says_where_it_came_from(checkpoint: 
     assert np.array_equal(policy.state_dict()["lstm.weight_hh_l0"].numpy(), theirs)
 
 
+@pytest.mark.parametrize("prefix", ["policy.", ""])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_state_dicts_without_a_memory_in_any_precision(tmp_path: Path, prefix: str, dtype: torch.dtype) -> None:
+    tensors = {name: torch.from_numpy(values).to(dtype) for name, values in start_kit_tensors().items()}
+    network = {name.replace("policy.policy.", prefix): values for name, values in tensors.items()}
+    without = {name: values for name, values in network.items() if "recurrent" not in name}
+    torch.save(without, tmp_path / "a.pt")
+    imported(tmp_path / "a.pt", folder=tmp_path)
+    policy, info = load_checkpoint(tmp_path / "policies" / "a.safetensors")
+    assert policy.layers == 0 and info.origin and info.origin.classes == ()
+    critic = policy.state_dict()["policy.critic.weight"]
+    assert critic.dtype == torch.float32 and torch.equal(critic, without[f"{prefix}value_head.weight"].float())
+
+
 def test_a_run_folder_gives_its_newest_checkpoint_and_the_agent_steps(tmp_path: Path) -> None:
     folder = tmp_path / "nmmo_20231125"
     folder.mkdir()

@@ -7,6 +7,8 @@ import os
 import pickle
 import shutil
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from agent_zoo.original_file import OriginalFile, newest_model, read_original
+from tests.command import ROOT
 from tests.fuzz import budget, junk, limited, read_or_refuse
 from tests.original_files import (
     ORDERED,
@@ -279,6 +282,41 @@ def test_a_hostile_trainer_s_state_runs_nothing(canary: Path, tmp_path: Path) ->
 def test_the_canary_sings_where_pickles_run(tmp_path: Path, where: str) -> None:
     pickle.loads(RUNNING[where](tmp_path / "canary"))  # noqa: S301 (made above)
     assert (tmp_path / "canary").is_dir()
+
+
+WATCHED = """
+import sys
+from pathlib import Path
+from agent_zoo.original_file import read_original
+from user_error import UserError
+
+seen = []
+
+def read(path):
+    try:
+        read_original(path)
+    except UserError:
+        pass
+
+paths = sorted(Path(sys.argv[1]).glob("*.pt"))
+read(paths[0])  # imports what torch imports late
+sys.addaudithook(lambda event, arguments: seen.append((event, str(arguments)[:80])))
+for path in paths:
+    read(path)
+print(len(paths), {event for event in seen if event[0] != "open"}, {name for name, _ in seen})
+"""
+
+
+def test_python_itself_sees_nothing_but_files_being_opened(canary: Path, tmp_path: Path) -> None:
+    """Python reports imports, processes, compiled code, changes of files and names that a pickle looks up."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number, content in enumerate([*RUNNING.values(), *INERT.values()]):
+        write(folder / f"{number:03d}.pt", archive(content(canary), {"0": FOUR}))
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{len(RUNNING) + len(INERT)} set() {{'open'}}\n"
 
 
 # Files that claim much: each must be refused, or read, at once.
