@@ -82,9 +82,14 @@ class CheckpointInfo:
         return json.dumps(content, sort_keys=True)
 
     @property
+    def known_steps(self) -> int | None:
+        """Agent-steps trained; None if they are unknown."""
+        return self.steps if self.origin is None or self.origin.steps_known else None
+
+    @property
     def shown_steps(self) -> str:
         """Agent-steps trained, as text."""
-        return f"{self.steps:,}" if self.origin is None or self.origin.steps_known else "unknown"
+        return "unknown" if self.known_steps is None else f"{self.known_steps:,}"
 
     @staticmethod
     def from_header(text: str, path: Path) -> "CheckpointInfo":

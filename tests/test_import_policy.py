@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.reader import read_dump
+from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint, read_info
 from reinforcement_learning.game.embedding_file import file_embeddings, write_embeddings
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
@@ -218,6 +218,7 @@ def test_an_imported_policy_and_a_home_grown_one_share_a_world(together: Path, t
         "ours": ("structural", 128), "theirs": ("file", 24),
     }  # fmt: skip
     assert len(told["theirs"]["embeddings_sha256"]) == 64
+    assert results["theirs"]["provenance"]["agent_steps"] is None
     done = run_here(
         "extract_activations.py", "pvp", "-p", "theirs,ours", "-n", 1, "--fields", "Task", "--format", "parquet",
         "--policies-dir", together / "policies", "--maps-dir", together / "maps", "--embeddings-dir", embeddings,
@@ -228,6 +229,7 @@ def test_an_imported_policy_and_a_home_grown_one_share_a_world(together: Path, t
     theirs = read_dump(tmp_path / "theirs").columns["task"]
     assert all((known == row).all(axis=1).any() for row in theirs) and len(theirs)
     assert read_dump(tmp_path / "ours").columns["task"].shape[1] == 128
+    assert read_metadata(tmp_path / "theirs").steps_trained is None
 
 
 def test_a_policy_whose_tasks_are_unknown_asks_for_their_embeddings(together: Path, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Provenance:
 
     Attributes:
         agent: folder in agent_zoo/.
-        agent_steps: for which the policy was trained.
+        agent_steps: for which the policy was trained; None if unknown.
         checkpoint_sha256: of its file; None if it is untrained.
         opponents: policies that shared its worlds.
         mode: pvp or pve.
@@ -49,7 +49,7 @@ class Provenance:
     """
 
     agent: str
-    agent_steps: int
+    agent_steps: int | None
     checkpoint_sha256: str | None
     opponents: list[str]
     mode: str
@@ -95,7 +95,7 @@ def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, epis
             del environment[name]  # as results from before there was a choice, which stay comparable
     opponents = [other.name for other in contest.entrants if other is not entrant]
     return Provenance(
-        entrant.info.agent, entrant.info.steps, entrant.sha256, opponents, mode, seed, episodes, WORLDS_TOGETHER,
+        entrant.info.agent, entrant.info.known_steps, entrant.sha256, opponents, mode, seed, episodes, WORLDS_TOGETHER,
         environment, task,
     )  # fmt: skip
 

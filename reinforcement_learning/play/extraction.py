@@ -152,7 +152,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         policy=entrant.name,
         agent=entrant.info.agent,
         checkpoint_sha256=entrant.sha256,
-        steps_trained=entrant.info.steps,
+        steps_trained=entrant.info.known_steps,
         layers=layer_units(entrant.policy, plan.layers) | seen_layers,
         entity_columns=layout.entity_columns,
         inventory_columns=layout.item_columns,
