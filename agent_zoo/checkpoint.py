@@ -45,7 +45,8 @@ class CheckpointInfo:
         steps: agent-steps trained.
         seed: of the training run.
         versions: of the packages used.
-        reward: as in the settings; empty in older checkpoints, which used the default.
+        reward: as in the settings, without what was left to the agent; one that lacks `as_published` is older than the
+            published rewards. Empty in the oldest, which had no settings of rewards.
         semantic: of the semantic plane and its codebook; None in a policy without.
     """
 
@@ -58,7 +59,7 @@ class CheckpointInfo:
     steps: NonNegativeInt
     seed: int
     versions: dict[str, str]
-    reward: dict[str, int | float] = field(default_factory=dict)
+    reward: dict[str, bool | int | float] = field(default_factory=dict)
     semantic: SemanticShape | None = None
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")

@@ -7,7 +7,7 @@ section when debugging, the command line.
 import importlib.util
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -20,6 +20,7 @@ from pydantic.dataclasses import dataclass
 from activation_store.files import read_json
 from activation_store.layers import MemoryCell
 from activation_store.yaml_file import one_line, read_yaml, shown
+from agent_zoo.reward_rules import RewardRules
 from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS
 from argument_checks import FASTEST_REGROWTH
@@ -34,6 +35,7 @@ CHANGEABLE_WHEN_RESUMED = (
     "train.num_checkpoints", "train.checkpoint_spacing", "wandb.project", "wandb.entity", "wandb.mode",
 )  # fmt: skip
 _OVERRIDES = ("agents", "debug")
+_RULES = tuple(rule.name for rule in fields(RewardRules) if rule.name != "as_published")
 _LARGEST_COUNT = 2**63 - 1  # what arrays and generators of random numbers take
 
 
@@ -70,6 +72,7 @@ Positive = Annotated[int, BeforeValidator(_number), Field(ge=1, le=_LARGEST_COUN
 Fraction = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
 PositiveReal = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
 NonNegativeReal = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
+Weight = Annotated[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None, BeforeValidator(_number)]
 
 Syllabus = Literal["none", "domain_randomization", "learning_progress", "prioritized_level_replay"]
 
@@ -157,9 +160,15 @@ class TaskSettings(_OneLineErrors):
     """Length of the task embedding that the policy receives, 8 to 4096."""
 
 
+def older_rewards(reward: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete settings of rewards that may be older than `as_published`."""
+    return {"as_published": False} | dict(reward)
+
+
 @dataclass(frozen=True, config=_STRICT)
 class RewardSettings(_OneLineErrors):
-    """The reward; by default as defined by the agent's own `RewardWrapper`."""
+    """The reward. The weights of what an agent is paid beyond its task, and what it may not do, are by default its own:
+    those of its `RewardWrapper`."""
 
     section: ClassVar[str] = "reward"
 
@@ -171,6 +180,52 @@ class RewardSettings(_OneLineErrors):
     """Weight of each change in health, as a fraction of full health; death costs the remaining health."""
     drive_coef: NonNegativeReal = 0
     """Weight of each reduction of the drive: the distance of health, food and water from full (0 to 1.73)."""
+    heal: Weight = None
+    """Paid in each tick that restored health."""
+    explore: Weight = None
+    """Paid for each event of a kind that is new to the life, and for each kill and each sale, at most 3 a tick."""
+    hp: Weight = None
+    """Paid for each point of health gained; taken for each lost."""
+    experience: Weight = None
+    """Paid for each point by which the largest experience of all skills grew."""
+    defence: Weight = None
+    """Paid in every tick for each 15 points of the mean defence over melee, range and mage."""
+    attack: Weight = None
+    """Paid for each point of damage inflicted."""
+    gold: Weight = None
+    """Paid for each coin gained; taken for each lost."""
+    scale: Weight = None
+    """Factor of the sum of hp, experience, defence, attack and gold."""
+    disable_give: bool | None = None
+    """Whether giving items or gold to others is illegal."""
+    spare_dangerous_npcs: bool | None = None
+    """Whether attacking NPCs that fight back, neutral and aggressive ones, is illegal."""
+    as_published: bool = True
+    """Whether rewards and restrictions follow the published agents; False: as in this toolkit before, for policies
+    that were trained then. docs/training.md says what differs."""
+
+    @staticmethod
+    def of_header(reward: Mapping[str, Any]) -> "RewardSettings":
+        """Return the settings in a policy's header; one that does not say is older than `as_published`.
+
+        Raises:
+            UserError: a setting is unknown or impossible.
+        """
+        return RewardSettings(**older_rewards(reward))
+
+    def to_header(self) -> dict[str, int | float | bool]:
+        """Return what is set, for a policy's header."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def chosen_rules(self) -> dict[str, float | bool]:
+        """The weights and restrictions that are not left to the agent."""
+        return {name: value for name in _RULES if (value := getattr(self, name)) is not None}
+
+    @property
+    def adds_to_agent(self) -> bool:
+        """Whether anything is paid besides the task's and the agent's own reward, or these are weighted."""
+        return (self.task_coef, self.bonus_coef, self.hp_coef, self.drive_coef) != (1, 1, 0, 0)
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -360,8 +415,11 @@ def read_run_settings(folder: Path) -> tuple[str, Settings]:
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("agent"), str):
         raise UserError(f"{path} does not name the agent: it is damaged, or not the settings of a run")
+    settings = content.get("settings")
+    if isinstance(settings, dict) and isinstance(reward := settings.get("reward"), dict):
+        settings["reward"] = older_rewards(reward)
     try:
-        return content["agent"], TypeAdapter(Settings).validate_python(content.get("settings"))
+        return content["agent"], TypeAdapter(Settings).validate_python(settings)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 

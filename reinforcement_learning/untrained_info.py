@@ -28,6 +28,6 @@ def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) ->
         steps=0,
         seed=settings.train.seed,
         versions=versions(),
-        reward=asdict(settings.reward),
+        reward=settings.reward.to_header(),
         semantic=SemanticShape(chosen.codes, chosen.plane_dimensions, chosen.feed) if chosen.codes else None,
     )

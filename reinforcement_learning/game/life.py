@@ -44,6 +44,7 @@ class Life:
         players_killed: agents killed by this one.
         events: counts of the agent's logged events by the game's name of the event, such as `EAT_FOOD`; events with
             count 0 are left out. `PLAYER_KILL` is the game's name for any kill, of players or NPCs.
+        noops_permitted: how often its restrictions left no legal option, so that a no-op was permitted.
     """
 
     agent_id: int
@@ -58,6 +59,7 @@ class Life:
     gold: int
     players_killed: int
     events: dict[str, int]
+    noops_permitted: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
         - `lives/task_progress`: mean of each life's best progress in its task, 0 to 1;
         - `lives/task_completed`: share that reached 1;
         - `lives/died`: share that died, rather than being alive when their episode ended;
-        - `lives/level`, `lives/gold`, `lives/players_killed`: means per life (see `Life`);
+        - `lives/level`, `lives/gold`, `lives/players_killed`, `lives/noops_permitted`: means per life (see `Life`);
         - `events/<KIND>`: mean count per life; kinds have the game's names;
         - if any died, `death/<cause>`: share of deaths; these sum to 1.
     """
@@ -44,7 +44,16 @@ def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
     }
 
 
-_AVERAGED = ("total_reward", "task_progress", "task_completed", "died", "level", "gold", "players_killed")
+_AVERAGED = (
+    "total_reward",
+    "task_progress",
+    "task_completed",
+    "died",
+    "level",
+    "gold",
+    "players_killed",
+    "noops_permitted",
+)
 
 
 def _shares_of_deaths(lives: Sequence[Life]) -> dict[str, float]:
