@@ -24,7 +24,7 @@ import command_line
 from agent_zoo.checkpoint_files import policy_names
 from agent_zoo.shown_settings import SHOWN
 from argument_checks import at_least, seed_value, split
-from reinforcement_learning.game.plain_world import evaluation_world
+from reinforcement_learning.game.plain_world import Protocol, evaluation_world, played_by
 from reinforcement_learning.play.workers import Vectorization, chosen_device, chosen_workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from user_error import UserError
@@ -66,6 +66,10 @@ class Arguments:
     """Worlds that run in parallel, four per process; 0 uses one process per core of the machine or cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the networks run; auto uses a GPU if there is one, except on Ray, which plays on CPUs."""
+    protocol: Protocol = "toolkit"
+    """Rules of play. original: those of the published evaluations: all agents obey the start kit's restrictions, their
+    memory is never cleared, the terrain is flipped (with 4 maps in pve), and ammunition does less damage. Results by
+    different protocols are never put together."""
     embeddings_dir: Path = Path("task_embeddings")
     """Cache folder for task embeddings computed by language models."""
     env: EnvironmentSettings = field(default_factory=evaluation_world)
@@ -89,7 +93,8 @@ def main() -> None:
         mode=arguments.mode,
         names=asked,
         untrained=arguments.untrained,
-        env=arguments.env,
+        env=played_by(arguments.env, arguments.protocol, arguments.mode),
+        protocol=arguments.protocol,
         task=TaskSettings(curriculum="evaluation", only=arguments.task, embeddings_dir=arguments.embeddings_dir),
         seeds=range(arguments.seed, arguments.seed + arguments.repeats),
         episodes=arguments.episodes or EPISODES[arguments.mode],
@@ -128,6 +133,7 @@ def check(arguments: Arguments) -> tuple[str, ...]:
         agent_zoo.check_name(arguments.untrained)
     else:
         refuse_hidden_parts(arguments.env)
+    played_by(arguments.env, arguments.protocol, arguments.mode)  # refuses what contradicts the protocol
     asked = split(arguments.policies)
     names = policy_names(arguments.folder, asked)
     if arguments.mode == "pve" and len(names) > 1 and not asked:

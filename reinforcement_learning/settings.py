@@ -28,6 +28,8 @@ from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096
 RUN_SETTINGS_FILE = "settings.json"
+AMMUNITION_DAMAGE = 5
+"""The game's own."""
 RAY_ADDRESSES = "local, auto or HOST:PORT"
 # These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
 CHANGEABLE_WHEN_RESUMED = (
@@ -128,6 +130,10 @@ class EnvironmentSettings(_OneLineErrors):
     food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=FASTEST_REGROWTH, allow_inf_nan=False)] = 1
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""
+    flip_terrain: bool = False
+    """Whether the terrain's seeds are negated, as for the maps of the published evaluations."""
+    ammunition_damage: Count = AMMUNITION_DAMAGE
+    """Damage of ammunition before the 10 of each level are added. The published agents played with 0."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
 

@@ -89,6 +89,24 @@ def test_result_files_say_how_they_were_made(evaluated: Path) -> None:
     assert results(evaluated)["untrained_yaofeng"]["provenance"]["checkpoint_sha256"] is None
 
 
+def test_the_original_protocol_is_recorded_and_never_mixed(
+    evaluated: Path, policies: Path, world: list[object], tmp_path: Path
+) -> None:
+    """Tables and comparisons refuse results by two protocols; so does the folder of the others' results."""
+    without_maps = [part for name, value in zip(world[::2], world[1::2], strict=True)
+                    if name not in ("--env.num-maps", "--env.map-seed") for part in (name, value)]  # fmt: skip
+    command = ("pvp", "--protocol", "original", "-n", 2, *ALONE, *without_maps)
+    done = run_here("evaluate.py", policies, *command)
+    assert done.returncode == 0, done.stderr
+    provenance = results(policies)["yao"]["provenance"]
+    assert provenance["protocol"] == "original"
+    assert provenance["environment"]["flip_terrain"] and provenance["environment"]["num_maps"] == 256
+    assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 2, *ALONE, *world), "another way", "protocol")
+    both = run_here("analysis/proc_eval_result.py", policies / "eval_pvp_1.json", evaluated / "eval_pvp_2.json")
+    assert_refused(both, "eval_pvp_1.json was played by the protocol 'original'", "eval_pvp_2.json by 'toolkit'")
+    assert_refused(run_here("evaluate.py", policies, *command, "--env.num-maps", 7), "num_maps 256", "leave out")
+
+
 @pytest.mark.slow
 def test_two_processes_give_the_same_numbers_as_one(evaluated: Path, policies: Path, world: list[object]) -> None:
     done = run("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 4, "--untrained", "yaofeng", *world)

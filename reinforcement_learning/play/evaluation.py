@@ -8,6 +8,7 @@ from typing import Literal
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.tasks import check_tasks, find_task
 from reinforcement_learning.play.admission import Admitted, admit_all, admit_fitting
 from reinforcement_learning.play.contest import Contest, maps_of
@@ -35,6 +36,7 @@ class Evaluation:
         untrained: folder in agent_zoo/ of an untrained agent to add.
         env: settings of the world.
         task: settings of the tasks.
+        protocol: as in `Contest`; the world is already that of the protocol.
         seeds: to play.
         episodes: of each seed.
         workers: where to play.
@@ -47,6 +49,7 @@ class Evaluation:
     untrained: str | None
     env: EnvironmentSettings
     task: TaskSettings
+    protocol: Protocol
     seeds: range
     episodes: int
     workers: Workers
@@ -70,7 +73,7 @@ def contests(asked: Evaluation) -> list[Contest]:
         if asked.untrained:
             floor = _floor(asked, asked.task, maps)
             alone.append(Admitted((floor,), shared_tasks([floor], asked.task)))
-        return [Contest(each.entrants, asked.env, each.tasks, maps, device) for each in alone]
+        return [Contest(each.entrants, asked.env, each.tasks, maps, device, protocol=asked.protocol) for each in alone]
     admitted = (admit_all if asked.names else admit_fitting)(trained, asked.env, asked.task, maps)
     for reason in admitted.left_out:
         print(f"left out: {one_line(reason)}", file=sys.stderr)
@@ -81,7 +84,7 @@ def contests(asked: Evaluation) -> list[Contest]:
             f"pvp needs at least two policies and at most one for each of {asked.env.num_agents} agents, not "
             f"{len(together)}: use pve for a single policy"
         )
-    return [Contest(together, asked.env, admitted.tasks, maps, device)]
+    return [Contest(together, asked.env, admitted.tasks, maps, device, protocol=asked.protocol)]
 
 
 def _floor(asked: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
