@@ -34,7 +34,8 @@ RAY_ADDRESSES = "local, auto or HOST:PORT"
 # These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
 CHANGEABLE_WHEN_RESUMED = (
     "env.maps_dir", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps", "train.device",
-    "train.num_checkpoints", "train.checkpoint_spacing", "wandb.project", "wandb.entity", "wandb.mode",
+    "train.num_checkpoints", "train.checkpoint_spacing", "train.checkpoint_interval", "wandb.project", "wandb.entity",
+    "wandb.group", "wandb.mode",
 )  # fmt: skip
 _OVERRIDES = ("agents", "debug")
 _RULES = tuple(rule.name for rule in fields(RewardRules) if rule.name != "as_published")
@@ -74,6 +75,8 @@ Positive = Annotated[int, BeforeValidator(_number), Field(ge=1, le=_LARGEST_COUN
 Fraction = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
 PositiveReal = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
 NonNegativeReal = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
+OptionalPositive = Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, BeforeValidator(_number)]
+OptionalCount = Annotated[Annotated[int, Field(ge=0, le=_LARGEST_COUNT)] | None, BeforeValidator(_number)]
 Weight = Annotated[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None, BeforeValidator(_number)]
 
 Syllabus = Literal["none", "domain_randomization", "learning_progress", "prioritized_level_replay"]
@@ -130,6 +133,9 @@ class EnvironmentSettings(_OneLineErrors):
     food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=FASTEST_REGROWTH, allow_inf_nan=False)] = 1
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""
+    death_fog_tick: OptionalCount = None
+    """Tick from which a deadly fog closes in from the edges, one tile a tick, up to 8 tiles from the centre; by default
+    there is none. Evaluations and recordings play without, unless they ask for it."""
     flip_terrain: bool = False
     """Whether the terrain's seeds are negated, as for the maps of the published evaluations."""
     ammunition_damage: Count = AMMUNITION_DAMAGE
@@ -147,7 +153,7 @@ class TaskSettings(_OneLineErrors):
     curriculum: Annotated[str, tyro.conf.arg(aliases=["-c", "--curriculum"])] = "training"
     """Tasks to draw from for each agent at the start of each episode. training: a broad mix; evaluation: the 63
     held-out tasks that policies are scored on; survival: only staying alive; or the path of a YAML file."""
-    only: Annotated[str | None, tyro.conf.arg(aliases=["-t", "--task"])] = None
+    only: Annotated[str | None, tyro.conf.arg(aliases=["-t", "--task", "--task-to-assign"])] = None
     """Give every agent this one task of the curriculum: its number, its name, or a part of its name that is unique."""
     syllabus: Annotated[Syllabus, tyro.conf.arg(aliases=["--syllabus"])] = "none"
     """How often each task is drawn during training. none: by the fixed weights of the curriculum. The others are
@@ -315,6 +321,8 @@ class TrainSettings(_OneLineErrors):
     """PPO's clipping range of the probability ratio."""
     value_clip: PositiveReal = 0.1
     """Clipping range of the value estimate around the old estimate."""
+    clip_value: bool = True
+    """Whether the value estimate is clipped."""
     entropy_coefficient: NonNegativeReal = 0.01
     """Weight of the entropy bonus."""
     ignore_idle_heads: bool = False
@@ -326,8 +334,13 @@ class TrainSettings(_OneLineErrors):
     """Maximum gradient norm; larger gradients are scaled down."""
     normalize_advantage: bool = True
     """Whether advantages are standardised in each minibatch."""
+    target_kl: OptionalPositive = None
+    """Mean divergence from the policy that collected the batch, in nats, above which no further pass over the batch is
+    made; by default all passes are made."""
     num_checkpoints: Positive = 4
     """Number of checkpoints to keep, besides the untrained one; the last is the trained policy."""
+    checkpoint_interval: Count = 0
+    """Also keep a checkpoint after every this many updates; 0: none but those of num_checkpoints."""
     checkpoint_spacing: Literal["even", "doubling"] = "even"
     """even: every checkpoint has learnt from equally many agent-steps more than the one before; doubling: from twice as
     many, so that early learning, which is fast, is seen too."""
@@ -369,6 +382,8 @@ class WandbSettings(_OneLineErrors):
     """Name of the project."""
     entity: str | None = None
     """User or team; by default that of your account."""
+    group: str | None = None
+    """Name under which runs are shown together."""
     mode: Literal["online", "offline"] = "online"
     """online uploads during training; offline writes files that `wandb sync` can upload later."""
 

@@ -107,6 +107,19 @@ def test_the_original_protocol_is_recorded_and_never_mixed(
     assert_refused(run_here("evaluate.py", policies, *command, "--env.num-maps", 7), "num_maps 256", "leave out")
 
 
+def test_other_tasks_and_other_names_of_files(policies: Path, world: list[object], tmp_path: Path) -> None:
+    tasks = tmp_path / "mine.yaml"
+    tasks.write_text("- {predicate: TickGE, arguments: {num_tick: 5}}\n")
+    command = ("evaluate.py", policies, "pve", "-p", "take", "-n", 1, *ALONE, *world)
+    done = run_here(*command, "--task-file", tasks)
+    assert done.returncode == 0, done.stderr
+    lists = json.loads((policies / "mine_eval_pve_1.json").read_text())["take"]
+    (name,) = (key for key in lists if key.startswith("curriculum/"))
+    assert "TickGE" in name and "proc_eval_result.py" not in done.stdout
+    assert run_here(*command, "--save-file-prefix", "held").returncode == 0
+    assert len(json.loads((policies / "held_1.json").read_text())["take"]["length"]) == 16
+
+
 @pytest.mark.slow
 def test_two_processes_give_the_same_numbers_as_one(evaluated: Path, policies: Path, world: list[object]) -> None:
     done = run("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 4, "--untrained", "yaofeng", *world)

@@ -41,6 +41,7 @@ def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: P
         "RESOURCE_RESILIENT_POPULATION": settings.resilient_population,
         "RESOURCE_FOILAGE_RESPAWN": config.RESOURCE_FOILAGE_RESPAWN * settings.food_regrowth,
         "EQUIPMENT_AMMUNITION_BASE_DAMAGE": settings.ammunition_damage,
+        "DEATH_FOG_ONSET": settings.death_fog_tick,
         "TERRAIN_FLIP_SEED": settings.flip_terrain,
         "TASK_EMBED_DIM": task_embedding_size,
         "MAP_N": settings.num_maps,

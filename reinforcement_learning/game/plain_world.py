@@ -14,8 +14,8 @@ SPAWN_IMMUNITY = 20
 
 
 def without_training_aids(env: EnvironmentSettings) -> EnvironmentSettings:
-    """Return the same world, but with all agents starving at the full rate and no episode ending early."""
-    return replace(env, resilient_population=0, early_stop_agents=0)
+    """Return the same world without fog, with all agents starving at the full rate, and no episode ending early."""
+    return replace(env, resilient_population=0, early_stop_agents=0, death_fog_tick=None)
 
 
 def evaluation_world() -> EnvironmentSettings:

@@ -30,7 +30,8 @@ EPISODE_PREFIX = "episode/"
 PROVENANCE = "provenance"
 _USUAL = EnvironmentSettings()
 _LEFT_OUT = {
-    name: getattr(_USUAL, name) for name in ("view_radius", "food_regrowth", "flip_terrain", "ammunition_damage")
+    name: getattr(_USUAL, name)
+    for name in ("view_radius", "food_regrowth", "flip_terrain", "ammunition_damage", "death_fog_tick")
 }
 
 
