@@ -25,6 +25,7 @@ import command_line
 from activation_store.layers import check_layers
 from agent_zoo.checkpoint_files import import_hint, list_checkpoints, not_imported, policy_names
 from argument_checks import at_least, between, did_you_mean, regrowth_value, seed_value, split
+from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 from user_error import UserError
 
@@ -98,6 +99,9 @@ class Arguments:
     """Tasks given to agents: training, evaluation, survival or a YAML file; by default those the policy trained on."""
     task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
     """Give every agent this one task of the curriculum: its number, its name, or a part of its name that is unique."""
+    protocol: Protocol = "toolkit"
+    """Rules of play. original: those of the published evaluations, as `evaluate.py --protocol original` plays, with the
+    held-out tasks by default. Analyses that follow a memory from an empty start refuse such dumps."""
     policies_dir: Path = Path("policies")
     """Folder of trained policies."""
     runs_dir: Path = Path("runs")
@@ -153,6 +157,10 @@ def check(arguments: Arguments) -> None:
         if name not in FIELDS:
             hint = did_you_mean(name, FIELDS)
             raise UserError(f"there is no optional field {name!r}; there are: {', '.join(FIELDS)}{hint}")
+    if arguments.protocol == "original":
+        for name in ("map_seed", "untrained_twin", "shadow_networks"):
+            if getattr(arguments, name) not in (None, False, ""):
+                raise UserError(f"--protocol original cannot have --{name.replace('_', '-')}: leave it out")
     if arguments.precision == "float16" and arguments.format == "json":
         raise UserError("--precision float16 needs --format parquet: JSON holds float32 only")
     if not (arguments.list or arguments.smoke_test):
@@ -230,6 +238,7 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
         embeddings_dir=arguments.embeddings_dir,
         random_actions=arguments.random_actions,
         embeddings=arguments.embeddings,
+        protocol=arguments.protocol,
     )
     plan = Plan(
         arguments.episodes, arguments.max_steps, arguments.seed, split(arguments.layers), split(arguments.fields),

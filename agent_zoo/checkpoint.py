@@ -47,7 +47,8 @@ class CheckpointInfo:
         steps: agent-steps trained; 0 if they are unknown.
         seed: of the training run; 0 if it is unknown.
         versions: of the packages used.
-        reward: as in the settings; empty in older checkpoints, which used the default.
+        reward: as in the settings, without what was left to the agent; one that lacks `as_published` is older than the
+            published rewards. Empty in the oldest, which had no settings of rewards.
         semantic: of the semantic plane and its codebook; None in a policy without.
         network: `published` computes what the agent's original computed; `earlier`, also in headers that do not say,
             is what the agent's folder calls `EarlierPolicy`. An agent that has only one network ignores it.
@@ -63,7 +64,7 @@ class CheckpointInfo:
     steps: NonNegativeInt
     seed: int
     versions: dict[str, str]
-    reward: dict[str, int | float] = field(default_factory=dict)
+    reward: dict[str, bool | int | float] = field(default_factory=dict)
     semantic: SemanticShape | None = None
     network: Network = "earlier"
     origin: Origin | None = None

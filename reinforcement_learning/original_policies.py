@@ -17,7 +17,7 @@ from agent_zoo.original_curriculum import read_curriculum
 from agent_zoo.original_file import OriginalFile, read_original
 from agent_zoo.original_weights import original_shape, policy_from_original
 from reinforcement_learning.game.embedding_file import write_embeddings
-from reinforcement_learning.settings import TaskSettings, task_record
+from reinforcement_learning.settings import RewardSettings, TaskSettings, task_record
 from reinforcement_learning.versions import versions
 from user_error import UserError, printable
 
@@ -129,6 +129,7 @@ def import_checkpoint(path: Path, target: Path, curriculum: Curriculum | None) -
         steps=original.steps or 0,
         seed=0,
         versions=versions(),
+        reward=RewardSettings().to_header(),
         network="published",
         origin=Origin(printable(original.path.name), original.sha256, original.classes, original.steps is not None),
     )

@@ -28,7 +28,7 @@ def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) ->
         steps=0,
         seed=settings.train.seed,
         versions=versions(),
-        reward=asdict(settings.reward),
+        reward=settings.reward.to_header(),
         network=settings.policy.network if agent_zoo.has_earlier_network(agent) else "earlier",
         semantic=SemanticShape(chosen.codes, chosen.plane_dimensions, chosen.feed) if chosen.codes else None,
     )

@@ -51,7 +51,7 @@ class Entrant:
     @property
     def kind(self) -> Kind:
         """The restrictions and rewards of its agents."""
-        return Kind(self.info.agent, RewardSettings(**self.info.reward))
+        return Kind(self.info.agent, RewardSettings.of_header(self.info.reward))
 
 
 def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:

@@ -16,7 +16,7 @@ from agent_zoo.capture import layer_units
 from agent_zoo.shown_settings import SHOWN
 from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
-from reinforcement_learning.play.contest import Contest, Group, groups
+from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import Entrant, encoding_of
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
@@ -77,7 +77,7 @@ def extract(
             stack.enter_context(DumpWriter(folder, metadata_of(contest, entrant, plan), resume=resume))
             for folder, entrant in zip(folders, contest.entrants, strict=True)
         ]
-        wanted = [group for group in groups(plan.seed, plan.episodes) if not _stored(group, writers)]
+        wanted = [group for group in contest.groups(plan.seed, plan.episodes) if not _stored(group, writers)]
         if wanted:
             played = sum(len(group.numbers) for group in wanted)
             told = play_groups(contest, wanted, job, workers)
@@ -88,7 +88,9 @@ def record_group(
     pool: PolicyPool, group: Group, layers: Sequence[str], fields: Sequence[str], most_ticks: int | None
 ) -> Iterator[Batch | Finished]:
     """Record a group of episodes; see `Recorder.record`."""
-    yield from Recorder(pool, layers, fields).record(group.seed, group.numbers, most_ticks)
+    recorder = Recorder(pool, layers, fields)
+    for place, numbers in enumerate(group.rounds):
+        yield from recorder.record(group.seed, numbers, most_ticks, first=place == 0)
 
 
 def write(
@@ -145,6 +147,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     memory = {"cell": entrant.policy.cell, "layers": entrant.policy.layers}
     told: dict[str, Any] = {
         "opponents": others, "most_ticks": plan.most_ticks, "memory": memory, "shadow_networks": watching,
+        **contest.rules,
     }  # fmt: skip
     if contest.random_actions:  # left out otherwise, so that a dump says the same as before there were any
         told["random_actions"] = contest.random_actions

@@ -94,7 +94,7 @@ class GroupPlayer:
         Raises:
             UserError: an entrant does not fit the world.
         """
-        worlds = len(group.numbers)
+        worlds = len(group.rounds[0])
         if worlds not in self._pools:
             self._pools[worlds] = self._contest.pool(worlds, self._specs)
         return self._job(self._pools[worlds], group)

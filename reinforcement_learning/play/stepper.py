@@ -227,8 +227,10 @@ def decide(
     return Decision(slots, arrival.acting, observation, game_rows, state, next_state, distribution, value.cpu().numpy())
 
 
-def remember(memory: MemoryState, decision: Decision) -> None:
-    """Store the memory after a decision, and clear the memory of all slots that are not acting."""
+def remember(memory: MemoryState, decision: Decision, keep: bool = False) -> None:
+    """Store the memory after a decision, and unless it is kept, clear that of all slots that are not acting."""
     device = memory.hidden.device
     memory.put(torch.from_numpy(decision.present).to(device), decision.next_state)
+    if keep:
+        return
     memory.clear(torch.from_numpy(np.flatnonzero(~decision.acting)).to(device))

@@ -105,6 +105,11 @@ def checkpoints_due(steps: int, train: TrainSettings) -> int:
     return sum(steps * 2**halvings >= total for halvings in range(train.num_checkpoints))
 
 
+def is_between(updates: int, train: TrainSettings) -> bool:
+    """Return whether a checkpoint is due for the number of updates alone."""
+    return train.checkpoint_interval > 0 and updates % train.checkpoint_interval == 0
+
+
 class _Training:
     def __init__(
         self, name: str, agent: str, settings: Settings, groups: Sequence[Any], starts: Sequence[EpisodeStart],
@@ -171,7 +176,7 @@ class _Training:
             while self.steps < train.total_agent_steps:
                 reached = checkpoints_due(self.steps, train)
                 self._update()
-                if checkpoints_due(self.steps, train) > reached:
+                if checkpoints_due(self.steps, train) > reached or is_between(self.updates, train):
                     latest = self._save_checkpoint()
                 self._save_state()
         except _Stopped:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reinforcement_learning.settings import (
+    RewardSettings,
     Settings,
     TrainSettings,
     check_training,
@@ -50,6 +51,17 @@ def test_precedence_file_agent_debug(tmp_path: Path) -> None:
     assert plain.clip_coefficient == TrainSettings().clip_coefficient
 
 
+def test_rewards_of_a_header_and_of_a_run_that_are_older_than_the_published_ones(tmp_path: Path) -> None:
+    older = {"task_coef": 1, "bonus_coef": 1, "hp_coef": 0, "drive_coef": 0}
+    assert RewardSettings.of_header(older) == RewardSettings.of_header({}) == RewardSettings(as_published=False)
+    chosen = RewardSettings(gold=0.5, disable_give=False)
+    assert chosen.to_header() == older | {"gold": 0.5, "disable_give": False, "as_published": True}
+    assert RewardSettings.of_header(chosen.to_header()) == chosen
+    for reward, as_published in ((older, False), (chosen.to_header(), True)):
+        (tmp_path / "settings.json").write_text(json.dumps({"agent": "takeru", "settings": {"reward": reward}}))
+        assert read_run_settings(tmp_path)[1].reward.as_published is as_published
+
+
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
@@ -64,6 +76,7 @@ def test_precedence_file_agent_debug(tmp_path: Path) -> None:
         ("env: {map_size: 33}", ("env.map_size", "33", "multiple of 8")),
         ("rollout: {vectorization: quantum}", ("rollout.vectorization", "quantum", "serial")),
         ("env: 3", ("env", "3", "key: value")),
+        ("reward: {heal: -1}", ("reward.heal", "-1", "greater than or equal to 0")),
         ("agents: {anyone: {train: {gamma: 2}}}", ("train.gamma", "2")),
         ("a: [", ("cannot be read as YAML",)),
     ],
