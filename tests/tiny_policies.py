@@ -33,12 +33,13 @@ def save_policies(
 
 @torch.no_grad()
 def with_small_inputs(policy: RecurrentPolicy) -> RecurrentPolicy:
-    """Divide the start kit's weights by the usual size of what they read, in place.
+    """Divide the start kit's weights by the usual size of what they read, in place, and treble those of the projection.
 
     It reads numbers of hundreds as they are, so that the memory of an untrained one is full at once, and nothing that
     is done to it shows.
     """
     encoder: Any = policy.policy
+    encoder.projection.weight *= 3
     usual = entity_features(encoder.layout).scale  # of all columns but one
     for layer in (encoder.self_encoder, encoder.entity_encoder):
         layer.weight[:, -len(usual) :] /= usual
