@@ -64,6 +64,13 @@ def _ray_address(value: object) -> object:
     return value
 
 
+def _kernel(value: object) -> object:
+    parts = [str(part).strip() for part in (value if isinstance(value, list | tuple) else str(value).split(","))]
+    if not all(part.isdecimal() for part in parts) or "0" not in parts:
+        raise ValueError("must be numbers separated by commas, with 0 for the learner, such as 0,0,0,1")
+    return ",".join(parts)
+
+
 def _codes(value: object) -> object:
     number = _number(value)
     if isinstance(number, int) and number != 0 and not 2 <= number <= MOST_CODES:
@@ -313,6 +320,9 @@ class TrainSettings(_OneLineErrors):
     """Maximum length of a segment in ticks, the range of backpropagation through time."""
     update_epochs: Positive = 3
     """Number of passes over each batch."""
+    pool_kernel: Annotated[str, BeforeValidator(_kernel)] = "0"
+    """Who plays the agents of each world, in turn: 0 the learner, 1, 2, ... opponents drawn from the run's earlier
+    checkpoints. 0,0,0,1 gives an opponent every fourth agent; 0 trains alone. Only the learner's agent-steps count."""
     optimizer: Literal["adam", "muon"] = "adam"
     """adam; or muon for the weight matrices between hidden units, and adam for the rest."""
     learning_rate: PositiveReal = 1.5e-4
@@ -353,6 +363,16 @@ class TrainSettings(_OneLineErrors):
     checkpoint_spacing: Literal["even", "doubling"] = "even"
     """even: every checkpoint has learnt from equally many agent-steps more than the one before; doubling: from twice as
     many, so that early learning, which is fast, is seen too."""
+
+    @property
+    def seats(self) -> tuple[int, ...]:
+        """The kernel as numbers."""
+        return tuple(map(int, self.pool_kernel.split(",")))
+
+    @property
+    def has_opponents(self) -> bool:
+        """Whether anybody but the learner plays."""
+        return any(self.seats)
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -497,6 +517,12 @@ def check_training(settings: Settings) -> None:
     ):
         if shared % train.processes:
             raise UserError(f"{name} {shared} cannot be shared evenly by train.processes {train.processes}")
+    if len(train.seats) > env.num_agents:
+        raise UserError(f"train.pool_kernel {train.pool_kernel} has more seats than env.num_agents {env.num_agents}")
+    if train.has_opponents and train.processes > 1:
+        raise UserError(
+            f"train.pool_kernel {train.pool_kernel}: opponents need a run of one process: leave out --processes"
+        )
     if train.total_agent_steps < train.batch_size:
         raise UserError(
             f"train.total_agent_steps {train.total_agent_steps} is less than one batch "

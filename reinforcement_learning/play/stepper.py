@@ -7,7 +7,7 @@ not acting has its memory zeroed, so every life starts with an empty memory.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -153,10 +153,13 @@ class Stepper:
         self.journal.record(actions, self.arrival.episodes)
 
 
+StepperKind = TypeVar("StepperKind", bound=Stepper)
+
+
 def make_steppers(
     groups: Sequence[Any], policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
-    starts: Sequence[EpisodeStart],
-) -> list[Stepper]:  # fmt: skip
+    starts: Sequence[EpisodeStart], kind: type[StepperKind],
+) -> list[StepperKind]:  # fmt: skip
     """Return a stepper for each group of worlds.
 
     Args:
@@ -165,12 +168,11 @@ def make_steppers(
         layout: of the observations.
         stopwatch: measures the time of each phase.
         starts: of the worlds of all groups, in order.
+        kind: of steppers to make.
     """
     size = len(starts) // len(groups)
     journals = [EpisodeJournal(starts[first : first + size]) for first in range(0, len(starts), size)]
-    return [
-        Stepper(worlds, policy, layout, stopwatch, journal) for worlds, journal in zip(groups, journals, strict=True)
-    ]
+    return [kind(worlds, policy, layout, stopwatch, journal) for worlds, journal in zip(groups, journals, strict=True)]
 
 
 def reset(steppers: Sequence[Stepper]) -> None:

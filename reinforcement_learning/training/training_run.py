@@ -107,6 +107,8 @@ def _check_services(run: TrainingRun, processes: Processes) -> None:
     """Connect to the services that the run needs: an account, a cluster, a language model."""
     if processes.size > 1 and run.settings.task.syllabus != "none":
         raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
+    if processes.size > 1 and run.settings.train.has_opponents:
+        raise UserError("train.pool_kernel: opponents need a run of one process: start it without torchrun")
     if run.track:
         check_login(run.settings.wandb)
     connect_workers(share_of_work(run.settings).rollout)
