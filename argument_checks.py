@@ -4,6 +4,7 @@ A check of one value is a pair: whether it passes, and a description of the allo
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 from user_error import UserError
@@ -47,6 +48,16 @@ def regrowth_value(value: float | None) -> Allowed:
 def seed_value(value: int) -> Allowed:
     """Check a seed."""
     return between(value, 0, SEEDS - 1)
+
+
+def check_file_name(name: str) -> None:
+    """Refuse a name of a policy, run or sweep that is not a valid file name.
+
+    Raises:
+        UserError: names the characters that are allowed.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
 
 
 def split(names: str | None) -> tuple[str, ...]:

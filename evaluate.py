@@ -11,6 +11,8 @@ command.
 
 import environment_check  # isort: skip  # noqa: F401 (must come first)
 
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +23,11 @@ import tyro
 import agent_zoo
 import argument_checks
 import command_line
-from agent_zoo.checkpoint_files import policy_names
+import original_options
+from agent_zoo.checkpoint_files import import_hint, not_imported, policy_names
 from agent_zoo.shown_settings import SHOWN
 from argument_checks import at_least, seed_value, split
-from reinforcement_learning.game.plain_world import evaluation_world
+from reinforcement_learning.game.plain_world import Protocol, evaluation_world, played_by
 from reinforcement_learning.play.workers import Vectorization, chosen_device, chosen_workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from user_error import UserError
@@ -45,15 +48,21 @@ class Arguments:
     """pvp: agents of all policies share each world; pve: one policy plays all agents."""
     policies: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
     """Comma-separated names of policies to evaluate; by default all policies in the folder that fit the world."""
-    repeats: Annotated[int, tyro.conf.arg(aliases=["-r"])] = 1
+    repeats: Annotated[int, tyro.conf.arg(aliases=["-r", "--repeat"])] = 1
     """Number of consecutive seeds to play, starting at --seed, at least 1; each has its own result file."""
-    episodes: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
+    episodes: Annotated[int | None, tyro.conf.arg(aliases=["-n", "--num-episode"])] = None
     """Episodes per seed, each of up to 1,024 ticks; by default 200 in pvp and 32 in pve."""
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
     """First seed, 0 to 4294967295."""
     task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
     """Give every agent this one held-out task: its number, its name, or a part of its name that is unique. Results are
     then written to task_NUMBER_eval_... and do not count towards scores."""
+    task_file: Path | None = None
+    """Tasks to play instead of the 63 held-out ones: a YAML file, as of `train.py -c` (docs/tasks.md). Results are then
+    written to NAME_eval_..., after the file's name, and do not count towards scores."""
+    save_file_prefix: str | None = None
+    """Results are written to PREFIX_<seed>.json; by default eval_pvp or eval_pve. Only files called
+    eval_<mode>_<seed>.json are scored."""
     untrained: str | None = None
     """Add an untrained agent of this folder in agent_zoo/ as a baseline; in pve it plays alone, after the others."""
     vectorization: Vectorization = "multiprocessing"
@@ -66,13 +75,21 @@ class Arguments:
     """Worlds that run in parallel, four per process; 0 uses one process per core of the machine or cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the networks run; auto uses a GPU if there is one, except on Ray, which plays on CPUs."""
+    protocol: Protocol = "toolkit"
+    """Rules of play. original: those of the published evaluations: all agents obey the start kit's restrictions, their
+    memory is never cleared, the terrain is flipped (with 4 maps in pve), and ammunition does less damage. Results by
+    different protocols are never put together."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Cache folder for task embeddings computed by language models."""
+    """Cache folder for task embeddings computed by language models; files of embeddings are looked for here, too."""
+    embeddings: Annotated[str | None, tyro.conf.arg(name="task.embeddings")] = None
+    """File of task embeddings for policies that were trained on one, such as imported ones; by default that which they
+    name."""
     env: EnvironmentSettings = field(default_factory=evaluation_world)
 
 
 def main() -> None:
     """Parse, play the missing episodes, and show the results."""
+    original_options.refuse(sys.argv[1:], original_options.EVALUATE)
     arguments = command_line.parse(Arguments, __doc__)
     asked = check(arguments)
     workers = chosen_workers(arguments.vectorization, arguments.ray_address, worlds=arguments.num_envs)
@@ -89,8 +106,15 @@ def main() -> None:
         mode=arguments.mode,
         names=asked,
         untrained=arguments.untrained,
-        env=arguments.env,
-        task=TaskSettings(curriculum="evaluation", only=arguments.task, embeddings_dir=arguments.embeddings_dir),
+        env=played_by(arguments.env, arguments.protocol, arguments.mode),
+        protocol=arguments.protocol,
+        task=TaskSettings(
+            curriculum=str(arguments.task_file or "evaluation"),
+            only=arguments.task,
+            embeddings=arguments.embeddings,
+            embeddings_dir=arguments.embeddings_dir,
+        ),
+        prefix=arguments.save_file_prefix,
         seeds=range(arguments.seed, arguments.seed + arguments.repeats),
         episodes=arguments.episodes or EPISODES[arguments.mode],
         workers=workers,
@@ -101,7 +125,7 @@ def main() -> None:
     with locked_folder(arguments.folder):
         results = [each for contest in planned for each in evaluate(evaluation, contest)]
     report(results)
-    if arguments.task is None:
+    if arguments.task is None and arguments.task_file is None and arguments.save_file_prefix is None:
         print(f"scores with intervals: python analysis/proc_eval_result.py {arguments.folder}")
 
 
@@ -124,10 +148,12 @@ def check(arguments: Arguments) -> tuple[str, ...]:
         seed=seed_value(arguments.seed),
         num_envs=at_least(arguments.num_envs, 0),
     )
+    check_files(arguments)
     if arguments.untrained is not None:
         agent_zoo.check_name(arguments.untrained)
     else:
         refuse_hidden_parts(arguments.env)
+    played_by(arguments.env, arguments.protocol, arguments.mode)  # refuses what contradicts the protocol
     asked = split(arguments.policies)
     names = policy_names(arguments.folder, asked)
     if arguments.mode == "pve" and len(names) > 1 and not asked:
@@ -135,7 +161,29 @@ def check(arguments: Arguments) -> tuple[str, ...]:
             f"pve plays one policy alone, and {arguments.folder} holds {len(names)}: choose one with -p, or several, "
             f"comma-separated, to play one after the other: {', '.join(names)}"
         )
+    for path in () if asked else not_imported(arguments.folder):
+        print(f"left out: {import_hint(path)}", file=sys.stderr)
     return tuple(names) if arguments.mode == "pve" else asked
+
+
+def check_files(arguments: Arguments) -> None:
+    """Refuse a file of tasks that is not read here, and a prefix that is no file name or names the other mode."""
+    prefix = arguments.save_file_prefix
+    for option, tasks in (("--task-file", arguments.task_file), ("--task", arguments.task)):
+        if str(tasks).endswith((".pkl", ".pickle")):
+            raise UserError(
+                f"{option} {tasks}: pickles are never opened; leave it out to play the 63 held-out tasks, which are "
+                "built in, or give a YAML file with --task-file (docs/tasks.md)"
+            )
+    if prefix is None:
+        return
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", prefix):
+        raise UserError(f"--save-file-prefix {prefix!r} cannot begin a file's name: use letters, digits, '.', '_', '-'")
+    if prefix.startswith("eval_") and prefix != f"eval_{arguments.mode}":
+        raise UserError(
+            f"--save-file-prefix {prefix}: files called eval_... are read as scores of a mode; use "
+            f"eval_{arguments.mode}, or a prefix that does not begin with eval_"
+        )
 
 
 def report(results: "Sequence[SeedResults]") -> None:

@@ -23,12 +23,14 @@ import tyro
 import argument_checks
 import command_line
 from activation_store.layers import check_layers
-from agent_zoo.checkpoint_files import list_checkpoints, policy_names
+from agent_zoo.checkpoint_files import import_hint, list_checkpoints, not_imported, policy_names
 from argument_checks import at_least, between, did_you_mean, regrowth_value, seed_value, split
+from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 from user_error import UserError
 
 if TYPE_CHECKING:
+    from agent_zoo.checkpoint import CheckpointInfo
     from reinforcement_learning.play.subjects import Checkpoint
 
 FIELDS = ("Market", "Task", "ActionTargets", "Logits")
@@ -97,6 +99,9 @@ class Arguments:
     """Tasks given to agents: training, evaluation, survival or a YAML file; by default those the policy trained on."""
     task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
     """Give every agent this one task of the curriculum: its number, its name, or a part of its name that is unique."""
+    protocol: Protocol = "toolkit"
+    """Rules of play. original: those of the published evaluations, as `evaluate.py --protocol original` plays, with the
+    held-out tasks by default. Analyses that follow a memory from an empty start refuse such dumps."""
     policies_dir: Path = Path("policies")
     """Folder of trained policies."""
     runs_dir: Path = Path("runs")
@@ -104,7 +109,10 @@ class Arguments:
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Cache folder for task embeddings computed by language models."""
+    """Cache folder for task embeddings computed by language models; files of embeddings are looked for here, too."""
+    embeddings: Annotated[str | None, tyro.conf.arg(name="task.embeddings")] = None
+    """File of task embeddings for policies that were trained on one, such as imported ones; by default that which they
+    name."""
     list: bool = False
     """List the available policies and exit."""
     smoke_test: bool = False
@@ -149,6 +157,10 @@ def check(arguments: Arguments) -> None:
         if name not in FIELDS:
             hint = did_you_mean(name, FIELDS)
             raise UserError(f"there is no optional field {name!r}; there are: {', '.join(FIELDS)}{hint}")
+    if arguments.protocol == "original":
+        for name in ("map_seed", "untrained_twin", "shadow_networks"):
+            if getattr(arguments, name) not in (None, False, ""):
+                raise UserError(f"--protocol original cannot have --{name.replace('_', '-')}: leave it out")
     if arguments.precision == "float16" and arguments.format == "json":
         raise UserError("--precision float16 needs --format parquet: JSON holds float32 only")
     if not (arguments.list or arguments.smoke_test):
@@ -167,16 +179,22 @@ def list_policies(folder: Path) -> None:
     from agent_zoo.checkpoint import read_info
 
     paths = list_checkpoints(folder)
-    if not paths:
+    originals = not_imported(folder)
+    if not paths and not originals:
         raise UserError(f"there is no policy in {folder}/: train one with `python train.py`")
     rows = []
     for path in paths:
         try:
             info = read_info(path)
-            rows.append((path.stem, info.agent, f"{info.steps:,}", str(info.seed), str(info.layout.task_size)))
+            rows.append((path.stem, info.agent, info.shown_steps, _seed(info), str(info.layout.task_size)))
         except UserError as error:
             rows.append((path.stem, f"unreadable: {error}", "", "", ""))
+    rows += [(path.stem, import_hint(path), "", "", "") for path in originals]
     command_line.print_table(("policy", "agent", "agent-steps", "seed", "task embedding"), rows)
+
+
+def _seed(info: "CheckpointInfo") -> str:
+    return "unknown" if info.origin else str(info.seed)
 
 
 def smoke_test(arguments: Arguments, workers: Workers, device: str) -> None:
@@ -219,6 +237,8 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
         maps_dir=arguments.maps_dir,
         embeddings_dir=arguments.embeddings_dir,
         random_actions=arguments.random_actions,
+        embeddings=arguments.embeddings,
+        protocol=arguments.protocol,
     )
     plan = Plan(
         arguments.episodes, arguments.max_steps, arguments.seed, split(arguments.layers), split(arguments.fields),

@@ -16,7 +16,6 @@ The policy is saved as policies/NAME.safetensors; metrics, training curves and c
 import environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,9 @@ import tyro
 
 import agent_zoo
 import command_line
+import original_options
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
+from argument_checks import check_file_name
 from reinforcement_learning.settings import (
     Settings,
     check_resumed,
@@ -53,6 +54,12 @@ STANDS_FOR = {"--env.mask-intrinsics": "own", "--syllabus": "learning_progress"}
 """The value of an option given without one."""
 
 
+def shipped(name: str) -> Path:
+    """Return a file in the current folder, or if it is not there, the one beside this script."""
+    here, beside = Path(name), Path(__file__).with_name(name)
+    return beside if not here.exists() and beside.exists() else here
+
+
 @dataclass(frozen=True)
 class Preset:
     """The options that determine the defaults; parsed before everything else."""
@@ -61,8 +68,8 @@ class Preset:
     """Folder in agent_zoo/ of the agent to train."""
     debug: bool = False
     """Apply the `debug` section of the settings file: a small world and a short run."""
-    config: Path = Path("config.yaml")
-    """Settings file (YAML)."""
+    config: Path = field(default_factory=partial(shipped, "config.yaml"))
+    """Settings file (YAML); by default the one in the current folder, or the one beside train.py."""
     resume: Path | None = None
     """Folder of a run to continue exactly as if it had not stopped; its settings are used, not the settings file."""
 
@@ -74,9 +81,9 @@ class Mode:
     mode: Annotated[Literal["train", "sweep", "replay"], tyro.conf.arg(aliases=["-m"])] = "train"
     """train: one training run; sweep: a search for good settings, one training run per trial; replay: no training, but
     a replay of an episode in which all policies of --policies-dir share a world, or one policy chosen with --name."""
-    sweep_config: Path = Path("sweep.yaml")
-    """Search space of a sweep, in the format of Weights & Biases. With --no-track or --wandb.mode offline, Optuna
-    chooses the values on this machine; otherwise the Weights & Biases server does."""
+    sweep_config: Path = field(default_factory=partial(shipped, "sweep.yaml"))
+    """Search space of a sweep, in the format of Weights & Biases; found as --config is. With --no-track or --wandb.mode
+    offline, Optuna chooses the values on this machine; otherwise the Weights & Biases server does."""
     sweep_id: str | None = None
     """Join this sweep of Weights & Biases, [entity/project/]id, instead of starting a new one; its trials keep the
     sweep's arguments."""
@@ -90,7 +97,7 @@ class Mode:
 class Arguments(Mode, Preset):
     """Arguments of train.py."""
 
-    name: Annotated[str | None, tyro.conf.arg(aliases=["-n"])] = None
+    name: Annotated[str | None, tyro.conf.arg(aliases=["-n", "--exp-name"])] = None
     """Name of the policy and of the run, or of the local sweep; by default the agent and the current time."""
     recurrence: bool = True
     """Give the policy a memory; --no-recurrence is the same as --policy.lstm-layers 0."""
@@ -98,7 +105,7 @@ class Arguments(Mode, Preset):
     """Also log the metrics to Weights & Biases."""
     list_tasks: bool = False
     """List the tasks of the curriculum and how often each is drawn, and exit."""
-    policies_dir: Annotated[Path, tyro.conf.arg(aliases=["-p"])] = Path("policies")
+    policies_dir: Annotated[Path, tyro.conf.arg(aliases=["-p", "--eval-model-path"])] = Path("policies")
     """Folder that the trained policy is saved to; with --resume by default the one that the run began with. With -m
     replay: folder of the policies; the replay is saved there."""
     runs_dir: Path = Path("runs")
@@ -110,6 +117,7 @@ class Arguments(Mode, Preset):
 
 def parse(arguments: Sequence[str]) -> Arguments:
     """Parse the command line on top of the settings file, and refuse invalid combinations."""
+    original_options.refuse(arguments, original_options.TRAIN)
     for option, value in STANDS_FOR.items():
         arguments = command_line.with_value(arguments, option, value)
     choice, _ = tyro.cli(
@@ -162,12 +170,6 @@ def choose_name(arguments: Arguments) -> str:
     if not arguments.resume and (arguments.policies_dir / f"{name}{SUFFIX}").exists():
         raise UserError(f"{arguments.policies_dir / name}{SUFFIX} already exists: choose another name with -n")
     return name
-
-
-def check_file_name(name: str) -> None:
-    """Refuse a name of a policy, run or sweep that is not a valid file name."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
 
 
 def default_name(agent: str) -> str:

@@ -152,6 +152,14 @@ def make_folder(folder: Path) -> None:
         raise UserError(f"the folder {folder} cannot be written to: permission denied")
 
 
+def is_folder(path: Path) -> bool:
+    """Return whether a path is a folder; False where it cannot be one, such as a name that is too long."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def free_bytes(folder: Path) -> int:
     """Return how much room there is for a folder, which need not exist yet."""
     existing = next(each for each in (folder.resolve(), *folder.resolve().parents) if each.exists())

@@ -4,6 +4,7 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
 import orjson
@@ -278,6 +279,18 @@ def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
 @functools.cache
 def _validator() -> "TypeAdapter[DumpMetadata]":
     return TypeAdapter(DumpMetadata)
+
+
+def refuse_kept_memory(folder: Path, metadata: DumpMetadata) -> None:
+    """Refuse a dump whose lives do not begin with an empty memory, for readers that compute memories again.
+
+    Raises:
+        UserError: it was recorded with the original protocol.
+    """
+    if metadata.environment.get("protocol") == "original":
+        raise UserError(
+            f"{folder} was recorded with --protocol original, by which memories outlast lives: extract it without"
+        )
 
 
 def _validated(content: dict[str, Any], source: str) -> DumpMetadata:

@@ -4,11 +4,14 @@ import importlib
 import inspect
 import pkgutil
 from types import ModuleType
+from typing import Any
 
+from agent_zoo.networks import Network
 from argument_checks import did_you_mean
 from user_error import UserError
 
 REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
+EARLIER_CLASS = "EarlierPolicy"
 
 
 def names() -> list[str]:
@@ -39,6 +42,25 @@ def load(name: str) -> ModuleType:
     if missing:
         raise UserError(f"agent_zoo/{name} lacks {', '.join(missing)}: an agent exports {', '.join(REQUIRED_CLASSES)}")
     return module
+
+
+def policy_class(name: str, network: Network) -> Any:
+    """Return the class of an agent's network; an agent without an `EarlierPolicy` has only `Policy`.
+
+    Raises:
+        UserError: as `load`.
+    """
+    agent = load(name)
+    return agent.Policy if network == "published" else getattr(agent, EARLIER_CLASS, agent.Policy)
+
+
+def has_earlier_network(name: str) -> bool:
+    """Return whether an agent has two networks, so that its checkpoints must say which.
+
+    Raises:
+        UserError: as `load`.
+    """
+    return hasattr(load(name), EARLIER_CLASS)
 
 
 def check_cell(name: str, cell: str) -> None:

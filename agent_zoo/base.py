@@ -5,6 +5,7 @@ A policy plays a tick in three steps: encode, remember, decode. Between them are
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -62,13 +63,23 @@ class SegmentOutputs:
 class BasePolicy(nn.Module, ABC):
     """Encoder, action decoder and critic; subclasses define how observations are encoded."""
 
-    def __init__(self, layout: ObservationLayout, hidden_size: int):
+    def __init__(
+        self, layout: ObservationLayout, hidden_size: int, *, published: bool = False, rectified: bool = False
+    ):
+        """Build the decoder and the critic.
+
+        Args:
+            layout: of observations and actions.
+            hidden_size: number of units.
+            published: see `ActionDecoder`.
+            rectified: see `ActionDecoder`.
+        """
         super().__init__()
         if hidden_size < 1:
             raise ValueError(f"hidden_size is {hidden_size}")
         self.layout = layout
         self.hidden_size = hidden_size
-        self.action_decoder = ActionDecoder(layout, hidden_size)
+        self.action_decoder = ActionDecoder(layout, hidden_size, published=published, rectified=rectified)
         self.critic = nn.Linear(hidden_size, 1)
 
     def initialize_orthogonally(self) -> None:
@@ -260,36 +271,51 @@ class RecurrentPolicy(nn.Module):
 
 
 class BaseRewardWrapper(BaseParallelWrapper):
-    """Defines an agent's reward and which actions are forbidden; the default is the task's own reward."""
+    """Defines an agent's reward and which actions are forbidden; the default is the task's own reward.
+
+    Attributes:
+        noops_permitted: in this episode, how often each agent was left no legal option in a head, so that its no-op was
+            permitted against the game's mask.
+    """
 
     def __init__(self, env: Any, game: nmmo.Env):
         super().__init__(env)
         self.game = game
+        self.noops_permitted: Counter[int] = Counter()
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start an episode; every agent's first observation passes through `restrict`."""
+        self.noops_permitted.clear()
         observations, infos = super().reset(seed=seed, options=options)
         for observation in observations.values():
             self.restrict(observation)
         return observations, infos
 
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
-        """Play one tick; living agents' rewards pass through `reward`, their observations through `restrict`."""
+        """Play one tick; paid agents' rewards pass through `reward`, living agents' observations through `restrict`."""
         observations, rewards, terminated, truncated, infos = super().step(actions)
         self.after_tick(actions, observations, terminated)
         for agent, died in terminated.items():
             if not died:
                 self.restrict(observations[agent])
         rewards = {
-            agent: rewards[agent] if died else self.reward(agent, rewards[agent]) for agent, died in terminated.items()
+            agent: self.reward(agent, rewards[agent]) if self.is_paid(died, truncated[agent]) else rewards[agent]
+            for agent, died in terminated.items()
         }
+        for agent, died in terminated.items():
+            if died or truncated[agent]:
+                infos[agent]["noops_permitted"] = self.noops_permitted[agent]
         return observations, rewards, terminated, truncated, infos
 
     def restrict(self, observation: dict) -> None:
         """Forbid options by changing a living agent's `ActionTargets` in place."""
 
     def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
-        """Called once after each tick, before `reward` is called for each living agent."""
+        """Called once after each tick, before `reward` is called for each paid agent."""
+
+    def is_paid(self, died: bool, cut_off: bool) -> bool:
+        """Return whether `reward` is called for an agent in this tick: by default while it lives."""
+        return not died
 
     def reward(self, agent: int, task_reward: float) -> float:
         """Return a living agent's reward for this tick."""

@@ -17,8 +17,10 @@ from activation_store.files import write_bytes
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from agent_zoo.allowance import Allowance
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.networks import Network
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
+from agent_zoo.origin import Origin
 from agent_zoo.semantic_shape import SemanticShape
 from agent_zoo.tensors import as_arrays, as_tensors
 from user_error import UserError
@@ -42,11 +44,15 @@ class CheckpointInfo:
         task: the curriculum, the encoder and the embedding's size, as in the settings, without the cache folder of
             embeddings.
         environment: the world that it was trained in, as in the settings, without the folder of its maps.
-        steps: agent-steps trained.
-        seed: of the training run.
+        steps: agent-steps trained; 0 if they are unknown.
+        seed: of the training run; 0 if it is unknown.
         versions: of the packages used.
-        reward: as in the settings; empty in older checkpoints, which used the default.
+        reward: as in the settings, without what was left to the agent; one that lacks `as_published` is older than the
+            published rewards. Empty in the oldest, which had no settings of rewards.
         semantic: of the semantic plane and its codebook; None in a policy without.
+        network: `published` computes what the agent's original computed; `earlier`, also in headers that do not say,
+            is what the agent's folder calls `EarlierPolicy`. An agent that has only one network ignores it.
+        origin: of a policy that was imported; None in one that was trained here.
     """
 
     agent: str
@@ -58,18 +64,33 @@ class CheckpointInfo:
     steps: NonNegativeInt
     seed: int
     versions: dict[str, str]
-    reward: dict[str, int | float] = field(default_factory=dict)
+    reward: dict[str, bool | int | float] = field(default_factory=dict)
     semantic: SemanticShape | None = None
+    network: Network = "earlier"
+    origin: Origin | None = None
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     def to_header(self) -> str:
         """Return the info as JSON text."""
         content = {**vars(self), "layout": self.layout.to_json(), "format_version": FORMAT_VERSION}
-        semantic = content.pop("semantic")
-        if semantic:  # left out otherwise, so that earlier versions can read the checkpoint
-            content["semantic"] = asdict(semantic)
+        for name in ("semantic", "origin"):
+            part = content.pop(name)
+            if part:  # left out otherwise, so that earlier versions can read the checkpoint
+                content[name] = asdict(part)
+        if self.network == "earlier":  # likewise
+            del content["network"]
         return json.dumps(content, sort_keys=True)
+
+    @property
+    def known_steps(self) -> int | None:
+        """Agent-steps trained; None if they are unknown."""
+        return self.steps if self.origin is None or self.origin.steps_known else None
+
+    @property
+    def shown_steps(self) -> str:
+        """Agent-steps trained, as text."""
+        return "unknown" if self.known_steps is None else f"{self.known_steps:,}"
 
     @staticmethod
     def from_header(text: str, path: Path) -> "CheckpointInfo":
@@ -103,7 +124,8 @@ def _validator() -> "TypeAdapter[CheckpointInfo]":
 def build_policy(info: CheckpointInfo) -> RecurrentPolicy:
     """Build the agent's network with newly initialised weights."""
     agent = agent_zoo.load(info.agent)
-    policy = agent.Recurrent(agent.Policy(info.layout, **info.policy_arguments), **info.recurrent_arguments)
+    network = agent_zoo.policy_class(info.agent, info.network)(info.layout, **info.policy_arguments)
+    policy: RecurrentPolicy = agent.Recurrent(network, **info.recurrent_arguments)
     policy.mask = ObservationMask.of(info.environment)
     if info.semantic:
         policy.add_codebook(info.semantic)

@@ -8,6 +8,9 @@ from argument_checks import did_you_mean
 from user_error import UserError
 
 SUFFIX = ".safetensors"
+ORIGINAL_SUFFIX = ".pt"
+TRAINER_STATE = "trainer_state.pt"
+"""Name of the original's file of the optimiser's state, which holds no network."""
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -15,15 +18,33 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
+def not_imported(folder: Path) -> list[Path]:
+    """Return the checkpoints of the original in a folder that have no policy beside them, sorted by name."""
+    originals = sorted(folder.glob(f"*{ORIGINAL_SUFFIX}"))
+    return [path for path in originals if path.name != TRAINER_STATE and not path.with_suffix(SUFFIX).exists()]
+
+
+def import_hint(path: Path) -> str:
+    """Say how to import a checkpoint of the original into its own folder."""
+    return f"{path} is a checkpoint of the original: `python import_policy.py {path} -o {path.parent}` imports it"
+
+
 def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
     """Return the names of a folder's policies, or only the requested ones.
 
     Raises:
-        UserError: the folder has no policies or lacks a requested one, or one was requested twice.
+        UserError: the folder has no policies or lacks a requested one, one was requested twice, or is a checkpoint of
+            the original that has not been imported.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder: name one that holds policies (*{SUFFIX})")
     names = [path.name.removesuffix(SUFFIX) for path in list_checkpoints(folder)]
+    originals = {path.stem: path for path in not_imported(folder)}
+    for name in only:
+        if name in originals:
+            raise UserError(import_hint(originals[name]))
+    if not names and originals:
+        raise UserError(import_hint(next(iter(originals.values()))))
     if not names:
         raise UserError(f"there is no policy (*{SUFFIX}) in {folder}: train one with `python train.py`")
     for number, name in enumerate(only):

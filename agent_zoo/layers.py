@@ -5,7 +5,7 @@ gives exactly the same result as encoding every row, at a fraction of the cost.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -43,11 +43,14 @@ class Candidates:
 
     Attributes:
         rows: the tables.
-        keys: for each table, (total rows, hidden) float.
+        keys: for each table, (total rows, hidden) float; or (total rows, units) if the table has a layer.
+        layers: for some tables, the linear layer that would turn its keys into (total rows, hidden). Heads apply it to
+            their few queries instead of to all rows.
     """
 
     rows: Mapping[CandidateTable, PackedRows]
     keys: Mapping[CandidateTable, torch.Tensor]
+    layers: Mapping[CandidateTable, nn.Linear] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,13 @@ class Category:
         """Values of any shape -> their index in the range, int64."""
         return (values.long() - self.first).clamp(0, self.count - 1)
 
+    def place(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Numbers between values of the category -> where they lie in the range, with the gradient of the numbers."""
+        place = numbers - self.first
+        return (
+            place if self.count == 2 else place.clamp(0, self.count - 1)
+        )  # no bend where one of two values is certain
+
 
 NPC_TYPE = Category(first=-1, count=5)  # -1 immortal, 0 player, 1 passive, 2 neutral, 3 aggressive
 ITEM_TYPE = Category(first=0, count=18)  # 0 none, 1 gold, 2 to 17 the game's items
@@ -74,15 +84,22 @@ MESSAGE = Category(first=0, count=128)
 
 
 class RowFeatures(nn.Module):
-    """Turns table rows into features of similar scale: categories as one-hot, other columns divided by their scale."""
+    """Turns table rows into features: categories as one-hot, then the other columns divided by their scale.
+
+    Columns without a scale of their own are divided by what is typical for experience or for levels.
+    """
 
     other_columns: torch.Tensor
     scale: torch.Tensor
 
-    def __init__(self, columns: tuple[str, ...], categories: Mapping[str, Category], scales: Mapping[str, int]):
+    def __init__(
+        self, columns: tuple[str, ...], categories: Mapping[str, Category], scales: Mapping[str, float],
+        ignored: tuple[str, ...] = (),
+    ):  # fmt: skip
         super().__init__()
+        self.columns = columns
         self.categories = [(columns.index(name), category) for name, category in categories.items()]
-        others = [index for index, name in enumerate(columns) if name not in categories]
+        others = [index for index, name in enumerate(columns) if name not in (*categories, *ignored)]
         self.register_buffer("other_columns", torch.tensor(others), persistent=False)
         scale = [scales.get(name, _EXPERIENCE_SCALE if name.endswith("_exp") else _LEVEL_SCALE) for name in columns]
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float32)[others], persistent=False)
@@ -96,14 +113,28 @@ class RowFeatures(nn.Module):
         ]
         return torch.cat([*parts, values[:, self.other_columns] / self.scale], dim=1)
 
-    def soft(self, category: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Return the features, (..., size), of rows known in probabilities; for tables with one categorical column.
+    def soft(self, category: torch.Tensor, values: torch.Tensor, known: "RowFeatures") -> torch.Tensor:
+        """Return the features, (..., size), of rows known in probabilities.
 
         Args:
-            category: probability of each value of the categorical column, (..., values).
-            values: of the other columns, divided by their scales, (..., columns).
+            category: probability of each value of the categorical column of `known`, (..., values).
+            values: of its other columns, divided by its scales, (..., columns).
+            known: features with one categorical column, in whose terms the rows are known.
         """
-        return torch.cat([category, values], dim=-1)
+        ((kind, kinds),) = known.categories
+        expected = category @ torch.arange(kinds.count).add(kinds.first).to(category)  # (...)
+        places = {column: place for place, column in enumerate([*known.other_columns.tolist(), kind])}
+        numbers = torch.cat([values, expected.unsqueeze(-1)], dim=-1)
+        scale = torch.cat([known.scale, known.scale.new_ones(1)])
+        parts = []
+        for place, (column, own) in enumerate(self.categories):
+            if column == kind and own == kinds:
+                parts.append(self._mixture(place, category))
+            else:
+                at = places[column]
+                parts.append(self._between(place, own.place(numbers[..., at] * scale[at])))
+        others = torch.tensor([places[column] for column in self.other_columns.tolist()], dtype=torch.int64)
+        return torch.cat([*parts, numbers[..., others] * (scale[others] / self.scale)], dim=-1)
 
     def _category_size(self, category: Category) -> int:
         return category.count
@@ -111,25 +142,54 @@ class RowFeatures(nn.Module):
     def _category(self, place: int, index: torch.Tensor) -> torch.Tensor:
         return functional.one_hot(index, self.categories[place][1].count).to(self.scale.dtype)
 
+    def _mixture(self, place: int, weights: torch.Tensor) -> torch.Tensor:
+        """Features of a category whose values have these weights, (..., values)."""
+        return weights
+
+    def _between(self, place: int, numbers: torch.Tensor) -> torch.Tensor:
+        """Features of a category at places between two of its values, (...): those of both, in proportion."""
+        table = self._table(place)
+        lower = numbers.detach().floor().long().clamp(0, len(table) - 2)
+        share = (numbers - lower).unsqueeze(-1)
+        below, above = (
+            table.index_select(0, each.flatten()).view(*each.shape, table.shape[1]) for each in (lower, lower + 1)
+        )  # (..., units) each
+        return below + share * (above - below)
+
+    def _table(self, place: int) -> torch.Tensor:
+        """Features of each value of a category, (values, units)."""
+        return torch.eye(self.categories[place][1].count).to(self.scale)
+
 
 class EmbeddedRowFeatures(RowFeatures):
-    """As `RowFeatures`, with a learnt embedding for each value of a category."""
+    """As `RowFeatures`, with a learnt embedding for each value of a category.
+
+    With `one_table`, the categories, which must then be equally long, share one table of embeddings.
+    """
 
     def __init__(
-        self, columns: tuple[str, ...], categories: Mapping[str, Category], scales: Mapping[str, int], units: int
-    ):
+        self, columns: tuple[str, ...], categories: Mapping[str, Category], scales: Mapping[str, float], units: int,
+        ignored: tuple[str, ...] = (), one_table: bool = False,
+    ):  # fmt: skip
         self.units = units
-        super().__init__(columns, categories, scales)
-        self.embeddings = nn.ModuleList(nn.Embedding(category.count, units) for category in categories.values())
+        super().__init__(columns, categories, scales, ignored)
+        tables = list(categories.values())[: 1 if one_table else None]
+        self.embeddings = nn.ModuleList(nn.Embedding(category.count, units) for category in tables)
 
     def _category_size(self, category: Category) -> int:
         return self.units
 
     def _category(self, place: int, index: torch.Tensor) -> torch.Tensor:
         # Not embedding(index): on the CPU torch's threads would sum its gradients in an order that varies.
-        embedding = self.embeddings[place]
+        return self._table(place).index_select(0, index)
+
+    def _mixture(self, place: int, weights: torch.Tensor) -> torch.Tensor:
+        return weights @ self._table(place)
+
+    def _table(self, place: int) -> torch.Tensor:
+        embedding = self.embeddings[min(place, len(self.embeddings) - 1)]
         assert isinstance(embedding, nn.Embedding)
-        return embedding.weight.index_select(0, index)
+        return embedding.weight
 
 
 def entity_features(layout: ObservationLayout) -> RowFeatures:
@@ -147,7 +207,9 @@ def padding_row(rows: PackedRows) -> torch.Tensor:
     return rows.values.new_zeros(1, rows.values.shape[1])
 
 
-def mean_over_table(embedded: torch.Tensor, padding: torch.Tensor, rows: PackedRows, table_size: int) -> torch.Tensor:
+def mean_over_table(
+    embedded: torch.Tensor, padding: torch.Tensor, rows: PackedRows, table_size: int, layer: nn.Linear | None = None
+) -> torch.Tensor:
     """Average a table's embedded rows, including padding rows.
 
     Args:
@@ -155,13 +217,15 @@ def mean_over_table(embedded: torch.Tensor, padding: torch.Tensor, rows: PackedR
         padding: embedding of a padding row, (units,).
         rows: the table's packed rows.
         table_size: rows of the table including padding.
+        layer: to be applied to each row; since it is linear, it is applied to the mean.
 
     Returns:
         (B, units).
     """
     total = embedded.new_zeros(len(rows.counts), embedded.shape[1]).index_add(0, rows.owner, embedded)
     unused = (table_size - rows.counts).unsqueeze(1).to(embedded.dtype)  # (B, 1)
-    return (total + unused * padding) / table_size
+    mean = (total + unused * padding) / table_size
+    return mean if layer is None else layer(mean)
 
 
 def own_rows(observation: PackedObservation) -> torch.Tensor:
@@ -191,24 +255,35 @@ class ActionDecoder(nn.Module):
     """Scores every option of every head from the hidden state.
 
     Heads whose options are table rows score a row by the dot product of a query, projected from the hidden state, and
-    the row's key; the no-op has its own learnt key.
+    the row's key. The no-op has its own learnt key, and scores are divided by the root of the number of units; in the
+    networks as published, the no-op's score is 0, and nothing is divided.
+
+    Attributes:
+        published: whether scores are as published.
+        rectified: whether the hidden state is rectified first.
     """
 
-    def __init__(self, layout: ObservationLayout, hidden_size: int):
+    def __init__(
+        self, layout: ObservationLayout, hidden_size: int, *, published: bool = False, rectified: bool = False
+    ):
         super().__init__()
         self.layout = layout
+        self.published = published
+        self.rectified = rectified
+        self.divisor = 1.0 if published else hidden_size**0.5
         self.heads = nn.ModuleDict()
         self.noop_keys = nn.ParameterDict()
         for head in layout.heads:
             name = _key(head)
             self.heads[name] = nn.Linear(hidden_size, hidden_size if head.candidates else head.size)
-            if head.candidates:
+            if head.candidates and not published:
                 self.noop_keys[name] = nn.Parameter(torch.randn(hidden_size) / hidden_size**0.5)
 
     def forward(
         self, hidden: torch.Tensor, candidates: Candidates, observation: PackedObservation
     ) -> ActionDistribution:
         """Hidden state (B, hidden) -> distribution over legal options."""
+        hidden = self.rectify(hidden)
         heads = self.layout.heads
         masks = legal_options(observation, self.layout).split([head.size for head in heads], dim=1)
         legal = {head.name: mask for head, mask in zip(heads, masks, strict=True)}
@@ -218,18 +293,27 @@ class ActionDecoder(nn.Module):
             places = [place for place, head in enumerate(heads) if head.candidates == table]
             found = legal_rows([heads[place] for place in places], legal, rows)
             only[:, places] = torch.stack(found.only, dim=1)
-            choices.append(self._row_choices(hidden, candidates.keys[table], places, found))
+            keys, layer = candidates.keys[table], candidates.layers.get(table)
+            choices.append(self._row_choices(hidden, keys, layer, places, found))
         return ActionDistribution(heads, only, choices)
+
+    def rectify(self, read: torch.Tensor) -> torch.Tensor:
+        """Return what the layers of the heads read, (B, hidden), given the decoder's input."""
+        return functional.relu(read) if self.rectified else read
 
     def own_scores(self, head: ActionHead, read: torch.Tensor) -> torch.Tensor:
         """Score all options of a head whose options are not rows: (B, hidden) -> (B, size)."""
-        scores: torch.Tensor = self.heads[_key(head)](read)
+        scores: torch.Tensor = self.heads[_key(head)](self.rectify(read))
         return scores
 
     def row_scores(self, head: ActionHead, read: torch.Tensor, keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Score R rows for each agent, with keys (B, R, hidden), and the no-op: (B, R) and (B,)."""
-        query = self.heads[_key(head)](read) / read.shape[1] ** 0.5  # (B, hidden)
-        return torch.einsum("bh,brh->br", query, keys), query @ self.noop_keys[_key(head)]
+        query = self.heads[_key(head)](self.rectify(read)) / self.divisor  # (B, hidden)
+        return torch.einsum("bh,brh->br", query, keys), self._noop_scores(query, _key(head))
+
+    def _noop_scores(self, query: torch.Tensor, name: str) -> torch.Tensor:
+        """Score the no-op of a head: (Q, hidden) -> (Q,)."""
+        return query.new_zeros(len(query)) if self.published else query @ self.noop_keys[name]
 
     def _own_choices(self, hidden: torch.Tensor, legal: Mapping[str, torch.Tensor]) -> list[Choices]:
         """Score all options of the heads whose options are not rows, with one matrix multiplication."""
@@ -243,15 +327,16 @@ class ActionDecoder(nn.Module):
             for (place, head), score in zip(own, scores, strict=True)
         ]
 
-    def _row_choices(self, hidden: torch.Tensor, keys: torch.Tensor, places: list[int], found: LegalRows) -> Choices:
+    def _row_choices(
+        self, hidden: torch.Tensor, keys: torch.Tensor, layer: nn.Linear | None, places: list[int], found: LegalRows
+    ) -> Choices:
         """Score the legal options of the choices among a table's rows: rows first, then the no-op."""
         # Not hidden[agent]: torch's threads would sum its gradients in an order that varies from run to run.
         reading = hidden.index_select(0, found.agent).split(found.counts)
         names = [_key(self.layout.heads[place]) for place in places]
-        queries = [self.heads[name](part) / hidden.shape[1] ** 0.5 for name, part in zip(names, reading, strict=True)]
-        noop = torch.cat([query @ self.noop_keys[name] for name, query in zip(names, queries, strict=True)])  # (Q,)
-        row_query = torch.cat(queries).index_select(0, found.choice)  # (P, hidden)
-        scores = (row_query * keys.index_select(0, found.row)).sum(dim=1)  # (P,)
+        queries = [self.heads[name](part) / self.divisor for name, part in zip(names, reading, strict=True)]
+        noop = torch.cat([self._noop_scores(query, name) for name, query in zip(names, queries, strict=True)])  # (Q,)
+        scores = _dot_products(torch.cat(queries), keys.index_select(0, found.row), layer, found.choice)  # (P,)
         place = found.place
         shape = (len(found.agent), int(place.max()) + 1 if len(place) else 0)  # (Q, most legal rows)
         padded = scores.new_full(shape, ILLEGAL).index_put((found.choice, place), scores)
@@ -263,6 +348,23 @@ class ActionDecoder(nn.Module):
             torch.cat([padded, noop.masked_fill(~found.noop_legal, ILLEGAL).unsqueeze(1)], dim=1),
             torch.cat([option, found.noop.unsqueeze(1)], dim=1),
         )
+
+
+def _dot_products(
+    queries: torch.Tensor, rows: torch.Tensor, layer: nn.Linear | None, choice: torch.Tensor
+) -> torch.Tensor:
+    """Multiply rows by the query of the choice that they belong to, (P,).
+
+    Args:
+        queries: (Q, hidden).
+        rows: (P, hidden), or (P, units) if a layer is to be applied to them.
+        layer: the layer, or None. Its transpose is applied to the queries, which are fewer than the rows.
+        choice: of each row, (P,) int64.
+    """
+    if layer is None:
+        return (queries.index_select(0, choice) * rows).sum(dim=1)
+    taken_back = queries @ layer.weight  # (Q, units)
+    return (taken_back.index_select(0, choice) * rows).sum(dim=1) + (queries @ layer.bias).index_select(0, choice)
 
 
 def _key(head: ActionHead) -> str:

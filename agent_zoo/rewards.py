@@ -1,16 +1,22 @@
-"""Building blocks of rewards and restrictions shared by several agents."""
+"""Rewards beyond the task, and restrictions: one weighted sum for all the published agents."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import nmmo
 import numpy as np
 from nmmo.entity.entity import EntityState
+from nmmo.lib.event_code import EventCode
 from nmmo.lib.event_log import EventState
 
 from agent_zoo.base import BaseRewardWrapper
+from agent_zoo.reward_rules import RewardRules
 
-NEW_EVENT_BONUS = 0.01
 NEW_EVENTS_PAID_A_TICK = 3
+SKILLS = ("melee", "range", "mage", "fishing", "herbalism", "prospecting", "carving", "alchemy")
+STYLES = ("melee", "range", "mage")
+_DEFENCE_UNIT = 15
+_ALWAYS_NEW = (EventCode.PLAYER_KILL, EventCode.EARN_GOLD)
 _EVENT = EventState.State.attr_name_to_col
 _DOER_AND_IDENTITY = [_EVENT["ent_id"], _EVENT["event"], _EVENT["type"], _EVENT["level"]]
 _NPC_TYPE = EntityState.State.attr_name_to_col["npc_type"]
@@ -24,8 +30,15 @@ class NewEvents:
     Two events are of the same kind if they have the same type, object (a skill, an item, an opponent) and level.
     """
 
-    def __init__(self, game: nmmo.Env):
+    def __init__(self, game: nmmo.Env, always_new: tuple[int, ...] = ()):
+        """Watch a game.
+
+        Args:
+            game: to watch.
+            always_new: the game's codes of events that count each time.
+        """
         self.game = game
+        self.always_new = always_new
         self._known: dict[int, set[tuple[int, ...]]] = {}
         self._new: dict[int, int] = {}
 
@@ -41,7 +54,7 @@ class NewEvents:
         events = realm.event_log.get_data(tick=realm.tick)[:, _DOER_AND_IDENTITY].astype(int)
         for agent, *kind in events.tolist():
             known, identity = self._known.get(agent), tuple(kind)
-            if known is not None and identity not in known:
+            if known is not None and (identity not in known or identity[0] in self.always_new):
                 known.add(identity)
                 self._new[agent] = self._new.get(agent, 0) + 1
 
@@ -50,35 +63,128 @@ class NewEvents:
         return self._new.get(agent, 0)
 
 
-class NewEventsReward(BaseRewardWrapper):
-    """Task reward, and +0.01 per kind of event new to this life (at most 3 a tick)."""
+@dataclass(frozen=True)
+class Condition:
+    """An agent's condition at one tick; its defence is the mean over the three combat styles."""
 
-    def __init__(self, env: Any, game: nmmo.Env):
+    health: int = 100
+    experience: tuple[int, ...] = (0,) * len(SKILLS)
+    defence: float = 0
+    inflicted: int = 0
+    gold: int = 0
+
+    @classmethod
+    def of(cls, player: Any) -> Self:
+        """Read one of the engine's players."""
+        worn = player.equipment
+        return cls(
+            health=player.resources.health.val,
+            experience=tuple(getattr(player, f"{skill}_exp").val for skill in SKILLS),
+            defence=(worn.melee_defense + worn.range_defense + worn.mage_defense) / len(STYLES),
+            inflicted=player.history.damage_inflicted,
+            gold=player.gold.val,
+        )
+
+    def paid(self, before: "Condition", rules: RewardRules) -> float:
+        """Return what this condition is worth one tick after `before`."""
+        if rules.as_published:
+            learnt = max(self.experience) - max(before.experience)
+            defended = self.defence / _DEFENCE_UNIT
+        else:
+            learnt = max(now - then for now, then in zip(self.experience, before.experience, strict=True))
+            defended = self.defence - before.defence
+        return rules.scale * (
+            rules.hp * (self.health - before.health)
+            + rules.experience * learnt
+            + rules.defence * defended
+            + rules.attack * (self.inflicted - before.inflicted)
+            + rules.gold * (self.gold - before.gold)
+        )
+
+
+class WeightedReward(BaseRewardWrapper):
+    """The task's reward and a weighted sum of what happened to the agent in the tick.
+
+    Attributes:
+        default: rules of agents of this kind.
+        pays_the_last_tick: whether, as published, the tick in which a life or an episode ends is paid for.
+    """
+
+    default: ClassVar[RewardRules] = RewardRules()
+    pays_the_last_tick: ClassVar[bool] = False
+
+    def __init__(self, env: Any, game: nmmo.Env, rules: RewardRules | None = None):
         super().__init__(env, game)
-        self.new_events = NewEvents(game)
+        self.rules = rules or self.default
+        self.new_events = NewEvents(game, _ALWAYS_NEW if self.rules.as_published else ())
+        self._condition: dict[int, Condition] = {}
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start an episode."""
         self.new_events.start_episode()
-        return super().reset(seed=seed, options=options)
+        started = super().reset(seed=seed, options=options)
+        if self.rules.as_published:  # the same start for all, whatever an agent is given at first
+            self._condition = dict.fromkeys(self.game.possible_agents, Condition())
+        else:
+            self._condition = {agent: Condition.of(player) for agent, player in self.game.realm.players.items()}
+        return started
+
+    def restrict(self, observation: dict) -> None:
+        """Forbid giving and attacks on NPCs that fight back, as the rules say."""
+        if self.rules.disable_give:
+            forbid_giving(observation, prices=self.rules.as_published)
+        if self.rules.spare_dangerous_npcs and forbid_attacking_dangerous_npcs(observation):
+            self.noops_permitted[int(observation["AgentId"])] += 1
 
     def after_tick(self, actions: dict, observations: dict, died: dict) -> None:
         """Count each agent's new kinds of events."""
-        self.new_events.count()
+        if self.rules.explore:
+            self.new_events.count()
+
+    def is_paid(self, died: bool, cut_off: bool) -> bool:
+        """Return whether an agent is paid for more than its task in this tick."""
+        if not self.rules.as_published:
+            return not died
+        return self.pays_the_last_tick or not (died or cut_off)
 
     def reward(self, agent: int, task_reward: float) -> float:
-        """Return a living agent's reward for this tick."""
-        return task_reward + NEW_EVENT_BONUS * min(self.new_events.of(agent), NEW_EVENTS_PAID_A_TICK)
+        """Return an agent's reward for this tick; one that died has no condition."""
+        paid = task_reward + self.rules.explore * min(self.new_events.of(agent), NEW_EVENTS_PAID_A_TICK)
+        player = self.game.realm.players.get(agent)
+        if player is None:
+            return paid
+        if self.rules.heal and player.resources.health_restore > 0:
+            paid += self.rules.heal
+        if self.rules.pay_for_condition:
+            before, now = self._condition[agent], Condition.of(player)
+            self._condition[agent] = now
+            paid += now.paid(before, self.rules)
+        return paid
 
 
-def forbid_giving(observation: dict) -> None:
-    """Leave only the no-op, the last option, in every head that gives away items or gold."""
+def forbid_giving(observation: dict, prices: bool = True) -> None:
+    """Leave only the no-op, the last option, in every head that gives away items or gold.
+
+    Args:
+        observation: of a living agent, changed in place.
+        prices: whether to leave only the lowest amount of gold, too.
+    """
     for action, argument in _GIVING:
         observation["ActionTargets"][action][argument][:-1] = 0
+    if prices:
+        observation["ActionTargets"]["GiveGold"]["Price"][1:] = 0
 
 
-def forbid_attacking_dangerous_npcs(observation: dict) -> None:
-    """Forbid attacks on NPCs that fight back: neutral and aggressive ones."""
+def forbid_attacking_dangerous_npcs(observation: dict) -> bool:
+    """Forbid attacks on NPCs that fight back, neutral and aggressive ones.
+
+    Returns:
+        Whether that left no target, so that the no-op had to be permitted: the game itself permits it only if there is
+        no target.
+    """
     target = observation["ActionTargets"]["Attack"]["Target"]
     target[np.flatnonzero(observation["Entity"][:, _NPC_TYPE] > _PASSIVE)] = 0
-    target[-1] = not target[:-1].any()  # as in the game: the no-op is legal only if there is no target
+    nothing_left = not target.any()
+    if nothing_left:
+        target[-1] = 1
+    return nothing_left

@@ -48,8 +48,8 @@ def check_reads_probabilities(policy: RecurrentPolicy, agent: str) -> None:
     """
     if not isinstance(policy.policy, ReadsProbabilities):
         raise UserError(
-            f"the agent {agent} has no `encode_soft`, so it cannot read the probabilities that a world model predicts: "
-            "give a policy of neurips23_start_kit, or add `encode_soft` to the agent's Policy"
+            f"this network of the agent {agent} has no `encode_soft`, so it cannot read the probabilities that a world "
+            "model predicts: give a policy of another agent in agent_zoo/, or add `encode_soft` to the agent's Policy"
         )
 
 

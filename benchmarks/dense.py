@@ -4,6 +4,7 @@ A direct implementation with the agents' own weights: all tables in full, every 
 every head at full width.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from agent_zoo.distribution import ILLEGAL
 from agent_zoo.neurips23_start_kit import policy as start_kit
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedObservation, PackedRows, legal_options
 from agent_zoo.takeru import policy as takeru
+from agent_zoo.yaofeng import earlier as earlier_yaofeng
 from agent_zoo.yaofeng import policy as yaofeng
 
 TABLES = {"entity": "Entity", "inventory": "Inventory", "market": "Market"}
@@ -114,22 +116,58 @@ def _cumulative(log_probability: torch.Tensor) -> torch.Tensor:
     return sums / sums[:, -1:]
 
 
+Tables = Mapping[str, torch.Tensor]
+Activation = Callable[[torch.Tensor], torch.Tensor]
+
+
+def _as_it_is(values: torch.Tensor) -> torch.Tensor:
+    return values
+
+
+def _first_convolution(policy: Any, planes: torch.Tensor) -> torch.Tensor:
+    first: torch.Tensor = policy.tile_convolution.convolution(planes)
+    return first
+
+
+def _entity_features(policy: Any, rows: torch.Tensor) -> torch.Tensor:
+    features: torch.Tensor = policy.entity_features(rows)
+    return features
+
+
+def _means(policy: Any, rows: Tables) -> list[torch.Tensor]:
+    return [table.mean(dim=1) for table in rows.values()]
+
+
+def _means_of_items(policy: Any, rows: Tables) -> list[torch.Tensor]:
+    return [rows["inventory"].mean(dim=1), rows["market"].mean(dim=1)]
+
+
 @dataclass(frozen=True)
 class Plain:
     """The parts in which the agents' networks differ.
 
     Attributes:
-        describe: embeds tiles, given as row and column relative to the agent and material,
-            (B, tiles, 3) -> (B, tiles, units).
-        activation: applied after the encoders of rows.
-        pools_entities: whether other entities are part of the hidden state.
+        describe: embeds tiles, (B, tiles, 3) -> (B, tiles, units).
+        convolve: the first layers over embedded tiles, (B, units, side, side) -> (B, channels, rows, columns).
+        entities: what the encoders of entities and of the agent's own row read, (R, columns) -> (R, units).
+        rows: applied after the encoders of rows.
+        own: applied after the encoder of the agent's own row.
+        pooled: makes parts of the projection's input, (B, hidden) each, of all tables' encoded rows,
+            (B, rows, hidden) each.
+        task: applied after the encoder of the task.
+        projected: applied after the projection.
         before_heads: applied to the hidden state before the heads and the critic.
     """
 
-    describe: Callable[..., torch.Tensor]
-    activation: Callable[[torch.Tensor], torch.Tensor]
-    pools_entities: bool
-    before_heads: Callable[[torch.Tensor], torch.Tensor]
+    describe: Callable[[Any, torch.Tensor], torch.Tensor]
+    convolve: Callable[[Any, torch.Tensor], torch.Tensor] = _first_convolution
+    entities: Callable[[Any, torch.Tensor], torch.Tensor] = _entity_features
+    rows: Activation = functional.relu
+    own: Activation = functional.relu
+    pooled: Callable[[Any, Tables], list[torch.Tensor]] = _means
+    task: Activation = functional.relu
+    projected: Activation = _as_it_is
+    before_heads: Activation = _as_it_is
 
 
 class DensePolicy(nn.Module):
@@ -146,20 +184,18 @@ class DensePolicy(nn.Module):
     def encode_observations(self, seen: DenseObservation) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """Return the encoder's output, (B, hidden), and every row's embedding for each table, (B, rows, hidden)."""
         policy = self.policy
-        entities = self._embed(seen["Entity"], policy.entity_features, policy.entity_encoder)
+        entities = self._embed(seen["Entity"], functools.partial(self.plain.entities, policy), policy.entity_encoder)
         inventory = self._embed(seen["Inventory"], policy.item_features, policy.item_encoder)
         market = self._embed(seen["Market"], policy.item_features, policy.item_encoder)
         own = seen["Entity"][seen["Entity"][:, :, 0] == seen["AgentId"].unsqueeze(1)]  # (B, columns)
+        keys = {"entity": entities, "inventory": inventory, "market": market}
         parts = [
             self._encode_tiles(seen["Tile"]),
-            self.plain.activation(policy.self_encoder(policy.entity_features(own))),
-            *([entities.mean(dim=1)] if self.plain.pools_entities else []),
-            inventory.mean(dim=1),
-            market.mean(dim=1),
-            functional.relu(policy.task_encoder(seen["Task"].to(policy.task_encoder.weight.dtype))),
+            self.plain.own(policy.self_encoder(self.plain.entities(policy, own))),
+            *self.plain.pooled(policy, keys),
+            self.plain.task(policy.task_encoder(seen["Task"].to(policy.projection.weight.dtype))),
         ]
-        keys = {"entity": entities, "inventory": inventory, "market": market}
-        return policy.projection(torch.cat(parts, dim=1)), keys
+        return self.plain.projected(policy.projection(torch.cat(parts, dim=1))), keys
 
     def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the input of the heads and the critic, (B, hidden)."""
@@ -180,23 +216,24 @@ class DensePolicy(nn.Module):
     def _score(self, head: ActionHead, hidden: torch.Tensor, keys: dict[str, torch.Tensor]) -> torch.Tensor:
         name = head.name.replace(".", "_")
         decoder = self.policy.action_decoder
-        projected = decoder.heads[name](hidden)
+        projected = decoder.heads[name](decoder.rectify(hidden))
         if head.candidates is None:
             return projected
-        query = projected / projected.shape[1] ** 0.5
+        query = projected if decoder.published else projected / projected.shape[1] ** 0.5
         rows = (keys[head.candidates] @ query.unsqueeze(2)).squeeze(2)  # (B, rows)
-        return torch.cat([rows, (query @ decoder.noop_keys[name]).unsqueeze(1)], dim=1)
+        noop = torch.zeros_like(query[:, 0]) if decoder.published else query @ decoder.noop_keys[name]
+        return torch.cat([rows, noop.unsqueeze(1)], dim=1)
 
     def _encode_tiles(self, tile: torch.Tensor) -> torch.Tensor:
-        policy, side = self.policy, self.policy.layout.view_side
-        tile = tile.long()
-        middle = tile[:, [tile.shape[1] // 2], :2]
-        described = self.plain.describe(policy, torch.cat([tile[:, :, :2] - middle, tile[:, :, 2:]], dim=2))
+        side = self.policy.layout.view_side
+        described = self.plain.describe(self.policy, tile.long())
         planes = described.transpose(1, 2).reshape(len(tile), -1, side, side)
-        return policy.tile_encoder(policy.tile_convolution.convolution(planes))
+        return self.policy.tile_encoder(self.plain.convolve(self.policy, planes))
 
-    def _embed(self, table: torch.Tensor, features: nn.Module, encoder: nn.Module) -> torch.Tensor:
-        rows = self.plain.activation(encoder(features(table.flatten(0, 1))))
+    def _embed(
+        self, table: torch.Tensor, features: Callable[[torch.Tensor], torch.Tensor], encoder: nn.Module
+    ) -> torch.Tensor:
+        rows = self.plain.rows(encoder(features(table.flatten(0, 1))))
         return rows.view(*table.shape[:2], -1)
 
 
@@ -210,25 +247,76 @@ def dense_recurrent(packed: RecurrentPolicy) -> RecurrentPolicy:
     return dense
 
 
-def _start_kit_tiles(policy: start_kit.Policy, tile: torch.Tensor) -> torch.Tensor:
-    row, column = (tile[:, :, :2] + policy.layout.view_side // 2).unbind(2)
+def _in_view(tile: torch.Tensor, side: int) -> Sequence[torch.Tensor]:
+    """Row and column of each tile in the view, (B, tiles) each."""
+    middle = tile[:, [tile.shape[1] // 2], :2]
+    return (tile[:, :, :2] - middle + side // 2).unbind(2)
+
+
+def _start_kit_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
+    row, column = _in_view(tile, policy.layout.view_side)
     return torch.cat(
         [policy.row.weight[row], policy.column.weight[column], policy.material.weight[tile[:, :, 2]]], dim=2
     )
 
 
-def _takeru_tiles(policy: takeru.Policy, tile: torch.Tensor) -> torch.Tensor:
-    return policy.material.weight[tile[:, :, 2]]
+def _takeru_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
+    described: torch.Tensor = policy.material.weight[tile[:, :, 2]]
+    return described
 
 
-def _yaofeng_tiles(policy: yaofeng.Policy, tile: torch.Tensor) -> torch.Tensor:
-    row, column = (tile[:, :, :2] + policy.layout.view_side // 2).unbind(2)
+def _earlier_yaofeng_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
+    row, column = _in_view(tile, policy.layout.view_side)
     place = policy.scaled_places[:, row, column].movedim(0, 2)
     return torch.cat([place, policy.material_block(policy.material.weight[tile[:, :, 2]])], dim=2)
 
 
+def _yaofeng_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
+    return torch.cat([tile[:, :, :2] / 128 - 0.5, policy.material.weight[tile[:, :, 2]]], dim=2)
+
+
+def _residual_block(policy: Any, planes: torch.Tensor) -> torch.Tensor:
+    block = policy.tile_convolution
+    inner = functional.conv2d(planes, block.convolution.weight, block.convolution.bias, padding=1)
+    inner = block.second_norm(block.second_convolution(functional.relu(block.norm(inner))))
+    return functional.relu(planes + inner)
+
+
+def _yaofeng_entities(policy: Any, rows: torch.Tensor) -> torch.Tensor:
+    described: torch.Tensor = policy.entity_perceptron(policy.entity_features(rows))
+    return described
+
+
+def _yaofeng_items(policy: Any, rows: Tables) -> list[torch.Tensor]:
+    linear, norm, _ = policy.market_encoder
+    places = _all_places(policy, rows["inventory"])
+    pooled = [policy.inventory_norm(places), norm(linear(rows["market"]).mean(dim=1))]
+    return [functional.relu(each) for each in pooled]
+
+
+def _all_places(policy: Any, inventory: torch.Tensor) -> torch.Tensor:
+    layer = policy.inventory_encoder
+    return functional.linear(inventory.flatten(1), layer.weight, layer.bias)
+
+
+def _start_kit_means(policy: Any, rows: Tables) -> list[torch.Tensor]:
+    return _means(policy, {**rows, "market": policy.market_encoder(rows["market"])})
+
+
+def _takeru_items(policy: Any, rows: Tables) -> list[torch.Tensor]:
+    return [_all_places(policy, rows["inventory"]), policy.market_encoder(rows["market"]).mean(dim=1)]
+
+
 _PLAIN: dict[type[nn.Module], Plain] = {
-    start_kit.Policy: Plain(_start_kit_tiles, functional.relu, pools_entities=True, before_heads=nn.Identity()),
-    yaofeng.Policy: Plain(_yaofeng_tiles, nn.Identity(), pools_entities=True, before_heads=functional.relu),
-    takeru.Policy: Plain(_takeru_tiles, functional.relu, pools_entities=False, before_heads=nn.Identity()),
-}
+    start_kit.Policy: Plain(_start_kit_tiles, rows=_as_it_is, pooled=_start_kit_means, task=_as_it_is),
+    start_kit.EarlierPolicy: Plain(_start_kit_tiles),
+    takeru.Policy: Plain(_takeru_tiles, rows=_as_it_is, pooled=_takeru_items, task=_as_it_is),
+    takeru.EarlierPolicy: Plain(_takeru_tiles, pooled=_means_of_items),
+    yaofeng.Policy: Plain(
+        _yaofeng_tiles, _residual_block, _yaofeng_entities, rows=_as_it_is, own=_as_it_is, pooled=_yaofeng_items,
+        task=_as_it_is, projected=functional.relu,
+    ),
+    earlier_yaofeng.EarlierPolicy: Plain(
+        _earlier_yaofeng_tiles, rows=_as_it_is, own=_as_it_is, before_heads=functional.relu
+    ),
+}  # fmt: skip

@@ -7,7 +7,7 @@ section when debugging, the command line.
 import importlib.util
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -20,6 +20,8 @@ from pydantic.dataclasses import dataclass
 from activation_store.files import read_json
 from activation_store.layers import MemoryCell
 from activation_store.yaml_file import one_line, read_yaml, shown
+from agent_zoo.networks import Network
+from agent_zoo.reward_rules import RewardRules
 from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS
 from argument_checks import FASTEST_REGROWTH
@@ -27,13 +29,17 @@ from user_error import UserError
 
 LARGEST_NUM_MAPS = 4096
 RUN_SETTINGS_FILE = "settings.json"
+AMMUNITION_DAMAGE = 5
+"""The game's own."""
 RAY_ADDRESSES = "local, auto or HOST:PORT"
 # These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
 CHANGEABLE_WHEN_RESUMED = (
     "env.maps_dir", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps", "train.device",
-    "train.num_checkpoints", "train.checkpoint_spacing", "wandb.project", "wandb.entity", "wandb.mode",
+    "train.num_checkpoints", "train.checkpoint_spacing", "train.checkpoint_interval", "wandb.project", "wandb.entity",
+    "wandb.group", "wandb.mode",
 )  # fmt: skip
 _OVERRIDES = ("agents", "debug")
+_RULES = tuple(rule.name for rule in fields(RewardRules) if rule.name != "as_published")
 _LARGEST_COUNT = 2**63 - 1  # what arrays and generators of random numbers take
 
 
@@ -58,6 +64,13 @@ def _ray_address(value: object) -> object:
     return value
 
 
+def _kernel(value: object) -> object:
+    parts = [str(part).strip() for part in (value if isinstance(value, list | tuple) else str(value).split(","))]
+    if not all(part.isdecimal() for part in parts) or "0" not in parts:
+        raise ValueError("must be numbers separated by commas, with 0 for the learner, such as 0,0,0,1")
+    return ",".join(parts)
+
+
 def _codes(value: object) -> object:
     number = _number(value)
     if isinstance(number, int) and number != 0 and not 2 <= number <= MOST_CODES:
@@ -70,6 +83,9 @@ Positive = Annotated[int, BeforeValidator(_number), Field(ge=1, le=_LARGEST_COUN
 Fraction = Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)]
 PositiveReal = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
 NonNegativeReal = Annotated[float, BeforeValidator(_number), Field(ge=0, allow_inf_nan=False)]
+OptionalPositive = Annotated[Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, BeforeValidator(_number)]
+OptionalCount = Annotated[Annotated[int, Field(ge=0, le=_LARGEST_COUNT)] | None, BeforeValidator(_number)]
+Weight = Annotated[Annotated[float, Field(ge=0, allow_inf_nan=False)] | None, BeforeValidator(_number)]
 
 Syllabus = Literal["none", "domain_randomization", "learning_progress", "prioritized_level_replay"]
 
@@ -125,6 +141,13 @@ class EnvironmentSettings(_OneLineErrors):
     food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=FASTEST_REGROWTH, allow_inf_nan=False)] = 1
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""
+    death_fog_tick: OptionalCount = None
+    """Tick from which a deadly fog closes in from the edges, one tile a tick, up to 8 tiles from the centre; by default
+    there is none. Evaluations and recordings play without, unless they ask for it."""
+    flip_terrain: bool = False
+    """Whether the terrain's seeds are negated, as for the maps of the published evaluations."""
+    ammunition_damage: Count = AMMUNITION_DAMAGE
+    """Damage of ammunition before the 10 of each level are added. The published agents played with 0."""
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
 
@@ -138,28 +161,39 @@ class TaskSettings(_OneLineErrors):
     curriculum: Annotated[str, tyro.conf.arg(aliases=["-c", "--curriculum"])] = "training"
     """Tasks to draw from for each agent at the start of each episode. training: a broad mix; evaluation: the 63
     held-out tasks that policies are scored on; survival: only staying alive; or the path of a YAML file."""
-    only: Annotated[str | None, tyro.conf.arg(aliases=["-t", "--task"])] = None
+    only: Annotated[str | None, tyro.conf.arg(aliases=["-t", "--task", "--task-to-assign"])] = None
     """Give every agent this one task of the curriculum: its number, its name, or a part of its name that is unique."""
     syllabus: Annotated[Syllabus, tyro.conf.arg(aliases=["--syllabus"])] = "none"
     """How often each task is drawn during training. none: by the fixed weights of the curriculum. The others are
     algorithms of the library Syllabus: domain_randomization draws all tasks equally often, learning_progress (also the
     meaning of the option without a value) prefers tasks whose success rate is changing, and prioritized_level_replay
     prefers tasks whose value is hard to predict."""
-    encoder: Literal["structural", "language-model"] = "structural"
-    """How tasks are embedded: structural encodes their structure (no download); language-model reads their text."""
+    encoder: Literal["structural", "language-model", "file"] = "structural"
+    """How tasks are embedded: structural encodes their structure (no download); language-model reads their text; file
+    takes them from --task.embeddings."""
     language_model: str = "Qwen/Qwen2.5-Coder-0.5B"
     """Language model for task embeddings: its name on the Hugging Face Hub, or a local folder."""
     language_model_revision: str | None = None
     """Commit of the model on the Hub, or hash of its folder; by default the newest, which is then recorded."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Cache folder for task embeddings computed by language models."""
+    """Cache folder for task embeddings computed by language models; files of embeddings are looked for here, too."""
+    embeddings: str | None = None
+    """File of task embeddings for the encoder file; import_policy.py makes one of the original's curricula."""
+    embeddings_sha256: str | None = None
+    """Hash of that file; by default it is the file's, which is then recorded."""
     embedding_size: Annotated[int, BeforeValidator(_number), Field(ge=8, le=4096)] = 128
     """Length of the task embedding that the policy receives, 8 to 4096."""
 
 
+def older_rewards(reward: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete settings of rewards that may be older than `as_published`."""
+    return {"as_published": False} | dict(reward)
+
+
 @dataclass(frozen=True, config=_STRICT)
 class RewardSettings(_OneLineErrors):
-    """The reward; by default as defined by the agent's own `RewardWrapper`."""
+    """The reward. The weights of what an agent is paid beyond its task, and what it may not do, are by default its own:
+    those of its `RewardWrapper`."""
 
     section: ClassVar[str] = "reward"
 
@@ -171,6 +205,52 @@ class RewardSettings(_OneLineErrors):
     """Weight of each change in health, as a fraction of full health; death costs the remaining health."""
     drive_coef: NonNegativeReal = 0
     """Weight of each reduction of the drive: the distance of health, food and water from full (0 to 1.73)."""
+    heal: Weight = None
+    """Paid in each tick that restored health."""
+    explore: Weight = None
+    """Paid for each event of a kind that is new to the life, and for each kill and each sale, at most 3 a tick."""
+    hp: Weight = None
+    """Paid for each point of health gained; taken for each lost."""
+    experience: Weight = None
+    """Paid for each point by which the largest experience of all skills grew."""
+    defence: Weight = None
+    """Paid in every tick for each 15 points of the mean defence over melee, range and mage."""
+    attack: Weight = None
+    """Paid for each point of damage inflicted."""
+    gold: Weight = None
+    """Paid for each coin gained; taken for each lost."""
+    scale: Weight = None
+    """Factor of the sum of hp, experience, defence, attack and gold."""
+    disable_give: bool | None = None
+    """Whether giving items or gold to others is illegal."""
+    spare_dangerous_npcs: bool | None = None
+    """Whether attacking NPCs that fight back, neutral and aggressive ones, is illegal."""
+    as_published: bool = True
+    """Whether rewards and restrictions follow the published agents; False: as in this toolkit before, for policies
+    that were trained then. docs/training.md says what differs."""
+
+    @staticmethod
+    def of_header(reward: Mapping[str, Any]) -> "RewardSettings":
+        """Return the settings in a policy's header; one that does not say is older than `as_published`.
+
+        Raises:
+            UserError: a setting is unknown or impossible.
+        """
+        return RewardSettings(**older_rewards(reward))
+
+    def to_header(self) -> dict[str, int | float | bool]:
+        """Return what is set, for a policy's header."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    @property
+    def chosen_rules(self) -> dict[str, float | bool]:
+        """The weights and restrictions that are not left to the agent."""
+        return {name: value for name in _RULES if (value := getattr(self, name)) is not None}
+
+    @property
+    def adds_to_agent(self) -> bool:
+        """Whether anything is paid besides the task's and the agent's own reward, or these are weighted."""
+        return (self.task_coef, self.bonus_coef, self.hp_coef, self.drive_coef) != (1, 1, 0, 0)
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -186,6 +266,9 @@ class PolicySettings(_OneLineErrors):
     cell: MemoryCell = "lstm"
     """Cell of the memory. lstm: long short-term memory; gru: gated recurrent unit; ema: exponential moving averages,
     without gates, whose time constants are learnt and start between 2 and 128 ticks."""
+    network: Network = "published"
+    """published: computes what the original agent computed; earlier: the network of this toolkit's first policies,
+    which resembles it. Agents of your own have only one."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -237,6 +320,9 @@ class TrainSettings(_OneLineErrors):
     """Maximum length of a segment in ticks, the range of backpropagation through time."""
     update_epochs: Positive = 3
     """Number of passes over each batch."""
+    pool_kernel: Annotated[str, BeforeValidator(_kernel)] = "0"
+    """Who plays the agents of each world, in turn: 0 the learner, 1, 2, ... opponents drawn from the run's earlier
+    checkpoints. 0,0,0,1 gives an opponent every fourth agent; 0 trains alone. Only the learner's agent-steps count."""
     optimizer: Literal["adam", "muon"] = "adam"
     """adam; or muon for the weight matrices between hidden units, and adam for the rest."""
     learning_rate: PositiveReal = 1.5e-4
@@ -254,6 +340,8 @@ class TrainSettings(_OneLineErrors):
     """PPO's clipping range of the probability ratio."""
     value_clip: PositiveReal = 0.1
     """Clipping range of the value estimate around the old estimate."""
+    clip_value: bool = True
+    """Whether the value estimate is clipped."""
     entropy_coefficient: NonNegativeReal = 0.01
     """Weight of the entropy bonus."""
     ignore_idle_heads: bool = False
@@ -265,11 +353,26 @@ class TrainSettings(_OneLineErrors):
     """Maximum gradient norm; larger gradients are scaled down."""
     normalize_advantage: bool = True
     """Whether advantages are standardised in each minibatch."""
+    target_kl: OptionalPositive = None
+    """Mean divergence from the policy that collected the batch, in nats, above which no further pass over the batch is
+    made; by default all passes are made."""
     num_checkpoints: Positive = 4
     """Number of checkpoints to keep, besides the untrained one; the last is the trained policy."""
+    checkpoint_interval: Count = 0
+    """Also keep a checkpoint after every this many updates; 0: none but those of num_checkpoints."""
     checkpoint_spacing: Literal["even", "doubling"] = "even"
     """even: every checkpoint has learnt from equally many agent-steps more than the one before; doubling: from twice as
     many, so that early learning, which is fast, is seen too."""
+
+    @property
+    def seats(self) -> tuple[int, ...]:
+        """The kernel as numbers."""
+        return tuple(map(int, self.pool_kernel.split(",")))
+
+    @property
+    def has_opponents(self) -> bool:
+        """Whether anybody but the learner plays."""
+        return any(self.seats)
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -308,6 +411,8 @@ class WandbSettings(_OneLineErrors):
     """Name of the project."""
     entity: str | None = None
     """User or team; by default that of your account."""
+    group: str | None = None
+    """Name under which runs are shown together."""
     mode: Literal["online", "offline"] = "online"
     """online uploads during training; offline writes files that `wandb sync` can upload later."""
 
@@ -360,8 +465,13 @@ def read_run_settings(folder: Path) -> tuple[str, Settings]:
     content = read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("agent"), str):
         raise UserError(f"{path} does not name the agent: it is damaged, or not the settings of a run")
+    settings = content.get("settings")
+    if isinstance(settings, dict) and isinstance(settings.get("policy"), dict):
+        settings["policy"].setdefault("network", "earlier")  # the only one when runs did not say
+    if isinstance(settings, dict) and isinstance(reward := settings.get("reward"), dict):
+        settings["reward"] = older_rewards(reward)
     try:
-        return content["agent"], TypeAdapter(Settings).validate_python(content.get("settings"))
+        return content["agent"], TypeAdapter(Settings).validate_python(settings)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
@@ -377,6 +487,14 @@ def plain_settings(settings: Settings) -> dict[str, Any]:
     """Return all settings as JSON and YAML hold them."""
     content: dict[str, Any] = orjson.loads(orjson.dumps(asdict(settings), default=str))
     return content
+
+
+def task_record(task: TaskSettings) -> dict[str, Any]:
+    """Return the settings of tasks as checkpoints and results say them: without the folder of embeddings, and without
+    the file of embeddings where there is none, as before there were any.
+    """
+    left_out = {"embeddings_dir"} | {name for name in ("embeddings", "embeddings_sha256") if not getattr(task, name)}
+    return {name: value for name, value in asdict(task).items() if name not in left_out}
 
 
 def check_training(settings: Settings) -> None:
@@ -399,6 +517,12 @@ def check_training(settings: Settings) -> None:
     ):
         if shared % train.processes:
             raise UserError(f"{name} {shared} cannot be shared evenly by train.processes {train.processes}")
+    if len(train.seats) > env.num_agents:
+        raise UserError(f"train.pool_kernel {train.pool_kernel} has more seats than env.num_agents {env.num_agents}")
+    if train.has_opponents and train.processes > 1:
+        raise UserError(
+            f"train.pool_kernel {train.pool_kernel}: opponents need a run of one process: leave out --processes"
+        )
     if train.total_agent_steps < train.batch_size:
         raise UserError(
             f"train.total_agent_steps {train.total_agent_steps} is less than one batch "

@@ -53,6 +53,7 @@ def plant_evaluation(
     seed: int = 1,
     mode: Literal["pve", "pvp"] = "pve",
     into: Path | None = None,
+    protocol: str = "toolkit",
     **environment: Any,
 ) -> str:
     """Write a checkpoint and its results on maps of seed 1, beside it or into a folder; returns the checkpoint's name.
@@ -70,6 +71,7 @@ def plant_evaluation(
     world = {key: value for key, value in asdict(Settings().env).items() if not key.endswith("_dir")}
     world |= {"map_seed": 1, "resilient_population": 0.0, **environment}
     how = {"agent_steps": steps, "checkpoint_sha256": hashlib.sha256(content).hexdigest(), "environment": world}
+    how |= {} if protocol == "toolkit" else {"protocol": protocol}
     results["provenance"] = provenance(mode, seed, 4, **how)
     file = (into or checkpoints) / f"eval_{mode}_{seed}.json"
     before = orjson.loads(file.read_bytes()) if file.exists() else {}

@@ -16,6 +16,7 @@ from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.command import run_here
 from tests.shared import shared_folder
+from tests.tiny_policies import with_small_inputs
 
 POLICY = "small"
 UNITS = 16
@@ -41,7 +42,7 @@ def recorded_features(
         settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=UNITS))
         entrant = untrained_entrant("neurips23_start_kit", settings, maps, seed=5)
         path = folder / "policies" / f"{POLICY}.safetensors"
-        save_checkpoint(path, entrant.policy, entrant.info)
+        save_checkpoint(path, with_small_inputs(entrant.policy), entrant.info)
         entrant = replace(entrant, name=POLICY, sha256=sha256(path))
         plan = Plan(4, None, 4, LAYERS, ("Market", "Task", "ActionTargets"), format="parquet")
         watched = with_shadow_networks(entrant, (untrained_twin(entrant, plan.seed),))

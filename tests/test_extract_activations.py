@@ -8,8 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import refuse_kept_memory
+from reinforcement_learning.play.entrants import load_entrant
+from representation.recorded_observation import packed_observation
 from tests.activation_store.test_round_trip import assert_same_records
 from tests.command import assert_refused, run, run_here, run_on_terminal, start
 from tests.shared import shared_folder
@@ -67,6 +71,29 @@ def test_the_maps_can_be_chosen(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert read_metadata(tmp_path / "tiny").environment["map_seed"] == 0
     assert_refused(extract(folder, "pve", "-p", "tiny", "--map-seed", -1, output=tmp_path), "--map-seed is -1")
+
+
+def test_the_original_protocol_is_recorded_and_memories_outlast_episodes(folder: Path, tmp_path: Path) -> None:
+    short = (
+        "pve", "-p", "tiny", "-n", 7, "--max-steps", 2, "--layers", "lstm_hidden", "--protocol", "original",
+        "--fields", "Market,Task,ActionTargets",
+    )  # fmt: skip
+    done = extract(folder, *short, output=tmp_path)
+    assert done.returncode == 0, done.stderr
+    metadata, records = read_metadata(tmp_path / "tiny"), read_dump(tmp_path / "tiny")
+    world = metadata.environment
+    assert (world["protocol"], world["num_maps"], world["flip_terrain"]) == ("original", 4, True)
+    assert world["task"]["curriculum"] == "evaluation"
+    assert (records.reward[~records.columns["done"]] >= 0).all()
+    with pytest.raises(UserError, match=r"--protocol original, by which memories outlast lives"):
+        refuse_kept_memory(tmp_path / "tiny", metadata)
+    first = np.flatnonzero((records.step == 0) & (records.episode == 6))  # follows episode 0 in its world
+    policy = load_entrant(folder / "policies" / "tiny.safetensors").policy
+    seen = packed_observation(records.take(first), policy.policy.layout, policy.mask)
+    with torch.no_grad():
+        *_, fresh = policy(seen, policy.initial_state(len(first)))
+    recorded = records.activations["lstm_hidden"][first]
+    assert np.abs(recorded - fresh.hidden[-1].numpy()).max() > 1e-3
 
 
 def test_the_analysis_takes_the_dump(folder: Path, tmp_path: Path) -> None:
@@ -222,6 +249,7 @@ def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
         (("pve", "-p", "tiny", "--random-actions", "1.01"), ("--random-actions is 1.01", "0 to 1")),
         (("pve", "-p", "tiny", "--random-actions", "nan"), ("--random-actions is nan", "0 to 1")),
         (("pve", "-p", "tiny", "--precision", "float16"), ("--format parquet",)),
+        (("pve", "-p", "tiny", "--protocol", "original", "--map-seed", "3"), ("cannot have --map-seed",)),
         (("pve", "-p", "tiny", "-n", 2), ("already holds a dump", "activation_data/tiny")),
     ],
 )

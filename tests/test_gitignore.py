@@ -65,6 +65,7 @@ def test_every_default_folder_is_listed_here() -> None:
     import evaluate
     import explore
     import extract_activations
+    import import_policy
     import render_replay
     import train
     from analysis.clusters.settings import AnalysisSettings
@@ -75,7 +76,7 @@ def test_every_default_folder_is_listed_here() -> None:
         each.Arguments
         for each in (
             agent_life_visualization, cluster_life_phase, compare_runs, evaluate, explore, extract_activations,
-            render_replay, train,
+            import_policy, render_replay, train,
         )
     ]  # fmt: skip
     kinds = [*of_scripts, AnalysisSettings, ProbeSettings, EnvironmentSettings, TaskSettings]

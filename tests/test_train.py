@@ -290,7 +290,17 @@ def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(
     assert result.returncode == 0, result.stderr
     policy, info = load_checkpoint(tmp_path / "policies" / "blind.safetensors")
     assert policy.mask == ObservationMask.of({"mask_intrinsics": masked}) != ObservationMask()
-    assert info.reward == {"task_coef": 1, "bonus_coef": 0, "hp_coef": 2, "drive_coef": 0}
+    coefficients = {"task_coef": 1, "bonus_coef": 0, "hp_coef": 2, "drive_coef": 0}
+    assert info.reward == coefficients | {"heal": 0.03, "explore": 0.01, "as_published": True}
+
+
+def test_a_checkpoint_after_every_second_update(trained: Path, tmp_path: Path) -> None:
+    often = ("--train.checkpoint-interval", 1, "--train.no-clip-value", "--train.target-kl", 1e-9, "-n", "often")
+    result = run_here("train.py", *TWO_UPDATES, *often, *folders(tmp_path, trained / "maps"))
+    assert result.returncode == 0, result.stderr
+    kept = sorted((tmp_path / "runs/often/checkpoints").iterdir())
+    steps = [line["agent_steps"] for line in metrics_of(tmp_path / "runs/often")]
+    assert [load_checkpoint(path)[1].steps for path in kept] == [0, *steps] and len(steps) == 2
 
 
 @pytest.mark.slow

@@ -3,8 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import save_checkpoint
+from agent_zoo.layers import entity_features
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 
@@ -24,6 +29,21 @@ def save_policies(
         entrant = untrained_entrant(agent, settings, maps, seed)
         save_checkpoint(folder / f"{name}.safetensors", entrant.policy, entrant.info)
     return folder
+
+
+@torch.no_grad()
+def with_small_inputs(policy: RecurrentPolicy) -> RecurrentPolicy:
+    """Divide the start kit's weights by the usual size of what they read, in place, and treble those of the projection.
+
+    It reads numbers of hundreds as they are, so that the memory of an untrained one is full at once, and nothing that
+    is done to it shows.
+    """
+    encoder: Any = policy.policy
+    encoder.projection.weight *= 3
+    usual = entity_features(encoder.layout).scale  # of all columns but one
+    for layer in (encoder.self_encoder, encoder.entity_encoder):
+        layer.weight[:, -len(usual) :] /= usual
+    return policy
 
 
 def world_options(env: EnvironmentSettings) -> list[object]:

@@ -2,9 +2,9 @@
 
 from activation_store.layers import MemoryCell
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.takeru.policy import Policy
+from agent_zoo.takeru.policy import EarlierPolicy, Policy
 
-__all__ = ["Policy", "Recurrent"]
+__all__ = ["EarlierPolicy", "Policy", "Recurrent"]
 
 
 class Recurrent(RecurrentPolicy):

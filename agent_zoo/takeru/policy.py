@@ -1,5 +1,7 @@
 """takeru's network: other entities are visible to the action heads only, never to the hidden state."""
 
+from typing import ClassVar
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -13,12 +15,16 @@ from agent_zoo.layers import (
     NPC_TYPE,
     Candidates,
     EmbeddedRowFeatures,
+    entity_features,
     item_features,
     mean_over_table,
     own_rows,
     padding_row,
 )
-from agent_zoo.observation import ObservationLayout, PackedObservation
+from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation, PackedRows
+from agent_zoo.places import LinearOverPlaces
+from agent_zoo.published_features import clipped_entity_features, scaled_item_features
+from agent_zoo.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows, soft_mean_over_table
 from agent_zoo.tiles import TileConvolution, tile_encoder
 
 MATERIAL_EMBEDDING = 32
@@ -28,48 +34,123 @@ DISCRETE_COLUMNS = {"id": ENTITY_ID, "npc_type": NPC_TYPE, "attacker_id": ENTITY
 
 
 class Policy(BasePolicy):
-    """Concatenates tiles, the agent's own row, the mean of its items and of the market, and the task."""
+    """Concatenates tiles, the agent's own row, its items, the mean of the market, and the task.
+
+    Attributes:
+        published: whether the network computes what the published one does: rows and task are encoded linearly, the
+            inventory is read place by place, and four columns of entities share one short table of embeddings.
+    """
+
+    published: ClassVar[bool] = True
 
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
-        super().__init__(layout, hidden_size)
+        super().__init__(layout, hidden_size, published=self.published)
+        self.rectify = nn.Identity() if self.published else nn.ReLU()
         self.material = nn.Embedding(layout.materials, MATERIAL_EMBEDDING)
         self.tile_convolution = TileConvolution(layout, 0, MATERIAL_EMBEDDING, TILE_CHANNELS[0])
         self.tile_encoder = tile_encoder(layout, TILE_CHANNELS, hidden_size)
-        self.entity_features = EmbeddedRowFeatures(
-            layout.entity_columns, DISCRETE_COLUMNS, ENTITY_SCALES, IDENTITY_EMBEDDING
-        )
-        self.item_features = item_features(layout)
+        self.entity_features = clipped_entity_features(layout) if self.published else _earlier_entity_features(layout)
+        self.item_features = scaled_item_features(layout) if self.published else item_features(layout)
         self.self_encoder = nn.Linear(self.entity_features.size, hidden_size)
         self.entity_encoder = nn.Linear(self.entity_features.size, hidden_size)
         self.item_encoder = nn.Linear(self.item_features.size, hidden_size)
+        if self.published:
+            self.inventory_encoder = LinearOverPlaces(layout.inventory, hidden_size)
+            self.market_encoder = nn.Linear(hidden_size, hidden_size)
         self.task_encoder = nn.Linear(layout.task_size, hidden_size)
         self.projection = nn.Linear(5 * hidden_size, hidden_size)
 
     def encode_observations(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
         """Return the encoder's output, (B, hidden), and what the action heads choose among."""
-        inventory = self._embed_items(observation.inventory.values)
-        market = self._embed_items(observation.market.values)
-        no_item = self._embed_items(padding_row(observation.inventory))[0]  # (hidden,)
+        inventory = self._item_keys(observation.inventory.values)
+        market = self._item_keys(observation.market.values)
+        no_item = self._item_keys(padding_row(observation.inventory))[0]  # (units,)
         parts = [
             self.tile_encoder(self.tile_convolution(observation.material, self.material.weight, self.places())),
             functional.relu(self.self_encoder(self.entity_features(own_rows(observation)))),
-            mean_over_table(inventory, no_item, observation.inventory, self.layout.inventory),
-            mean_over_table(market, no_item, observation.market, self.layout.market),
-            functional.relu(self.task_encoder(observation.task.to(self.task_encoder.weight.dtype))),
+            self._inventory(inventory, no_item, observation.inventory),
+            self._market(market, no_item, observation.market),
+            self.rectify(self.task_encoder(observation.task.to(self.task_encoder.weight.dtype))),
         ]
-        entities = functional.relu(self.entity_encoder(self.entity_features(observation.entity.values)))
+        entities = self.entity_features(observation.entity.values)
         candidates = Candidates(
             rows={"entity": observation.entity, "inventory": observation.inventory, "market": observation.market},
-            keys={"entity": entities, "inventory": inventory, "market": market},
+            keys={
+                "entity": entities if self.published else self.rectify(self.entity_encoder(entities)),
+                "inventory": inventory,
+                "market": market,
+            },
+            layers=self._layers_of_keys(),
         )
         return self.projection(torch.cat(parts, dim=1)), candidates
+
+    def encode_soft(self, observation: SoftObservation) -> tuple[torch.Tensor, SoftCandidates]:
+        """Return the same as `encode_observations` for observations known in probabilities."""
+        own, entity, inventory = observation.own, observation.entity, observation.inventory
+        items = self._items(self.item_features.soft(inventory.category, inventory.values, item_features(self.layout)))
+        market = self._items(self.item_features(observation.market.values))  # (total rows, hidden)
+        no_item = self._items(self.item_features(padding_row(observation.market)))[0]  # (hidden,)
+        if self.published:
+            carried = self.inventory_encoder.soft(items, no_item, inventory.presence)
+        else:
+            carried = soft_mean_over_table(items, no_item, inventory.presence, self.layout.inventory)
+        for_sale = mean_over_table(market, no_item, observation.market, self.layout.market)
+        parts = [
+            self.tile_encoder(self.tile_convolution.soft(observation.material, self.material.weight, self.places())),
+            functional.relu(self.self_encoder(self._soft_entities(own)[:, 0])),
+            carried,
+            self.market_encoder(for_sale) if self.published else for_sale,
+            self.rectify(self.task_encoder(observation.task)),
+        ]
+        keys: dict[CandidateTable, torch.Tensor] = {
+            "entity": self.rectify(self.entity_encoder(self._soft_entities(entity))),  # (B, R, hidden)
+            "inventory": items,
+            "market": grid_of_rows(market, observation.market),
+        }
+        return self.projection(torch.cat(parts, dim=1)), SoftCandidates(keys)
 
     def places(self) -> torch.Tensor:
         """Return nothing, (0, side, side): tiles are embedded by their material alone."""
         return self.material.weight.new_zeros(0, self.layout.view_side, self.layout.view_side)
 
-    def _embed_items(self, values: torch.Tensor) -> torch.Tensor:
-        return functional.relu(self.item_encoder(self.item_features(values)))
+    def _layers_of_keys(self) -> dict[CandidateTable, nn.Linear]:
+        """As published, rows are encoded by nothing but a layer, which can wait: see `Candidates`."""
+        if not self.published:
+            return {}
+        return {"entity": self.entity_encoder, "inventory": self.item_encoder, "market": self.item_encoder}
+
+    def _item_keys(self, values: torch.Tensor) -> torch.Tensor:
+        features = self.item_features(values)
+        return features if self.published else self._items(features)
+
+    def _items(self, features: torch.Tensor) -> torch.Tensor:
+        return self.rectify(self.item_encoder(features))
+
+    def _soft_entities(self, rows: SoftRows) -> torch.Tensor:
+        return self.entity_features.soft(rows.category, rows.values, entity_features(self.layout))
+
+    def _inventory(self, values: torch.Tensor, padding: torch.Tensor, rows: PackedRows) -> torch.Tensor:
+        if self.published:
+            return self.inventory_encoder.packed(values, padding, rows, self.item_encoder)
+        return mean_over_table(values, padding, rows, self.layout.inventory)
+
+    def _market(self, values: torch.Tensor, padding: torch.Tensor, rows: PackedRows) -> torch.Tensor:
+        if self.published:
+            return self.market_encoder(mean_over_table(values, padding, rows, self.layout.market, self.item_encoder))
+        return mean_over_table(values, padding, rows, self.layout.market)
+
+
+class EarlierPolicy(Policy):
+    """The network before it computed what the published one does.
+
+    Rows and the task are rectified, the inventory is a mean, and each column of entities has a table of its own.
+    """
+
+    published = False
+
+
+def _earlier_entity_features(layout: ObservationLayout) -> EmbeddedRowFeatures:
+    return EmbeddedRowFeatures(layout.entity_columns, DISCRETE_COLUMNS, ENTITY_SCALES, IDENTITY_EMBEDDING)
 
 
 class Recurrent(RecurrentPolicy):

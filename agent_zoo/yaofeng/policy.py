@@ -1,4 +1,4 @@
-"""yaofeng's network: normalised perceptrons on entities and items, two LSTM layers, orthogonal weights."""
+"""yaofeng's network: a residual block over tiles, normalised perceptrons on rows, two LSTM layers."""
 
 import torch
 from torch import nn
@@ -6,107 +6,114 @@ from torch.nn import functional
 
 from activation_store.layers import MemoryCell
 from agent_zoo.base import BasePolicy, RecurrentPolicy
-from agent_zoo.layers import (
-    ENTITY_ID,
-    ENTITY_SCALES,
-    Candidates,
-    EmbeddedRowFeatures,
-    item_features,
-    mean_over_table,
-    own_rows,
-    padding_row,
-)
-from agent_zoo.observation import ObservationLayout, PackedObservation
-from agent_zoo.tiles import TileConvolution, scaled_places, tile_encoder
+from agent_zoo.layers import Candidates, entity_features, item_features, mean_over_table, own_rows, padding_row
+from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation
+from agent_zoo.places import LinearOverPlaces
+from agent_zoo.published_features import multiplied_item_features, unscaled_entity_features
+from agent_zoo.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows
+from agent_zoo.tiles import KERNEL, tile_encoder
+from agent_zoo.yaofeng.residual_tiles import ResidualTiles
 
-MATERIAL_EMBEDDING = 62  # 64 with the scaled row and column
+MATERIAL_EMBEDDING = 62  # 64 with the row and column
 TILE_CHANNELS = (32, 8)
-IDENTITY_EMBEDDING = 64
-IDENTITIES = {"id": ENTITY_ID, "attacker_id": ENTITY_ID}
 
 
 class Policy(BasePolicy):
-    """Concatenates tiles, the agent's own row, the mean of each table and the task; its heads read rectified units."""
+    """Concatenates tiles, the agent's own row, its items, the mean of the market, and the task; rectifies the result.
 
-    scaled_places: torch.Tensor
+    Other entities are visible to the action heads only. The heads read rectified units, the critic unrectified ones.
+    """
 
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
-        super().__init__(layout, hidden_size)
+        super().__init__(layout, hidden_size, published=True, rectified=True)
         self.material = nn.Embedding(layout.materials, MATERIAL_EMBEDDING)
-        # The residual block reads only a tile's material, so it runs once per material instead of once per tile.
-        self.material_block = _Residual(MATERIAL_EMBEDDING)
-        self.register_buffer("scaled_places", scaled_places(layout.view_side), persistent=False)
-        self.tile_convolution = TileConvolution(layout, 2, MATERIAL_EMBEDDING, TILE_CHANNELS[0])
-        self.tile_encoder = tile_encoder(layout, TILE_CHANNELS, hidden_size)
-        self.entity_features = EmbeddedRowFeatures(layout.entity_columns, IDENTITIES, ENTITY_SCALES, IDENTITY_EMBEDDING)
-        self.item_features = item_features(layout)
-        self.self_encoder = _perceptron(self.entity_features.size, hidden_size)
-        self.entity_encoder = _perceptron(self.entity_features.size, hidden_size)
+        self.tile_convolution = ResidualTiles(layout, MATERIAL_EMBEDDING)
+        self.tile_encoder = nn.Sequential(
+            nn.Conv2d(self.tile_convolution.units, TILE_CHANNELS[0], KERNEL),
+            *list(tile_encoder(layout, TILE_CHANNELS, hidden_size))[:-1],
+            nn.LayerNorm(hidden_size),
+            nn.ReLU(),
+        )
+        self.entity_features = unscaled_entity_features(layout)
+        self.item_features = multiplied_item_features(layout)
+        self.entity_perceptron = _perceptron(self.entity_features.size, hidden_size)
+        self.entity_perceptron.append(nn.ReLU())
+        self.self_encoder = _normalized(hidden_size, hidden_size)
+        self.entity_encoder = _normalized(hidden_size, hidden_size)
         self.item_encoder = _perceptron(self.item_features.size, hidden_size)
-        self.task_encoder = nn.Linear(layout.task_size, hidden_size)
-        self.projection = nn.Linear(6 * hidden_size, hidden_size)
+        self.item_encoder.extend([nn.LayerNorm(hidden_size), nn.ReLU()])
+        self.inventory_encoder = LinearOverPlaces(layout.inventory, hidden_size)
+        self.inventory_norm = nn.LayerNorm(hidden_size)
+        self.market_encoder = _normalized(hidden_size, hidden_size)
+        self.task_encoder = _normalized(layout.task_size, hidden_size)
+        self.projection = nn.Linear(5 * hidden_size, hidden_size)
         self.initialize_orthogonally()
 
     def encode_observations(self, observation: PackedObservation) -> tuple[torch.Tensor, Candidates]:
         """Return the encoder's output, (B, hidden), and what the action heads choose among."""
-        entities = self.entity_encoder(self.entity_features(observation.entity.values))
+        entities = self.entity_perceptron(self.entity_features(observation.entity.values))
+        own = self.entity_perceptron(self.entity_features(own_rows(observation)))
         inventory = self.item_encoder(self.item_features(observation.inventory.values))
         market = self.item_encoder(self.item_features(observation.market.values))
-        no_entity = self.entity_encoder(self.entity_features(padding_row(observation.entity)))[0]  # (hidden,)
-        no_item = self.item_encoder(self.item_features(padding_row(observation.inventory)))[0]
+        no_item = self.item_encoder(self.item_features(padding_row(observation.inventory)))[0]  # (hidden,)
+        places = self.inventory_encoder.packed(inventory, no_item, observation.inventory)
         parts = [
-            self.tile_encoder(self.tile_convolution(observation.material, self.material_vectors(), self.places())),
-            self.self_encoder(self.entity_features(own_rows(observation))),
-            mean_over_table(entities, no_entity, observation.entity, self.layout.entities),
-            mean_over_table(inventory, no_item, observation.inventory, self.layout.inventory),
-            mean_over_table(market, no_item, observation.market, self.layout.market),
-            functional.relu(self.task_encoder(observation.task.to(self.task_encoder.weight.dtype))),
+            self.tile_encoder(self.tile_convolution(observation.material, self.material.weight, observation.centre)),
+            self.self_encoder(own),
+            functional.relu(self.inventory_norm(places)),
+            # The first layer of this encoder is linear, so the mean may come before it.
+            self.market_encoder(mean_over_table(market, no_item, observation.market, self.layout.market)),
+            self.task_encoder(observation.task.to(self.projection.weight.dtype)),
         ]
         candidates = Candidates(
             rows={"entity": observation.entity, "inventory": observation.inventory, "market": observation.market},
-            keys={"entity": entities, "inventory": inventory, "market": market},
+            keys={"entity": self.entity_encoder(entities), "inventory": inventory, "market": market},
         )
-        return self.projection(torch.cat(parts, dim=1)), candidates
+        return functional.relu(self.projection(torch.cat(parts, dim=1))), candidates
 
-    def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the rectified hidden state, (B, hidden)."""
-        return functional.relu(hidden)
+    def encode_soft(self, observation: SoftObservation) -> tuple[torch.Tensor, SoftCandidates]:
+        """Return the same as `encode_observations` for observations known in probabilities.
 
-    def material_vectors(self) -> torch.Tensor:
-        """Return the embedding of each material, (materials, embedding)."""
-        return self.material_block(self.material.weight)
+        Where an agent is on the map is what its own row says.
+        """
+        own, inventory = observation.own, observation.inventory
+        items = self.item_encoder(
+            self.item_features.soft(inventory.category, inventory.values, item_features(self.layout))
+        )  # (B, R, hidden)
+        market = self.item_encoder(self.item_features(observation.market.values))  # (total rows, hidden)
+        no_item = self.item_encoder(self.item_features(padding_row(observation.market)))[0]  # (hidden,)
+        known = entity_features(self.layout)
+        place = [known.other_columns.tolist().index(self.layout.entity_columns.index(name)) for name in ("row", "col")]
+        centre = own.values[:, 0, place] * known.scale[place]  # (B, 2)
+        parts = [
+            self.tile_encoder(self.tile_convolution.soft(observation.material, self.material.weight, centre)),
+            self.self_encoder(self._soft_entities(own)[:, 0]),
+            functional.relu(self.inventory_norm(self.inventory_encoder.soft(items, no_item, inventory.presence))),
+            self.market_encoder(mean_over_table(market, no_item, observation.market, self.layout.market)),
+            self.task_encoder(observation.task),
+        ]
+        keys: dict[CandidateTable, torch.Tensor] = {
+            "entity": self.entity_encoder(self._soft_entities(observation.entity)),  # (B, R, hidden)
+            "inventory": items,
+            "market": grid_of_rows(market, observation.market),
+        }
+        return functional.relu(self.projection(torch.cat(parts, dim=1))), SoftCandidates(keys)
 
-    def places(self) -> torch.Tensor:
-        """Return the scaled row and column of each place in view, (2, side, side)."""
-        return self.scaled_places
+    def _soft_entities(self, rows: SoftRows) -> torch.Tensor:
+        features = self.entity_features.soft(rows.category, rows.values, entity_features(self.layout))
+        return self.entity_perceptron(features)
 
 
 class Recurrent(RecurrentPolicy):
     """Two LSTM layers by default."""
 
-    def __init__(self, policy: Policy, layers: int = 2, cell: MemoryCell = "lstm"):
+    def __init__(self, policy: BasePolicy, layers: int = 2, cell: MemoryCell = "lstm"):
         super().__init__(policy, layers, cell)
 
 
-class _Residual(nn.Module):
-    """x + f(x), with layer normalisation."""
-
-    def __init__(self, units: int):
-        super().__init__()
-        self.block = nn.Sequential(
-            nn.LayerNorm(units), nn.Linear(units, units), nn.ReLU(), nn.LayerNorm(units), nn.Linear(units, units)
-        )
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        return values + self.block(values)
-
-
 def _perceptron(inputs: int, units: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(inputs, units),
-        nn.LayerNorm(units),
-        nn.ReLU(),
-        nn.Linear(units, units),
-        nn.LayerNorm(units),
-        nn.ReLU(),
-    )
+    return nn.Sequential(nn.Linear(inputs, units), nn.ReLU(), nn.Linear(units, units))
+
+
+def _normalized(inputs: int, units: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, units), nn.LayerNorm(units), nn.ReLU())

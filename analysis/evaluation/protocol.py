@@ -1,6 +1,6 @@
 """How results came about, and whether those of several files may be put together."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from analysis.evaluation.results import PolicyRun
@@ -19,12 +19,33 @@ def check_comparable(runs: Iterable[PolicyRun]) -> None:
     first_of_policy: dict[str, PolicyRun] = {}
     first_of_mode: dict[str, PolicyRun] = {}
     first_of_both: dict[tuple[str, str], PolicyRun] = {}
+    first_by_rules: dict[str, PolicyRun] = {}
     for run in runs:
         _check_not_again(first_played, run)
+        if run.provenance is not None:
+            first_by_rules.setdefault(run.provenance.protocol, run)
+            check_one_protocol(first_by_rules)
         if run.provenance is not None:
             _check_same_policy(first_of_policy.setdefault(run.policy, run), run)
         _check_same_rules(first_of_mode.setdefault(run.mode, run), run, _world)
         _check_same_rules(first_of_both.setdefault((run.mode, run.policy), run), run, _task)
+
+
+def check_one_protocol(first: Mapping[str, PolicyRun]) -> None:
+    """Make sure that all runs were played by one protocol.
+
+    Args:
+        first: protocol -> the first run that was played by it.
+
+    Raises:
+        UserError: there are two; names a file of each.
+    """
+    if len(first) > 1:
+        (one, run), (other, another), *_ = first.items()
+        raise UserError(
+            f"{run.file} was played by the protocol {one!r} and {another.file} by {other!r}, which give other scores: "
+            "keep them in separate folders"
+        )
 
 
 def _check_not_again(first_played: dict[tuple, PolicyRun], run: PolicyRun) -> None:

@@ -22,6 +22,7 @@ class Provenance:
     task: dict[str, Any]
     agent_steps: int | None = None
     opponents: tuple[str, ...] | None = None
+    protocol: str = "toolkit"
 
 
 def read_provenance(content: object) -> Provenance:

@@ -10,6 +10,7 @@ import numpy as np
 
 from activation_store.files import sha256
 from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
+from analysis.evaluation.protocol import check_one_protocol
 from analysis.evaluation.provenance import Provenance
 from analysis.evaluation.results import Mode, PolicyRun, find_result_files, read_results
 from analysis.evaluation.scores import PolicyResults
@@ -32,7 +33,8 @@ TRAINING_MEASURES = {"ticks": "lives/ticks", "task_progress": "lives/task_progre
 _SUFFIX = ".safetensors"
 _HASHES_FILE = "SHA256SUMS"
 _HASH_LINE = re.compile(r"([0-9a-f]{64}) [ *]\S.*")
-_MAP_SETTINGS = ("map_seed", "map_size", "num_maps")
+_MAP_SETTINGS = ("map_seed", "map_size", "num_maps", "flip_terrain")
+_OTHER_TERRAIN = {"map_seed", "flip_terrain"}
 _FOLDERS = "_dir"  # where maps lie says nothing about the game
 _ABOUT_A_BATCH = 1.1  # updates end with the tick that completes a batch
 
@@ -100,10 +102,13 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode)
             known.setdefault(digest, []).append(run)
     files = [file for source in sources for file in find_result_files((source,)) if file.match(pattern)]
     played: Played = {}
+    first_by_rules: dict[str, PolicyRun] = {}
     for result in (each for file in files for each in read_results(file)):
         provenance = result.provenance
         if provenance is None or provenance.checkpoint_sha256 is None:
             continue
+        first_by_rules.setdefault(provenance.protocol, result)
+        check_one_protocol(first_by_rules)
         for run, maps in _maps_for(known.get(provenance.checkpoint_sha256, []), result, provenance):
             played.setdefault((run, provenance.checkpoint_sha256, maps), []).append((result, provenance))
     if folder and not played:
@@ -242,9 +247,11 @@ def _maps_for(runs: Sequence[TrainingRun], result: PolicyRun, provenance: Proven
     found: list[tuple[TrainingRun, Maps]] = []
     for run in runs:
         differing = [
-            name for name in _MAP_SETTINGS if provenance.environment.get(name) != run.settings.get(f"env.{name}")
+            name
+            for name in _MAP_SETTINGS
+            if provenance.environment.get(name, False) != run.settings.get(f"env.{name}", False)
         ]
-        if not differing or "map_seed" in differing:
+        if not differing or _OTHER_TERRAIN & set(differing):
             found.append((run, "held-out" if differing else "training"))
     if runs and not found:
         run = runs[0]

@@ -1,5 +1,6 @@
 """Rewards for the state of agents' bodies, in addition to or instead of their own reward."""
 
+from dataclasses import replace
 from typing import Any
 
 import nmmo
@@ -7,7 +8,9 @@ import numpy as np
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 import agent_zoo
+from agent_zoo.rewards import WeightedReward
 from reinforcement_learning.settings import RewardSettings
+from user_error import UserError
 
 FULL = 100
 _POWER, _ROOT = 4, 2  # n and m of the drive
@@ -83,9 +86,24 @@ def rewarded(env: BaseParallelWrapper, game: nmmo.Env, agent: str, settings: Rew
         game: run by the world.
         agent: folder in agent_zoo/.
         settings: the default leaves the agent's own reward unchanged.
+
+    Raises:
+        UserError: the settings weight the parts of a reward that has no such parts.
     """
-    kind = agent_zoo.load(agent).RewardWrapper
-    if settings == RewardSettings():
-        return kind(env, game)
+    if not settings.adds_to_agent:
+        return _own_reward(env, game, agent, settings)
     task = TaskReward(env)
-    return HomeostaticReward(kind(task, game), task, game, settings)
+    return HomeostaticReward(_own_reward(task, game, agent, settings), task, game, settings)
+
+
+def _own_reward(env: BaseParallelWrapper, game: nmmo.Env, agent: str, settings: RewardSettings) -> BaseParallelWrapper:
+    kind, chosen = agent_zoo.load(agent).RewardWrapper, settings.chosen_rules
+    if issubclass(kind, WeightedReward):
+        return kind(env, game, replace(kind.default, as_published=settings.as_published, **chosen))
+    if chosen:
+        option = f"--reward.{next(iter(chosen)).replace('_', '-')}"
+        raise UserError(
+            f"{option}: the reward of the agent {agent} has no such part, since its RewardWrapper is not made of "
+            "agent_zoo.rewards.WeightedReward: leave it out"
+        )
+    return kind(env, game)

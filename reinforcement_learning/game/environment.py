@@ -158,18 +158,21 @@ class EpisodeStatistics(BaseParallelWrapper):
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
         """Play one tick."""
         before = Before(self.game)
-        observations, rewards, terminated, truncated, _ = super().step(actions)
+        observations, rewards, terminated, truncated, infos = super().step(actions)
         for agent, reward in rewards.items():
             self._total_reward[agent] += reward
         ended = [agent for agent in terminated if terminated[agent] or truncated[agent]]
-        infos = {"lives": self._lives(ended, terminated, before)} if ended else {}
-        return observations, rewards, terminated, truncated, infos
+        lives = {"lives": self._lives(ended, terminated, before, infos)} if ended else {}
+        return observations, rewards, terminated, truncated, lives
 
-    def _lives(self, ended: list[int], terminated: dict, before: Before) -> list[Life]:
+    def _lives(self, ended: list[int], terminated: dict, before: Before, infos: dict) -> list[Life]:
         counted = deeds(self.game, ended)
-        return [self._life(agent, terminated[agent], before, counted[agent]) for agent in ended]
+        return [
+            self._life(agent, terminated[agent], before, counted[agent], infos[agent]["noops_permitted"])
+            for agent in ended
+        ]
 
-    def _life(self, agent: int, died: bool, before: Before, done: Deeds) -> Life:
+    def _life(self, agent: int, died: bool, before: Before, done: Deeds, noops_permitted: int) -> Life:
         player = self.game.dead_this_tick[agent] if died else self.game.realm.players[agent]
         task = self.game.agent_task_map[agent][0]
         food, water, gold = before.of(agent)
@@ -186,6 +189,7 @@ class EpisodeStatistics(BaseParallelWrapper):
             gold=gold,
             players_killed=done.players_killed,
             events=done.events,
+            noops_permitted=noops_permitted,
         )
 
 

@@ -15,7 +15,9 @@ DEHYDRATED = "dehydrated"
 STARVED_AND_DEHYDRATED = "starved_and_dehydrated"
 KILLED_BY_PLAYER = "killed_by_player"
 KILLED_BY_NPC = "killed_by_npc"
+FOG = "fog"
 CAUSES_OF_DEATH = (STARVED, DEHYDRATED, STARVED_AND_DEHYDRATED, KILLED_BY_PLAYER, KILLED_BY_NPC)
+"""In worlds without fog."""
 
 # Events that an agent can cause, by the game's code; removal of the dead is not one of them.
 EVENTS: dict[int, str] = {
@@ -35,7 +37,7 @@ class Life:
         ticks: lived, including the last one.
         total_reward: sum of the agent's rewards.
         died: False if the episode was cut off while the agent lived.
-        cause_of_death: one of `CAUSES_OF_DEATH`; None if it did not die.
+        cause_of_death: one of `CAUSES_OF_DEATH`, or `FOG`; None if it did not die.
         task: name of the agent's task.
         task_progress: the agent's best progress in its task, 0 to 1.
         task_completed: whether it reached 1.
@@ -44,6 +46,7 @@ class Life:
         players_killed: agents killed by this one.
         events: counts of the agent's logged events by the game's name of the event, such as `EAT_FOOD`; events with
             count 0 are left out. `PLAYER_KILL` is the game's name for any kill, of players or NPCs.
+        noops_permitted: how often its restrictions left no legal option, so that a no-op was permitted.
     """
 
     agent_id: int
@@ -58,6 +61,7 @@ class Life:
     gold: int
     players_killed: int
     events: dict[str, int]
+    noops_permitted: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,8 @@ def cause_of_death(player: Player, food: int, water: int) -> str:
 
     In each tick Neural MMO first subtracts health for empty food and water, and the dead cannot be attacked. So an
     agent that was attacked in its last tick was killed by its last attacker, even if hunger or thirst cost health in
-    that tick too. An agent that was not attacked died of whichever of food and water was empty, or of both.
+    that tick too. One that was not attacked died of the fog if it stood in it, otherwise of whichever of food and water
+    was empty, or of both.
 
     Args:
         player: that died in this tick.
@@ -94,9 +99,11 @@ def cause_of_death(player: Player, food: int, water: int) -> str:
         water: before the tick.
 
     Returns:
-        One of `CAUSES_OF_DEATH`: nothing else can kill, since there is no fog and the void cannot be entered.
+        One of `CAUSES_OF_DEATH`, or `FOG`: nothing else can kill, since the void cannot be entered.
     """
     if player.history.damage.val > 0:
+        if player.config.DEATH_FOG_ONSET is not None and player.latest_combat_tick.val != player.realm.tick:
+            return FOG
         killer: Entity = player.attacker
         return KILLED_BY_PLAYER if killer.is_player else KILLED_BY_NPC
     if food == 0 and water == 0:

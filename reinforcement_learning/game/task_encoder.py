@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from nmmo.task.task_spec import TaskSpec
 
+from reinforcement_learning.game.embedding_file import file_embeddings
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import TaskSettings
 
@@ -23,11 +24,16 @@ def encode_tasks(specs: Sequence[TaskSpec], task: TaskSettings, progress: Progre
     """Set each task's embedding, using the encoder named in the settings.
 
     Raises:
-        UserError: the language model cannot be used (see `language_model_embeddings`).
+        UserError: the language model cannot be used (see `language_model_embeddings`), or the file of embeddings does
+            not fit (see `file_embeddings`).
     """
     if task.encoder == "structural":
         for spec in specs:
             spec.embedding = encode_task(spec, task.embedding_size)
+        return
+    if task.encoder == "file":
+        for spec, embedding in zip(specs, file_embeddings([spec.name for spec in specs], task), strict=True):
+            spec.embedding = embedding
         return
     from reinforcement_learning.game.language_model_encoder import language_model_embeddings
 

@@ -1,18 +1,21 @@
 """Which policies play together in which world, and which episodes are played in parallel."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from nmmo.task.task_spec import TaskSpec
 
 from reinforcement_learning.game.environment import map_of_episode
+from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
+ORIGINAL_WORLDS = 6
+"""Worlds of the published evaluations, each of which played its share of the episodes in turn."""
 WORLDS_TOGETHER = 4  # affects the results: rounding depends on which agents are batched together
 
 
@@ -27,6 +30,8 @@ class Contest:
         maps: a finished folder from `ensure_maps`.
         device: where the networks run.
         random_actions: probability that an agent acts at random in a tick, by lot among its legal options.
+        protocol: original: all agents obey the start kit's restrictions, seats are the same in all episodes of a seed,
+            and memories are never cleared, as in the published evaluations.
     """
 
     entrants: tuple[Entrant, ...]
@@ -35,6 +40,21 @@ class Contest:
     maps: Path
     device: torch.device
     random_actions: float = 0
+    protocol: Protocol = "toolkit"
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """How the protocol is named in results; nothing for the toolkit's, as before there was another."""
+        return {} if self.protocol == "toolkit" else {"protocol": self.protocol}
+
+    def groups(self, seed: int, episodes: int) -> "list[Group]":
+        """Return which episodes are played together; this depends only on seed, number of episodes and protocol."""
+        if self.protocol == "toolkit":
+            return groups(seed, episodes)
+        return [
+            Group(seed, tuple(range(world, episodes, ORIGINAL_WORLDS)), in_turn=True)
+            for world in range(min(ORIGINAL_WORLDS, episodes))
+        ]
 
     def pool(self, worlds: int, specs: Sequence[TaskSpec] | None = None) -> PolicyPool:
         """Build worlds to play in; `specs` as in `PolicyPool`.
@@ -43,16 +63,30 @@ class Contest:
             UserError: an entrant does not fit the world.
         """
         return PolicyPool(
-            self.entrants, self.env, self.task, self.maps, self.device, worlds, specs, self.random_actions
+            self.entrants,
+            self.env,
+            self.task,
+            self.maps,
+            self.device,
+            worlds,
+            specs,
+            self.random_actions,
+            self.protocol,
         )
 
 
 @dataclass(frozen=True)
 class Group:
-    """Episodes of one seed that are played in parallel."""
+    """Episodes of one seed that are played in parallel, or in turn in one world."""
 
     seed: int
     numbers: tuple[int, ...]
+    in_turn: bool = field(default=False, kw_only=True)
+
+    @property
+    def rounds(self) -> list[tuple[int, ...]]:
+        """The numbers of the episodes that are played in parallel, one round after the other."""
+        return [(number,) for number in self.numbers] if self.in_turn else [self.numbers]
 
 
 def maps_of(env: EnvironmentSettings, seeds: Iterable[int], episodes: int) -> set[int]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from activation_store.files import sha256
@@ -12,13 +13,17 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
 from agent_zoo.observation import ObservationLayout
+from reinforcement_learning.game.embedding_file import pin_embeddings
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.game.shared_world import Kind
-from reinforcement_learning.settings import RewardSettings, Settings, TaskSettings
+from reinforcement_learning.game.tasks import offered_tasks
+from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, Settings, TaskSettings, task_record
 from reinforcement_learning.untrained_info import untrained_info
 from user_error import UserError
 
-ENCODER_SETTINGS = ("encoder", "language_model", "language_model_revision", "embedding_size")
+ENCODER_SETTINGS = (
+    "encoder", "language_model", "language_model_revision", "embeddings", "embeddings_sha256", "embedding_size",
+)  # fmt: skip
 UNTRAINED_PREFIX = "untrained_"
 
 
@@ -32,6 +37,8 @@ class Entrant:
         info: from its checkpoint.
         sha256: of the checkpoint file; None for a policy without one.
         shadow_networks: networks that receive its agents' observations and are recorded, but never act.
+        own_tasks: the tasks of its world as it was trained to know them, (tasks, size) float16; None if the world
+            encodes them so.
     """
 
     name: str
@@ -39,11 +46,12 @@ class Entrant:
     info: CheckpointInfo
     sha256: str | None
     shadow_networks: "tuple[Entrant, ...]" = ()
+    own_tasks: np.ndarray | None = None
 
     @property
     def kind(self) -> Kind:
         """The restrictions and rewards of its agents."""
-        return Kind(self.info.agent, RewardSettings(**self.info.reward))
+        return Kind(self.info.agent, RewardSettings.of_header(self.info.reward))
 
 
 def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
@@ -65,21 +73,53 @@ def load_entrant(path: Path) -> Entrant:
     return Entrant(path.name.removesuffix(SUFFIX), policy, info, sha256(path))
 
 
-def shared_tasks(entrants: Sequence[Entrant], asked: TaskSettings) -> TaskSettings:
-    """Return the requested tasks with the encoding that these policies were trained on.
+def with_embeddings(entrant: Entrant, file: str | None) -> Entrant:
+    """Name the file of task embeddings for a policy that was trained on such a file.
+
+    Others stay as they are, also those whose checkpoint names another file.
 
     Raises:
-        UserError: the policies were trained on different encodings, but a world has only one; names two of them.
+        UserError: the file cannot be read, or its embeddings have another size than the policy reads.
     """
-    first, *others = entrants
-    told = encoding_of(first)
-    for other in others:
-        if told != encoding_of(other):
-            raise UserError(
-                f"{first.name} and {other.name} were trained on different encodings of tasks and cannot share a world: "
-                "move one of them to another folder, or choose policies by name"
-            )
-    return replace(asked, syllabus="none", **told)
+    recorded = entrant.info.task.get("embeddings_sha256")
+    if file is None or entrant.info.task.get("encoder") != "file" or (recorded and recorded != sha256(Path(file))):
+        return entrant
+    size = entrant.info.layout.task_size
+    task = pin_embeddings(TaskSettings(**{**entrant.info.task, "embeddings": file}))
+    if task.embedding_size != size:
+        raise UserError(f"{entrant.name} reads task embeddings of {size} numbers, and {file} has {task.embedding_size}")
+    return replace(entrant, info=replace(entrant.info, task=task_record(task)))
+
+
+def shared_tasks(entrants: Sequence[Entrant], asked: TaskSettings) -> TaskSettings:
+    """Return the requested tasks in the encoding that most of these policies were trained on, of several the first."""
+    encodings = [encoding_of(entrant) for entrant in entrants]
+    return replace(asked, syllabus="none", **max(encodings, key=encodings.count))
+
+
+def with_own_tasks(entrants: Sequence[Entrant], tasks: TaskSettings, env: EnvironmentSettings) -> tuple[Entrant, ...]:
+    """Give each policy its own encoding of a world's tasks, where that is not the world's.
+
+    Args:
+        entrants: that share the world.
+        tasks: of the world.
+        env: settings of the world.
+
+    Raises:
+        UserError: tasks cannot be encoded as a policy knows them; the message names it.
+    """
+    return tuple(_with_own_tasks(entrant, tasks, env) for entrant in entrants)
+
+
+def _with_own_tasks(entrant: Entrant, tasks: TaskSettings, env: EnvironmentSettings) -> Entrant:
+    own = replace(tasks, **encoding_of(entrant))
+    if own == tasks and own.encoder != "file":
+        return replace(entrant, own_tasks=None)
+    try:
+        specs = offered_tasks(own, env)
+    except UserError as error:
+        raise UserError(f"the policy {entrant.name} cannot be told its tasks: {error}") from None
+    return replace(entrant, own_tasks=None if own == tasks else np.stack([spec.embedding for spec in specs]))
 
 
 def encoding_of(entrant: Entrant) -> dict[str, Any]:
@@ -103,6 +143,8 @@ def check_fits(entrant: Entrant, layout: ObservationLayout) -> None:
         UserError: names the policy and the first difference.
     """
     theirs, ours = entrant.info.layout.to_json(), layout.to_json()
+    if entrant.own_tasks is not None:
+        ours["task_size"] = entrant.own_tasks.shape[1]
     for name, value in ours.items():
         if theirs[name] != value:
             raise UserError(

@@ -1,14 +1,14 @@
 """An evaluation: which policies play together, which episodes are still missing, and playing them."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from reinforcement_learning.device import pick_device
-from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.game.tasks import check_tasks, find_task
+from reinforcement_learning.game.plain_world import Protocol
+from reinforcement_learning.game.tasks import check_tasks, curriculum, find_task
 from reinforcement_learning.play.admission import Admitted, admit_all, admit_fitting
 from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import Entrant, load_entrants, shared_tasks, untrained_entrant
@@ -35,8 +35,10 @@ class Evaluation:
         untrained: folder in agent_zoo/ of an untrained agent to add.
         env: settings of the world.
         task: settings of the tasks.
+        protocol: as in `Contest`; the world is already that of the protocol.
         seeds: to play.
         episodes: of each seed.
+        prefix: of the names of result files; None for the mode's own.
         workers: where to play.
         device: where the networks run: auto, cpu or cuda.
     """
@@ -47,8 +49,10 @@ class Evaluation:
     untrained: str | None
     env: EnvironmentSettings
     task: TaskSettings
+    protocol: Protocol
     seeds: range
     episodes: int
+    prefix: str | None
     workers: Workers
     device: str
 
@@ -70,7 +74,7 @@ def contests(asked: Evaluation) -> list[Contest]:
         if asked.untrained:
             floor = _floor(asked, asked.task, maps)
             alone.append(Admitted((floor,), shared_tasks([floor], asked.task)))
-        return [Contest(each.entrants, asked.env, each.tasks, maps, device) for each in alone]
+        return [Contest(each.entrants, asked.env, each.tasks, maps, device, protocol=asked.protocol) for each in alone]
     admitted = (admit_all if asked.names else admit_fitting)(trained, asked.env, asked.task, maps)
     for reason in admitted.left_out:
         print(f"left out: {one_line(reason)}", file=sys.stderr)
@@ -81,7 +85,7 @@ def contests(asked: Evaluation) -> list[Contest]:
             f"pvp needs at least two policies and at most one for each of {asked.env.num_agents} agents, not "
             f"{len(together)}: use pve for a single policy"
         )
-    return [Contest(together, asked.env, admitted.tasks, maps, device)]
+    return [Contest(together, asked.env, admitted.tasks, maps, device, protocol=asked.protocol)]
 
 
 def _floor(asked: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
@@ -118,11 +122,17 @@ def evaluate(asked: Evaluation, contest: Contest) -> list[SeedResults]:
 
 def find_results(asked: Evaluation, contest: Contest) -> list[SeedResults]:
     """Find out which episodes are on disk, with one result file per seed."""
-    before = ""
-    if asked.task.only is not None:
-        specs = evaluation_tasks()
-        before = f"task_{specs.index(find_task(specs, asked.task.only))}_"
+    prefix = asked.prefix or f"{_tasks_name(asked.task, asked.env)}eval_{asked.mode}"
     return [
-        SeedResults(asked.folder / f"{before}eval_{asked.mode}_{seed}.json", contest, asked.mode, seed, asked.episodes)
+        SeedResults(asked.folder / f"{prefix}_{seed}.json", contest, asked.mode, seed, asked.episodes)
         for seed in asked.seeds
     ]
+
+
+def _tasks_name(task: TaskSettings, env: EnvironmentSettings) -> str:
+    """How result files of other tasks than the held-out ones begin."""
+    name = "" if task.curriculum == "evaluation" else f"{Path(task.curriculum).stem}_"
+    if task.only is None:
+        return name
+    specs = curriculum(replace(task, only=None), env)
+    return f"{name}task_{specs.index(find_task(specs, task.only))}_"

@@ -7,7 +7,7 @@ ticks, and for each task `curriculum/<task>`, the furthest that agents given it 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ import orjson
 
 from activation_store.checked_json import CHECKSUM, entry_checksum, entry_fits
 from activation_store.files import read_json, write_bytes
-from agent_zoo.shown_settings import SHOWN
-from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group, groups
-from reinforcement_learning.play.entrants import Entrant
+from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
+from reinforcement_learning.play.entrants import Entrant, encoding_of
 from reinforcement_learning.play.evaluation_journal import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives, PolicyPool
+from reinforcement_learning.settings import EnvironmentSettings, task_record
 from reinforcement_learning.versions import versions
 from user_error import UserError
 
@@ -28,6 +28,11 @@ LENGTH = "length"
 TASK_PREFIX = "curriculum/"
 EPISODE_PREFIX = "episode/"
 PROVENANCE = "provenance"
+_USUAL = EnvironmentSettings()
+_LEFT_OUT = {
+    name: getattr(_USUAL, name)
+    for name in ("view_radius", "food_regrowth", "flip_terrain", "ammunition_damage", "death_fog_tick")
+}
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Provenance:
 
     Attributes:
         agent: folder in agent_zoo/.
-        agent_steps: for which the policy was trained.
+        agent_steps: for which the policy was trained; None if unknown.
         checkpoint_sha256: of its file; None if it is untrained.
         opponents: policies that shared its worlds.
         mode: pvp or pve.
@@ -45,10 +50,11 @@ class Provenance:
         worlds_together: episodes played in parallel.
         environment: settings of the world.
         task: settings of the tasks.
+        protocol: toolkit or original.
     """
 
     agent: str
-    agent_steps: int
+    agent_steps: int | None
     checkpoint_sha256: str | None
     opponents: list[str]
     mode: str
@@ -57,6 +63,14 @@ class Provenance:
     worlds_together: int
     environment: dict[str, Any]
     task: dict[str, Any]
+    protocol: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is written; this toolkit's own protocol goes without saying, as before there was another."""
+        content = asdict(self)
+        if self.protocol == "toolkit":
+            del content["protocol"]
+        return content
 
 
 @dataclass(frozen=True)
@@ -80,20 +94,26 @@ class Summary:
 
 def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[list[EpisodeLives]]:
     """Play a group of episodes to their end, and yield all their lives at once."""
-    yield pool.play(group.seed, group.numbers)
+    yield [
+        lives
+        for place, numbers in enumerate(group.rounds)
+        for lives in pool.play(group.seed, numbers, first=place == 0)
+    ]
 
 
 def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, episodes: int) -> Provenance:
     """Describe how an entrant's results are made, without folders, which do not affect them."""
-    environment, task = asdict(contest.env), asdict(contest.task)
-    del environment["maps_dir"], task["embeddings_dir"]
-    for name, usual in (("view_radius", SHOWN["view_radius"]), ("food_regrowth", 1)):
+    environment = asdict(contest.env)
+    task = task_record(replace(contest.task, **encoding_of(entrant)))
+    del environment["maps_dir"]
+    task.pop("embeddings", None)  # where the file is does not matter, what it holds does
+    for name, usual in _LEFT_OUT.items():
         if environment[name] == usual:
             del environment[name]  # as results from before there was a choice, which stay comparable
     opponents = [other.name for other in contest.entrants if other is not entrant]
     return Provenance(
-        entrant.info.agent, entrant.info.steps, entrant.sha256, opponents, mode, seed, episodes, WORLDS_TOGETHER,
-        environment, task,
+        entrant.info.agent, entrant.info.known_steps, entrant.sha256, opponents, mode, seed, episodes, WORLDS_TOGETHER,
+        environment, task, contest.protocol,
     )  # fmt: skip
 
 
@@ -119,11 +139,10 @@ class SeedResults:
         """
         self.path = path
         self.seed = seed
-        self.made_by = {
-            entrant.name: asdict(provenance_of(contest, entrant, mode, seed, episodes)) for entrant in contest.entrants
-        }
+        made_by = {entrant.name: provenance_of(contest, entrant, mode, seed, episodes) for entrant in contest.entrants}
+        self.made_by = {name: provenance.as_json() for name, provenance in made_by.items()}
         name = path.stem if mode == "pvp" else f"{path.stem}.{contest.entrants[0].name}"
-        self.groups = groups(seed, episodes)
+        self.groups = contest.groups(seed, episodes)
         self.were_there = self._in_result_file(alone=mode == "pvp")
         journal = path.with_name(f".{name}.episodes.jsonl")
         self._journal = None if self.were_there else EvaluationJournal(journal, self.made_by)
@@ -168,7 +187,7 @@ class SeedResults:
             if name in content and _without_versions(content[name].get(PROVENANCE)) != made_by:
                 raise UserError(
                     f"{self.path} holds results of {name} that were made in another way (other weights, opponents, "
-                    "episodes or worlds): move it away, or evaluate a copy of the policies in another folder"
+                    "episodes, worlds or protocol): move it away, or evaluate a copy of the policies in another folder"
                 )
         others = content.keys() - self.made_by.keys()
         if alone and others:

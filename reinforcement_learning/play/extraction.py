@@ -4,7 +4,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from agent_zoo.capture import layer_units
 from agent_zoo.shown_settings import SHOWN
 from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
-from reinforcement_learning.play.contest import Contest, Group, groups
-from reinforcement_learning.play.entrants import Entrant
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.entrants import Entrant, encoding_of
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
@@ -25,6 +25,7 @@ from reinforcement_learning.play.recorder import Batch, Finished, Recorder, opti
 from reinforcement_learning.play.recording_progress import Recorded, Tally
 from reinforcement_learning.play.shadow_networks import shadow_layers
 from reinforcement_learning.play.workers import Workers
+from reinforcement_learning.settings import task_record
 from reinforcement_learning.versions import versions
 
 
@@ -76,7 +77,7 @@ def extract(
             stack.enter_context(DumpWriter(folder, metadata_of(contest, entrant, plan), resume=resume))
             for folder, entrant in zip(folders, contest.entrants, strict=True)
         ]
-        wanted = [group for group in groups(plan.seed, plan.episodes) if not _stored(group, writers)]
+        wanted = [group for group in contest.groups(plan.seed, plan.episodes) if not _stored(group, writers)]
         if wanted:
             played = sum(len(group.numbers) for group in wanted)
             told = play_groups(contest, wanted, job, workers)
@@ -87,7 +88,9 @@ def record_group(
     pool: PolicyPool, group: Group, layers: Sequence[str], fields: Sequence[str], most_ticks: int | None
 ) -> Iterator[Batch | Finished]:
     """Record a group of episodes; see `Recorder.record`."""
-    yield from Recorder(pool, layers, fields).record(group.seed, group.numbers, most_ticks)
+    recorder = Recorder(pool, layers, fields)
+    for place, numbers in enumerate(group.rounds):
+        yield from recorder.record(group.seed, numbers, most_ticks, first=place == 0)
 
 
 def write(
@@ -125,7 +128,8 @@ def write(
 def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     """Return the metadata of an entrant's dump."""
     layout = entrant.info.layout
-    task = {**asdict(contest.task), "embeddings_dir": str(contest.task.embeddings_dir)}
+    own = replace(contest.task, **encoding_of(entrant))
+    task = {**task_record(own), "embeddings_dir": str(contest.task.embeddings_dir)}
     others = [other.name for other in contest.entrants if other is not entrant]
     tasks = [spec.name for spec in curriculum(contest.task, contest.env)]
     shown = {name: entrant.info.environment.get(name, default) for name, default in SHOWN.items()}
@@ -143,6 +147,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     memory = {"cell": entrant.policy.cell, "layers": entrant.policy.layers}
     told: dict[str, Any] = {
         "opponents": others, "most_ticks": plan.most_ticks, "memory": memory, "shadow_networks": watching,
+        **contest.rules,
     }  # fmt: skip
     if contest.random_actions:  # left out otherwise, so that a dump says the same as before there were any
         told["random_actions"] = contest.random_actions
@@ -150,7 +155,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         policy=entrant.name,
         agent=entrant.info.agent,
         checkpoint_sha256=entrant.sha256,
-        steps_trained=entrant.info.steps,
+        steps_trained=entrant.info.known_steps,
         layers=layer_units(entrant.policy, plan.layers) | seen_layers,
         entity_columns=layout.entity_columns,
         inventory_columns=layout.item_columns,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
 from nmmo.task.task_spec import TaskSpec
 from safetensors.torch import load, save
 
@@ -62,17 +63,19 @@ class _Parcel:
     sha256: str | None
     weights: bytes
     shadow_networks: "tuple[_Parcel, ...]"
+    own_tasks: np.ndarray | None
 
     @staticmethod
     def of(entrant: Entrant) -> "_Parcel":
         shadow_networks = tuple(map(_Parcel.of, entrant.shadow_networks))
-        return _Parcel(entrant.name, entrant.info, entrant.sha256, save(entrant.policy.state_dict()), shadow_networks)
+        weights = save(entrant.policy.state_dict())
+        return _Parcel(entrant.name, entrant.info, entrant.sha256, weights, shadow_networks, entrant.own_tasks)
 
     def unpack(self) -> Entrant:
         policy = build_policy(self.info)
         policy.load_state_dict(load(self.weights))
         shadow_networks = tuple(parcel.unpack() for parcel in self.shadow_networks)
-        return Entrant(self.name, policy.eval(), self.info, self.sha256, shadow_networks)
+        return Entrant(self.name, policy.eval(), self.info, self.sha256, shadow_networks, self.own_tasks)
 
 
 class GroupPlayer:
@@ -91,7 +94,7 @@ class GroupPlayer:
         Raises:
             UserError: an entrant does not fit the world.
         """
-        worlds = len(group.numbers)
+        worlds = len(group.rounds[0])
         if worlds not in self._pools:
             self._pools[worlds] = self._contest.pool(worlds, self._specs)
         return self._job(self._pools[worlds], group)

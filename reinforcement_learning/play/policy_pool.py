@@ -19,16 +19,20 @@ from nmmo.task.task_spec import TaskSpec
 from reinforcement_learning.game.environment import EpisodeStart, World, observation_layout
 from reinforcement_learning.game.episode_journal import Moment
 from reinforcement_learning.game.life import Life
+from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.serial_worlds import serial_worlds
-from reinforcement_learning.game.shared_world import make_shared_world
+from reinforcement_learning.game.shared_world import Kind, SharedWorld, make_shared_world
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.action_noise import action_noise
 from reinforcement_learning.play.entrants import Entrant, check_fits
 from reinforcement_learning.play.random_actions import with_random_actions
 from reinforcement_learning.play.stepper import Arrival, Decision, decide, receive, remember
-from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
 from reinforcement_learning.stopwatch import Stopwatch
+
+START_KIT = Kind("neurips23_start_kit", RewardSettings(heal=0, explore=0))
+"""Whose restrictions all agents obey by the original protocol; the reward is the task's alone."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ class PolicyPool:
     def __init__(
         self, entrants: Sequence[Entrant], env: EnvironmentSettings, task: TaskSettings, maps: Path,
         device: torch.device, worlds: int, specs: Sequence[TaskSpec] | None = None, random_actions: float = 0,
+        protocol: Protocol = "toolkit",
     ):  # fmt: skip
         """Build the worlds.
 
@@ -109,6 +114,7 @@ class PolicyPool:
             worlds: number of episodes to play in parallel.
             specs: the result of `offered_tasks` for these settings, if already computed.
             random_actions: probability that an agent acts at random in a tick.
+            protocol: as in `Contest`.
 
         Raises:
             UserError: an entrant does not fit the world; the message names what differs.
@@ -116,7 +122,9 @@ class PolicyPool:
         self.entrants = entrants
         self.device = device
         self.random_actions = random_actions
-        self.kinds = list(dict.fromkeys(entrant.kind for entrant in entrants))
+        self.protocol = protocol
+        self.kind_of = [START_KIT if protocol == "original" else entrant.kind for entrant in entrants]
+        self.kinds = list(dict.fromkeys(self.kind_of))
         specs = offered_tasks(task, env) if specs is None else specs
         self.tasks = [spec.name for spec in specs]
         self.shared = [make_shared_world(self.kinds, env, task, maps, specs) for _ in range(worlds)]
@@ -132,36 +140,45 @@ class PolicyPool:
         self.stopwatch = Stopwatch()
         self.arrival: Arrival
 
-    def play(self, seed: int, numbers: Sequence[int]) -> list[EpisodeLives]:
-        """Play episodes of a seed to their end.
-
-        Args:
-            seed: of a sequence of episodes.
-            numbers: of the episodes in it, from 0, one per world.
-        """
-        self.start(seed, numbers)
+    def play(self, seed: int, numbers: Sequence[int], first: bool = True) -> list[EpisodeLives]:
+        """Play episodes of a seed to their end; arguments as `start`."""
+        self.start(seed, numbers, first)
         while not self.is_over:
             self.step()
         return self.finished()
 
-    def start(self, seed: int, numbers: Sequence[int]) -> None:
-        """Assign agents to the entrants and start every world's episode; arguments as `play`."""
+    def start(self, seed: int, numbers: Sequence[int], first: bool = True) -> None:
+        """Assign agents to the entrants and start every world's episode.
+
+        Args:
+            seed: of a sequence of episodes.
+            numbers: of the episodes in it, from 0, one per world.
+            first: False if, by the original protocol, memories go on from the episodes played before.
+        """
         self.numbers = numbers
-        by_world = [seats(seed, number, self.agents, len(self.entrants)) for number in numbers]
+        fixed = self.protocol == "original"  # an agent's memory goes on, so its policy must stay
+        by_world = [seats(seed, 0 if fixed else number, self.agents, len(self.entrants)) for number in numbers]
         self.entrant_of = np.concatenate(by_world)  # (slots,)
-        kind_of_entrant = [self.kinds.index(entrant.kind) for entrant in self.entrants]
-        (first,) = first_episodes(seed, 1)
-        self.first_seed, self.ticks, self.throw = first.first_seed, 0, 0
+        kind_of_entrant = [self.kinds.index(kind) for kind in self.kind_of]
+        (episode,) = first_episodes(seed, 1)
+        self.first_seed, self.ticks, self.throw = episode.first_seed, 0, 0
         for shared, number, seated in zip(self.shared, numbers, by_world, strict=True):
             shared.rewards.kind_of = {
                 agent: kind_of_entrant[entrant] for agent, entrant in zip(shared.agents, seated, strict=True)
             }
-            shared.world.start = EpisodeStart(first.first_seed, number)
-        self.memories = [policy.initial_state(self.slots) for policy in self.policies]
+            shared.world.start = EpisodeStart(self.first_seed, number)
+        if first:
+            self.memories = [policy.initial_state(self.slots) for policy in self.policies]
         self.lives: list[list[list[Life]]] = [[[] for _ in self.entrants] for _ in numbers]  # by world and entrant
         with self.stopwatch.time("environment"):
             self.worlds.async_reset()
             self.arrival = receive(self.worlds)
+        self.task_of = np.concatenate([self._task_numbers(shared) for shared in self.shared])  # (slots,)
+
+    def _task_numbers(self, shared: SharedWorld) -> np.ndarray:
+        """Return the number of each agent's task in a world, (agents,) int64."""
+        tasks = shared.world.game.agent_task_map
+        return np.array([self.tasks.index(tasks[agent][0].spec_name) for agent in shared.agents])
 
     @property
     def is_over(self) -> bool:
@@ -178,7 +195,9 @@ class PolicyPool:
         for entrant, (policy, memory) in enumerate(zip(self.policies, self.memories, strict=True)):
             slots = np.flatnonzero(self.arrival.acting & (self.entrant_of == entrant))
             if len(slots):
-                decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch)
+                own = self.entrants[entrant].own_tasks
+                tasks = None if own is None else own[self.task_of[slots]]  # (P, size)
+                decision = decide(policy, memory, self.arrival, slots, self.layout, self.stopwatch, tasks)
                 chosen = decision.sample(noise)
                 if self.random_actions:
                     chosen = with_random_actions(
@@ -197,7 +216,7 @@ class PolicyPool:
         """Play one tick with these actions."""
         actions = np.zeros((self.slots, len(self.layout.heads)), dtype=np.int64)
         for choice in choices:
-            remember(self.memories[choice.entrant], choice.decision)
+            remember(self.memories[choice.entrant], choice.decision, keep=self.protocol == "original")
             actions += choice.decision.over_slots(choice.action)
         with self.stopwatch.time("environment"):
             self.worlds.send(actions)

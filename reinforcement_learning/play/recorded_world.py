@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from activation_store.reader import read_dump
-from activation_store.schema import DumpMetadata
+from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.selection import CAN_BE_LEFT_OUT
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
 from reinforcement_learning.game.maps import ensure_maps
@@ -40,6 +40,7 @@ def recorded_contest(
         raise UserError(
             f"{folder} cannot be played again: give a dump of one policy alone, from extract_activations.py pve"
         )
+    refuse_kept_memory(folder, metadata)
     policy_names(policies, (metadata.policy,))
     entrant = load_entrant(policies / f"{metadata.policy}{SUFFIX}")
     if entrant.sha256 != metadata.checkpoint_sha256:

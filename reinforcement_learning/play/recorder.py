@@ -70,14 +70,23 @@ class Recorder:
         self.fields = fields
         self.task_numbers = {name: number for number, name in enumerate(pool.tasks)}
 
-    def record(self, seed: int, numbers: Sequence[int], most_ticks: int | None) -> Iterator[Batch | Finished]:
-        """Play episodes in parallel, at most `most_ticks` ticks each, and yield their records."""
+    def record(
+        self, seed: int, numbers: Sequence[int], most_ticks: int | None, first: bool = True
+    ) -> Iterator[Batch | Finished]:
+        """Play episodes in parallel, at most `most_ticks` ticks each, and yield their records.
+
+        Args:
+            seed: of a sequence of episodes.
+            numbers: of the episodes in it.
+            most_ticks: of each episode; None for all.
+            first: as in `PolicyPool.start`.
+        """
         with contextlib.ExitStack() as stack:
             captured = [
                 stack.enter_context(capture(policy, layers))
                 for policy, layers in zip(self.pool.policies, self.layers, strict=True)
             ]
-            self.pool.start(seed, numbers)
+            self.pool.start(seed, numbers, first)
             self.begin()
             while self.running and self.ticks != most_ticks:
                 choices, batches = [], []

@@ -6,8 +6,8 @@ not acting has its memory zeroed, so every life starts with an empty memory.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -153,10 +153,13 @@ class Stepper:
         self.journal.record(actions, self.arrival.episodes)
 
 
+StepperKind = TypeVar("StepperKind", bound=Stepper)
+
+
 def make_steppers(
     groups: Sequence[Any], policy: RecurrentPolicy, layout: ObservationLayout, stopwatch: Stopwatch,
-    starts: Sequence[EpisodeStart],
-) -> list[Stepper]:  # fmt: skip
+    starts: Sequence[EpisodeStart], kind: type[StepperKind],
+) -> list[StepperKind]:  # fmt: skip
     """Return a stepper for each group of worlds.
 
     Args:
@@ -165,12 +168,11 @@ def make_steppers(
         layout: of the observations.
         stopwatch: measures the time of each phase.
         starts: of the worlds of all groups, in order.
+        kind: of steppers to make.
     """
     size = len(starts) // len(groups)
     journals = [EpisodeJournal(starts[first : first + size]) for first in range(0, len(starts), size)]
-    return [
-        Stepper(worlds, policy, layout, stopwatch, journal) for worlds, journal in zip(groups, journals, strict=True)
-    ]
+    return [kind(worlds, policy, layout, stopwatch, journal) for worlds, journal in zip(groups, journals, strict=True)]
 
 
 def reset(steppers: Sequence[Stepper]) -> None:
@@ -202,7 +204,7 @@ def receive(worlds: Any) -> Arrival:
 @torch.no_grad()
 def decide(
     policy: RecurrentPolicy, memory: MemoryState, arrival: Arrival, slots: np.ndarray, layout: ObservationLayout,
-    stopwatch: Stopwatch,
+    stopwatch: Stopwatch, tasks: np.ndarray | None = None,
 ) -> Decision:  # fmt: skip
     """Run a policy on the observations of some slots without changing the memory.
 
@@ -213,10 +215,13 @@ def decide(
         slots: present ones, in order, (P,) int64.
         layout: of the observations.
         stopwatch: measures the time of each phase.
+        tasks: embeddings of these slots' tasks in place of the world's, (P, size) float16.
     """
     device = memory.hidden.device
     with stopwatch.time("copying"):
         seen = pack(arrival.observations[slots], layout)
+        if tasks is not None:
+            seen = replace(seen, task=torch.from_numpy(tasks))
         observation, game_rows = policy.mask.apply(seen, layout), policy.mask.game_rows(seen, layout)
     with stopwatch.time("inference"):
         state = memory.take(torch.from_numpy(slots).to(device))
@@ -224,8 +229,10 @@ def decide(
     return Decision(slots, arrival.acting, observation, game_rows, state, next_state, distribution, value.cpu().numpy())
 
 
-def remember(memory: MemoryState, decision: Decision) -> None:
-    """Store the memory after a decision, and clear the memory of all slots that are not acting."""
+def remember(memory: MemoryState, decision: Decision, keep: bool = False) -> None:
+    """Store the memory after a decision, and unless it is kept, clear that of all slots that are not acting."""
     device = memory.hidden.device
     memory.put(torch.from_numpy(decision.present).to(device), decision.next_state)
+    if keep:
+        return
     memory.clear(torch.from_numpy(np.flatnonzero(~decision.acting)).to(device))

@@ -11,10 +11,17 @@ from agent_zoo.checkpoint_files import SUFFIX, find_checkpoints
 from argument_checks import SEEDS
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps, maps_folder
-from reinforcement_learning.game.plain_world import without_training_aids
+from reinforcement_learning.game.plain_world import Mode, Protocol, original_rules, without_training_aids
 from reinforcement_learning.game.tasks import check_tasks
 from reinforcement_learning.play.contest import Contest, maps_of
-from reinforcement_learning.play.entrants import Entrant, load_entrant, shared_tasks, untrained_entrant
+from reinforcement_learning.play.entrants import (
+    Entrant,
+    load_entrant,
+    shared_tasks,
+    untrained_entrant,
+    with_embeddings,
+    with_own_tasks,
+)
 from reinforcement_learning.play.extraction import Plan, metadata_of
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
@@ -46,6 +53,8 @@ class Subjects:
         maps_dir: folder of generated maps.
         embeddings_dir: cache folder for task embeddings computed by language models.
         random_actions: probability that an agent acts at random in a tick.
+        embeddings: file of task embeddings for the policies that were trained on one; None for the one they name.
+        protocol: as in `Contest`; the original one brings its maps, and the held-out tasks unless others are named.
     """
 
     names: tuple[str, ...]
@@ -62,6 +71,13 @@ class Subjects:
     maps_dir: Path
     embeddings_dir: Path
     random_actions: float = 0
+    embeddings: str | None = None
+    protocol: Protocol = "toolkit"
+
+    @property
+    def mode(self) -> Mode:
+        """Whether policies share a world."""
+        return "pvp" if self.share_world else "pve"
 
 
 def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
@@ -73,7 +89,7 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         UserError: a policy or checkpoint is missing, or only one policy is given to share a world.
     """
     device = pick_device(device_name)
-    entrants = _load(subjects, plan.seed)
+    entrants = [with_embeddings(entrant, subjects.embeddings) for entrant in _load(subjects, plan.seed)]
     if subjects.share_world and len(entrants) < 2:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
     found = []
@@ -82,11 +98,13 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
             "maps_dir": subjects.maps_dir,
             "map_seed": _unseen_map_seed(together) if subjects.map_seed is None else subjects.map_seed,
             **({} if subjects.food_regrowth is None else {"food_regrowth": subjects.food_regrowth}),
+            **(original_rules(subjects.mode) if subjects.protocol == "original" else {}),
         }
         world = EnvironmentSettings(**{**together[0].info.environment, **changed})
         env, task = without_training_aids(world), _tasks(subjects, together)
         check_tasks(task, env)
-        found.append(Contest(tuple(together), env, task, maps_folder(env), device, subjects.random_actions))
+        ready = with_own_tasks(together, task, env)
+        found.append(Contest(ready, env, task, maps_folder(env), device, subjects.random_actions, subjects.protocol))
     return found
 
 
@@ -129,8 +147,9 @@ def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
 
 def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
     asked = {**together[0].info.task, "embeddings_dir": subjects.embeddings_dir}
-    if subjects.curriculum is not None:
-        asked |= {"curriculum": subjects.curriculum, "only": None}
+    chosen = subjects.curriculum or ("evaluation" if subjects.protocol == "original" else None)
+    if chosen is not None:
+        asked |= {"curriculum": chosen, "only": None}
     if subjects.task is not None:
         asked |= {"only": subjects.task}
     return shared_tasks(together, TaskSettings(**asked))

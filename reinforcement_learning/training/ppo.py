@@ -1,6 +1,6 @@
 """Proximal policy optimisation (Schulman et al. 2017) over segments of lives."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -105,9 +105,10 @@ def update(
         UserError: the loss or its gradient is not finite; the policy is left as it was before that minibatch.
         ValueError: an auxiliary loss has the name of another one or of one of PPO's own.
     """
-    steps = []
+    steps: list[dict[str, float]] = []
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for _ in range(settings.update_epochs):
+        before = len(steps)
         for minibatch in minibatches(rollout, settings, generator):
             on_minibatch()
             loss, losses = _losses(policy, rollout, minibatch, settings, processes, auxiliary)
@@ -123,9 +124,16 @@ def update(
                 )
             optimizer.step()
             steps.append({**step, "gradient_norm": norm.item()})
+        if _too_far(steps[before:], settings.target_kl):
+            break
     means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
     own = {name: means.pop(name) for name in _OWN_LOSSES}
     return Losses(**own, auxiliary=means)
+
+
+def _too_far(steps: Sequence[Mapping[str, float]], target_kl: float | None) -> bool:
+    """Whether the minibatches of a pass diverged so far from the old policy that it is the last one."""
+    return target_kl is not None and float(np.mean([step["approximate_kl"] for step in steps])) > target_kl
 
 
 def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Generator) -> Iterator[Minibatch]:
@@ -145,6 +153,17 @@ def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Gene
 
 
 _OWN_LOSSES = tuple(each.name for each in fields(Losses) if each.name != "auxiliary")
+
+
+def _value_errors(
+    value: torch.Tensor, old_value: torch.Tensor, returns: torch.Tensor, settings: TrainSettings
+) -> torch.Tensor:
+    """Squared errors of the value estimate, (N,); if clipped, at least those of the nearest estimate in range."""
+    errors = (value - returns) ** 2
+    if not settings.clip_value:
+        return errors
+    near_old = old_value + (value - old_value).clamp(-settings.value_clip, settings.value_clip)
+    return torch.max(errors, (near_old - returns) ** 2)
 
 
 def _losses(
@@ -172,8 +191,7 @@ def _losses(
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - settings.clip_coefficient, 1 + settings.clip_coefficient)
     policy_loss = -torch.min(advantage * ratio, advantage * clipped).mean()
-    value_near_old = old_value + (value - old_value).clamp(-settings.value_clip, settings.value_clip)
-    value_loss = 0.5 * torch.max((value - returns) ** 2, (value_near_old - returns) ** 2).mean()
+    value_loss = 0.5 * _value_errors(value, old_value, returns, settings).mean()
     mean_entropy = entropy(distribution, settings.ignore_idle_heads).mean()
     loss = policy_loss + settings.value_coefficient * value_loss - settings.entropy_coefficient * mean_entropy
     with torch.no_grad():

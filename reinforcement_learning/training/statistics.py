@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reinforcement_learning.game.life import CAUSES_OF_DEATH, EVENTS, Life
+from reinforcement_learning.game.life import CAUSES_OF_DEATH, EVENTS, FOG, Life
 
 
 def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
@@ -21,9 +21,9 @@ def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
         - `lives/task_progress`: mean of each life's best progress in its task, 0 to 1;
         - `lives/task_completed`: share that reached 1;
         - `lives/died`: share that died, rather than being alive when their episode ended;
-        - `lives/level`, `lives/gold`, `lives/players_killed`: means per life (see `Life`);
+        - `lives/level`, `lives/gold`, `lives/players_killed`, `lives/noops_permitted`: means per life (see `Life`);
         - `events/<KIND>`: mean count per life; kinds have the game's names;
-        - if any died, `death/<cause>`: share of deaths; these sum to 1.
+        - if any died, `death/<cause>`: share of deaths; these sum to 1. `death/fog` is there only if any died of it.
     """
     if not lives:
         return {}
@@ -44,9 +44,19 @@ def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
     }
 
 
-_AVERAGED = ("total_reward", "task_progress", "task_completed", "died", "level", "gold", "players_killed")
+_AVERAGED = (
+    "total_reward",
+    "task_progress",
+    "task_completed",
+    "died",
+    "level",
+    "gold",
+    "players_killed",
+    "noops_permitted",
+)
 
 
 def _shares_of_deaths(lives: Sequence[Life]) -> dict[str, float]:
     causes = Counter(life.cause_of_death for life in lives if life.died)
-    return {f"death/{cause}": causes[cause] / causes.total() for cause in CAUSES_OF_DEATH} if causes else {}
+    kinds = (*CAUSES_OF_DEATH, *([FOG] if FOG in causes else []))
+    return {f"death/{cause}": causes[cause] / causes.total() for cause in kinds} if causes else {}

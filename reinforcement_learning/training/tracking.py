@@ -53,6 +53,7 @@ class WandbTracker:
             self._run: Any = wandb.init(
                 project=settings.wandb.project,
                 entity=settings.wandb.entity,
+                group=settings.wandb.group,
                 mode=settings.wandb.mode,
                 name=name,
                 dir=str(folder),

@@ -16,10 +16,12 @@ from agent_zoo.memory import MemoryState
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.environment import EpisodeStart, Life, observation_layout
 from reinforcement_learning.game.vectorization import first_episodes, make_groups
-from reinforcement_learning.play.stepper import make_steppers, reset
+from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
+from reinforcement_learning.training.elo import Ratings
+from reinforcement_learning.training.opponents import Opponents, OpposedStepper
 from reinforcement_learning.training.optimizers import make_optimizer, set_learning_rate
 from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
@@ -105,6 +107,11 @@ def checkpoints_due(steps: int, train: TrainSettings) -> int:
     return sum(steps * 2**halvings >= total for halvings in range(train.num_checkpoints))
 
 
+def is_between(updates: int, train: TrainSettings) -> bool:
+    """Return whether a checkpoint is due for the number of updates alone."""
+    return train.checkpoint_interval > 0 and updates % train.checkpoint_interval == 0
+
+
 class _Training:
     def __init__(
         self, name: str, agent: str, settings: Settings, groups: Sequence[Any], starts: Sequence[EpisodeStart],
@@ -122,7 +129,16 @@ class _Training:
         processes.same_weights(self.policy)
         self.optimizer = make_optimizer(self.policy, settings.train)
         self.stopwatch = Stopwatch()
-        self.steppers = make_steppers(groups, self.policy, self.info.layout, self.stopwatch, starts)
+        self.opponents: Opponents | None = None
+        self.steppers: Sequence[Stepper]
+        if settings.train.has_opponents:
+            opposed = make_steppers(groups, self.policy, self.info.layout, self.stopwatch, starts, OpposedStepper)
+            self.steppers = opposed
+            self.opponents = Opponents(
+                opposed, settings.train.seats, run.checkpoints, settings.train.seed, Ratings(run.folder)
+            )
+        else:
+            self.steppers = make_steppers(groups, self.policy, self.info.layout, self.stopwatch, starts, Stepper)
         self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
         self.semantic: SemanticTraining | None = None
         if self.policy.semantic:
@@ -146,8 +162,10 @@ class _Training:
         reset(self.steppers)
         if state is None:
             self._save_checkpoint()
+            self._meet_opponents()
             return
         self.steps, self.updates = state.steps, state.updates
+        self._meet_opponents()
         try:
             self.policy.load_state_dict(state.policy)
             restore_optimizer(self.optimizer, state.optimizer)
@@ -171,12 +189,20 @@ class _Training:
             while self.steps < train.total_agent_steps:
                 reached = checkpoints_due(self.steps, train)
                 self._update()
-                if checkpoints_due(self.steps, train) > reached:
+                if checkpoints_due(self.steps, train) > reached or is_between(self.updates, train):
                     latest = self._save_checkpoint()
+                    if self.opponents:
+                        self.opponents.change(self.steps)
                 self._save_state()
         except _Stopped:
             latest = self._save_checkpoint(self.run.stopped_path(self.name))
         return latest
+
+    def _meet_opponents(self) -> None:
+        """Draw the opponents of a run that starts or is resumed, and take up their ratings."""
+        if self.opponents:
+            self.opponents.ratings = Ratings.after(self.run.folder, self.updates)
+            self.opponents.choose(self.steps)
 
     def _save_state(self) -> None:
         own = TrainingState(
@@ -223,6 +249,9 @@ class _Training:
         }
         if self.semantic:
             metrics |= self.semantic.after_update(lives, self.optimizer, self.updates)
+        if self.opponents:
+            metrics |= self.opponents.rate(lives)
+            self.opponents.ratings.save(self.name)
         if self.curriculum:
             metrics |= self.curriculum.learn_and_save(rollout, self.run.task_weights)
         if not self.processes.leads:

@@ -10,6 +10,7 @@ from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.data_parallel import Processes, join_processes, leaders_text
 from agent_zoo.freed_memory import keep_freed_memory
 from reinforcement_learning.device import pick_device
+from reinforcement_learning.game.embedding_file import pin_embeddings
 from reinforcement_learning.game.language_model_encoder import pin_language_model
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.tasks import check_tasks, offered_tasks
@@ -60,7 +61,7 @@ def train_policy(run: TrainingRun) -> None:
         UserError: the tasks, the device, the account or a folder cannot be used.
     """
     check_tasks(run.settings.task, run.settings.env)
-    run = replace(run, settings=replace(run.settings, task=pin_language_model(run.settings.task)))
+    run = replace(run, settings=replace(run.settings, task=pin_embeddings(pin_language_model(run.settings.task))))
     device = pick_device(run.settings.train.device)
     agent_zoo.load(run.agent)
     agent_zoo.check_cell(run.agent, run.settings.policy.cell)
@@ -106,6 +107,8 @@ def _check_services(run: TrainingRun, processes: Processes) -> None:
     """Connect to the services that the run needs: an account, a cluster, a language model."""
     if processes.size > 1 and run.settings.task.syllabus != "none":
         raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
+    if processes.size > 1 and run.settings.train.has_opponents:
+        raise UserError("train.pool_kernel: opponents need a run of one process: start it without torchrun")
     if run.track:
         check_login(run.settings.wandb)
     connect_workers(share_of_work(run.settings).rollout)

@@ -89,8 +89,7 @@ def softened(
 
     def tiles(module: nn.Module, arguments: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
         assert isinstance(module, TileConvolution)
-        _, vectors, places = arguments
-        return soft_convolution(module, inputs.tiles, vectors, places)
+        return module.soft(inputs.tiles, *arguments[1:])
 
     def entities(module: nn.Module, arguments: tuple[torch.Tensor, ...], output: torch.Tensor) -> torch.Tensor:
         if arguments[0] is entity.values:
@@ -109,31 +108,10 @@ def softened(
             handle.remove()
 
 
-def soft_convolution(
-    convolution: TileConvolution, planes: torch.Tensor, vectors: torch.Tensor, places: torch.Tensor
-) -> torch.Tensor:
-    """Return what a tile convolution gives for mixtures of materials.
-
-    Args:
-        convolution: of the policy.
-        planes: weight of each material at each tile, (B, tiles, materials).
-        vectors: embedding of each material, (materials, units).
-        places: embedding of each place, (place units, side, side).
-
-    Returns:
-        (B, channels, side - 2, side - 2).
-    """
-    side = convolution.side
-    embedded = (planes @ vectors).unflatten(1, (side, side)).permute(0, 3, 1, 2)  # (B, units, side, side)
-    both = torch.cat([places.unsqueeze(0).expand(len(planes), -1, -1, -1), embedded], dim=1)
-    return convolution.convolution(both)
-
-
 def by_column(features: RowFeatures, values: torch.Tensor) -> torch.Tensor:
     """Add up what belongs to the features of each column of a table, (..., features) to (..., columns)."""
     others = features.other_columns.tolist()
-    columns = [column for column, _ in features.categories]
-    found = values.new_zeros(*values.shape[:-1], len(others) + len(columns))
+    found = values.new_zeros(*values.shape[:-1], len(features.columns))
     start = 0
     for column, category in features.categories:
         size = features._category_size(category)

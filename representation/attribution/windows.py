@@ -149,4 +149,4 @@ def _at(candidates: Candidates, last: torch.Tensor) -> Candidates:
         places = replace(each, values=torch.arange(len(each.values)).unsqueeze(1)).take(last).values.squeeze(1)
         rows[table] = each.take(last)
         keys[table] = candidates.keys[table].index_select(0, places)
-    return Candidates(rows, keys)
+    return Candidates(rows, keys, candidates.layers)

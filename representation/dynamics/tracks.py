@@ -13,7 +13,7 @@ from activation_store.layers import ENCODER_OUTPUT
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_dump, read_identity
 from activation_store.records import Records
-from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
+from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX
@@ -87,6 +87,7 @@ def load_policy_of(
     Raises:
         UserError: the dump names no checkpoint, or the file is missing or another one.
     """
+    refuse_kept_memory(dump, metadata)
     if metadata.checkpoint_sha256 is None:
         raise UserError(f"{dump} was recorded from a policy without a checkpoint, so its weights are not known")
     if policy is None:

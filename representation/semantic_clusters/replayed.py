@@ -15,7 +15,7 @@ from activation_store.files import sha256
 from activation_store.layers import ENCODER_OUTPUT, LSTM_HIDDEN, SEMANTIC_CODE
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_identity
-from activation_store.schema import DumpMetadata
+from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.subsample import Subsample
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
@@ -32,7 +32,7 @@ EVERY = 10
 """One record in so many of each life is compared; neighbouring ticks are nearly the same."""
 _FEWEST = 100
 _TOGETHER = 16
-_ENCODING = ("encoder", "language_model", "language_model_revision")
+_ENCODING = ("encoder", "language_model", "language_model_revision", "embeddings_sha256")
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +91,7 @@ def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], fold
     """
     if metadata.origin != "game":
         raise UserError(f"{dump} holds simulated lives, which do not begin at birth: give a dump of played ones")
+    refuse_kept_memory(dump, metadata)
     if SEMANTIC_CODE not in metadata.layers:
         raise UserError(f"{dump} holds no layer {SEMANTIC_CODE}: record a policy that has codes with {RECORDING}")
     if (hidden := hidden_layer(metadata)) not in metadata.layers:

@@ -15,7 +15,7 @@ from activation_store.files import sha256
 from activation_store.layers import ENCODER_OUTPUT, STATES, UNTRAINED, memory_names
 from activation_store.reader import read_dump
 from activation_store.records import Records
-from activation_store.schema import DumpMetadata
+from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
@@ -98,6 +98,7 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
         UserError: the policy's file is missing or another one than was recorded, or the dump lacks layers of the
             memory or parts of the observation.
     """
+    refuse_kept_memory(folder, metadata)
     path = policies / f"{metadata.policy}.safetensors"
     without = "or pass --no-splice"
     if not path.exists():

@@ -142,7 +142,8 @@ def _replayed(
     model: WorldModel, windows: Windows, observation: PackedObservation, edits: Edits, how: Made, ticks: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make the edits while the policy sees what was recorded: changes by the gradient, and in full."""
-    policy, memory = model.policy, windows.memory(CONTEXT - 2)
+    policy, everyone = model.policy, torch.arange(len(windows))
+    memory = windows.memory(CONTEXT - 2, everyone)  # a copy: it goes on from tick to tick, and the recorded one stays
     predicted, replayed = (_Means(len(windows), how) for _ in range(2))
     for tick in range(CONTEXT - 1, min(windows.ticks, CONTEXT - 1 + ticks)):
         (there,) = (windows.lengths > tick).nonzero(as_tuple=True)

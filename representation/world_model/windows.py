@@ -10,7 +10,7 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.reader import Progress
-from activation_store.schema import DumpMetadata
+from activation_store.schema import DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.memory import MemoryState
@@ -158,6 +158,7 @@ def check_dump(
     Raises:
         UserError: the dump lacks something, or is of another policy; or the policy cannot read probabilities.
     """
+    refuse_kept_memory(folder, metadata)
     if metadata.format != "parquet":
         raise UserError(f"{folder} is a JSON dump: record it with {RECORDING}")
     if missing := [layer for layer in LAYERS if layer not in metadata.layers]:

@@ -14,6 +14,7 @@ import pytest
 import safetensors.torch
 import torch
 
+import agent_zoo
 from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_checkpoint
 from agent_zoo.observation import pack
@@ -23,6 +24,7 @@ from tests.conftest import AGENT
 from tests.fuzz import limited
 from user_error import UserError
 
+SHIPPED = Path(__file__).parents[2] / "policies"
 DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"a": inner}, range(500), {})
 
 
@@ -149,6 +151,8 @@ def test_weights_of_another_architecture_are_refused(subject, path: Path) -> Non
         (lambda header: header.update(task=DEEP), "has a damaged header"),
         (lambda header: header.update(steps=-1), "'steps'"),
         (lambda header: header.update(more=1), "'more'"),
+        (lambda header: header.update(network="other"), "'network'"),
+        (lambda header: header.pop("network"), "another architecture"),
         (lambda header: header["layout"].update(heads={}), "'layout.heads'"),
         (lambda header: header["policy_arguments"].update(hidden_size=0), "hidden_size is 0"),
         (lambda header: header["policy_arguments"].update(hidden_size="16"), "another architecture"),
@@ -171,6 +175,22 @@ def test_a_forged_header_is_refused_before_anything_is_built(
 ) -> None:
     forge(path, change)
     assert message in check_refused(path)
+
+
+@pytest.mark.parametrize("agent", agent_zoo.names())
+def test_a_header_that_says_no_network_means_the_earlier_one(agent: str, subject, tmp_path: Path) -> None:
+    for network, kind in (("published", "Policy"), ("earlier", "EarlierPolicy")):
+        info = replace(subject.info, agent=agent, network=network)
+        assert ("network" in json.loads(info.to_header())) == (network == "published")
+        save_checkpoint(tmp_path / f"{network}.safetensors", build_policy(info), info)
+        loaded, read = load_checkpoint(tmp_path / f"{network}.safetensors")
+        assert read == info and type(loaded.policy) is getattr(agent_zoo.load(agent), kind)
+
+
+@pytest.mark.parametrize("name", ["start_kit_3M", "takeru_3M", "hybrid_3M", "yaofeng_3M"])
+def test_a_shipped_policy_has_the_network_that_its_header_says(name: str) -> None:
+    policy, info = load_checkpoint(SHIPPED / f"{name}.safetensors")
+    assert type(policy.policy) is agent_zoo.policy_class(info.agent, info.network)
 
 
 def test_weights_of_another_type_are_refused(path: Path) -> None:

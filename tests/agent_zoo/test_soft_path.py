@@ -11,20 +11,27 @@ import agent_zoo
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.memory import MemoryState
+from agent_zoo.networks import Network
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.soft_observation import SoftObservation, SoftRows, log_legality, softened
 from agent_zoo.soft_path import ReadsProbabilities, check_reads_probabilities, soft_tick, straight_through
 from user_error import UserError
 
 START_KIT = "neurips23_start_kit"
+NETWORKS = [
+    *((agent, "published") for agent in agent_zoo.names()),
+    *((agent, "earlier") for agent in (START_KIT, "takeru", "hybrid")),
+]
+LAYERS = {START_KIT: 1, "takeru": 0, "hybrid": 1, "yaofeng": 2}
 SIZE = 16
 CLOSE: dict[str, Any] = {"atol": 2e-5, "rtol": 2e-5}
 
 
-def built(agent: str, layout: ObservationLayout) -> RecurrentPolicy:
+def built(agent: str, layout: ObservationLayout, network: Network = "published") -> RecurrentPolicy:
     torch.manual_seed(0)
-    module = agent_zoo.load(agent)
-    policy: RecurrentPolicy = module.Recurrent(module.Policy(layout, SIZE))
+    encoder = agent_zoo.policy_class(agent, network)(layout, SIZE)
+    policy: RecurrentPolicy = agent_zoo.load(agent).Recurrent(encoder)
+    assert policy.layers == LAYERS[agent]
     for parameter in policy.parameters():  # biases too: an untrained network has none
         torch.nn.init.normal_(parameter, std=0.2)
     return policy.eval()
@@ -45,6 +52,12 @@ def policy(layout: ObservationLayout) -> RecurrentPolicy:
     return built(START_KIT, layout)
 
 
+@pytest.fixture(scope="module", params=NETWORKS, ids="-".join)
+def any_policy(request: pytest.FixtureRequest, layout: ObservationLayout) -> RecurrentPolicy:
+    agent, network = request.param
+    return built(agent, layout, network)
+
+
 def memory(policy: RecurrentPolicy, agents: int) -> MemoryState:
     empty = policy.initial_state(agents)
     random = torch.Generator().manual_seed(1)
@@ -52,9 +65,9 @@ def memory(policy: RecurrentPolicy, agents: int) -> MemoryState:
 
 
 def test_the_soft_path_equals_the_hard_path(
-    policy: RecurrentPolicy, real: PackedObservation, layout: ObservationLayout
+    any_policy: RecurrentPolicy, real: PackedObservation, layout: ObservationLayout
 ) -> None:
-    before = memory(policy, len(real))
+    policy, before = any_policy, memory(any_policy, len(real))
     with torch.no_grad(), capture(policy, ["encoder_output", "action_decoder"]) as layers:
         distribution, value, after = policy(real, before)
         hard = dict(layers)
@@ -76,12 +89,19 @@ def test_the_soft_path_equals_the_hard_path(
     assert compared > 1000
 
 
-@pytest.mark.parametrize("part", ["material", "entity", "inventory"])
+@pytest.mark.parametrize(
+    ("agent", "part"),
+    [
+        *((START_KIT, part) for part in ("material", "entity", "inventory")),
+        # Embeddings of ids are straight between ids only, and recorded ids are where the lines meet.
+        *((agent, part) for agent in ("takeru", "yaofeng") for part in ("material", "inventory")),
+    ],
+)
 def test_gradients_are_those_of_finite_differences(
-    part: str, real: PackedObservation, layout: ObservationLayout
+    agent: str, part: str, real: PackedObservation, layout: ObservationLayout
 ) -> None:
     few = real.take((real.inventory.counts > 0).nonzero()[:3, 0])
-    precise = built(START_KIT, layout).double()
+    precise = built(agent, layout).double()
     direction = torch.Generator().manual_seed(3)
     soft = doubled(softened(few, layout))
     before = precise.initial_state(len(few))
@@ -146,7 +166,6 @@ def test_a_choice_is_exact_forward_and_soft_backward() -> None:
     torch.testing.assert_close(gradient[0], p[1] * (torch.tensor([0.0, 1.0, 0.0]) - p))
 
 
-@pytest.mark.parametrize("agent", ["yaofeng", "takeru", "hybrid"])
-def test_other_agents_are_refused(agent: str, layout: ObservationLayout) -> None:
-    with pytest.raises(UserError, match=f"the agent {agent} has no `encode_soft`"):
-        check_reads_probabilities(built(agent, layout), agent)
+def test_the_network_without_a_soft_path_is_refused(layout: ObservationLayout) -> None:
+    with pytest.raises(UserError, match="this network of the agent yaofeng has no `encode_soft`"):
+        check_reads_probabilities(built("yaofeng", layout, "earlier"), "yaofeng")

@@ -1,11 +1,21 @@
 """Settings: valid content of config.yaml, and errors that name the key, the value and the allowed values."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from reinforcement_learning.settings import Settings, TrainSettings, check_training, load_settings
+from reinforcement_learning.settings import (
+    RewardSettings,
+    Settings,
+    TrainSettings,
+    check_training,
+    load_settings,
+    plain_settings,
+    read_run_settings,
+)
+from tests.conftest import AGENT
 from user_error import UserError
 
 SHIPPED = Path(__file__).parents[2] / "config.yaml"
@@ -41,6 +51,17 @@ def test_precedence_file_agent_debug(tmp_path: Path) -> None:
     assert plain.clip_coefficient == TrainSettings().clip_coefficient
 
 
+def test_rewards_of_a_header_and_of_a_run_that_are_older_than_the_published_ones(tmp_path: Path) -> None:
+    older = {"task_coef": 1, "bonus_coef": 1, "hp_coef": 0, "drive_coef": 0}
+    assert RewardSettings.of_header(older) == RewardSettings.of_header({}) == RewardSettings(as_published=False)
+    chosen = RewardSettings(gold=0.5, disable_give=False)
+    assert chosen.to_header() == older | {"gold": 0.5, "disable_give": False, "as_published": True}
+    assert RewardSettings.of_header(chosen.to_header()) == chosen
+    for reward, as_published in ((older, False), (chosen.to_header(), True)):
+        (tmp_path / "settings.json").write_text(json.dumps({"agent": "takeru", "settings": {"reward": reward}}))
+        assert read_run_settings(tmp_path)[1].reward.as_published is as_published
+
+
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
@@ -55,6 +76,7 @@ def test_precedence_file_agent_debug(tmp_path: Path) -> None:
         ("env: {map_size: 33}", ("env.map_size", "33", "multiple of 8")),
         ("rollout: {vectorization: quantum}", ("rollout.vectorization", "quantum", "serial")),
         ("env: 3", ("env", "3", "key: value")),
+        ("reward: {heal: -1}", ("reward.heal", "-1", "greater than or equal to 0")),
         ("agents: {anyone: {train: {gamma: 2}}}", ("train.gamma", "2")),
         ("a: [", ("cannot be read as YAML",)),
     ],
@@ -66,6 +88,16 @@ def test_refused_naming_key_value_and_what_is_allowed(tmp_path: Path, text: str,
     assert "\n" not in message and "config.yaml" in message
     for part in parts:
         assert part in message
+
+
+@pytest.mark.parametrize(("said", "network"), [({}, "earlier"), ({"network": "published"}, "published")])
+def test_a_run_that_says_no_network_goes_on_with_the_earlier_one(
+    tmp_path: Path, said: dict[str, str], network: str
+) -> None:
+    content = plain_settings(Settings())
+    content["policy"] = {key: value for key, value in content["policy"].items() if key != "network"} | said
+    (tmp_path / "settings.json").write_text(json.dumps({"agent": AGENT, "settings": content}))
+    assert read_run_settings(tmp_path)[1].policy.network == network
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

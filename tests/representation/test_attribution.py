@@ -232,7 +232,7 @@ def test_columns_of_rows_add_up_to_their_features(recorded: RecordedPolicy) -> N
     assert found.shape[1] == len(policy.policy.layout.entity_columns)
     torch.testing.assert_close(found.sum(dim=1), values.sum(dim=1))
     health = policy.policy.layout.entity_columns.index("health")
-    torch.testing.assert_close(found[:, health], own_rows(windows.observation)[:, health] / 100)
+    torch.testing.assert_close(found[:, health], own_rows(windows.observation)[:, health].float())
 
 
 def test_counterfactual_tiles_are_ones_that_the_view_shows() -> None:

@@ -345,6 +345,17 @@ def test_evaluations_under_different_rules_or_damaged_ones_are_refused(tmp_path:
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
 
 
+def test_evaluations_by_two_protocols_are_never_put_together(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, {"A": [1.0], "B": [2.0]})
+    first, second = (group.runs[0].folder for group in groups)
+    rules = {"protocol": "original", "map_seed": 0, "flip_terrain": True}
+    plant_evaluation(first, 10_000, 0.5, **rules)
+    assert {each.maps for each in compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations} == {"held-out"}
+    plant_evaluation(second, 10_000, 0.5, map_seed=2)
+    with pytest.raises(UserError, match=r"played by the protocol 'original' and .* by 'toolkit'"):
+        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+
+
 def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_path: Path) -> None:
     groups = planted_groups(tmp_path, {"A": [1.0, 1.0], "B": [2.0, 2.0]})
     for skill, group in zip((0.2, 0.6), groups, strict=True):

@@ -11,6 +11,7 @@ from nmmo.lib.event_log import EventLogger
 
 from reinforcement_learning.game.environment import make_environment, make_plain_environment, observation_layout
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
+from reinforcement_learning.training.statistics import life_statistics
 from tests.conftest import AGENT, random_legal_actions
 
 VICTIM, ATTACKER = 1, 2
@@ -123,6 +124,26 @@ def test_every_life_of_some_episodes_is_told_as_the_engine_played_it(original_ga
             assert life.task_completed == task.completed == (life.task_progress == 1)
         causes.update(life.cause_of_death for life in lives)
     assert set(causes) >= set(CAUSES_OF_DEATH), f"not every cause of death was met: {causes}"
+
+
+def test_the_fog_kills_as_in_the_games_own_code(small_world, task, maps) -> None:
+    """Both worlds see the same; whoever is neither fed nor fought dies of the fog that reaches it."""
+    env = replace(small_world, spawn_immunity=64, num_npcs=0, death_fog_tick=1)
+    plain, fast = (make(AGENT, env, task, maps) for make in (make_plain_environment, make_environment))
+    causes: Counter[str | None] = Counter()
+    for world in (plain, fast):
+        world.reset(seed=3)
+    while not fast.done:
+        for world in (plain, fast):
+            for player in world.env.game.realm.players.values():
+                set_vitals(player, player.resources.health.val, 100, 100)
+        expected = plain.step(stand_still(plain))
+        played = fast.step(stand_still(fast))
+        assert np.array_equal(plain.obs, fast.obs) and expected[1] == played[1]
+        assert expected[4].get("lives") == played[4].get("lives")
+        causes.update(life.cause_of_death for life in played[4].get("lives", []))
+    assert causes["fog"] > 0 and set(causes) <= {"fog", None}
+    assert life_statistics([Life(1, 5, 0.0, True, "fog", "", 0.0, False, 1, 0, 0, {})])["death/fog"] == 1
 
 
 @pytest.mark.parametrize(

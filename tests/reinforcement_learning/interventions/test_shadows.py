@@ -88,7 +88,7 @@ def pool_of(
         entrant = untrained_entrant(agent, Settings(env=env, task=task, policy=settings), maps, 0)
         with torch.no_grad():
             for weights in entrant.policy.policy.action_decoder.parameters():
-                weights.mul_(100)  # untrained heads hardly choose
+                weights.mul_(300)  # untrained heads hardly choose
         return Contest((entrant,), env, task, maps, torch.device("cpu")).pool(1)
 
     return make

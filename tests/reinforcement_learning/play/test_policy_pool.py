@@ -10,8 +10,9 @@ import torch
 from agent_zoo.observation import ObservationLayout, pack
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.shared_world import Kind, make_shared_world
+from reinforcement_learning.game.task_encoder import encode_task
 from reinforcement_learning.game.tasks import offered_tasks
-from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tasks, untrained_entrant
+from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tasks, untrained_entrant, with_own_tasks
 from reinforcement_learning.play.policy_pool import PolicyPool, seats
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.conftest import random_legal_actions
@@ -128,11 +129,29 @@ def test_a_policy_of_another_kind_of_world_is_refused(entrants: list[Entrant], l
         check_fits(entrants[1], replace(layout, map_side=160))
 
 
-def test_policies_that_were_told_their_tasks_differently_are_refused(entrants: list[Entrant]) -> None:
-    other = replace(
-        entrants[1], name="other", info=replace(entrants[1].info, task={**entrants[1].info.task, "embedding_size": 8})
-    )
-    with pytest.raises(UserError, match="untrained_neurips23_start_kit and other were trained on different encodings"):
-        shared_tasks([entrants[0], other], TaskSettings())
+def test_each_policy_is_told_its_tasks_as_it_was_trained_to_know_them(
+    entrants: list[Entrant], small_world: EnvironmentSettings, task: TaskSettings, maps: Path
+) -> None:
+    longer = Settings(env=small_world, task=replace(task, embedding_size=24), policy=PolicySettings(32))
+    other = replace(untrained_entrant("neurips23_start_kit", longer, maps, 0), name="other")
+    tasks = shared_tasks([other, *entrants], replace(task, embedding_size=8))
+    assert tasks == replace(task, embedding_size=16)
+    together = with_own_tasks([entrants[0], other], tasks, small_world)
+    assert together[0].own_tasks is None
+    pool = PolicyPool(together, small_world, tasks, maps, CPU, worlds=2)
+    specs = {spec.name: spec for spec in offered_tasks(tasks, small_world)}
+    pool.start(seed=1, numbers=[0, 1])
+    for choice in pool.decide():
+        size = (16, 24)[choice.entrant]
+        for slot, told in zip(choice.decision.present, choice.decision.observation.task.numpy(), strict=True):
+            world, agent = divmod(int(slot), pool.agents)
+            name = pool.shared[world].world.game.agent_task_map[agent + 1][0].spec_name
+            assert np.array_equal(told, encode_task(specs[name], size))
+    pool.advance(list(pool.decide()))
+    with pytest.raises(UserError, match="other was trained in a world whose task_size is 24, not 16"):
+        PolicyPool([entrants[0], replace(other, own_tasks=None)], small_world, tasks, maps, CPU, worlds=1)
+
+
+def test_shared_tasks_are_encoded_as_most_policies_know_them(entrants: list[Entrant]) -> None:
     tasks = shared_tasks(entrants, TaskSettings(curriculum="evaluation", only="3"))
     assert (tasks.embedding_size, tasks.curriculum, tasks.only) == (16, "evaluation", "3")

@@ -13,6 +13,7 @@ from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.training import ppo
 from reinforcement_learning.training.ppo import minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from tests.conftest import AGENT
@@ -70,6 +71,24 @@ def test_first_minibatch_has_ratio_one(policy, rollout: Rollout) -> None:
     _, losses = updated(policy, rollout, one_step)
     assert losses.clip_fraction == 0
     assert abs(losses.approximate_kl) < 1e-6
+
+
+def test_no_pass_follows_one_that_went_too_far(policy, rollout: Rollout) -> None:
+    """With a target that any step exceeds, several passes are one; with one that none reaches, all are made."""
+    one, several, all_of_them = (
+        updated(policy, rollout, replace(SETTINGS, minibatch_rows=256, update_epochs=epochs, target_kl=target))[0]
+        for epochs, target in ((1, None), (2, 1e-9), (2, 1e9))
+    )
+    assert same_weights(one, several)
+    assert not same_weights(one, all_of_them)
+
+
+def test_value_estimates_are_clipped_unless_told_not_to() -> None:
+    value, old, returns = torch.tensor([0.5, 0.02]), torch.tensor([0.0, 0.0]), torch.tensor([0.5, 0.5])
+    clipped = ppo._value_errors(value, old, returns, replace(SETTINGS, value_clip=0.1))
+    torch.testing.assert_close(clipped, torch.tensor([0.16, 0.2304]))
+    free = ppo._value_errors(value, old, returns, replace(SETTINGS, value_clip=0.1, clip_value=False))
+    torch.testing.assert_close(free, torch.tensor([0.0, 0.2304]))
 
 
 def test_advantageous_actions_become_likelier(policy, rollout: Rollout) -> None:

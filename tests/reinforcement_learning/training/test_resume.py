@@ -102,6 +102,20 @@ def test_goes_on_bit_for_bit(play, straight, stopped: Path, tmp_path: Path) -> N
     assert equal(play(folder, StopAfter(-1), state), straight)
 
 
+def test_a_run_with_opponents_goes_on_bit_for_bit_and_with_its_ratings(
+    play, settings: Settings, tmp_path: Path
+) -> None:
+    opposed = replace(settings, train=replace(settings.train, pool_kernel="0,0,1", checkpoint_interval=2))
+    straight = play(tmp_path / "straight", StopAfter(-1), settings=opposed)
+    play(tmp_path / "stopped", StopAfter(UPDATES_BEFORE), settings=opposed)
+    state = TrainingState.load(tmp_path / "stopped" / "training_state.safetensors")
+    assert equal(play(tmp_path / "stopped", StopAfter(-1), state, settings=opposed), straight)
+    tables = [(tmp_path / folder / "elo.tsv").read_text() for folder in ("straight", "stopped")]
+    assert tables[0] == tables[1] and tables[0].count("one_0") >= 2
+    rated = [json.loads(line) for line in (tmp_path / "stopped" / "metrics.jsonl").read_text().splitlines()]
+    assert {"opponents/rating", "opponents/lives"} <= rated[-1].keys() and len(rated) == UPDATES
+
+
 def drop_memory(state: TrainingState) -> TrainingState:
     assert state.memory.hidden.abs().sum() > 0
     return replace(

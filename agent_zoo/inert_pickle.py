@@ -1,0 +1,298 @@
+"""Read what a pickle says without doing what it says.
+
+A pickle is a program: it names functions and has them called. Here only plain values are made: numbers, texts, lists,
+tuples and dictionaries. Whatever the pickle would import, call or build becomes a `Record` of the request.
+"""
+
+import pickletools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+MOST_OPERATIONS = 1 << 19
+_MOST_NUMBER_BITS = 1 << 12
+_LONGEST_NAME = 256
+_MOST_KEY = 1 << 60  # larger ones can be made to share a hash, which makes a dictionary slow
+_PLAIN = (str, bytes, bool, float, type(None))
+
+PERSISTENT = "persistent id"
+"""`Record.of` of a reference to something beside the pickle."""
+
+
+class PickleError(ValueError):
+    """A pickle that is damaged, or larger than any that is read here."""
+
+
+class Global:
+    """A function or class that a pickle names; it is not imported.
+
+    Attributes:
+        name: with its module, as in `collections.OrderedDict`.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+
+class Record:
+    """A call that a pickle asks for and that is not made, with what it would do to the result.
+
+    Attributes:
+        of: the function or class with its module, `PERSISTENT`, or "" where the pickle computes what it calls.
+        arguments: of the call.
+        state: what the object would be given at the end; None if nothing.
+        items: what would be put into it by key.
+        elements: what would be appended to it.
+    """
+
+    __slots__ = ("arguments", "elements", "items", "of", "state")
+
+    def __init__(self, of: str, arguments: tuple[Any, ...]):
+        self.of = of
+        self.arguments = arguments
+        self.state: Any = None
+        self.items: dict[Any, Any] = {}
+        self.elements: list[Any] = []
+
+
+def load(content: bytes) -> tuple[Any, list[str]]:
+    """Return the value of a pickle, and the names of all functions and classes in it in the order of appearance.
+
+    Time and memory are proportional to the length of the pickle. Values can contain themselves, and one can occur in
+    many places.
+
+    Raises:
+        PickleError: it is no whole pickle, or has more than `MOST_OPERATIONS` operations.
+    """
+    machine = _Machine()
+    try:
+        for number, (operation, argument, _) in enumerate(pickletools.genops(content)):
+            if number >= MOST_OPERATIONS:
+                raise PickleError(f"its pickle has more than {MOST_OPERATIONS:,} operations")
+            if operation.name == "STOP":
+                return machine.stack.pop(), list(machine.named)
+            machine.perform(operation.name, argument)
+    except PickleError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, struct.error):
+        raise PickleError("its pickle is damaged") from None
+    raise PickleError("its pickle does not end")
+
+
+class _Machine:
+    """The stack and memo of a pickle that is being read.
+
+    Attributes:
+        stack: of values since the last mark.
+        marked: stacks before each mark.
+        memo: values by number.
+        named: each `Global` by name.
+    """
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.marked: list[list[Any]] = []
+        self.memo: dict[int, Any] = {}
+        self.named: dict[str, Global] = {}
+
+    def perform(self, name: str, argument: Any) -> None:
+        """Do one operation."""
+        if name in _PUSHES_ARGUMENT:
+            self._push_number_or_text(argument)
+        elif name in _PUSHES_CONSTANT:
+            self.stack.append(_PUSHES_CONSTANT[name]())
+        elif name in _OPERATIONS:
+            _OPERATIONS[name](self, argument)
+        else:
+            raise PickleError(f"its pickle has the operation {name}, which neither Python nor torch writes here")
+
+    def _push_number_or_text(self, value: Any) -> None:
+        if isinstance(value, int) and value.bit_length() > _MOST_NUMBER_BITS:
+            raise PickleError(f"its pickle has a number of {value.bit_length():,} bits")
+        self.stack.append(value)
+
+    def _since_mark(self) -> list[Any]:
+        values, self.stack = self.stack, self.marked.pop()
+        return values
+
+    def _mark(self, _: Any) -> None:
+        self.marked.append(self.stack)
+        self.stack = []
+
+    def _pop(self, _: Any) -> None:
+        if self.stack:
+            self.stack.pop()
+        else:
+            self._since_mark()
+
+    def _drop(self, _: Any) -> None:
+        self._since_mark()
+
+    def _remember(self, number: int | None) -> None:
+        self.memo[len(self.memo) if number is None else number] = self.stack[-1]
+
+    def _recall(self, number: int) -> None:
+        self.stack.append(self.memo[number])
+
+    def _tuple(self, count: int | None) -> None:
+        values = self._since_mark() if count is None else [self.stack.pop() for _ in range(count)][::-1]
+        self.stack.append(tuple(values))
+
+    def _list(self, _: Any) -> None:
+        values = self._since_mark()
+        self.stack.append(values)
+
+    def _dictionary(self, _: Any) -> None:
+        values = self._since_mark()
+        self.stack.append(_put({}, values))
+
+    def _frozen_set(self, _: Any) -> None:
+        record = Record("builtins.frozenset", ())
+        record.elements = self._since_mark()
+        self.stack.append(record)
+
+    def _append(self, _: Any) -> None:
+        value = self.stack.pop()
+        self._extend(self.stack[-1], [value])
+
+    def _append_all(self, _: Any) -> None:
+        values = self._since_mark()
+        self._extend(self.stack[-1], values)
+
+    def _extend(self, target: Any, values: list[Any]) -> None:
+        (target.elements if isinstance(target, Record) else _of_type(target, list)).extend(values)
+
+    def _set_item(self, _: Any) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._put_into(self.stack[-1], [key, value])
+
+    def _set_items(self, _: Any) -> None:
+        values = self._since_mark()
+        self._put_into(self.stack[-1], values)
+
+    def _put_into(self, target: Any, values: list[Any]) -> None:
+        _put(target.items if isinstance(target, Record) else _of_type(target, dict), values)
+
+    def _global(self, text: str) -> None:
+        self._name(*text.split(" ", 1))
+
+    def _stack_global(self, _: Any) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        self._name(_of_type(module, str), _of_type(name, str))
+
+    def _name(self, module: str, name: str) -> None:
+        module = _RENAMED.get(module, module)
+        full = f"{module}.{name}"
+        if len(full) > _LONGEST_NAME or not full.isprintable():
+            raise PickleError("its pickle is damaged: it names a function that no Python has")
+        self.stack.append(self.named.setdefault(full, Global(full)))
+
+    def _call(self, _: Any) -> None:
+        arguments, called = self.stack.pop(), self.stack.pop()
+        self._record(called, _of_type(arguments, tuple))
+
+    def _call_with_keywords(self, _: Any) -> None:
+        keywords = self.stack.pop()
+        self._call(None)
+        self.stack[-1].items.update(_of_type(keywords, dict))
+
+    def _call_class(self, _: Any) -> None:
+        called, *arguments = self._since_mark()
+        self._record(called, tuple(arguments))
+
+    def _instance(self, text: str) -> None:
+        arguments = self._since_mark()
+        self._global(text)
+        self._record(self.stack.pop(), tuple(arguments))
+
+    def _record(self, called: Any, arguments: tuple[Any, ...]) -> None:
+        of = called.name if isinstance(called, Global) else ""
+        if of == "copyreg._reconstructor" and arguments and isinstance(arguments[0], Global):
+            of, arguments = arguments[0].name, ()
+        self.stack.append(Record(of, arguments))
+
+    def _persistent(self, _: Any) -> None:
+        self.stack.append(Record(PERSISTENT, (self.stack.pop(),)))
+
+    def _build(self, _: Any) -> None:
+        state = self.stack.pop()
+        _of_type(self.stack[-1], Record).state = state
+
+    def _nothing(self, _: Any) -> None:
+        pass
+
+
+def _of_type(value: Any, wanted: type) -> Any:
+    if not isinstance(value, wanted):
+        raise PickleError("its pickle is damaged: it puts something where it cannot go")
+    return value
+
+
+def _put(target: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
+    """Put keys and values, which alternate, into a dictionary."""
+    if len(values) % 2:
+        raise PickleError("its pickle is damaged: a key lacks its value")
+    for key, value in zip(values[::2], values[1::2], strict=True):
+        target[_hashable(key)] = value
+    return target
+
+
+def _hashable(key: Any) -> Any:
+    """Return a key that takes no time to hash; others become records, which differ from everything else."""
+    small = isinstance(key, int) and abs(key) < _MOST_KEY
+    return key if small or isinstance(key, (*_PLAIN, Record, Global)) else Record("", (key,))
+
+
+_RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # of Python 2, as protocol 2 writes them
+_PUSHES_ARGUMENT = {
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
+    "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8",
+}  # fmt: skip
+_PUSHES_CONSTANT: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_SET": lambda: Record("builtins.set", ()),
+}
+_OPERATIONS: dict[str, Callable[[_Machine, Any], None]] = {
+    "MARK": _Machine._mark,
+    "POP": _Machine._pop,
+    "POP_MARK": _Machine._drop,
+    "DUP": lambda machine, _: machine.stack.append(machine.stack[-1]),
+    "PUT": _Machine._remember,
+    "BINPUT": _Machine._remember,
+    "LONG_BINPUT": _Machine._remember,
+    "MEMOIZE": _Machine._remember,
+    "GET": _Machine._recall,
+    "BINGET": _Machine._recall,
+    "LONG_BINGET": _Machine._recall,
+    "TUPLE": _Machine._tuple,
+    "TUPLE1": lambda machine, _: machine._tuple(1),
+    "TUPLE2": lambda machine, _: machine._tuple(2),
+    "TUPLE3": lambda machine, _: machine._tuple(3),
+    "LIST": _Machine._list,
+    "DICT": _Machine._dictionary,
+    "FROZENSET": _Machine._frozen_set,
+    "APPEND": _Machine._append,
+    "APPENDS": _Machine._append_all,
+    "ADDITEMS": _Machine._append_all,
+    "SETITEM": _Machine._set_item,
+    "SETITEMS": _Machine._set_items,
+    "GLOBAL": _Machine._global,
+    "STACK_GLOBAL": _Machine._stack_global,
+    "REDUCE": _Machine._call,
+    "NEWOBJ": _Machine._call,
+    "NEWOBJ_EX": _Machine._call_with_keywords,
+    "OBJ": _Machine._call_class,
+    "INST": _Machine._instance,
+    "BINPERSID": _Machine._persistent,
+    "BUILD": _Machine._build,
+    "PROTO": _Machine._nothing,
+    "FRAME": _Machine._nothing,
+}

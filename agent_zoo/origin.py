@@ -1,0 +1,24 @@
+"""Where an imported policy comes from, as its checkpoint says."""
+
+from dataclasses import dataclass
+
+from pydantic import ConfigDict
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file of another project that a policy was imported from.
+
+    Attributes:
+        file: its name.
+        sha256: of its bytes.
+        classes: of the network and its parts, as the file names them; empty if it is a state dict.
+        steps_known: whether it, or a file beside it, says for how many agent-steps the policy was trained.
+    """
+
+    file: str
+    sha256: str
+    classes: tuple[str, ...]
+    steps_known: bool
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")

@@ -1,0 +1,120 @@
+"""Read a checkpoint of the original repository without running the code that it names."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from activation_store.files import open_file
+from agent_zoo.checkpoint_files import TRAINER_STATE
+from agent_zoo.inert_pickle import load
+from agent_zoo.original_modules import state_dict
+from agent_zoo.original_tensors import TensorReader
+from agent_zoo.torch_archive import TorchArchive
+from user_error import UserError
+
+MOST_BYTES = 1 << 30
+_USUAL = {
+    "agent_zoo", "builtins", "collections", "copyreg", "gymnasium", "gym", "nmmo", "numpy", "pufferlib", "torch",
+    "_codecs",
+}  # fmt: skip
+_USUAL_BUILTINS = {f"builtins.{name}" for name in ("set", "frozenset", "dict", "list", "tuple", "slice", "complex")}
+_MOST_STEPS = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class OriginalFile:
+    """What a checkpoint of the original holds.
+
+    Attributes:
+        path: of the file.
+        sha256: of its bytes.
+        tensors: parameters and buffers by their names in the network's state dict; floating-point ones as float32.
+        classes: of the network and its parts, from outside to inside; empty for a bare state dict.
+        strangers: functions and classes that such files do not usually name; none was imported or called.
+        steps: agent-steps trained; None if nothing says it.
+        unknown: what the file does not say, and why.
+    """
+
+    path: Path
+    sha256: str
+    tensors: dict[str, torch.Tensor]
+    classes: tuple[str, ...]
+    strangers: tuple[str, ...]
+    steps: int | None
+    unknown: tuple[str, ...]
+
+
+def read_original(path: Path) -> OriginalFile:
+    """Read a checkpoint, and the agent-steps from the `trainer_state.pt` beside it, if that is of this checkpoint.
+
+    Nothing that the file names is imported or called. Memory is bounded by a small multiple of the file's size.
+
+    Raises:
+        UserError: the file is missing, damaged, larger than `MOST_BYTES`, in the format of torch before 1.6, or holds
+            no network.
+    """
+    content = _content(path)
+    try:
+        archive = TorchArchive(content)
+        value, named = load(archive.pickle)
+        references, classes = state_dict(value)
+        read = TensorReader(archive, len(content))
+        tensors = {name: read.tensor(name, reference) for name, reference in references.items()}
+    except ValueError as error:
+        raise UserError(f"{path} cannot be imported: {error}") from None
+    steps, fault = _steps(path)
+    unknown = (*([f"agent-steps ({fault})"] if fault else []), "the world that it was trained in (no file says it)")
+    strangers = tuple(name for name in named if not _usual(name))
+    return OriginalFile(path, hashlib.sha256(content).hexdigest(), tensors, classes, strangers, steps, unknown)
+
+
+def newest_model(folder: Path) -> Path:
+    """Return the checkpoint with the most updates in a run folder of the original.
+
+    Raises:
+        UserError: there is none.
+    """
+    numbers = {int(match[1]): path for path in folder.glob("model_*.pt") if (match := _MODEL.fullmatch(path.name))}
+    if not numbers:
+        raise UserError(f"there is no checkpoint (model_NUMBER.pt) in {folder}: name a file or a run folder")
+    return numbers[max(numbers)]
+
+
+_MODEL = re.compile(r"model_(\d{1,18})\.pt", re.ASCII)
+
+
+def _content(path: Path) -> bytes:
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise UserError(f"{path} has {size:,} bytes: checkpoints of the original have at most {MOST_BYTES:,}")
+        return file.read()
+
+
+def _usual(name: str) -> bool:
+    package = name.partition(".")[0]
+    return package in _USUAL and (package != "builtins" or name in _USUAL_BUILTINS)
+
+
+def _steps(path: Path) -> tuple[int | None, str]:
+    """Return the agent-steps of a checkpoint, or None and why they are unknown."""
+    beside = path.parent / TRAINER_STATE
+    if not beside.exists():
+        return None, f"there is no {TRAINER_STATE} beside it"
+    try:
+        value, _ = load(TorchArchive(_content(beside)).pickle)
+    except (ValueError, UserError) as error:
+        return None, f"{beside} cannot be read ({error})"
+    said: Mapping[Any, Any] = value if isinstance(value, dict) else getattr(value, "items", {})
+    if said.get("model_name") != path.name:
+        return None, f"the {TRAINER_STATE} beside it is of another checkpoint"
+    steps = said.get("agent_step")
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 0 <= steps < _MOST_STEPS:
+        return None, f"the {TRAINER_STATE} beside it does not say them"
+    return steps, ""

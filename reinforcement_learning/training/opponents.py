@@ -1,0 +1,150 @@
+"""Opponents from earlier checkpoints of the same run, who take some seats of every world, and their Elo ratings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import load_checkpoint
+from reinforcement_learning.game.life import Life
+from reinforcement_learning.play.stepper import Decision, Stepper, decide
+from reinforcement_learning.training.elo import Ratings
+
+LEARNER = 0
+
+
+class OpposedStepper(Stepper):
+    """A stepper whose policy plays some seats only; what it decides and which lives it sees are those of its own seats.
+
+    Attributes:
+        kernel: for each seat in turn, 0 for the policy or the number of an opponent, repeated over the agents.
+        opponents: number -> policy; without any, nobody else may have a seat.
+        lives: of opponents, by number, since the last call of `take_lives`.
+    """
+
+    kernel: Sequence[int] = (LEARNER,)
+    opponents: Mapping[int, RecurrentPolicy]
+    lives: dict[int, list[Life]]
+
+    @property
+    def seats(self) -> np.ndarray:
+        """Who plays each slot, (slots,) int64."""
+        agents = self.slots // len(self.journal.moments())
+        return np.resize(np.array(self.kernel), agents)[np.arange(self.slots) % agents]
+
+    def decide(self) -> Decision:
+        """Run the policy on its own seats without changing the memory."""
+        return self._decided(LEARNER, self.policy)
+
+    def begin(self, decision: Decision, actions: np.ndarray) -> None:
+        """Add the opponents' actions, update all memories, and let the worlds begin a tick."""
+        noise = self.action_noise()
+        decisions = [decision]
+        for number, policy in self.opponents.items():
+            theirs = self._decided(number, policy)
+            actions += theirs.over_slots(theirs.sample(noise))
+            decisions.append(theirs)
+        for each in decisions:
+            self.memory.put(torch.from_numpy(each.present).to(self.device), each.next_state)
+        self.memory.clear(torch.from_numpy(np.flatnonzero(~self.arrival.acting)).to(self.device))
+        with self.stopwatch.time("environment"):
+            self.worlds.send(actions)
+
+    def end(self, actions: np.ndarray) -> None:
+        """Wait for the end of the tick, and keep the lives of opponents apart."""
+        super().end(actions)
+        by_seat: dict[int, list[Life]] = {}
+        for life in self.arrival.lives:
+            by_seat.setdefault(self.kernel[(life.agent_id - 1) % len(self.kernel)], []).append(life)
+        self.arrival = replace(self.arrival, lives=by_seat.pop(LEARNER, []))
+        for number, lives in by_seat.items():
+            self.lives.setdefault(number, []).extend(lives)
+
+    def take_lives(self) -> dict[int, list[Life]]:
+        """Return the opponents' lives that ended since the last call."""
+        taken, self.lives = self.lives, {}
+        return taken
+
+    def clear(self) -> None:
+        """Empty the memories of all opponents."""
+        self.memory.clear(torch.from_numpy(np.flatnonzero(self.seats != LEARNER)).to(self.device))
+
+    def _decided(self, number: int, policy: RecurrentPolicy) -> Decision:
+        own = self.seats == number
+        arrival = replace(self.arrival, present=self.arrival.present & own, acting=self.arrival.acting & own)
+        return decide(policy, self.memory, arrival, np.flatnonzero(arrival.present), self.layout, self.stopwatch)
+
+
+@dataclass
+class Opponents:
+    """Chooses the opponents of a run, and rates them.
+
+    Attributes:
+        steppers: of all groups of worlds.
+        kernel: as in `OpposedStepper`.
+        folder: of the run's checkpoints.
+        seed: of the run; with the number of checkpoints, it decides who is chosen.
+        ratings: of the learner and of all checkpoints that played.
+        names: number -> name of the checkpoint that plays those seats.
+    """
+
+    steppers: Sequence[OpposedStepper]
+    kernel: Sequence[int]
+    folder: Path
+    seed: int
+    ratings: Ratings
+    names: dict[int, str] = field(default_factory=dict)
+
+    def choose(self, steps: int) -> None:
+        """Draw opponents among the checkpoints after at most `steps` agent-steps; the newest one always plays.
+
+        Args:
+            steps: of the learner so far.
+        """
+        there = [path for path in sorted(self.folder.iterdir()) if _steps(path) <= steps]
+        numbers = sorted(set(self.kernel) - {LEARNER})
+        random = np.random.default_rng([self.seed, len(there)])
+        earlier = random.permutation(len(there) - 1)[: len(numbers) - 1].tolist()
+        drawn = [there[-1], *(there[place] for place in earlier)]
+        chosen = {number: drawn[place % len(drawn)] for place, number in enumerate(numbers)}
+        policies = {number: load_checkpoint(path)[0] for number, path in chosen.items()}
+        self.names = {number: path.stem for number, path in chosen.items()}
+        self.ratings.know(self.names.values())
+        for stepper in self.steppers:
+            stepper.kernel, stepper.lives = self.kernel, {}
+            stepper.opponents = {number: policy.to(stepper.device) for number, policy in policies.items()}
+
+    def change(self, steps: int) -> None:
+        """As `choose`, after a checkpoint was added: new opponents start with empty memories."""
+        self.choose(steps)
+        for stepper in self.steppers:
+            stepper.clear()
+
+    def rate(self, own: Sequence[Life]) -> dict[str, float]:
+        """Compare the lives that ended in an update, and return the metrics.
+
+        Args:
+            own: the learner's.
+        """
+        theirs: dict[str, list[Life]] = {}
+        for stepper in self.steppers:
+            for number, lives in stepper.take_lives().items():
+                theirs.setdefault(self.names[number], []).extend(lives)
+        if own:
+            mean = _mean_reward(own)
+            self.ratings.learn({name: mean - _mean_reward(lives) for name, lives in sorted(theirs.items())})
+        ended = [life for lives in theirs.values() for life in lives]
+        metrics = {"opponents/rating": self.ratings.learner, "opponents/lives": float(len(ended))}
+        return metrics | ({"opponents/total_reward": _mean_reward(ended)} if ended else {})
+
+
+def _mean_reward(lives: Sequence[Life]) -> float:
+    return float(np.mean([life.total_reward for life in lives]))
+
+
+def _steps(path: Path) -> int:
+    """Return the agent-steps in the name of a checkpoint."""
+    return int(path.stem.rpartition("_")[2])

@@ -1,0 +1,63 @@
+"""Task embeddings from a file: used as they are, and only where they fit."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reinforcement_learning.game.embedding_file import pin_embeddings, write_embeddings
+from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.game.tasks import offered_tasks
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings, task_record
+from user_error import UserError
+
+NAMES = [spec.name for spec in evaluation_tasks()]
+VECTORS = {name: np.full(16, number, np.float16) for number, name in enumerate(NAMES)}
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> TaskSettings:
+    path = tmp_path / "folder" / "tasks.safetensors"
+    write_embeddings(path, VECTORS, "tasks.pkl")
+    return TaskSettings(curriculum="evaluation", encoder="file", embeddings=str(path), embedding_size=16)
+
+
+def refused(task: TaskSettings) -> str:
+    with pytest.raises(UserError) as caught:
+        offered_tasks(task, EnvironmentSettings())
+    return str(caught.value)
+
+
+def test_tasks_have_the_embeddings_of_the_file(task: TaskSettings) -> None:
+    specs = offered_tasks(task, EnvironmentSettings())
+    assert all(np.array_equal(spec.embedding, VECTORS[spec.name]) for spec in specs)
+
+
+def test_the_hash_and_the_size_are_recorded(task: TaskSettings) -> None:
+    pinned = pin_embeddings(replace(task, embedding_size=8))
+    assert pinned.embedding_size == 16 and len(pinned.embeddings_sha256 or "") == 64
+    assert TaskSettings(**task_record(pinned)) == pinned
+    write_embeddings(Path(str(task.embeddings)), {name: 2 * vector for name, vector in VECTORS.items()}, "other.pkl")
+    assert "is not the file of task embeddings that was recorded" in refused(pinned)
+
+
+def test_a_file_that_has_moved_is_looked_for_among_the_embeddings(task: TaskSettings) -> None:
+    folder = Path(str(task.embeddings)).parent
+    moved = replace(task, embeddings="somewhere/tasks.safetensors", embeddings_dir=folder)
+    assert len(offered_tasks(moved, EnvironmentSettings())) == len(NAMES)
+
+
+def test_what_does_not_fit_is_refused(task: TaskSettings, tmp_path: Path) -> None:
+    assert "--task.embeddings FILE" in refused(replace(task, embeddings=None))
+    assert "nowhere.safetensors does not exist" in refused(replace(task, embeddings="nowhere.safetensors"))
+    assert "embeddings of 16 numbers, and 8 are needed" in refused(replace(task, embedding_size=8))
+    assert "has no embedding of the task" in refused(replace(task, curriculum="training"))
+    for damaged in ({"a": np.ones((2, 2))}, {"a": np.full(2, np.nan)}, {"a": np.ones(2), "b": np.ones(3)}, {}):
+        path = tmp_path / "damaged.safetensors"
+        write_embeddings(path, damaged, "")
+        assert "no file of task embeddings" in refused(replace(task, embeddings=str(path)))
+
+
+def test_settings_without_a_file_are_recorded_as_before() -> None:
+    assert task_record(TaskSettings()).keys().isdisjoint({"embeddings", "embeddings_sha256", "embeddings_dir"})

@@ -1,0 +1,69 @@
+"""Options of the original repository's scripts: understood, or answered with the one to use."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import evaluate
+import original_options
+import train
+from tests.command import ROOT, assert_refused, run, run_here
+from user_error import UserError
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """train.py --help, as shown in a folder that is not the project's."""
+    result = run(str(ROOT / "train.py"), "--help", folder=tmp_path_factory.mktemp("elsewhere"))
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_every_replacement_is_an_option(shown: str) -> None:
+    options = set(re.findall(r"--[a-z][a-z.-]+", shown))
+    for replacement in original_options.TRAIN.values():
+        if replacement.startswith("--"):
+            assert replacement.split()[0] in options, replacement
+
+
+def test_no_option_of_ours_is_refused(shown: str) -> None:
+    assert not original_options.TRAIN.keys() & set(re.findall(r"--[a-z][a-z.-]+", shown))
+
+
+@pytest.mark.parametrize("written", ["--train.ent-coef", "--train.ent_coef", "--train.ent-coef=0.1"])
+def test_an_option_of_the_original_is_answered_with_ours(written: str) -> None:
+    with pytest.raises(UserError, match=r"--train\.ent-coef .*; use --train\.entropy-coefficient$"):
+        train.parse([written, "0.1"])
+
+
+def test_what_has_no_meaning_here_is_to_be_left_out() -> None:
+    assert_refused(run_here("train.py", "--train.compile"), "leave it out", "not compiled")
+    assert_refused(run_here("evaluate.py", "policies", "pvp", "--debug"), "--env.map-size")
+
+
+def test_names_that_the_original_uses() -> None:
+    parsed = train.parse(["--exp-name", "mine", "--eval-model-path", "mine/", "--task-to-assign", "3", "--no-track"])
+    assert (parsed.name, parsed.policies_dir, parsed.settings.task.only) == ("mine", Path("mine"), "3")
+    settings = train.parse(["--train.target-kl", "0.02", "--wandb.group", "g", "--env.death-fog-tick", "9"]).settings
+    assert (settings.train.target_kl, settings.wandb.group, settings.env.death_fog_tick) == (0.02, "g", 9)
+    assert not train.parse(["--train.no-clip-value"]).settings.train.clip_value
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--task-file", "held.pkl"), ("--task-file held.pkl", "never opened", "63 held-out tasks")),
+        (("-t", "held.pkl"), ("--task held.pkl", "never opened")),
+        (("--save-file-prefix", "eval_pve"), ("use eval_pvp",)),
+        (("--save-file-prefix", "a/b"), ("cannot begin a file's name",)),
+    ],
+)
+def test_files_of_evaluations_are_checked(options: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    assert_refused(run_here("evaluate.py", "policies", "pvp", *options), *parts)
+
+
+def test_the_originals_numbers_of_episodes_and_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["evaluate.py", "policies", "pvp", "--num-episode", "3", "--repeat", "2"])
+    parsed = evaluate.command_line.parse(evaluate.Arguments, None)
+    assert (parsed.episodes, parsed.repeats) == (3, 2)
