@@ -133,14 +133,14 @@ def real_courses(options: SimulationOptions, origin: "Origin", recorded: Path) -
     from activation_store.reader import read_metadata
     from reinforcement_learning.play.branches import Plan, play_branches
     from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
-    from representation.world_model.windows import CONTEXT, LAYERS
+    from representation.world_model.windows import CONTEXT, memory_layers
 
     points = drawn_points(recorded, origin.test, options.other_dice, CONTEXT - 1, options.seed)
     metadata, episodes = read_metadata(recorded), sorted({point.episode for point in points})
     contest = recorded_contest(recorded, metadata, options.policies_dir, options.maps_dir, episodes)
     plan = Plan(
         seed=int(metadata.seed or 0), agents=max(1, contest.env.num_agents // 16), before=CONTEXT - 1,
-        after=options.ticks, layers=LAYERS,
+        after=options.ticks, layers=memory_layers(metadata),
     )  # fmt: skip
     return ((each.real, each.other) for each in play_branches(contest.pool(worlds=1), plan, points))
 

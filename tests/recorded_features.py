@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from activation_store.files import sha256
+from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -19,6 +20,7 @@ from tests.shared import shared_folder
 from tests.tiny_policies import with_small_inputs
 
 POLICY = "small"
+START_KIT = "neurips23_start_kit"
 UNITS = 16
 LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
 MORE = ("--untrained", "--erase", "self_food")
@@ -34,22 +36,27 @@ class RecordedFeatures:
 
 
 def recorded_features(
-    factory: pytest.TempPathFactory, world: EnvironmentSettings, task: TaskSettings, maps: Path
+    factory: pytest.TempPathFactory, world: EnvironmentSettings, task: TaskSettings, maps: Path, agent: str = START_KIT
 ) -> RecordedFeatures:
-    """Record four episodes, once per test session."""
+    """Record four episodes, once per test session and agent."""
+    layers = {START_KIT: 1, "yaofeng": 2}[agent]
 
     def build(folder: Path) -> None:
-        settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=UNITS))
-        entrant = untrained_entrant("neurips23_start_kit", settings, maps, seed=5)
+        settings = Settings(env=world, task=task, policy=PolicySettings(UNITS, layers))
+        entrant = untrained_entrant(agent, settings, maps, seed=5)
         path = folder / "policies" / f"{POLICY}.safetensors"
-        save_checkpoint(path, with_small_inputs(entrant.policy), entrant.info)
+        if agent == START_KIT:
+            with_small_inputs(entrant.policy)
+        save_checkpoint(path, entrant.policy, entrant.info)
         entrant = replace(entrant, name=POLICY, sha256=sha256(path))
-        plan = Plan(4, None, 4, LAYERS, ("Market", "Task", "ActionTargets"), format="parquet")
+        plan = Plan(
+            4, None, 4, LAYERS if layers == 1 else ALL_LAYERS, ("Market", "Task", "ActionTargets"), format="parquet"
+        )
         watched = with_shadow_networks(entrant, (untrained_twin(entrant, plan.seed),))
         contest = Contest((watched,), world, task, maps, torch.device("cpu"))
         extract(contest, plan, [folder / "activation_data" / POLICY], Workers(1), lambda *_: None)
 
-    folder = shared_folder(factory, "recorded_features", build)
+    folder = shared_folder(factory, f"recorded_features_{agent}", build)
     return RecordedFeatures(folder / "activation_data" / POLICY, folder / "policies")
 
 

@@ -143,7 +143,8 @@ def recorded_ticks(model: WorldModel, windows: Windows) -> Ticks:
     parts = []
     for tick in range(CONTEXT, windows.ticks):
         there, scene = windows.at(tick)
-        states = {LSTM_HIDDEN: windows.hidden[there, tick].numpy(), LSTM_CELL: windows.cell[there, tick].numpy()}
+        memory = windows.memory(tick, there)
+        states = {LSTM_HIDDEN: memory.hidden[-1].numpy(), LSTM_CELL: memory.cell[-1].numpy()}
         vitals = 100 * scene.own[:, model.network.vitals].numpy()
         soft, before = scene.soft(model.network.shape.materials), windows.memory(tick - 1, there)
         ratios = value_saliency(model, soft, windows.around.take(there), before)

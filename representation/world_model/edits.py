@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import torch
 
-from activation_store.layers import LSTM_CELL
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.hooks import Hook
 from agent_zoo.interchange import Interchange
@@ -108,12 +108,14 @@ class Edits:
             states: that the tick computed, (B, units).
             given: by their donors.
         """
-        of_memory = before.cell if layer.startswith(LSTM_CELL) else before.hidden
+        kind, of_memory = (LSTM_CELL, before.cell) if layer.startswith(LSTM_CELL) else (LSTM_HIDDEN, before.hidden)
+        names = memory_names(kind, len(of_memory))
+        place = names.index(layer) if layer in names else -1
         for each in self.states:
             if each.layer == layer:
                 if isinstance(each, Interchange):
                     each = each.taking(given.states[each.donor, layer])
-                states = each.edited(of_memory[-1], states)
+                states = each.edited(of_memory[place], states)
         return states
 
     def _hook(self, layer: str, before: MemoryState) -> Hook:

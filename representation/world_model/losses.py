@@ -49,7 +49,7 @@ def memory_costs(found: MemoryState, recorded: MemoryState, stats: Statistics) -
     """Return half the squared distance of the policy's memory from the recorded one, as a share of its variance."""
     pairs = {"hidden": (found.hidden, recorded.hidden), "cell": (found.cell, recorded.cell)}
     return {
-        name: (mine - other).square().mean(dim=2)[0] / (2 * variance)
+        name: (mine - other).square().mean(dim=(0, 2)) / (2 * variance)
         for (name, (mine, other)), variance in zip(pairs.items(), stats.memory, strict=True)
     }
 

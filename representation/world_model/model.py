@@ -82,7 +82,7 @@ def build(
     policy.requires_grad_(False)
     position = [own_columns(info.layout).index(name) for name in ("row", "col")] if policy.mask.absolute else None
     network = WorldNetwork(
-        SceneShape.of(info.layout), sizes, action_size(info.layout), policy.policy.hidden_size,
+        SceneShape.of(info.layout), sizes, action_size(info.layout), (policy.layers, policy.policy.hidden_size),
         vital_columns(info.layout), position, kind,
     )  # fmt: skip
     network.own_mean.copy_(stats.own_mean)

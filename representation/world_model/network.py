@@ -7,6 +7,7 @@ what differs from it. Terrain that comes into view again is taken from where it 
 and what it eats and drinks, depends on the tiles around it: these are read after its move.
 """
 
+import math
 from dataclasses import replace
 
 import torch
@@ -35,8 +36,8 @@ class WorldNetwork(nn.Module):
     centre: torch.Tensor
 
     def __init__(
-        self, shape: SceneShape, sizes: Sizes, action: int, memory: int, vitals: list[int], position: list[int] | None,
-        kind: Bottleneck,
+        self, shape: SceneShape, sizes: Sizes, action: int, memory: tuple[int, int], vitals: list[int],
+        position: list[int] | None, kind: Bottleneck,
     ):  # fmt: skip
         """Build it.
 
@@ -44,7 +45,7 @@ class WorldNetwork(nn.Module):
             shape: of scenes.
             sizes: of the network.
             action: length of an action's code.
-            memory: units of the policy's memory.
+            memory: layers of the policy's memory, and units of each.
             vitals: places of the vitals in `Scene.own`.
             position: places of row and column in it; None if the policy does not see them.
             kind: of bottleneck.
@@ -65,7 +66,8 @@ class WorldNetwork(nn.Module):
         )
         self.unsqueeze = nn.Sequential(nn.Linear(sizes.bottleneck, hidden), nn.ELU())
         self.start_hidden = nn.Linear(hidden, hidden)
-        self.start_memory = nn.Linear(hidden, 2 * memory)
+        self.memory = memory
+        self.start_memory = nn.Linear(hidden, 2 * math.prod(memory))
         self.enter = nn.Sequential(nn.Linear(sizes.latent + action, hidden), nn.LayerNorm(hidden), nn.ELU())
         self.update = nn.GRUCell(hidden, hidden)
         self.settle = nn.LayerNorm(hidden)
@@ -131,8 +133,8 @@ class WorldNetwork(nn.Module):
     def start(self, vector: torch.Tensor) -> tuple[torch.Tensor, MemoryState]:
         """Return the first deterministic state and the policy's memory before the first tick, given bottlenecks."""
         wide = self.unsqueeze(vector)
-        hidden, cell = self.start_memory(wide).chunk(2, dim=1)
-        return self.settle(self.start_hidden(wide)), MemoryState(hidden.unsqueeze(0), cell.unsqueeze(0))
+        hidden, cell = self.start_memory(wide).unflatten(1, (2, *self.memory)).permute(1, 2, 0, 3)  # (layers, B, units)
+        return self.settle(self.start_hidden(wide)), MemoryState(hidden, cell)
 
     def step(self, state: WorldState, action: torch.Tensor) -> torch.Tensor:
         """Return the next deterministic state, (B, hidden)."""

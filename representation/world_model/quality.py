@@ -132,7 +132,7 @@ def _lives_compared(
             if len(there):
                 real.add(windows.action[there, tick], moves, scene.own[:, model.network.vitals])
         full = windows.lengths == windows.ticks
-        cells.append(windows.cell[full, -1])
+        cells.append(windows.cell[full, -1, -1])
         start = informed_start(model, windows, generator)
         alive = torch.ones(len(start), dtype=torch.bool)
         for imagined in imagine(model, start, min(horizon, windows.ticks - CONTEXT) + 1, generator):

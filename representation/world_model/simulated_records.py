@@ -4,11 +4,12 @@ import numpy as np
 import torch
 
 from activation_store.columns import pack_legal
-from activation_store.layers import ACTION_DECODER, BOTTLENECK, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN
+from activation_store.layers import ACTION_DECODER, BOTTLENECK, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN, memory_names
 from activation_store.layers import WORLD_HIDDEN as HIDDEN
 from activation_store.layers import WORLD_LATENT as LATENT
 from activation_store.records import RaggedRows, Records
 from agent_zoo.layers import RowFeatures, entity_features, item_features
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedRows
 from representation.world_model.imagination import ImaginedTick
 from representation.world_model.imagined_view import Surroundings
@@ -25,7 +26,8 @@ _LARGEST = 32767
 def layer_units(model: WorldModel) -> dict[str, int]:
     """Return the layers of a simulated dump and their units."""
     units, sizes = model.policy.policy.hidden_size, model.network.sizes
-    policy = dict.fromkeys((ENCODER_OUTPUT, LSTM_HIDDEN, LSTM_CELL, ACTION_DECODER), units)
+    memory = [name for kind in (LSTM_HIDDEN, LSTM_CELL) for name in memory_names(kind, model.policy.layers)]
+    policy = dict.fromkeys((ENCODER_OUTPUT, *memory, ACTION_DECODER), units)
     return policy | {HIDDEN: sizes.hidden, LATENT: sizes.latent, BOTTLENECK: sizes.bottleneck}
 
 
@@ -56,8 +58,8 @@ def records_of(
         action=np.stack([_option(tick, head, entity_place, slot_place) for head in heads], axis=1),
         log_probability=np.stack([_log_probability(tick, head) for head in heads], axis=1),
         activations={
-            **{name: _array(each) for name, each in tick.layers.items()}, LSTM_HIDDEN: _array(tick.memory.hidden[-1]),
-            LSTM_CELL: _array(tick.memory.cell[-1]), **_world_layers(tick.state), BOTTLENECK: _array(vector),
+            **{name: _array(each) for name, each in tick.layers.items()}, **_memory_layers(tick.memory),
+            **_world_layers(tick.state), BOTTLENECK: _array(vector),
         },
         tile=_tiles(scene.material, scene.own, layout),
         entity=entity, inventory=inventory,
@@ -67,6 +69,15 @@ def records_of(
         },
         tables={"Market": _ragged(around.market)},
     )  # fmt: skip
+
+
+def _memory_layers(memory: MemoryState) -> dict[str, np.ndarray]:
+    states = {LSTM_HIDDEN: memory.hidden, LSTM_CELL: memory.cell}
+    return {
+        name: _array(units)
+        for kind, layers in states.items()
+        for name, units in zip(memory_names(kind, len(layers)), layers, strict=True)
+    }
 
 
 def _world_layers(state: WorldState) -> dict[str, np.ndarray]:

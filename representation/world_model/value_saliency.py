@@ -42,12 +42,12 @@ def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, be
         Shares of the saliency by part, and the mean derivative of the value by each vital, per point.
     """
     names = [name for tensors in PARTS.values() for name in tensors]
-    given = {**vars(scene), "hidden": before.hidden[-1], "cell": before.cell[-1]}
+    given = {**vars(scene), "hidden": before.hidden.transpose(0, 1), "cell": before.cell.transpose(0, 1)}
     read = {name: given[name].detach().clone().requires_grad_() for name in names}
     seen = {name: each for name, each in read.items() if name not in ("hidden", "cell")}
     with torch.enable_grad():
         view = imagined_view(replace(scene, **seen), model.stats.kind_means, around, model.layout)
-        memory = MemoryState(read["hidden"].unsqueeze(0), read["cell"].unsqueeze(0))
+        memory = MemoryState(read["hidden"].transpose(0, 1), read["cell"].transpose(0, 1))
         choices, _ = soft_tick(model.policy, view.observation, memory)
         gradients = torch.autograd.grad(choices.value.sum(), list(read.values()), allow_unused=True)
     found = dict(zip(read, gradients, strict=True))

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
-from activation_store.reader import Progress
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
+from activation_store.reader import Progress, read_metadata
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
@@ -32,8 +32,7 @@ from user_error import UserError
 
 CONTEXT = 3
 """Ticks that the model sees before it predicts."""
-LAYERS = (LSTM_HIDDEN, LSTM_CELL)
-RECORDING = f"--format parquet --layers encoder_output,lstm_hidden,lstm_cell --fields {FIELDS}"
+RECORDING = f"--format parquet --layers all --fields {FIELDS}"
 """Options of `extract_activations.py` that record what a world model needs."""
 
 _TEST_SHARE = 4
@@ -67,7 +66,7 @@ class Windows:
         action: code of each action, (W, T, size).
         reward: (W, T).
         ends: whether the life ends with the tick, (W, T).
-        hidden: of the policy's memory after each tick, (W, T, units).
+        hidden: of the policy's memory after each tick, (W, T, layers, units).
         cell: likewise.
         around: as of the last tick of the context.
         where: row and column on the map, (W, T, 2) int64.
@@ -137,10 +136,15 @@ class Windows:
 
     def memory(self, tick: int, chosen: torch.Tensor | None = None) -> MemoryState:
         """Return the memory after a tick, of the chosen windows."""
-        hidden, cell = self.hidden[:, tick], self.cell[:, tick]
+        hidden, cell = self.hidden[:, tick], self.cell[:, tick]  # (W, layers, units)
         if chosen is not None:
             hidden, cell = hidden[chosen], cell[chosen]
-        return MemoryState(hidden.unsqueeze(0), cell.unsqueeze(0))
+        return MemoryState(hidden.transpose(0, 1), cell.transpose(0, 1))
+
+
+def memory_layers(metadata: DumpMetadata) -> tuple[str, ...]:
+    """Return the recorded layers that are states of the policy's memory."""
+    return tuple(name for name in metadata.layers if name.startswith((LSTM_HIDDEN, LSTM_CELL)))
 
 
 def check_dump(
@@ -161,7 +165,10 @@ def check_dump(
     refuse_kept_memory(folder, metadata)
     if metadata.format != "parquet":
         raise UserError(f"{folder} is a JSON dump: record it with {RECORDING}")
-    if missing := [layer for layer in LAYERS if layer not in metadata.layers]:
+    if policy.layers == 0 or policy.cell != "lstm":
+        raise UserError(f"a world model holds policies with an LSTM, but {metadata.policy} has another memory or none")
+    needed = [name for kind in (LSTM_HIDDEN, LSTM_CELL) for name in memory_names(kind, policy.layers)]
+    if missing := [layer for layer in needed if layer not in metadata.layers]:
         raise UserError(f"{folder} lacks layer {', '.join(missing)}: extract it again with {RECORDING}")
     if metadata.checkpoint_sha256 != sha256:
         raise UserError(
@@ -169,8 +176,6 @@ def check_dump(
             "give the policies folder that it came from with --policies-dir"
         )
     check_reads_probabilities(policy, info.agent)
-    if policy.layers != 1 or policy.cell != "lstm":
-        raise UserError(f"a world model holds policies with one LSTM layer, but {metadata.policy} has another memory")
     check_shows_everything(folder, info.layout)
     if "done" not in metadata.columns or "reward" in metadata.unrecorded:
         raise UserError(f"{folder} lacks rewards or ends of lives: extract it again with {RECORDING}")
@@ -237,7 +242,7 @@ def read_sequences(
     progress: Progress | None = None,
 ) -> Iterator[SequenceBatch]:  # fmt: skip
     """Yield the records of the same windows; arguments as for `read_windows`."""
-    parts = Parts(layers=LAYERS, leave_out=("log_probability",), episodes=episodes)
+    parts = Parts(layers=memory_layers(read_metadata(folder)), leave_out=("log_probability",), episodes=episodes)
     length = CONTEXT + horizon
     for found in windows(folder, length, stride=horizon, batch=batch, seed=seed, parts=parts, progress=progress):
         kept = _long_enough(found)
@@ -262,8 +267,8 @@ def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointIn
         action=_padded(batch, action.numpy()),
         reward=_padded(batch, batch.records.reward),
         ends=_padded(batch, batch.records.column("done").astype(np.float32)),
-        hidden=torch.from_numpy(batch.layer(LSTM_HIDDEN)),
-        cell=torch.from_numpy(batch.layer(LSTM_CELL)),
+        hidden=_states(batch, LSTM_HIDDEN, policy.layers),
+        cell=_states(batch, LSTM_CELL, policy.layers),
         around=Surroundings(last.market, last.task.float()),
         where=_padded(
             batch, np.stack([batch.records.column(each) for each in ("row", "col")], axis=1).astype(np.int64)
@@ -271,6 +276,11 @@ def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointIn
         kind_totals=kind_totals(observation, layout),
         identity=torch.from_numpy(identity)[starts],
     )
+
+
+def _states(batch: SequenceBatch, kind: str, layers: int) -> torch.Tensor:
+    """States of the memory after each tick, (W, T, layers, units)."""
+    return torch.from_numpy(np.stack([batch.layer(name) for name in memory_names(kind, layers)], axis=2))
 
 
 def _padded(batch: SequenceBatch, values: np.ndarray) -> torch.Tensor:

@@ -22,7 +22,7 @@ from representation.world_model.windows import (
     trained_maps,
     world_of,
 )
-from tests.recorded_features import recorded_features
+from tests.recorded_features import RecordedFeatures, recorded_features
 
 SMALL = Sizes(hidden=16, groups=4, classes=4, embedding=16, bottleneck=8, channels=4)
 HORIZON = 4
@@ -63,7 +63,16 @@ def model(recorded: Recorded) -> WorldModel:
 
 @pytest.fixture(scope="module")
 def recorded(small_world, task, maps, tmp_path_factory) -> Recorded:
-    found = recorded_features(tmp_path_factory, small_world, task, maps)
+    return recorded_of(recorded_features(tmp_path_factory, small_world, task, maps))
+
+
+@pytest.fixture(scope="module")
+def recorded_two_layers(small_world, task, maps, tmp_path_factory) -> Recorded:
+    """Of a policy whose LSTM has two layers."""
+    return recorded_of(recorded_features(tmp_path_factory, small_world, task, maps, "yaofeng"))
+
+
+def recorded_of(found: RecordedFeatures) -> Recorded:
     (path,) = found.policies.glob("*.safetensors")
     policy, info = load_checkpoint(path)
     metadata = read_metadata(found.dump)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.records import Records
 from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
 from reinforcement_learning.play.recorded_world import recorded_contest
@@ -16,10 +17,10 @@ from representation.world_model.other_dice import Differences, course_windows, d
 from representation.world_model.quality_results import OtherDice
 from representation.world_model.scene import own_columns
 from representation.world_model.tick_errors import HIGHER_IS_BETTER
-from representation.world_model.windows import CONTEXT, LAYERS
+from representation.world_model.windows import CONTEXT
 
 AFTER = 4
-PLAN = Plan(seed=4, agents=5, before=CONTEXT - 1, after=AFTER, layers=LAYERS)
+PLAN = Plan(seed=4, agents=5, before=CONTEXT - 1, after=AFTER, layers=(LSTM_HIDDEN, LSTM_CELL))
 NO_DIFFERENCE = {"tiles": 1, "entities": 1, "vitals": 0, "memory": 1, "policy": 0}
 
 Play = Callable[[Plan], list[Branch]]

@@ -43,7 +43,7 @@ def test_windows_hold_what_was_recorded(recorded) -> None:
         episode, agent, tick = batch.identity[number].tolist()
         late = int(batch.lengths[number]) - 1
         index = by_place[episode, agent, tick + late]
-        np.testing.assert_array_equal(batch.hidden[number, late], records.activations["lstm_hidden"][index])
+        np.testing.assert_array_equal(batch.hidden[number, late, 0], records.activations["lstm_hidden"][index])
         assert float(batch.reward[number, late]) == records.reward[index]
         assert bool(batch.ends[number, late]) == records.column("done")[index]
         there, scene = batch.at(late)
