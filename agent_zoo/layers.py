@@ -152,7 +152,7 @@ class RowFeatures(nn.Module):
         lower = numbers.detach().floor().long().clamp(0, len(table) - 2)
         share = (numbers - lower).unsqueeze(-1)
         below, above = (
-            table.index_select(0, each.flatten()).view(*each.shape, table.shape[1]) for each in (lower, lower + 1)
+            table.index_select(0, value.flatten()).view(*value.shape, table.shape[1]) for value in (lower, lower + 1)
         )  # (..., units) each
         return below + share * (above - below)
 

@@ -115,7 +115,7 @@ def original_shape(tensors: Tensors) -> OriginalShape:
 
 def _plain_names(tensors: Tensors) -> dict[str, torch.Tensor]:
     """Take the wrappers' prefix from the names; the LSTM's begin with `recurrent.`."""
-    prefix = next((each for each in _PREFIXES if f"{each}proj_fc.weight" in tensors), None)
+    prefix = next((start for start in _PREFIXES if f"{start}proj_fc.weight" in tensors), None)
     if prefix is None:
         raise UserError(f"there is no tensor proj_fc.weight among its {len(tensors)}: it is no policy of the original")
     memory = prefix.removesuffix("policy.") + "recurrent."

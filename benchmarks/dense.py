@@ -291,7 +291,7 @@ def _yaofeng_items(policy: Any, rows: Tables) -> list[torch.Tensor]:
     linear, norm, _ = policy.market_encoder
     places = _all_places(policy, rows["inventory"])
     pooled = [policy.inventory_norm(places), norm(linear(rows["market"]).mean(dim=1))]
-    return [functional.relu(each) for each in pooled]
+    return [functional.relu(table) for table in pooled]
 
 
 def _all_places(policy: Any, inventory: torch.Tensor) -> torch.Tensor:

@@ -49,7 +49,7 @@ class ResidualTiles(TileConvolution):
         kernel = self._kernel(torch.cat([vectors, vectors.new_zeros(1, vectors.shape[1])]))
         convolve = looked_up if material.device.type == "cpu" else convolved
         first = convolve(beyond, kernel, self._place_map(self.scaled_places))
-        embedded = vectors.index_select(0, views.flatten().int()).view(*views.shape, -1)
+        embedded = vectors.index_select(0, views.flatten().int()).view(*views.shape, vectors.shape[1])
         return self._block(first, embedded, self._scaled(centre))
 
     def soft(self, material: torch.Tensor, vectors: torch.Tensor, centre: torch.Tensor) -> torch.Tensor:
@@ -91,5 +91,5 @@ class ResidualTiles(TileConvolution):
 
 def _normalized(norm: nn.LayerNorm, planes: torch.Tensor) -> torch.Tensor:
     """Normalise over whole views with the channels last: (B, side, side, units) -> the same."""
-    weight, bias = (each.permute(1, 2, 0).contiguous() for each in (norm.weight, norm.bias))
+    weight, bias = (part.permute(1, 2, 0).contiguous() for part in (norm.weight, norm.bias))
     return functional.layer_norm(planes, planes.shape[1:], weight, bias, norm.eps)

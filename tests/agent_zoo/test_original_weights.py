@@ -41,7 +41,7 @@ def some(seen: np.ndarray) -> np.ndarray:
         legal["Attack"]["Target"][:, :-1].any(axis=1), legal["Sell"]["InventoryItem"][:, :-1].any(axis=1),
         seen["Market"][:, 0, 0] != 0, seen["Inventory"][:, 1, 0] != 0, seen["Entity"][:, 2, 0] != 0,
     )  # fmt: skip
-    few = seen[np.unique(np.concatenate([np.flatnonzero(each)[[0, -1]] for each in able]))].copy()
+    few = seen[np.unique(np.concatenate([np.flatnonzero(such)[[0, -1]] for such in able]))].copy()
     few["ActionTargets"]["Buy"]["MarketItem"][:, :-1] = few["Market"][:, :, 0] != 0  # as if all were rich
     few["Inventory"][few["Inventory"][:, 0, 0] != 0, 0, 14] = 1  # equipped
     crowded = few["Entity"][:, 2, 0] != 0

@@ -116,11 +116,12 @@ def test_sampled_actions_are_legal_and_follow_the_probabilities(policy, seen, la
     torch.testing.assert_close(observed.double(), expected, atol=0.03, rtol=0)
 
 
-def test_nobody_alive_is_no_error(layout: ObservationLayout, seen: np.ndarray) -> None:
+@pytest.mark.parametrize("agent", agent_zoo.names())
+def test_nobody_alive_is_no_error(agent: str, layout: ObservationLayout, seen: np.ndarray) -> None:
     """In the tick in which the last agent of all worlds dies, there are no agents to decide for."""
-    module = agent_zoo.load("neurips23_start_kit")
+    module = agent_zoo.load(agent)
     policy = module.Recurrent(module.Policy(layout, hidden_size=16))
     with torch.no_grad():
         distribution, value, state = policy(pack(seen[:0], layout), policy.initial_state(0))
         actions = distribution.sample(torch.zeros(0, len(layout.heads), dtype=torch.float64))
-    assert actions.shape == (0, len(layout.heads)) and len(value) == 0 and state.hidden.shape == (1, 0, 16)
+    assert actions.shape == (0, len(layout.heads)) and len(value) == 0 and state.hidden.shape == (policy.layers, 0, 16)

@@ -11,6 +11,7 @@ from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.interchange import Interchange, interchange
+from agent_zoo.layers import ENTITY_SCALES
 from agent_zoo.transplant import Transplant
 from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.donor_outcomes import DataSpan
@@ -47,10 +48,12 @@ def plant(policy: RecurrentPolicy) -> None:
     for weight in [*cell.parameters(), *encoder.projection.parameters(), *encoder.self_encoder.parameters()]:
         weight.zero_()
     columns = list(encoder.layout.entity_columns)
-    entering, forgetting, candidate, output = (place * UNITS for place in range(4))  # as in nn.LSTM
+    entering, forgetting, candidate, output = (gate * UNITS for gate in range(4))  # as in nn.LSTM
     for state, name in ((ROWS, "row"), (COLUMNS, "col"), (IDLE, "row")):
         kept = [column for column in columns if column != "npc_type"].index(name)
-        encoder.self_encoder.weight[state, encoder.self_encoder.in_features - len(columns) + 1 + kept] = 1
+        encoder.self_encoder.weight[state, encoder.self_encoder.in_features - len(columns) + 1 + kept] = (
+            1 / ENTITY_SCALES[name]
+        )
         encoder.projection.weight[state, UNITS + state] = 1  # the agent's own row is the second part
         cell.weight_ih_l0[candidate + state, state] = 4
     for gate, bias in ((entering, 9.0), (forgetting, 0.0), (output, 9.0)):  # a cell forgets half of itself in a tick

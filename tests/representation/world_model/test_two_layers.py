@@ -36,8 +36,8 @@ def test_windows_hold_the_states_of_both_layers(recorded_two_layers) -> None:
     assert memory.hidden.shape == memory.cell.shape == (2, len(windows), UNITS)
     for window, (episode, agent, tick) in enumerate(windows.identity.tolist()):
         row = place[episode, agent, tick + CONTEXT - 1]
-        found = [*memory.hidden[:, window], *memory.cell[:, window]]
-        for name, state in zip(STATES, found, strict=True):
+        states = [*memory.hidden[:, window], *memory.cell[:, window]]
+        for name, state in zip(STATES, states, strict=True):
             np.testing.assert_array_equal(state, records.activations[name][row])
 
 
