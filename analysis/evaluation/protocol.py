@@ -21,10 +21,10 @@ def check_comparable(runs: Iterable[PolicyRun]) -> None:
     first_of_both: dict[tuple[str, str], PolicyRun] = {}
     first_by_rules: dict[str, PolicyRun] = {}
     for run in runs:
-        _check_not_again(first_played, run)
         if run.provenance is not None:
             first_by_rules.setdefault(run.provenance.protocol, run)
             check_one_protocol(first_by_rules)
+        _check_not_again(first_played, run)
         if run.provenance is not None:
             _check_same_policy(first_of_policy.setdefault(run.policy, run), run)
         _check_same_rules(first_of_mode.setdefault(run.mode, run), run, _world)

@@ -12,8 +12,8 @@ GroupBy = Literal["name", "settings"]
 
 NOT_COMPARED = (
     SEED, "env.maps_dir", "task.embeddings_dir", "task.embeddings", "rollout.vectorization", "rollout.num_workers",
-    "rollout.ray_address", "train.device", "train.num_checkpoints", "train.checkpoint_spacing", "wandb.project",
-    "wandb.entity", "wandb.mode",
+    "rollout.ray_address", "train.device", "train.num_checkpoints", "train.checkpoint_spacing",
+    "train.checkpoint_interval", "wandb.project", "wandb.entity", "wandb.group", "wandb.mode",
 )  # fmt: skip
 """Settings that runs of a group may differ in: they do not change what is learnt, but for the seed."""
 

@@ -13,6 +13,8 @@ from activation_store.files import sha256
 from user_error import UserError
 
 SETTINGS_FILE = "settings.json"
+_OLDER_REWARDS = {"reward.as_published": False}
+"""What a run from before that choice was paid by: unlike other settings, it was not what is now the default."""
 METRICS_FILE = "metrics.jsonl"
 CHECKPOINTS_FOLDER = "checkpoints"
 AGENT = "agent"
@@ -99,7 +101,7 @@ def _settings(path: Path) -> dict[str, Any]:
     for name in (SEED, BUDGET):
         if not isinstance(flat.get(name), int):
             raise UserError(f"{path} does not name {name}: it is damaged, or not the settings of a training run")
-    return {AGENT: content.get("agent"), **flat}
+    return {AGENT: content.get("agent"), **_OLDER_REWARDS, **flat}
 
 
 def _updates(path: Path) -> list[dict[str, Any]]:

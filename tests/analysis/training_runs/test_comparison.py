@@ -1,5 +1,6 @@
 """Groups, curves and differences of planted training runs whose metrics are known."""
 
+import json
 import math
 import subprocess
 from dataclasses import replace
@@ -145,6 +146,18 @@ def test_groups_by_settings_are_named_after_what_sets_them_apart(tmp_path: Path)
     groups = group_runs([read_run(path) for path in paths], "settings")
     assert [group.name for group in groups] == ["takeru, gamma=0.9", "hybrid, gamma=0.5"]
     assert [len(group.runs) for group in groups] == [2, 1]
+
+
+def test_runs_from_before_the_published_rewards_were_paid_otherwise(tmp_path: Path) -> None:
+    folders = [plant_run(tmp_path, f"{name}_1", 1, flat(1)) for name in ("A", "B")]
+    settings = folders[0] / "settings.json"
+    content = json.loads(settings.read_text())
+    del content["settings"]["reward"]["as_published"]
+    settings.write_text(json.dumps(content))
+    groups = group_runs([read_run(folder) for folder in folders], "name")
+    notes = " ".join(notes_on(groups, ["lives/total_reward"], (0, 1)))
+    assert "The groups differ in reward.as_published (A: False, B: True)" in notes
+    assert "rewards are defined differently" in notes
 
 
 def test_settings_that_came_later_do_not_set_earlier_runs_apart(tmp_path: Path) -> None:
