@@ -14,7 +14,7 @@ from agent_zoo.idle_heads import DECIDED_BY, counted, entropy, log_probability
 from agent_zoo.observation import ActionHead, ObservationLayout
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
 from tests.conftest import AGENT, random_legal_actions
 from tests.forager import forage
 from tests.reinforcement_learning.game.test_fast_game import assert_equal, structured
@@ -102,7 +102,9 @@ def pair(task: TaskSettings, tmp_path_factory: pytest.TempPathFactory) -> list[p
         num_agents=24, num_npcs=32, map_size=32, num_maps=3, horizon=48, early_stop_agents=2, spawn_immunity=5,
         maps_dir=shared_root(tmp_path_factory) / "maps",
     )  # fmt: skip
-    make = functools.partial(make_environment, AGENT, env, task, ensure_maps(env))
+    # By the start kit's published rules a price closes itself for the next tick, whether or not anything was sold.
+    rules = RewardSettings(as_published=False)
+    make = functools.partial(make_environment, AGENT, env, task, ensure_maps(env), reward=rules)
     return [pufferlib.vector.make(make, backend=pufferlib.vector.Serial) for _ in range(2)]
 
 
