@@ -12,7 +12,7 @@ import environment_check
 from tests.command import ROOT
 from tests.test_architecture import SCRIPTS, SCRIPTS_IN_ROOMS
 
-NO_SCRIPTS = {"command_line", "environment_check"}
+NO_SCRIPTS = {"command_line", "environment_check", "original_options"}
 STARTED_BY_USERS = [*(f"{script}.py" for script in sorted(SCRIPTS - NO_SCRIPTS)), *SCRIPTS_IN_ROOMS]
 
 
