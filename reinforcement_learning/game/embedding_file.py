@@ -80,4 +80,9 @@ def _path(task: TaskSettings) -> Path:
         )
     path = Path(task.embeddings)
     beside = task.embeddings_dir / path.name
-    return beside if beside.exists() and not path.exists() else path
+    if not path.exists() and not beside.exists():
+        raise UserError(
+            f"the file of task embeddings {path} is neither here nor in {task.embeddings_dir}: name the folder that "
+            "has it with --embeddings-dir, or make it again with import_policy.py --task-embeddings FILE.pkl"
+        )
+    return path if path.exists() else beside

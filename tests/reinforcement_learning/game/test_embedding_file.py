@@ -50,7 +50,8 @@ def test_a_file_that_has_moved_is_looked_for_among_the_embeddings(task: TaskSett
 
 def test_what_does_not_fit_is_refused(task: TaskSettings, tmp_path: Path) -> None:
     assert "--task.embeddings FILE" in refused(replace(task, embeddings=None))
-    assert "nowhere.safetensors does not exist" in refused(replace(task, embeddings="nowhere.safetensors"))
+    lost = refused(replace(task, embeddings="nowhere.safetensors"))
+    assert "nowhere.safetensors is neither here nor in task_embeddings" in lost and "--embeddings-dir" in lost
     assert "embeddings of 16 numbers, and 8 are needed" in refused(replace(task, embedding_size=8))
     assert "has no embedding of the task" in refused(replace(task, curriculum="training"))
     for damaged in ({"a": np.ones((2, 2))}, {"a": np.full(2, np.nan)}, {"a": np.ones(2), "b": np.ones(3)}, {}):
