@@ -128,7 +128,7 @@ def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
 def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> dict[str, Result]:
     """Compare an agent's network with its dense twin, and with its floor, at inference and at learning."""
     settings = load_settings(Path("config.yaml"), agent)
-    settings = replace(arguments.settings, policy=settings.policy)
+    settings = replace(arguments.settings, policy=replace(settings.policy, network=arguments.settings.policy.network))
     subject = untrained_entrant(agent, settings, maps, seed=0)
     packed, dense = subject.policy, dense_recurrent(copy.deepcopy(subject.policy))
     parts = cut(rollout, packed, settings, arguments.samples)
