@@ -1,5 +1,6 @@
 """Windows cover every tick that can be predicted once, and maps are divided."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -98,17 +99,23 @@ def test_ends_and_rewards_are_foreseen_without_the_tick_itself(recorded, monkeyp
     model = recorded.model()
     # Without deaths just after the predicted tick, whose cost follows from a state that has read the posterior.
     batch = next(each for each in recorded.windows(2, horizon=1) if not each.ends[:, CONTEXT].any())
-    plain = unroll(model, batch, torch.Generator().manual_seed(0)).costs
-    posterior, calls = model.network.posterior_logits, []
+    posterior = model.network.posterior_logits
 
-    def other(hidden: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
-        calls.append(len(hidden))
-        found = posterior(hidden, embedded)
-        return found if len(calls) == 1 else found.flip(2)  # the first is that of the last given tick
+    def costs(latent: int) -> Mapping[str, float]:
+        """Unroll with a posterior that is sure of one class; the first is that of the last given tick, and stays."""
+        calls = []
 
-    monkeypatch.setattr(model.network, "posterior_logits", other)
-    changed = unroll(model, batch, torch.Generator().manual_seed(0)).costs
-    assert len(calls) == 2
+        def sure(hidden: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
+            calls.append(len(hidden))
+            found = posterior(hidden, embedded)
+            return found if len(calls) == 1 else torch.full_like(found, -99).index_fill(2, torch.tensor([latent]), 0)
+
+        monkeypatch.setattr(model.network, "posterior_logits", sure)
+        found = unroll(model, batch, torch.Generator().manual_seed(0)).costs
+        assert len(calls) == 2
+        return found
+
+    plain, changed = costs(0), costs(1)
     for name in ("end", "reward"):
         assert changed[name] == pytest.approx(plain[name], rel=1e-6)
     assert changed["vitals"] != pytest.approx(plain["vitals"], rel=1e-6)
