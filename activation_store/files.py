@@ -205,17 +205,20 @@ def open_file(path: Path) -> Iterator[io.FileIO]:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int | None = None) -> bytes:
     """Read a whole file.
 
     Raises:
-        UserError: as `open_file`, or it does not fit into memory.
+        UserError: as `open_file`, it has more than `most` bytes, or it does not fit into memory.
     """
     with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if most is not None and size > most:
+            raise UserError(f"{path} has {size:,} bytes: files of its kind have at most {most:,}")
         try:
             return file.read()
         except MemoryError:
-            raise UserError(f"{path} does not fit into memory: {os.fstat(file.fileno()).st_size:,} bytes") from None
+            raise UserError(f"{path} does not fit into memory: {size:,} bytes") from None
 
 
 def read_json(path: Path) -> object:

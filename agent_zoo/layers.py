@@ -72,9 +72,9 @@ class Category:
     def place(self, numbers: torch.Tensor) -> torch.Tensor:
         """Numbers between values of the category -> where they lie in the range, with the gradient of the numbers."""
         place = numbers - self.first
-        return (
-            place if self.count == 2 else place.clamp(0, self.count - 1)
-        )  # no bend where one of two values is certain
+        if self.count == 2:  # no bend where one of two values is certain
+            return place
+        return place.clamp(0, self.count - 1)
 
 
 NPC_TYPE = Category(first=-1, count=5)  # -1 immortal, 0 player, 1 passive, 2 neutral, 3 aggressive

@@ -1,12 +1,11 @@
 """Read the tasks and their embeddings from a curriculum of the original repository, without running its pickle."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from activation_store.files import open_file
+from activation_store.files import read_bytes
 from agent_zoo.inert_pickle import Global, Record, load
 from agent_zoo.torch_archive import MOST_PICKLE_BYTES
 from user_error import UserError
@@ -29,7 +28,7 @@ def read_curriculum(path: Path) -> dict[str, np.ndarray]:
         UserError: the file is missing, damaged, larger than any curriculum, or no list of tasks with embeddings.
     """
     try:
-        value, _ = load(_content(path))
+        value, _ = load(read_bytes(path, MOST_PICKLE_BYTES))
         if not isinstance(value, list) or not value:
             raise ValueError("it is no list of tasks")
         if len(value) > _MOST_TASKS:
@@ -44,14 +43,6 @@ def read_curriculum(path: Path) -> dict[str, np.ndarray]:
     if len(sizes) > 1 or not sizes[0]:
         raise UserError(f"{path}: its embeddings have different sizes ({sizes[0]} and {sizes[-1]} numbers)")
     return vectors
-
-
-def _content(path: Path) -> bytes:
-    with open_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > MOST_PICKLE_BYTES:
-            raise ValueError(f"it has {size:,} bytes, more than {MOST_PICKLE_BYTES:,}")
-        return file.read()
 
 
 def _task(number: int, task: Any) -> tuple[str, np.ndarray]:

@@ -1,7 +1,6 @@
 """Read a checkpoint of the original repository without running the code that it names."""
 
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Any
 
 import torch
 
-from activation_store.files import open_file
+from activation_store.files import read_bytes
 from agent_zoo.checkpoint_files import TRAINER_STATE
 from agent_zoo.inert_pickle import load
 from agent_zoo.original_modules import state_dict
@@ -59,7 +58,7 @@ def read_original(path: Path) -> OriginalFile:
         UserError: the file is missing, damaged, larger than `MOST_BYTES`, in the format of torch before 1.6, or holds
             no network.
     """
-    content = _content(path)
+    content = read_bytes(path, MOST_BYTES)
     try:
         archive = TorchArchive(content)
         value, named = load(archive.pickle)
@@ -89,14 +88,6 @@ def newest_model(folder: Path) -> Path:
 _MODEL = re.compile(r"model_(\d{1,18})\.pt", re.ASCII)
 
 
-def _content(path: Path) -> bytes:
-    with open_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > MOST_BYTES:
-            raise UserError(f"{path} has {size:,} bytes: checkpoints of the original have at most {MOST_BYTES:,}")
-        return file.read()
-
-
 def _usual(name: str) -> bool:
     package = name.partition(".")[0]
     return package in _USUAL and (package != "builtins" or name in _USUAL_BUILTINS)
@@ -108,7 +99,7 @@ def _steps(path: Path) -> tuple[int | None, str]:
     if not beside.exists():
         return None, f"there is no {TRAINER_STATE} beside it"
     try:
-        value, _ = load(TorchArchive(_content(beside)).pickle)
+        value, _ = load(TorchArchive(read_bytes(beside, MOST_BYTES)).pickle)
     except (ValueError, UserError) as error:
         return None, f"{beside} cannot be read ({error})"
     said: Mapping[Any, Any] = value if isinstance(value, dict) else getattr(value, "items", {})
